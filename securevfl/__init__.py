@@ -82,7 +82,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
     from securevfl.experiments import (
         AttackResult,
-        CrossValidation,
+        Study,
         attack,
         compare,
         cross_validate,
@@ -93,10 +93,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
     from securevfl.experiments.aligned_rows import AlignedRows
     from securevfl.experiments.estimators import VerticalClassifier, VerticalRegressor
-    from securevfl.experiments.own_sweep import sweep
     from securevfl.experiments.search import search
-    from securevfl.experiments.search_result import SearchResult
-    from securevfl.experiments.sweep_result import SweepResult
+    from securevfl.experiments.sweep import sweep
     from securevfl.jobfile import read_job
     from securevfl.party import Job
     from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
@@ -122,17 +120,13 @@ _NAMES: Mapping[str, str] = {
         "PeerRefused PolicyError ProtectionInactive ProtocolError RangeError SecureVFLError UnknownNameError WireError"
     ),
     "securevfl.auditing": "audit",
-    "securevfl.experiments": (
-        "AttackResult CrossValidation attack compare cross_validate demo read_sweep run_sweep simulate"
-    ),
+    "securevfl.experiments": ("AttackResult Study attack compare cross_validate demo read_sweep run_sweep simulate"),
     "securevfl.jobfile": "read_job",
     "securevfl.run": "Model Prediction Result align_parties predict",
     "securevfl.experiments.aligned_rows": "AlignedRows",
     "securevfl.experiments.estimators": "VerticalClassifier VerticalRegressor",
-    "securevfl.experiments.own_sweep": "sweep",
     "securevfl.experiments.search": "search",
-    "securevfl.experiments.search_result": "SearchResult",
-    "securevfl.experiments.sweep_result": "SweepResult",
+    "securevfl.experiments.sweep": "sweep",
     "securevfl.site": "Observer",
     "securevfl.party": "Job",
     "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",
@@ -161,7 +155,6 @@ __all__ = [
     "Best",
     "Boosting",
     "ColumnPreparation",
-    "CrossValidation",
     "Distilled",
     "EntityAugmentation",
     "Expired",
@@ -207,13 +200,12 @@ __all__ = [
     "ResidualAtTheCut",
     "Result",
     "Scorecard",
-    "SearchResult",
     "SecureVFLError",
     "SelfSupervised",
     "Shares",
     "SplitNN",
     "Storage",
-    "SweepResult",
+    "Study",
     "TableLimits",
     "UnknownNameError",
     "VerticalClassifier",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from itertools import pairwise
 
-from securevfl.report import Cell, SweepRecord
+from securevfl.report import CellFigures, SweepRecord
 from securevfl.report.sweep_record import methods, positions
 
 __all__ = ["SHARE", "first_at", "history", "roughness"]
@@ -29,7 +29,7 @@ def roughness(history: list[float]) -> float:
 def history(record: SweepRecord, data: str) -> str:
     """One row a method at the last position: mean over the seeds after some epochs, and epochs to a common level."""
     x = positions(record, data)[-1]
-    runs: dict[str, list[Cell]] = {
+    runs: dict[str, list[CellFigures]] = {
         name: [c for c in record.cells if (c.data, c.method, c.x) == (data, name, x) and c.history]
         for name in methods(record, data)
     }

@@ -10,7 +10,7 @@ import claims_page
 import pytest
 
 import securevfl as sv  # noqa: F401 - the page's figures come through it
-from securevfl.report import Cell, SweepRecord
+from securevfl.report import CellFigures, SweepRecord
 
 PAPERS = Path(__file__).parents[2] / "shared" / "papers"
 
@@ -40,8 +40,8 @@ def test_a_claim_is_reproduced_only_where_it_holds() -> None:
 
 
 def test_differences_are_by_seed() -> None:
-    def cell(method: str, seed: int, value: float) -> Cell:
-        return Cell(
+    def cell(method: str, seed: int, value: float) -> CellFigures:
+        return CellFigures(
             data="d", method=method, x=0.05, seed=seed, value=value, valid=0.0, metric="auc", epochs=1, best_epoch=1,
             seconds=0.0,
         )  # fmt: skip

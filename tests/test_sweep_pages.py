@@ -14,7 +14,7 @@ import sweep_tables as tables
 from sweep_history import first_at, history, roughness
 from sweep_levels import Levels
 
-from securevfl.report import Cell, Claim, SweepRecord
+from securevfl.report import CellFigures, Claim, SweepRecord
 
 
 def _record(
@@ -31,7 +31,7 @@ def _record(
                     value = float(mean + split + rng.normal(0, spread))
                     other = {"valid": 0.5, "metric": "accuracy", "epochs": 1, "best_epoch": 1, "seconds": 1.0}
                     cells.append(
-                        Cell(data=data, method=method, x=x, seed=seed, value=value, alone=value - 0.1, **other)
+                        CellFigures(data=data, method=method, x=x, seed=seed, value=value, alone=value - 0.1, **other)
                     )
     claims = [Claim(text="best is better", source="ours", data="*", better="best", worse="local")]
     settings = dict.fromkeys(("name", "title", "created", "command", "size", "axis"), "overlap")

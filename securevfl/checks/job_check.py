@@ -91,11 +91,11 @@ def _check_sweep(file: Path) -> Checked:
         wrong, table = _looked_at(party.learning(sweep.task), file.parent)
         mistakes += wrong
         tables += [] if table is None else [table]
-    data = f"{len({spec.data for spec in sweep.specs})} data sets"
+    data = f"{len({spec.data for spec in sweep.cells})} data sets"
     return Checked(
         mistakes=tuple(mistakes),
         refusals=tuple(refused),
-        summary=f"a sweep of {len(sweep.specs)} cells, {len({spec.method for spec in sweep.specs})} methods on "
+        summary=f"a sweep of {len(sweep.cells)} cells, {len({spec.method for spec in sweep.cells})} methods on "
         f"{f'the tables of {len(sweep.party)} parties' if sweep.party else data}",
         tables=tuple(tables),
     )

@@ -51,9 +51,9 @@ def sweep_command(
         return
     sweep = sv.read_sweep(file, device=device)
     folder = folder or Path("runs") / sweep.name
-    with resumable(terminal.command(), terminal.say), sweep_bar(terminal.err, len(sweep.specs)) as show:
-        record = sv.run_sweep(sweep, folder, workers=workers, pool=pool, command=terminal.command(), progress=show)
-    _show_sweep(record, folder)
+    with resumable(terminal.command(), terminal.say), sweep_bar(terminal.err, len(sweep.cells)) as show:
+        found = sv.run_sweep(sweep, folder, workers=workers, pool=pool, command=terminal.command(), progress=show)
+    _show_sweep(found.record, folder)
 
 
 def _sweep_settings(
@@ -168,10 +168,11 @@ def search_command(
             workers=workers,
             pool=pool,
         )
-    terminal.out.print(found.table())
-    terminal.out.print(settings_text(found.settings), markup=False, highlight=False)
-    for line in repr(found).splitlines()[1:]:
-        terminal.out.print(line.strip(), markup=False, highlight=False, soft_wrap=True)
+    for table in found.tables():
+        terminal.out.print(table)
+    terminal.out.print(settings_text(found.best.settings), markup=False, highlight=False)
+    for line in found.lines():
+        terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("attack")

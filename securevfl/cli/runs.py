@@ -218,8 +218,6 @@ def _run_folds(
     pool: str,
 ) -> None:
     """Cross-validate a job file, and print the mean of its folds."""
-    from securevfl.report import comparison_table
-
     with run_folder(folder, file.name, overwrite=overwrite) as place, terminal.bars() as bars:
         found = sv.cross_validate(
             file.job.replace(pool=pool) if pool else file.job,
@@ -235,7 +233,8 @@ def _run_folds(
             keys=keys,
         )
         page = found.report(place.path)
-    terminal.out.print(comparison_table(found.record))
+    for table in found.tables():
+        terminal.out.print(table)
     terminal.out.print(f"Report: {page}; that of each fold is beside it, in fold-1 to fold-{folds}", soft_wrap=True)
 
 

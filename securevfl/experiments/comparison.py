@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from securevfl.errors import InputError, SecureVFLError, UnknownNameError
 from securevfl.experiments.baselines import BASELINES, run_baseline, wrong_baselines
 from securevfl.party import Job, chosen, settled
 from securevfl.party.numbering import own_split
-from securevfl.privacy import Ledger
+from securevfl.privacy import Ledger, Ledgers, LookBook
 from securevfl.report import progress_line
 from securevfl.report.record import (
     PartyRecord,
@@ -33,7 +34,7 @@ from securevfl.run.result import Result
 from securevfl.run.run_files import ALIGNMENT, RESULTS
 from securevfl.run.signing import Keys, signing_of
 from securevfl.run.simulated_parties import coordinator_of
-from securevfl.run.simulation import Aligned, align_parties, consent_parties, look_books, run_parties
+from securevfl.run.simulation import Aligned, Ran, align_parties, consent_parties, look_books, run_parties
 from securevfl.site import Observer, PartySecret
 from securevfl.training import Split
 
@@ -65,23 +66,10 @@ def simulate(
         parties: the parties' tables; one of them has the labels.
         baselines: which of `BASELINES` to run beside it.
         name: of the run, for the report.
-        title: of the report; the name unless given.
-        command: what makes it again, for the report.
-        aligned: an alignment of the same parties to use again.
-        observer: hears how it goes on.
-        observers: party → what hears of it alone while it trains, in place of `observer`.
-        checkpoints: folder in which each party keeps its state after every epoch; an interrupted run goes on
-            from there.
-        draws: see `compare`.
-        secrets: see `compare`.
-        keys: party → the private key that signs its ledgers, or the folder of `securevfl keys` with one for each
-            party; new ones that stay in memory unless given.
-        ledgers: folder for the ledgers while the run goes on, ``PARTY.jsonl`` each; without ledgers by now.
-        looks: folder in which each party counts what was opened of each of its rows, over all runs and predictions that
-            name it; see `Policy.max_looks`.
+        title, command, aligned, observer, observers, checkpoints, draws, secrets, keys, ledgers, looks: see `compare`.
 
     Raises:
-        SecureVFLError: whatever ended it; its `exit_code` says of what kind.
+        SecureVFLError: whatever ended the run; its `exit_code` gives the kind.
     """
     owners, passive = _names(parties)
     return compare(
@@ -128,104 +116,66 @@ def compare(
         parties: the parties' tables.
         baselines: which of `BASELINES` to run too.
         name: of the comparison, for the report.
-        title: the report's.
-        command: what makes it again, for the report.
+        title: of the report; the name unless given.
+        command: what runs it again, for the report.
         aligned: an alignment of the same parties to use again.
-        observer: hears how it goes on; its phases carry the run's key. Without one, a line on standard error says it
-            in a terminal or a notebook; `Observer()` keeps silent.
-        observers: see `simulate`.
-        checkpoints: see `simulate`; each job has a folder of its own in it.
-        draws: how often a job with differential privacy runs, each time with fresh noise: its figures are the mean and
-            the standard deviation then. For data that are public or simulated: each run is a release of its own, and
-            parties that did this for real would pay ε each time.
+        observer: hears of progress; its phases carry the run's key. Without one, a line on standard error shows
+            progress in a terminal or a notebook; `Observer()` is silent.
+        observers: party → the observer that hears of this party alone while it trains, in place of `observer`.
+        checkpoints: folder in which each party keeps its state after every epoch, in a subfolder per job; an
+            interrupted run resumes from there.
+        draws: how often a job with differential privacy runs, each time with fresh noise: its figures are then mean and
+            standard deviation. For data that are public or simulated: each run is a release, and parties that did this
+            with private data would pay ε each time.
         secrets: party → its secret, from which first weights are drawn: for experiments that run a job twice from the
-            same start. Unless given, a comparison draws them from the operating system where one of its jobs seals the
-            cut, and derives them from the job's seed where none does. All its jobs begin with the same.
-        keys: see `simulate`.
-        ledgers: see `simulate`.
-        looks: see `simulate`.
+            same start. Unless given, they come from the operating system if one of the jobs seals the cut, and from the
+            job's seed otherwise. All jobs start with the same secrets.
+        keys: party → the private key that signs its ledgers, or the folder of `securevfl keys` with one for each party;
+            new keys that stay in memory unless given.
+        ledgers: folder for the ledgers while the run continues, ``PARTY.jsonl`` each; it contains no ledgers yet.
+        looks: folder in which each party counts what was opened of each of its rows, over all runs and predictions that
+            name the folder; see `Policy.max_looks`.
 
     Raises:
-        SecureVFLError: whatever ended it.
+        SecureVFLError: whatever ended a run; `ledgers` of the error has its ledgers and those of the runs before it.
     """
-    import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no party's time holds the import
+    import sklearn.metrics  # noqa: F401 - before any clock starts, so that no party's time includes the import
 
-    owners, passive = _names(parties)
     first, jobs, why = _check(jobs, parties, baselines, draws)
     books = None if looks is None else look_books(looks, parties)
     observer = observer or progress_line()
     observer.run("alignment by PSI")
     start = time.perf_counter()
     agreed = list(jobs.values())
-    runs_to_come = [_draw(key, i) for key, job in jobs.items() for i in range(1, _draws(job, draws) + 1)]
+    cells = [_Run(key, job, number) for key, job in jobs.items() for number in range(1, _draws(job, draws) + 1)]
     signing = signing_of(
-        runs_to_come, _keeping_parties(parties, first), keys, aligned, None if ledgers is None else Path(ledgers)
+        [cell.name for cell in cells],
+        _keeping_parties(parties, first),
+        keys,
+        aligned,
+        None if ledgers is None else Path(ledgers),
     )
     consent_parties(agreed[1:] if aligned is None else agreed, parties, signing.beside())
     aligned = aligned or align_parties(parties, first, observer, signing=signing)
     seconds = time.perf_counter() - start
-    chief = parties.label_owners[0]
-    split: Split | None = None
-    runs: list[RunRecord] = []
-    kept_ledgers: dict[str, Mapping[str, Ledger]] = {ALIGNMENT: aligned.ledgers}
-    scores: dict[str, np.ndarray] = {}
-    models: dict[str, Model] = {}
     sealed = any(job.protection.sealed or job.algorithm.draws_secretly for job in agreed)
-    alike = ({name: PartySecret.fresh() for name in parties} if sealed else {}) | dict(secrets or {})
-    for key in (b for b in BASELINES if b in baselines):
-        observer.run(key)
-        secret = alike.get(chief.name, PartySecret.derived(first.seed, chief.name))
-        split = own_split(chief, aligned.parties[chief.name], first, secret)
-        own = {name: policy for name, policy in first.policies.items() if name == chief.name}
-        plain = first.replace(protection=Plain(), policies=own)
-        figures, ran = run_baseline(key, plain, parties, aligned, split, observer)
-        runs.append(figures)
-        scores[key] = ran.trained[chief.name].scores
-    for key, job in jobs.items():
-        observer.run(title_of(job))
-        began = time.perf_counter()
-        with _keeping(kept_ledgers), _kept(checkpoints, key, job, parties, aligned) as kept:
-            ran = run_parties(
-                job,
-                parties,
-                aligned,
-                run=key,
-                observer=observer,
-                observers=observers,
-                keepers=kept,
-                secrets=alike,
-                signing=signing,
-                looks=books,
-            )
-            alike = {name: ran.secrets[name] for name in parties}
-            models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
-            kept_ledgers[key] = ran.ledgers
-            check_protection(
-                job,
-                {name: ran.ledgers[name] for name in parties},
-                tuple(p.name for p in parties.passive),
-                resumed=any(k.start for k in kept.values()),
-            )
-            split = split or ran.split
-        told = dict.fromkeys(note for keeper in kept.values() for note in keeper.notes)
-        figures = run_record(key, job, ran, owners, passive, time.perf_counter() - began, notes=[*why[key], *told])
-        more = []
-        for number in range(2, _draws(job, draws) + 1):
-            with _keeping(kept_ledgers):
-                again = run_parties(
-                    job,
-                    parties,
-                    aligned,
-                    run=_draw(key, number),
-                    observer=observer,
-                    secrets=alike,
-                    signing=signing,
-                    looks=books,
-                )
-            kept_ledgers[_draw(key, number)] = again.ledgers
-            more.append(again.trained[chief.name].test)
-        runs.append(over_draws(figures, more))
-        scores[key] = ran.trained[chief.name].scores
+    fresh = {name: PartySecret.fresh() for name in parties} if sealed else {}
+    course = _Course(
+        parties=parties,
+        aligned=aligned,
+        observer=observer,
+        observers=observers,
+        checkpoints=checkpoints,
+        signing=signing,
+        books=books,
+        secrets=fresh | dict(secrets or {}),
+    )
+    chief = parties.label_owners[0]
+    runs = [course.run_baseline(key, first) for key in BASELINES if key in baselines]
+    for key in jobs:
+        figures, *more = [course.run_cell(cell, why[key]) for cell in cells if cell.key == key]
+        runs.append(over_draws(figures, [again.test for again in more]))
+    split = course.split or Split.empty()
     record = Record(
         name=name,
         title=title or name,
@@ -237,50 +187,137 @@ def compare(
         parties=[
             PartyRecord(name=t.name, role=t.role, rows=t.rows, columns=list(t.feature_names)) for t in parties.values()
         ],
-        alignment=alignment_record(aligned, split or Split.empty(), chief.name, seconds),
+        alignment=alignment_record(aligned, split, chief.name, seconds),
         runs=runs,
-        ledgers=ledger_records(kept_ledgers),
+        ledgers=ledger_records(course.ledgers),
     )
     observer.end()
     return Result(
         record=record,
-        ledgers=kept_ledgers,
-        scores=scores,
-        test_ids=chief.names(aligned.parties[chief.name].rows[(split or Split.empty()).test]),
-        models=models,
+        ledgers=course.ledgers,
+        scores=course.scores,
+        test_ids=chief.names(aligned.parties[chief.name].rows[split.test]),
+        models=course.models,
         signing=signing,
     )
 
 
 def _draws(job: Job, draws: int) -> int:
-    """How often the job runs: two runs differ by noise alone."""
+    """How often the job runs: two runs of it differ by their noise alone."""
     return draws if job.protection.dp is not None else 1
 
 
-def _draw(key: str, number: int) -> str:
-    return key if number == 1 else f"{key} {number}"
+@dataclass(frozen=True)
+class _Run:
+    """A cell of a comparison: a job, and which of its draws."""
+
+    key: str
+    job: Job
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Names the run's ledgers."""
+        return self.key if self.number == 1 else f"{self.key} {self.number}"
+
+
+@dataclass(kw_only=True)
+class _Course:
+    """Runs the cells of a comparison, and collects what they leave."""
+
+    parties: Parties
+    aligned: Aligned
+    observer: Observer
+    observers: Mapping[str, Observer] | None
+    checkpoints: str | Path | None
+    signing: Ledgers
+    books: Mapping[str, LookBook] | None
+    secrets: dict[str, PartySecret]
+    ledgers: dict[str, Mapping[str, Ledger]] = field(default_factory=dict)
+    scores: dict[str, np.ndarray] = field(default_factory=dict)
+    models: dict[str, Model] = field(default_factory=dict)
+    split: Split | None = None
+
+    def __post_init__(self) -> None:
+        self.ledgers[ALIGNMENT] = self.aligned.ledgers
+
+    def run_baseline(self, key: str, job: Job) -> RunRecord:
+        """Run a baseline on the rows of a job."""
+        self.observer.run(key)
+        chief = self.parties.label_owners[0]
+        secret = self.secrets.get(chief.name, PartySecret.derived(job.seed, chief.name))
+        self.split = own_split(chief, self.aligned.parties[chief.name], job, secret)
+        own = {name: policy for name, policy in job.policies.items() if name == chief.name}
+        plain = job.replace(protection=Plain(), policies=own)
+        figures, ran = run_baseline(key, plain, self.parties, self.aligned, self.split, self.observer)
+        self.scores[key] = ran.trained[chief.name].scores
+        return figures
+
+    def run_cell(self, cell: _Run, notes: Sequence[str]) -> RunRecord:
+        """Run a job. Its first draw leaves scores and a model; each draw leaves ledgers.
+
+        Args:
+            cell: which.
+            notes: for the record.
+        """
+        key, job, chief = cell.key, cell.job, self.parties.label_owners[0]
+        first = cell.number == 1
+        if first:
+            self.observer.run(title_of(job))
+        began = time.perf_counter()
+        with _keeping(self.ledgers), self._keep(key, job if first else None) as kept:
+            ran = run_parties(
+                job,
+                self.parties,
+                self.aligned,
+                run=cell.name,
+                observer=self.observer,
+                observers=self.observers if first else None,
+                keepers=kept,
+                secrets=self.secrets,
+                signing=self.signing,
+                looks=self.books,
+            )
+            self.ledgers[cell.name] = ran.ledgers
+            if first:
+                self._collect(key, job, ran)
+                check_protection(
+                    job,
+                    {name: ran.ledgers[name] for name in self.parties},
+                    tuple(table.name for table in self.parties.passive),
+                    resumed=any(keeper.start for keeper in kept.values()),
+                )
+        if first:
+            self.split = self.split or ran.split
+            self.scores[key] = ran.trained[chief.name].scores
+        kept_notes = dict.fromkeys(note for keeper in kept.values() for note in keeper.notes)
+        owners, passive = _names(self.parties)
+        seconds = time.perf_counter() - began
+        return run_record(key, job, ran, owners, passive, seconds, notes=[*notes, *kept_notes])
+
+    def _collect(self, key: str, job: Job, ran: Ran) -> None:
+        # all jobs start from the secrets that the first one drew, so that they begin with the same weights
+        self.secrets = {name: ran.secrets[name] for name in self.parties}
+        self.models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
+
+    def _keep(self, key: str, job: Job | None) -> AbstractContextManager[dict[str, FolderKeeper]]:
+        """Keeps the parties' checkpoints of one run; nothing where none are wanted."""
+        if self.checkpoints is None or job is None:
+            return nullcontext({})
+        names, tables = _keeping_parties(self.parties, job), dict(self.parties)
+        data = {name: data_digests(tables.get(name), self.aligned.alignments.get(name, {})) for name in names}
+        return kept_in(Path(self.checkpoints) / key, names, job.digest, data)
 
 
 @contextmanager
 def _keeping(ledgers: Mapping[str, Mapping[str, Ledger]]) -> Iterator[None]:
-    """An error inside carries the ledgers of what went before it, too."""
+    """An error raised inside also carries the ledgers of the runs before it."""
     try:
         yield
     except (SecureVFLError, KeyboardInterrupt) as error:
         before = [ledger for parties in ledgers.values() for ledger in parties.values()]
         error.ledgers = (*before, *getattr(error, "ledgers", ()))  # type: ignore[union-attr]
         raise
-
-
-def _kept(
-    checkpoints: str | Path | None, key: str, job: Job, parties: Parties, aligned: Aligned
-) -> AbstractContextManager[dict[str, FolderKeeper]]:
-    """What keeps the parties' checkpoints of one run; nothing where none are asked for."""
-    if checkpoints is None:
-        return nullcontext({})
-    names, tables = _keeping_parties(parties, job), dict(parties)
-    data = {name: data_digests(tables.get(name), aligned.alignments.get(name, {})) for name in names}
-    return kept_in(Path(checkpoints) / key, names, job.digest, data)
 
 
 def _key(job: Job) -> str:

@@ -1,84 +1,28 @@
-"""Cross-validation: the same job once for each fold, over one alignment, and the mean and deviation of its metrics."""
+"""Cross-validation: the same job once per fold, over one alignment, and the mean and deviation of its metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-from securevfl_net.durable import make_folder, write_whole
 
 from securevfl.data import Parties
 from securevfl.errors import InputError
+from securevfl.experiments.cells import find_metric
 from securevfl.experiments.comparison import simulate
+from securevfl.experiments.grid import Point
+from securevfl.experiments.study import Study
 from securevfl.party import Job, settled
-from securevfl.report import comparison_table, render_text, write
+from securevfl.report import CellFigures, Failed, SweepRecord
 from securevfl.report.record import Record, RunRecord
 from securevfl.run.result import Result
 from securevfl.run.simulation import align_parties
 from securevfl.site import Observer, PartySecret
 
-__all__ = ["CrossValidation", "cross_validate"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CrossValidation:
-    """What cross-validation measured.
-
-    Attributes:
-        results: of the folds, in order.
-        record: that of the first fold with the mean of each run's test metrics, and their deviation, over the folds.
-    """
-
-    results: tuple[Result, ...] = field(repr=False)
-    record: Record = field(repr=False)
-
-    def __repr__(self) -> str:
-        run = self.record.runs[-1]
-        figures = ", ".join(f"{name} {value:.4g} ± {run.deviation[name]:.2g}" for name, value in run.test.items())
-        return f"CrossValidation({len(self.results)} folds, {run.title}: {figures})"
-
-    @property
-    def mean(self) -> Mapping[str, float]:
-        """Metric → its mean over the folds, of the job's run."""
-        return self.record.runs[-1].test
-
-    @property
-    def deviation(self) -> Mapping[str, float]:
-        """Metric → its standard deviation over the folds (of a sample: n − 1), of the job's run."""
-        return self.record.runs[-1].deviation
-
-    def table(self, width: int = 110) -> str:
-        """Mean ± deviation of every run as text."""
-        return render_text(comparison_table(self.record), width=width)
-
-    def report(self, folder: str | Path) -> Path:
-        """Write each fold's report to ``fold-1/``, ``fold-2/`` …, each fold's metrics to ``cross-validation.json``,
-        and a page with mean and deviation, whose path is returned.
-
-        Raises:
-            InputError, OSError: as `Result.report`.
-        """
-        target = Path(folder)
-        make_folder(target)
-        for number, result in enumerate(self.results, 1):
-            result.report(target / f"fold-{number}")
-        runs = [
-            {
-                "key": run.key,
-                "title": run.title,
-                "mean": run.test,
-                "deviation": run.deviation,
-                "folds": [result.run(run.key).test for result in self.results],
-            }
-            for run in self.record.runs
-        ]
-        content = {"format": 1, "name": self.record.name, "folds": len(self.results), "runs": runs}
-        write_whole(target / "cross-validation.json", msgspec.json.format(msgspec.json.encode(content), indent=2))
-        return write(self.record, target)
+__all__ = ["cross_validate"]
 
 
 def cross_validate(
@@ -93,7 +37,7 @@ def cross_validate(
     checkpoints: str | Path | None = None,
     secrets: Mapping[str, PartySecret] | None = None,
     **options: Any,
-) -> CrossValidation:
+) -> Study:
     """Run a job once for each fold, with all parties in this process: each common row tests once, or, by time, the rows
     of each later block.
 
@@ -137,17 +81,75 @@ def cross_validate(
         options |= {"observer": observer, "checkpoints": kept, "secrets": own | dict(secrets or {})}
         options["title"] = f"{title or name}, fold {k} of {folds}"
         results.append(simulate(one, parties, baselines=baselines, name=name, aligned=aligned, **options))
-    together = _together([result.record for result in results], title or name)
-    return CrossValidation(results=tuple(results), record=together)
+    comparison = _average_folds([result.record for result in results], title or name)
+    metric = find_metric(job, len(parties.label_owners[0].classes))
+    record = _record_of(results, comparison, parties, job, metric)
+    points = tuple(
+        Point(settings={"run": run.title}, job=ready, method=run.title, x=0.0, baseline=run.baseline)
+        for run in comparison.runs
+    )
+    return Study(record=record, points=points, overlap=1 / (folds - 1), folds=tuple(results), comparison=comparison)
 
 
-def _together(records: Sequence[Record], title: str) -> Record:
+def _record_of(results: Sequence[Result], comparison: Record, parties: Parties, job: Job, metric: str) -> SweepRecord:
+    """Every run of every fold as a cell, whose seed is the number of its fold."""
+    data = (parties.label_owners[0].label_name or "own tables")[:80]
+    figures, failed = [], []
+    for number, result in enumerate(results, 1):
+        for run in result.record.runs:
+            every = all(metric in other.run(run.key).test for other in results)
+            shown = metric if every else "accuracy"  # AUC needs both classes among the test rows of each fold
+            if shown in run.test:
+                figures.append(_figures_of(run, shown, data, number))
+            else:
+                error = f"the test rows of this fold have no {metric}"
+                failed.append(Failed(data=data, method=run.title, x=0.0, seed=number, error=error))
+    folds = f"{len(results)} folds"
+    return SweepRecord(
+        name=comparison.name,
+        title=comparison.title,
+        created=comparison.created,
+        command=comparison.command,
+        versions=comparison.versions,
+        machine=comparison.machine,
+        size="own tables",
+        axis="rows",
+        axis_unit="category",
+        ticks={"0.0": folds},
+        cells=figures,
+        failed=failed,
+        notes=["The seed of a cell is the number of its fold: each common row tests in one fold."],
+        job=job.describe(),
+    )
+
+
+def _figures_of(run: RunRecord, metric: str, data: str, fold: int) -> CellFigures:
+    history = [epoch.valid[metric] for epoch in run.epochs if metric in epoch.valid]
+    best = run.epochs[run.best_epoch - 1].valid.get(metric, 0.0) if run.best_epoch and run.epochs else 0.0
+    return CellFigures(
+        data=data,
+        method=run.title,
+        x=0.0,
+        seed=fold,
+        value=run.test[metric],
+        valid=best,
+        metric=metric,
+        epochs=len(run.epochs),
+        best_epoch=run.best_epoch,
+        seconds=round(run.seconds, 2),
+        extra={f"ε of {total.protects}": total.epsilon_rdp for total in run.epsilon_totals},
+        history=[round(value, 4) for value in history],
+        test=dict(run.test),
+    )
+
+
+def _average_folds(records: Sequence[Record], title: str) -> Record:
     first = records[0]
-    runs = [_over_folds([record.runs[i] for record in records]) for i in range(len(first.runs))]
+    runs = [_average_runs([record.runs[i] for record in records]) for i in range(len(first.runs))]
     return msgspec.structs.replace(first, runs=runs, title=f"{title}, {len(records)} folds")
 
 
-def _over_folds(runs: Sequence[RunRecord]) -> RunRecord:
+def _average_runs(runs: Sequence[RunRecord]) -> RunRecord:
     common = [name for name in runs[0].test if all(name in run.test for run in runs)]
     values = {name: [run.test[name] for run in runs] for name in common}
     note = f"mean ± standard deviation over {len(runs)} folds; time and bytes are of the first"

@@ -15,7 +15,7 @@ from securevfl.config import Config
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.party import Job
 
-__all__ = ["Axis", "Grid", "Over", "Point", "grid_of", "read_over", "with_setting"]
+__all__ = ["Grid", "GridAxis", "Over", "Point", "grid_of", "read_over", "with_setting"]
 
 Over = Mapping[str, Sequence[Any] | Mapping[str, Any]]
 """Path of a setting → its values, or label → value."""
@@ -37,16 +37,20 @@ class Point:
         job: the job with them; its seed is that of the job that was given.
         method: the settings off the axis, in words.
         x: position on the axis.
+        data: label of the data set, where the study has several; empty where the tables are own ones.
+        baseline: whether it is there to compare with, and never the best.
     """
 
     settings: Mapping[str, Any]
     job: Job = field(repr=False)
     method: str = field(repr=False)
     x: float = field(repr=False)
+    data: str = field(default="", repr=False)
+    baseline: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
+class GridAxis:
     """The setting that plots and tables have as their axis.
 
     Attributes:
@@ -67,7 +71,7 @@ class Grid:
         points: every combination, in the order of the values.
     """
 
-    axis: Axis
+    axis: GridAxis
     points: tuple[Point, ...]
 
 
@@ -161,9 +165,9 @@ def grid_of(job: Job, over: Over, axis: str | None = None) -> Grid:
     if refused:
         raise PolicyError("; ".join(dict.fromkeys(refused)))
     if chosen is None:
-        return Grid(axis=Axis(name="setting", labels=("as it is",)), points=tuple(points))
+        return Grid(axis=GridAxis(name="setting", labels=("as it is",)), points=tuple(points))
     labels = () if chosen.numeric else tuple(str(label) for label in chosen.labels)
-    return Grid(axis=Axis(name=chosen.name, labels=labels), points=tuple(points))
+    return Grid(axis=GridAxis(name=chosen.name, labels=labels), points=tuple(points))
 
 
 def read_over(texts: Sequence[str]) -> dict[str, list[Any]]:

@@ -11,20 +11,20 @@ import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from securevfl_crypto.errors import PoolError
 from securevfl_net.durable import locked, make_folder
 
 from securevfl.data import Parties
 from securevfl.errors import InputError
-from securevfl.experiments.kept_tables import tables_digest
-from securevfl.experiments.own_sweep import missing, seeds_of, sweep
+from securevfl.experiments.cells import find_metric
+from securevfl.experiments.pool import choose_pool
+from securevfl.experiments.privacy_cost import total_cost
 from securevfl.experiments.search_budget import Budget, kept_plan
 from securevfl.experiments.search_loop import here, run_trials
 from securevfl.experiments.search_pool import check_pruner, on_pool
-from securevfl.experiments.search_result import SearchResult, TrialRow
 from securevfl.experiments.search_space import Space, check_space, described, suggested
 from securevfl.experiments.search_study import (
     EPOCHS,
@@ -40,15 +40,15 @@ from securevfl.experiments.search_study import (
     spent_by,
 )
 from securevfl.experiments.search_trial import Asked, final_seeds, with_one_split
-from securevfl.experiments.selection_cost import together
+from securevfl.experiments.study import Search, Study, Trial
+from securevfl.experiments.sweep import choose_seeds, count_missing, empty_study, sweep
+from securevfl.experiments.table_store import digest_tables
 from securevfl.jobfile.job_roster import Roster
 from securevfl.party import Job
-from securevfl.scale import check_pool
 from securevfl.site import Observer
-from securevfl.training import Task
 
 if TYPE_CHECKING:
-    from optuna.study import Study
+    from optuna.study import Study as OptunaStudy
 
 __all__ = ["search"]
 
@@ -65,9 +65,9 @@ def search(
     folder: str | Path | None = None,
     workers: int = 1,
     pool: str = "",
-    study: Study | None = None,
+    study: OptunaStudy | None = None,
     observer: Observer | None = None,
-) -> SearchResult:
+) -> Study:
     """Look for settings of a job over own tables with Optuna, which has to be installed (`securevfl[optuna]`).
 
     Args:
@@ -86,7 +86,7 @@ def search(
             public or simulated.
         folder: where Optuna's journal is: the same search goes on there; in memory unless given.
         workers: processes that run trials, one thread each; 1 runs them in this one, one after the other.
-        pool: who runs trials, in place of `workers`, as `securevfl.scale.open_pool` reads it. Its workers have to see
+        pool: who runs trials, in place of `workers`, as `run_sweep` takes it. Its workers have to see
             `folder`, where the tables are while they run, for their owner alone. Trials of one worker are those of
             this process. With more, a trial is suggested while others are under way: what the sampler knows then, and
             from its 11th trial on what it suggests, depends on which ended first, so that the seed no longer makes the
@@ -106,12 +106,12 @@ def search(
     check_space(job, space)
     _check_counts(trials=trials, repeats=repeats, workers=workers)
     if seeds is not None and seeds != 0:
-        seeds_of(seeds, job.seed)
+        choose_seeds(seeds, job.seed)
     one_split, parties, aligned = with_one_split(job, parties)
     roster = Roster(
         owners=[table.name for table in parties.label_owners], passive=[table.name for table in parties.passive]
     )
-    metric = Task(len(parties.active.classes)).score if job.number is None else "r2"
+    metric = find_metric(job, len(parties.active.classes))
     asked = Asked(
         job=one_split,
         parties=parties,
@@ -124,13 +124,7 @@ def search(
     )
     if folder is not None and study is not None:
         raise InputError("folder and study are both given: a study has a storage of its own; leave one out")
-    if not pool and workers > 1:
-        pool = f"process:{workers}"
-    pool = "" if pool == "local" else pool
-    try:
-        check_pool(pool or "local")
-    except PoolError as error:
-        raise InputError(str(error)) from error
+    pool = choose_pool(pool, workers)
     own = study is not None
     if study is not None and pool:
         check_pruner(study)
@@ -138,7 +132,7 @@ def search(
     with _place(kept, pool) as place:
         if study is None:
             study = make_study(job.seed, place)
-        parts = [job.digest, tables_digest(parties), described(space), str(repeats)]
+        parts = [job.digest, digest_tables(parties), described(space), str(repeats)]
         mark_study(study, hashlib.sha256("\n".join(parts).encode()).hexdigest())
         journal = None if own or place is None else journal_of(place)
         with here(asked, observer) if place is None or not pool else on_pool(pool, asked, place, journal) as runs:
@@ -170,13 +164,13 @@ def _check_counts(**counts: int) -> None:
 
 def _result(
     given: Job,
-    study: Study,
+    study: OptunaStudy,
     asked: Asked,
     seeds: int | Sequence[int] | None,
     place: Path | None,
     stopped: str,
     pool: str,
-) -> SearchResult:
+) -> Study:
     from optuna.trial import FixedTrial
 
     if not complete(study):
@@ -185,11 +179,11 @@ def _result(
     settings = suggested(asked.space, FixedTrial(best.params))
     job = asked.ready(settings)
     numbers = final_seeds(seeds, job)
-    final = None
+    found = empty_study(job, asked.parties)
     if numbers:
         winner = None if place is None else place / "winner"
         cost = asked.planned(job)
-        left = len(numbers) if winner is None else missing(job, asked.parties, numbers, winner)
+        left = len(numbers) if winner is None else count_missing(job, asked.parties, numbers, winner)
         if cost and left:
             # runs that an earlier call began and did not end may have released all that they planned: they stay counted
             if not asked.budget.allows(spent_by(study), [cost] * left):
@@ -198,12 +192,12 @@ def _result(
                     "larger one, or fewer seeds; seeds=0 for none"
                 )
             kept = dict(study.user_attrs.get(FINALS, {}))
-            kept[f"{job.digest} {list(numbers)} {len(kept)}"] = kept_plan(together([cost] * left))
+            kept[f"{job.digest} {list(numbers)} {len(kept)}"] = kept_plan(total_cost([cost] * left))
             study.set_user_attr(FINALS, kept)
         own = "" if cost else pool  # noise stays here: a pool runs again what it loses, and no budget counts that
-        final = sweep(job, asked.parties, {}, seeds=numbers, folder=winner, pool=own)
-    rows = tuple(
-        TrialRow(
+        found = sweep(job, asked.parties, {}, seeds=numbers, folder=winner, pool=own)
+    trials = tuple(
+        Trial(
             number=one.number,
             settings=dict(one.params),
             value=one.value,
@@ -213,14 +207,14 @@ def _result(
         )
         for one in counted(study)
     )
-    return SearchResult(
-        settings=settings,
-        job=job.replace(split_by=given.split_by, stratify=given.stratify),
+    # the winner as the user would run it: the split of the search is one drawing of the job's own split settings
+    tuned = job.replace(split_by=given.split_by, stratify=given.stratify)
+    search = Search(
         metric=asked.metric,
         value=float(best.values[0]),
-        trials=rows,
-        final=final,
+        trials=trials,
         spent=spent_by(study),
         stopped=stopped,
         study=study,
     )
+    return replace(found, points=(replace(found.points[0], settings=settings, job=tuned),), search=search)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from securevfl.errors import InputError
-from securevfl.experiments.selection_cost import Cost, together
+from securevfl.experiments.privacy_cost import Cost, total_cost
 from securevfl.privacy import Spent
 from securevfl.privacy.accountant import FEATURES, LABELS, Accountant, GaussianRelease, PureRelease, Release
 
@@ -49,14 +49,14 @@ class Budget:
         if not any(more):
             return True
         if self.epsilon is None:
-            worst = ", ".join(f"ε = {one.epsilon:g} of {what}" for what, one in together(more[:1]).items())
+            worst = ", ".join(f"ε = {one.epsilon:g} of {what}" for what, one in total_cost(more[:1]).items())
             raise Unbudgeted(
                 f"a trial has noise ({worst}), and every trial releases the same rows again: whoever receives them "
                 "receives those of all trials, not of the winner alone. Give budget=… (ε over all trials and the "
                 "winner's runs; budget=math.inf for data that are public or simulated), or search without noise and "
                 "train once with it"
             )
-        after = together([spent, *more])
+        after = total_cost([spent, *more])
         return all(one.epsilon <= self.epsilon * (1 + 1e-9) for one in after.values())
 
 
@@ -116,4 +116,4 @@ def released(ended: Sequence[Released], others: Sequence[Mapping[str, Cost]]) ->
             epsilon = accountant.epsilon_rdp(about)
             if epsilon > most.get(about, Cost(0.0, 0.0)).epsilon:
                 most[about] = Cost(epsilon, delta)
-    return together([most, *others])
+    return total_cost([most, *others])

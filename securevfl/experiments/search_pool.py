@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
-from securevfl_crypto.errors import PoolError
-from securevfl_net.durable import make_folder
 
 from securevfl.data import Parties
 from securevfl.errors import InputError
-from securevfl.experiments.kept_tables import keep_tables, kept_tables, tables_digest
+from securevfl.experiments.pool import Workers, open_workers, require_visible
 from securevfl.experiments.search_loop import Runs
 from securevfl.experiments.search_study import journal_report, need_optuna
 from securevfl.experiments.search_trial import Asked, Outcome, run_trial
+from securevfl.experiments.table_store import digest_tables, load_tables
 from securevfl.party import Job
 from securevfl.run.simulation import Aligned, join_parties
-from securevfl.scale import Pool, open_pool
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -73,7 +71,7 @@ def on_pool(text: str, asked: Asked, place: Path, journal: Path | None) -> Itera
     """Workers that run trials; their files are gone in the end.
 
     Args:
-        text: see `securevfl.scale.open_pool`.
+        text: see `securevfl.experiments.pool.choose_pool`.
         asked: what all trials have alike.
         place: a folder that all workers see.
         journal: the study's, in that folder; None where nothing is pruned.
@@ -82,16 +80,10 @@ def on_pool(text: str, asked: Asked, place: Path, journal: Path | None) -> Itera
         InputError: a pool that cannot be opened, or tables that cannot be written.
     """
     folder = place / "workers"
-    shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed
     try:
-        pool = open_pool(text)
-    except PoolError as error:
-        raise InputError(str(error)) from error
-    try:
-        with pool:  # after an interrupt, too: nobody waits for the trials that are under way
-            make_folder(folder)
-            keep_tables(asked.parties, folder / "tables.safetensors")
-            yield _OnPool(pool, asked, folder, journal)
+        with open_workers(text, asked.parties, folder) as workers:
+            yield _OnPool(workers, asked, journal)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -99,14 +91,13 @@ def on_pool(text: str, asked: Asked, place: Path, journal: Path | None) -> Itera
 class _OnPool:
     """Hands trials to the workers of a pool."""
 
-    def __init__(self, pool: Pool, asked: Asked, folder: Path, journal: Path | None) -> None:
-        self._pool, self._asked = pool, asked
-        self._folder, self._journal = folder.resolve(), journal
-        self._digest = tables_digest(asked.parties)
+    def __init__(self, workers: Workers, asked: Asked, journal: Path | None) -> None:
+        self._workers, self._asked, self._journal = workers, asked, journal
+        self._digest = digest_tables(asked.parties)
 
     @property
     def places(self) -> int:
-        return self._pool.workers
+        return self._workers.places
 
     def start(self, trial: Trial, job: Job, noisy: bool) -> Future[Any]:
         order = _Order(
@@ -118,7 +109,7 @@ class _OnPool:
             once=noisy,
         )
         journal = "" if self._journal is None else str(self._journal.resolve())
-        return self._pool.submit(f"{__name__}:trial_task", msgspec.msgpack.encode(order), str(self._folder), journal)
+        return self._workers.submit(f"{__name__}:trial_task", msgspec.msgpack.encode(order), journal)
 
     def read(self, trial: Trial, ended: Future[Any]) -> Outcome:
         outcome = msgspec.msgpack.decode(ended.result(), type=Outcome)
@@ -128,12 +119,12 @@ class _OnPool:
         return outcome
 
 
-def trial_task(order: bytes, folder: str, journal: str) -> bytes:
+def trial_task(order: bytes, tables: str, journal: str) -> bytes:
     """A trial as a task of a pool: an `_Order` in, an `Outcome` out, both as msgpack.
 
     Args:
         order: the trial.
-        folder: where the tables are; all workers have to see it.
+        tables: the file with the tables; all workers have to see it.
         journal: the study's file; empty where nothing is pruned.
 
     Raises:
@@ -142,14 +133,10 @@ def trial_task(order: bytes, folder: str, journal: str) -> bytes:
     """
     torch.set_num_threads(1)
     asked = msgspec.msgpack.decode(order, type=_Order)
-    file = Path(folder) / "tables.safetensors"
-    for needed in (file, *([Path(journal)] if journal else [])):
-        if not needed.exists():
-            raise InputError(
-                f"a worker does not see {needed}: give the search a folder on storage that all workers share"
-            )
+    require_visible(tables, *([journal] if journal else []))
+    file = Path(tables)
     if asked.once:
-        _begin_once(Path(folder) / f"begun-{asked.number}", asked.number)
+        _begin_once(file.parent / f"begun-{asked.number}", asked.number)
     job = Job.of(asked.job)
     parties, aligned = _rows(file, asked.tables, job)
     report = journal_report(Path(journal), asked.number) if journal else _never
@@ -178,6 +165,6 @@ _kept: dict[str, tuple[Parties, Aligned]] = {}
 def _rows(file: Path, digest: str, job: Job) -> tuple[Parties, Aligned]:
     if digest not in _kept:
         _kept.clear()
-        parties = kept_tables(file)
+        parties = load_tables(file)
         _kept[digest] = (parties, join_parties(parties, job))
     return _kept[digest]

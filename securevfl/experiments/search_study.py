@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from securevfl.errors import InputError
+from securevfl.experiments.privacy_cost import Cost
 from securevfl.experiments.search_budget import planned_of, released
-from securevfl.experiments.selection_cost import Cost
 
 if TYPE_CHECKING:
     from optuna.study import Study

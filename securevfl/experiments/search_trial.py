@@ -12,11 +12,11 @@ import numpy as np
 from securevfl.data import Parties
 from securevfl.data.table import TEST, TRAIN, VALID
 from securevfl.errors import InputError, SecureVFLError
-from securevfl.experiments.own_sweep import seeds_of
+from securevfl.experiments.privacy_cost import Cost, plan_cost, total_cost
 from securevfl.experiments.search_budget import Budget, kept_plan, kept_releases
 from securevfl.experiments.search_space import Space, job_of, suggested
 from securevfl.experiments.search_study import PLANNED, spent_by
-from securevfl.experiments.selection_cost import Cost, planned_cost, together
+from securevfl.experiments.sweep import choose_seeds
 from securevfl.jobfile.job_roster import Roster, refusals
 from securevfl.party import Job, settled, wrong_parties
 from securevfl.party.numbering import barred, own_split
@@ -97,7 +97,7 @@ class Asked:
 
     def planned(self, job: Job) -> dict[str, Cost]:
         """What a run of a job spends at most, by what is protected; empty without noise."""
-        return dict(planned_cost(job, self.roster.passive))
+        return dict(plan_cost(job, self.roster.passive))
 
     def ready(self, settings: Mapping[str, Any]) -> Job:
         """The job with these settings, its protection settled, held against parties and policies."""
@@ -142,7 +142,7 @@ def final_seeds(seeds: int | Sequence[int] | None, job: Job) -> tuple[int, ...]:
         return ()
     if seeds is None:
         seeds = _SEEDS if job.protection.dp is None else 1
-    return seeds_of(seeds, job.seed)
+    return choose_seeds(seeds, job.seed)
 
 
 def planned_trial(study: Study, trial: Trial, asked: Asked, seeds: int | Sequence[int] | None) -> tuple[Job, bool]:
@@ -161,7 +161,7 @@ def planned_trial(study: Study, trial: Trial, asked: Asked, seeds: int | Sequenc
             f"of ε = {asked.budget.epsilon:g}: give a larger budget, fewer seeds, or noise with a smaller ε"
         )
     if cost:
-        trial.set_user_attr(PLANNED, kept_plan(together([cost] * asked.repeats)))
+        trial.set_user_attr(PLANNED, kept_plan(total_cost([cost] * asked.repeats)))
     return job, bool(cost)
 
 

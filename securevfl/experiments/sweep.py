@@ -1,83 +1,36 @@
-"""Running sweeps: cell by cell, on in the place where an earlier run broke off.
-
-Alignment is by a join in the clear: it would find the same rows by the protocol, in more time.
-"""
+"""Sweeps: the cells of a sweep file, or settings of a job tried over own tables. An interrupted sweep resumes."""
 
 from __future__ import annotations
 
-import json
-import time
-import traceback
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, as_completed
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import msgspec
-import torch
-from securevfl_crypto.errors import PoolError
 from securevfl_net.durable import locked, make_folder, write_whole
 
-from securevfl.data import Parties, datasets
-from securevfl.errors import InputError, SecureVFLError
-from securevfl.experiments.kept_tables import keep_tables, kept_tables
-from securevfl.experiments.sweep_file import Spec, Sweep
-from securevfl.report import Cell, Failed, SweepRecord, write_sweep
-from securevfl.run.machine import machine, versions
-from securevfl.run.receipt import worst_epsilon
-from securevfl.run.simulation import join_parties, run_parties
-from securevfl.scale import open_pool
-from securevfl.training import Task
+from securevfl.data import Parties
+from securevfl.errors import InputError, PolicyError, SecureVFLError
+from securevfl.experiments.cells import Cell, CellError, FinishedCells, Sweep, make_record
+from securevfl.experiments.grid import Grid, Over, Point, grid_of
+from securevfl.experiments.pool import choose_pool, run_cells
+from securevfl.experiments.privacy_cost import describe_cost, plan_cost
+from securevfl.experiments.study import Study
+from securevfl.experiments.sweep_sections import Axis
+from securevfl.experiments.table_store import digest_tables
+from securevfl.jobfile.job_roster import Roster, refusals
+from securevfl.party import Job, settled, wrong_parties
+from securevfl.report import CellFigures, write_sweep
 
-__all__ = ["cell_task", "finished", "run_cell", "run_sweep"]
+__all__ = ["Progress", "check_grid", "choose_seeds", "count_missing", "empty_study", "run_sweep", "sweep"]
 
+Progress = Callable[[int, int, CellFigures], None]
+"""Called after each cell with cells done, cells in all, and the cell's figures."""
 
-def run_cell(spec: Spec, parties: Parties | None = None) -> Cell:
-    """Run one cell.
-
-    Args:
-        spec: what to run.
-        parties: the tables that its `source` names, where they are read already.
-
-    Raises:
-        SecureVFLError: whatever ended it.
-    """
-    began = time.perf_counter()
-    job = spec.build()
-    parties = _load(spec) if parties is None else parties
-    chief = parties.label_owners[0]
-    ran = run_parties(job, parties, join_parties(parties, job), run="sweep")
-    trained = ran.trained[chief.name]
-    metric = Task(len(chief.classes)).score if job.number is None else "r2"
-    if metric not in trained.test:
-        raise InputError(
-            f"the test rows have no {metric}: they are all of one class, or of one value; give more rows, or "
-            "stratify = true in the job"
-        )
-    spent = {name: part.spent for name, part in ran.trained.items()}
-    return Cell(
-        data=spec.data,
-        method=spec.method,
-        x=spec.x,
-        seed=spec.seed,
-        value=trained.test[metric],
-        valid=trained.epochs[trained.best_epoch - 1].valid.get(metric, 0.0) if trained.best_epoch else 0.0,
-        metric=metric,
-        alone=trained.alone.get(metric),
-        epochs=len(trained.epochs),
-        best_epoch=trained.best_epoch,
-        seconds=round(time.perf_counter() - began, 2),
-        extra={"rows trained": float(trained.rows)} | trained.extra | worst_epsilon(spent),
-        history=[round(epoch.valid[metric], 4) for epoch in trained.epochs if metric in epoch.valid],
-        test=dict(trained.test),
-    )
-
-
-def _load(spec: Spec) -> Parties:
-    options = dict(spec.source)
-    return datasets.load(options.pop("name"), **options)
+SEEDS = 5
+"""With fewer, no difference can be separated from chance (`securevfl.report.statistics`)."""
+_MOST_SEEDS = 1_000
 
 
 def run_sweep(
@@ -87,215 +40,239 @@ def run_sweep(
     workers: int = 1,
     pool: str = "",
     command: str = "",
-    progress: Callable[[int, int, Cell], None] | None = None,
+    progress: Progress | None = None,
     parties: Parties | None = None,
-) -> SweepRecord:
+) -> Study:
     """Run the cells that have not run yet; write ``cells.jsonl``, ``sweep.json`` and ``report.html`` to `folder`.
 
-    A cell that fails stops no other one: it is listed in the record's `failed`, with its traceback in
-    ``failures.log``, and runs again the next time. A sweep that is interrupted writes ``sweep.json`` as far as it got.
+    A cell that fails stops no other cell: the record lists it in `failed`, ``failures.log`` has its traceback, and the
+    next call runs it again. An interrupted sweep writes ``sweep.json`` with the cells that finished.
 
     Args:
         sweep: from `read_sweep`.
-        folder: of the results; cells found there are not run again.
-        workers: processes, one thread each; 1 runs in this one.
-        pool: who runs cells, as `securevfl.scale.open_pool` reads it; in place of `workers`. A cell whose worker is
-            lost runs again, three times in all, and then counts as failed.
-        command: what makes it again, for the page.
-        progress: called after each cell with cells done, cells in all, and the cell.
+        folder: of the results; cells found there do not run again.
+        workers: processes, one thread each; 1 runs all cells in this process.
+        pool: where cells run, in place of `workers`: ``"process:2"``, ``"ray"`` or ``"ray:HOST:PORT"``. A cell whose
+            worker is lost runs again, up to three times, and then counts as failed.
+        command: what runs the sweep again, for the page.
+        progress: hears of each cell as it finishes.
         parties: own tables, which all cells run on, in place of the data sets that they name; those of the sweep
             unless given.
 
     Raises:
-        InputError: another process runs a sweep in this folder; a pool that cannot be opened.
+        InputError: another process runs a sweep in this folder, or the pool cannot be opened.
     """
     target = Path(folder)
     parties = sweep.parties if parties is None else parties
     make_folder(target)
     with locked(target, "wait for it to end, or give another folder"):
-        return _run_sweep(
-            sweep, target, workers=workers, pool=pool, command=command, progress=progress, parties=parties
-        )
-
-
-def _run_sweep(
-    sweep: Sweep,
-    target: Path,
-    *,
-    workers: int,
-    pool: str,
-    command: str,
-    progress: Callable[[int, int, Cell], None] | None,
-    parties: Parties | None,
-) -> SweepRecord:
-    file = target / "cells.jsonl"
-    done = finished(file)
-    todo = _by_source([spec for spec in sweep.specs if spec.key not in done])
-    tables = target / "tables.safetensors"
-    failed: dict[str, _Ended] = {}
-    try:
-        with file.open("a", encoding="utf-8") as log:
-            for spec, cell in _run(todo, workers, pool, parties, tables):
-                if isinstance(cell, _Ended):
-                    failed[spec.key] = cell
-                    continue
-                done[spec.key] = cell
-                log.write(json.dumps({"key": spec.key, "cell": msgspec.to_builtins(cell)}) + "\n")
-                log.flush()
-                if progress is not None:
-                    progress(sum(s.key in done for s in sweep.specs), len(sweep.specs), cell)
-    except BaseException:  # an interrupt: what is there can be read; the page takes too long
-        write_whole(target / "sweep.json", _record(sweep, done, failed, command).to_json())
-        raise
-    finally:
-        tables.unlink(missing_ok=True)
-    record = _record(sweep, done, failed, command)
-    write_sweep(record, target)
-    traces = "\n".join(ended.trace for ended in failed.values())
-    if traces or (target / "failures.log").exists():
-        write_whole(target / "failures.log", traces.encode())
-    return record
-
-
-def _record(sweep: Sweep, done: Mapping[str, Cell], failed: Mapping[str, _Ended], command: str) -> SweepRecord:
-    """What the sweep has so far."""
-    return SweepRecord(
-        name=sweep.name,
-        title=sweep.title,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=command,
-        versions=versions(),
-        machine=machine(str(sweep.specs[0].job.get("device", "cpu"))),
-        size=sweep.size,
-        axis=sweep.axis.name,
-        axis_unit=sweep.axis.unit,
-        ticks={str(float(i)): v for i, v in enumerate(sweep.axis.values) if isinstance(v, str)},
-        cells=[done[spec.key] for spec in sweep.specs if spec.key in done],
-        paper=list(sweep.paper),
-        claims=list(sweep.claims),
-        notes=list(sweep.notes),
-        job=dict(sweep.settings),
-        failed=[
-            Failed(data=spec.data, method=spec.method, x=spec.x, seed=spec.seed, error=failed[spec.key].words)
-            for spec in sweep.specs
-            if spec.key in failed
-        ],
-    )
-
-
-def _by_source(specs: Sequence[Spec]) -> list[Spec]:
-    """Cells in their order, but those of the same rows one after the other."""
-    groups: dict[str, list[Spec]] = {}
-    for spec in specs:
-        groups.setdefault(_source(spec), []).append(spec)
-    return [spec for group in groups.values() for spec in group]
-
-
-def _source(spec: Spec) -> str:
-    return json.dumps([spec.data, dict(spec.source)], sort_keys=True, default=str)
-
-
-def finished(file: Path) -> dict[str, Cell]:
-    """Cells of an earlier run; an incomplete last line is dropped."""
-    found: dict[str, Cell] = {}
-    if not file.exists():
-        return found
-    text = file.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        write_whole(file, whole.encode())
-    for number, line in enumerate(whole.splitlines(), 1):
+        finished = FinishedCells(target / "cells.jsonl")
+        errors: dict[str, CellError] = {}
+        missing = finished.find_missing(sweep.cells)
+        where = choose_pool(pool, workers if len(missing) > 1 else 1)
         try:
-            entry = json.loads(line)
-            found[entry["key"]] = msgspec.convert(entry["cell"], Cell)
-        except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
-            raise InputError(f"{file}, line {number}, is no finished cell ({error}): use another folder") from None
+            for cell, ended in run_cells(missing, where, parties, target):
+                if isinstance(ended, CellError):
+                    errors[cell.digest] = ended
+                    continue
+                finished.add(cell, ended)
+                if progress is not None:
+                    progress(sum(c.digest in finished.figures for c in sweep.cells), len(sweep.cells), ended)
+        except BaseException:  # an interrupt: store what there is; drawing the page would take too long
+            write_whole(target / "sweep.json", make_record(sweep, finished.figures, errors, command).to_json())
+            raise
+        record = make_record(sweep, finished.figures, errors, command)
+        write_sweep(record, target)
+        traces = "\n".join(error.trace for error in errors.values())
+        if traces or (target / "failures.log").exists():
+            write_whole(target / "failures.log", traces.encode())
+    points = _points_of(sweep)
+    return Study(record=record, points=points, overlap=_overlap(points, parties))
+
+
+def _points_of(sweep: Sweep) -> tuple[Point, ...]:
+    """What the cells compare: each method at each position on each data set, with the job of its first seed."""
+    firsts: dict[tuple[str, str, float], Cell] = {}
+    for cell in sweep.cells:
+        firsts.setdefault((cell.data, cell.method, cell.x), cell)
+    axis = sweep.axis.name if len({x for _, _, x in firsts}) > 1 else ""
+    found = []
+    for (data, method, x), cell in firsts.items():
+        settings = {"data": data, "method": method, **({axis: x} if axis else {})}
+        with suppress(SecureVFLError):  # a job that cannot be built has failed as a cell, and has no figures
+            found.append(Point(settings=settings, job=cell.build_job(), method=method, x=x, data=data))
+    return tuple(found)
+
+
+def _overlap(points: Sequence[Point], parties: Parties | None) -> float:
+    """Test rows over all other rows, where each seed draws its split; 0 where the label owner marks the split."""
+    marked = parties is not None and any(table.fold is not None for table in parties.label_owners)
+    if marked or not points:
+        return 0.0
+    test = points[0].job.test
+    return test / (1 - test)
+
+
+def sweep(
+    job: Job,
+    parties: Parties,
+    over: Over,
+    *,
+    seeds: int | Sequence[int] = SEEDS,
+    axis: str | None = None,
+    folder: str | Path | None = None,
+    workers: int = 1,
+    pool: str = "",
+    name: str = "sweep",
+    title: str = "",
+    command: str = "",
+    progress: Progress | None = None,
+) -> Study:
+    """Try settings of a job over own tables: every combination of them, with every seed.
+
+    All tables are in this process; cells run and resume as those of `run_sweep`.
+
+    Args:
+        job: what the settings change.
+        parties: the parties' tables.
+        over: setting → its values: ``{"algorithm.lr": [0.01, 0.1], "protection": ["plain", "bfv"]}``. A setting is a
+            path into the job; ``"algorithm"`` and ``"protection"`` take objects or names. With label → value in place
+            of a list, tables and plots show the labels: ``{"protection": {"no noise": "plain", "ε = 4":
+            sv.Plain(dp=…)}}``.
+        seeds: how many, counted from the job's own, or which. A seed draws the split, the batches and, where nothing is
+            sealed, the first weights.
+        axis: the setting that tables and plots have as their axis; the first with several numbers unless given.
+        folder: stores cells as they finish, so that the same sweep resumes there; a temporary one unless given.
+        workers: see `run_sweep`.
+        pool: see `run_sweep`. Its workers have to see `folder`, which contains the tables while the sweep runs,
+            readable by their owner alone.
+        name: of the sweep.
+        title: of the page.
+        command: see `run_sweep`.
+        progress: see `run_sweep`.
+
+    Raises:
+        InputError: impossible settings, values or seeds, all of them in one message, before anything runs.
+        PolicyError: a combination that a policy or an algorithm refuses, before anything runs.
+    """
+    grid = check_grid(grid_of(job, over, axis), parties)
+    numbers = choose_seeds(seeds, job.seed)
+    cells = _list_cells(grid, parties, numbers, name, title, over)
+    temporary = tempfile.TemporaryDirectory(prefix="securevfl-sweep-") if folder is None else nullcontext(folder)
+    with temporary as place:
+        ran = run_sweep(cells, place, workers=workers, pool=pool, command=command, progress=progress, parties=parties)
+        found = Study(record=ran.record, points=grid.points, overlap=_overlap(grid.points, parties))
+        if ran.record.cells and (words := found.describe_differences()):
+            record = msgspec.structs.replace(ran.record, notes=[*ran.record.notes, words])
+            found = Study(record=record, points=grid.points, overlap=found.overlap)
+            if folder is not None:
+                found.report(place)
     return found
 
 
-def _run(
-    specs: Sequence[Spec], workers: int, pool: str, parties: Parties | None, file: Path
-) -> Iterator[tuple[Spec, Cell | _Ended]]:
-    """Cells as they finish, or what ended them; own tables are in `file` for workers."""
-    if not pool and workers > 1 and len(specs) > 1:
-        pool = f"process:{workers}"
-    if pool in ("", "local"):
-        try:
-            for spec in specs:
-                yield spec, _cell(spec, parties)
-        finally:
-            _kept.clear()
-        return
-    try:
-        opened = open_pool(pool)
-    except PoolError as error:
-        raise InputError(str(error)) from error
-    with opened:  # after an interrupt, too: nobody waits for the cells that are under way
-        own: tuple[str, ...] = ()
-        if parties is not None and specs:
-            keep_tables(parties, file)
-            own = (str(file.resolve()),)
-        waiting = {opened.submit(f"{__name__}:cell_task", msgspec.msgpack.encode(spec), *own): spec for spec in specs}
-        for future in as_completed(waiting):
-            yield waiting[future], _read(future)
+def empty_study(job: Job, parties: Parties) -> Study:
+    """The study of a job that runs with no seed: it names the point, and has no cells.
+
+    Args:
+        job: with its protection.
+        parties: the parties' tables.
+    """
+    grid = check_grid(grid_of(job, {}, None), parties)
+    cells = _list_cells(grid, parties, (), "sweep", "", {})
+    return Study(record=make_record(cells, {}, {}, ""), points=grid.points)
 
 
-def cell_task(spec: bytes, tables: str = "") -> bytes:
-    """A cell as a task of a pool: its `Spec` in, a `Cell`, or what ended it, out, both as msgpack; and the file of own
-    tables, which all workers have to see."""
-    torch.set_num_threads(1)
-    cell = _cell(msgspec.msgpack.decode(spec, type=Spec), tables=tables)
-    return msgspec.msgpack.encode((cell, None) if isinstance(cell, Cell) else (None, cell))
+def count_missing(job: Job, parties: Parties, seeds: Sequence[int], folder: Path) -> int:
+    """How many runs `sweep` would start in a folder, for a job with no settings to try: those that have not finished.
+
+    Args:
+        job: as for `sweep`.
+        parties: likewise.
+        seeds: which.
+        folder: likewise; it need not exist yet.
+    """
+    cells = _list_cells(check_grid(grid_of(job, {}, None), parties), parties, seeds, "sweep", "", {}).cells
+    return len(FinishedCells(folder / "cells.jsonl").find_missing(cells))
 
 
-def _read(future: Future[bytes]) -> Cell | _Ended:
-    try:
-        cell, ended = msgspec.msgpack.decode(future.result(), type=tuple[Cell | None, _Ended | None])
-    except PoolError as error:
-        return _Ended(str(error), "".join(traceback.format_exception(error)))
-    return cell or ended or _Ended("a worker answered without a cell", "")
+def choose_seeds(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:
+    """Seeds: so many from `first` on, or those that are given.
+
+    Raises:
+        InputError: none, too many, doubled ones, or no whole numbers from 0.
+    """
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if not 1 <= seeds <= _MOST_SEEDS:
+            raise InputError(f"seeds is {seeds}; 1 to {_MOST_SEEDS:,} were expected, or a list of them")
+        return tuple(range(first, first + seeds))
+    if isinstance(seeds, str | bytes | bool) or not isinstance(seeds, Sequence | range):
+        raise InputError(f"seeds is {seeds!r}; give how many, or a list of them")
+    found = tuple(seeds)
+    wrong = [one for one in found if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < 1 << 63]
+    if not found or wrong or len(set(found)) != len(found) or len(found) > _MOST_SEEDS:
+        raise InputError(f"seeds is {list(found)[:8]}; different whole numbers from 0 were expected, at least one")
+    return found
 
 
-@dataclass(frozen=True)
-class _Ended:
-    """How a cell failed: text only, for not every error comes back from another process."""
+def check_grid(grid: Grid, parties: Parties) -> Grid:
+    """The grid with each job's protection chosen, after a check against the parties and their policies.
 
-    words: str
-    trace: str
-
-
-_kept: dict[str, tuple[Parties, int]] = {}
-"""In a process that runs cells: the rows of the last one, and their checksum. To read them can take as long as to
-train."""
-
-
-def _checksum(parties: Parties) -> int:
-    """Of all values of all tables."""
-    total = 0
-    for table in parties.values():
-        for values in (*table.columns.values(), table.label, table.fold):
-            total = zlib.crc32(b"" if values is None else values.tobytes(), total)
-    return total
-
-
-def _rows_of(spec: Spec, tables: str = "") -> Parties:
-    """The rows of a cell, read once for cells that follow each other, unless one of them has changed a value."""
-    source = _source(spec)
-    if source in _kept and _checksum(_kept[source][0]) == _kept[source][1]:
-        return _kept[source][0]
-    _kept.clear()
-    if tables and not Path(tables).exists():
-        raise InputError(f"a worker does not see {tables}: give the sweep a folder on storage that all workers share")
-    parties = kept_tables(Path(tables)) if tables else _load(spec)
-    _kept[source] = (parties, _checksum(parties))
-    return parties
+    Raises:
+        InputError: an algorithm that cannot serve these parties.
+        PolicyError: a policy that refuses a job.
+    """
+    owners = [table.name for table in parties.label_owners]
+    passive = [table.name for table in parties.passive]
+    books = frozenset(name for name, table in parties.items() if table.book is not None)
+    roster = Roster(owners=owners, passive=passive, books=books)
+    points, wrong, refused = [], [], []
+    for point in grid.points:
+        mistakes = wrong_parties(point.job.algorithm, owners, passive)
+        if mistakes:
+            wrong += mistakes
+            continue
+        made = settled(point.job, owners, passive)
+        refused += refusals(made, roster)
+        points.append(Point(settings=point.settings, job=made, method=point.method, x=point.x))
+    if wrong:
+        raise InputError("\n  ".join(dict.fromkeys(wrong)))
+    if refused:
+        raise PolicyError("\n  ".join(dict.fromkeys(refused)))
+    return Grid(axis=grid.axis, points=tuple(points))
 
 
-def _cell(spec: Spec, parties: Parties | None = None, *, tables: str = "") -> Cell | _Ended:
-    """A cell, or what ended it, which says which one it was."""
-    try:
-        return run_cell(spec, _rows_of(spec, tables) if parties is None else parties)
-    except Exception as error:
-        error.add_note(f"in the cell {spec.method} on {spec.data}, {spec.x:g}, seed {spec.seed}")
-        words = str(error) if isinstance(error, SecureVFLError) else f"{type(error).__name__}: {error}"
-        return _Ended(words, "".join(traceback.format_exception(error)))
+def _spaced(name: str) -> str:
+    """A name that a narrow column can break."""
+    return name.replace("_", " ")
+
+
+def _list_cells(grid: Grid, parties: Parties, seeds: Sequence[int], name: str, title: str, over: Over) -> Sweep:
+    """Every point of a grid with every seed, as a table of cells."""
+    source = {"tables": digest_tables(parties)}
+    chief = parties.label_owners[0]
+    data = (chief.label_name or "own tables")[:80]
+    cells = [
+        Cell.of_job(point.job, data=data, method=point.method, x=point.x, seed=seed, source=source)
+        for point in grid.points
+        for seed in seeds
+    ]
+    passive = [table.name for table in parties.passive]
+    costs = [plan_cost(point.job, passive) for point in grid.points]
+    words = describe_cost([cost for cost in costs for _ in seeds])
+    unit = "category" if grid.axis.labels else ""
+    return Sweep(
+        name=name,
+        title=title or (name if name != "sweep" else f"Settings for {data}"),
+        size="own tables",
+        axis=Axis(name=_spaced(grid.axis.name), unit=unit, values=tuple(map(_spaced, grid.axis.labels)) or (0,)),
+        cells=cells,
+        claims=(),
+        paper=(),
+        notes=(
+            "Each seed draws its own split: deviations are over splits, batches and first weights together."
+            if chief.fold is None
+            else "The label owner marks the split: deviations are over batches and first weights, on the same rows.",
+            *([words] if words else []),
+        ),
+        settings={"over": {path: [str(one) for one in values] for path, values in over.items()}, "seeds": list(seeds)},
+    )

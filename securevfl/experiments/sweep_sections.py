@@ -1,19 +1,37 @@
-"""The sections of a sweep file, each with what its keys accept."""
+"""The sections of a sweep file, each with what its keys accept; and ``[[party]]`` sections of own tables, as in a job
+file, in place of named data sets."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from securevfl.config import Config
-from securevfl.jobfile.job_file import PartySection
+from securevfl.jobfile.job_file import PartySection, doubled_parties
+from securevfl.jobfile.job_roster import Roster, listed_roster
 from securevfl.report import Claim, PaperFigure
 
-__all__ = ["Axis", "DataSection", "MethodSection", "PaperSection", "SweepSections"]
+__all__ = [
+    "OWN",
+    "Axis",
+    "DataSection",
+    "MethodSection",
+    "PaperSection",
+    "SweepSections",
+    "describe_policies",
+    "read_roster",
+    "read_task",
+    "use_own_tables",
+]
+
+
+OWN = "tables"
+"""The key of own tables in a cell's source; its value is their digest."""
+_TITLE = "own tables"
 
 Word = Annotated[str, Meta(min_length=1)]
 Position = int | Annotated[float, Meta(ge=-1e9, le=1e9)] | Word
@@ -133,3 +151,57 @@ class SweepSections(Config):
     method: tuple[MethodSection, ...] = ()
     claim: tuple[Claim, ...] = ()
     paper: tuple[PaperSection, ...] = ()
+
+
+def read_task(sections: SweepSections) -> str:
+    """The task of all jobs, from the file's ``[job]``."""
+    task = sections.job.get("task", "classification")
+    return task if isinstance(task, str) else "classification"
+
+
+def use_own_tables(sections: SweepSections) -> SweepSections:
+    """The sections with own tables as their only data set, called after the label, and with one position where the file
+    has no axis."""
+    labels = [party.label for party in sections.party if party.label]
+    title = (labels[0] if isinstance(labels[0], str) else ", ".join(labels[0])) if labels else _TITLE
+    axis = sections.axis
+    if not axis.values and not axis.protection:
+        axis = Axis(name="tables", unit="category", values=(_TITLE,))
+    data = (DataSection(name=_TITLE, label=title[:80]),) if sections.party else ()
+    return sections.replace(data=data, axis=axis)
+
+
+def describe_policies(parties: Sequence[PartySection]) -> Mapping[str, Any]:
+    """The parties' policies in plain values, as a cell has them; empty where no party has one."""
+    held = {party.name: party.policy.describe() for party in parties if party.policy is not None}
+    return {"policies": held} if held else {}
+
+
+def read_roster(sections: SweepSections, content: Mapping[str, Any]) -> tuple[Roster | None, list[str]]:
+    """The parties of the ``[[party]]`` sections, and every mistake in them.
+
+    Args:
+        sections: of the file, as it is.
+        content: of the file, as TOML.
+    """
+    found = doubled_parties(sections.party)
+    if "data" in content:
+        found.append("a sweep file has either [[data]] sections (named data sets) or [[party]] sections (own tables)")
+    if sections.axis.values and not sections.axis.protection:
+        found.append(
+            f"axis.values are of the option {sections.axis.option!r} of named data sets, and own tables have none: "
+            "give [axis.protection] a protection for each, leave [axis] out, or sweep settings of a job file: "
+            "securevfl sweep job.toml --over SETTING=VALUES"
+        )
+    found += [
+        f"method[{i}].data is for named data sets: leave it out" for i, one in enumerate(sections.method) if one.data
+    ]
+    found += [
+        f"party[{i}].link: sweep files do not link; sweep the job file: securevfl sweep job.toml --over SETTING=VALUES"
+        for i, one in enumerate(sections.party)
+        if one.link
+    ]
+    if not isinstance(content["party"], list):
+        return None, found
+    roster, wrong = listed_roster(content["party"], "")
+    return roster, found + wrong

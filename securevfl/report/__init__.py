@@ -12,10 +12,10 @@ from securevfl.report.overviews import overview_table
 from securevfl.report.record import Record, RunRecord
 from securevfl.report.shown import Shown, table_html
 from securevfl.report.sweep import count_table, failures_text, sweep_table, verdict_table
-from securevfl.report.sweep_axes import sweep_axes
 from securevfl.report.sweep_page import render_sweep, write_sweep
+from securevfl.report.sweep_plots import sweep_axes
 from securevfl.report.sweep_record import (
-    Cell,
+    CellFigures,
     Claim,
     Failed,
     PaperFigure,
@@ -41,7 +41,7 @@ from securevfl.report.trials import trials_axes, trials_table
 
 __all__ = [
     "Card",
-    "Cell",
+    "CellFigures",
     "Claim",
     "Evaluation",
     "Failed",

@@ -12,7 +12,10 @@ from securevfl.report.record import Record, RunRecord
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Plots"]
+__all__ = ["METRIC_NAMES", "Plots", "label_axes", "legend_text", "new_axes"]
+
+METRIC_NAMES = {"auc": "AUC", "r2": "R²"}
+"""Metrics whose name in prose differs from the name in records."""
 
 _MUTED = "#8b95a1"
 
@@ -44,11 +47,11 @@ class Plots:
             for one, found in runs
             for name, points in found.roc.items()
         ]
-        axes = _axes(ax)
+        axes = new_axes(ax)
         axes.plot([0, 1], [0, 1], color=_MUTED, lw=1, ls=":")
         for label, points, auc in curves:
             _line(axes, points, label if auc is None else f"{label}, AUC {auc:.3f}")
-        return _named(axes, "false positive rate", "true positive rate")
+        return label_axes(axes, "false positive rate", "true positive rate")
 
     def calibration(self, run: str | None = None, ax: Axes | None = None) -> Axes:
         """How often scores were right, over how sure they were.
@@ -58,11 +61,11 @@ class Plots:
             UnknownNameError: no run has this key.
         """
         runs = self._evaluated("reliability", run)
-        axes = _axes(ax)
+        axes = new_axes(ax)
         axes.plot([0, 1], [0, 1], color=_MUTED, lw=1, ls=":")
         for one, found in runs:
             _line(axes, [(part.confidence, part.observed) for part in found.reliability], one.title, marker="o", ms=4)
-        return _named(axes, "mean score", "share that was right")
+        return label_axes(axes, "mean score", "share that was right")
 
     def lift(self, run: str | None = None, ax: Axes | None = None) -> Axes:
         """How many times more of the class than among all rows, in the rows that score highest.
@@ -72,13 +75,13 @@ class Plots:
             UnknownNameError: no run has this key.
         """
         runs = self._evaluated("lift", run)
-        axes = _axes(ax)
+        axes = new_axes(ax)
         axes.axhline(1, color=_MUTED, lw=1, ls=":")
         for one, found in runs:
             for name, rows in found.lift.items():
                 label = _of(one, name, found.lift, runs)
                 _line(axes, [(row.share, row.lift) for row in rows], label, marker="o", ms=4)
-        return _named(axes, "share of the rows, highest scores first", "lift")
+        return label_axes(axes, "share of the rows, highest scores first", "lift")
 
     def loss(self, run: str | None = None, ax: Axes | None = None) -> Axes:
         """Mean training loss after each epoch, and the loss on the validation rows, dashed, where there are some.
@@ -90,7 +93,7 @@ class Plots:
         drawn = [one for one in self._runs(run) if any(epoch.train_loss is not None for epoch in one.epochs)]
         if not drawn:
             raise InputError("no run has a loss to draw: training on secret shares shows none, and some have no epochs")
-        axes = _axes(ax)
+        axes = new_axes(ax)
         for one in drawn:
             train = [(epoch.epoch, epoch.train_loss) for epoch in one.epochs if epoch.train_loss is not None]
             (line,) = _line(axes, train, one.title)
@@ -98,7 +101,7 @@ class Plots:
             if valid:
                 _line(axes, valid, f"{one.title}, validation", ls="--", color=line.get_color())
         axes.locator_params(axis="x", integer=True)
-        return _named(axes, "epoch", "loss")
+        return label_axes(axes, "epoch", "loss")
 
     def confusion(self, run: str | None = None, ax: Axes | None = None) -> Axes:
         """Test rows by their class and the class that they were given, of one run: the last one unless named.
@@ -108,7 +111,7 @@ class Plots:
             UnknownNameError: no run has this key.
         """
         _, found = self._evaluated("confusion", run)[-1]
-        axes = _axes(ax)
+        axes = new_axes(ax)
         axes.imshow(found.confusion, cmap="Blues")
         most = max(map(max, found.confusion))
         for i, row in enumerate(found.confusion):
@@ -149,7 +152,8 @@ def _auc(found: Evaluation, name: str) -> float | None:
     return next((one.auc for one in found.per_class if one.name == name), None)
 
 
-def _axes(ax: Axes | None) -> Axes:
+def new_axes(ax: Axes | None) -> Axes:
+    """The axes to draw on: those given, or new ones of a notebook's size."""
     if ax is not None:
         return ax
     from matplotlib import pyplot
@@ -158,15 +162,21 @@ def _axes(ax: Axes | None) -> Axes:
     return axes
 
 
-def _line(axes: Axes, points: Sequence[tuple[float, float]], label: str, **style: Any) -> list[Any]:
-    xs, ys = zip(*points, strict=True)
-    # a dollar sign in a name is a dollar sign; a leading underscore would hide the line from the legend
-    return axes.plot(xs, ys, label=label.replace("$", r"\$").removeprefix("_") or "run", **style)
+def legend_text(name: str) -> str:
+    """A name as a legend can show it: matplotlib reads a dollar sign as mathematics and hides a leading underscore."""
+    return name.replace("$", r"\$").removeprefix("_") or "run"
 
 
-def _named(axes: Axes, x: str, y: str) -> Axes:
-    axes.set_xlabel(x)
+def label_axes(axes: Axes, x: str, y: str, *, legend: bool = True) -> Axes:
+    """Title both axes, and show the legend where there are several lines."""
+    axes.set_xlabel(x, parse_math=False)
     axes.set_ylabel(y)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9)
+    if legend:
+        axes.legend(frameon=False, fontsize=9)
     return axes
+
+
+def _line(axes: Axes, points: Sequence[tuple[float, float]], label: str, **style: Any) -> list[Any]:
+    xs, ys = zip(*points, strict=True)
+    return axes.plot(xs, ys, label=legend_text(label), **style)

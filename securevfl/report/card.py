@@ -18,7 +18,7 @@ from rich.console import Group as Lines
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["LEGEND", "STANDINGS", "Card", "Cell", "Column", "Group", "Standing", "card_table"]
+__all__ = ["LEGEND", "STANDINGS", "Card", "CardCell", "Column", "Group", "Standing", "card_table"]
 
 Standing = Literal["reads it", "bounded", "nothing found", "its own"]
 STANDINGS: tuple[Standing, ...] = ("reads it", "bounded", "nothing found")
@@ -64,7 +64,7 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cell:
+class CardCell:
     """What one party, or each of a group, could read of another's data of one kind.
 
     Attributes:
@@ -103,10 +103,10 @@ class Card:
     assumes: str
     rows: tuple[Group, ...]
     columns: tuple[Column, ...]
-    cells: tuple[tuple[Cell, ...], ...]
+    cells: tuple[tuple[CardCell, ...], ...]
     rows_told: tuple[str, ...] = ()
 
-    def __iter__(self) -> Iterator[Cell]:
+    def __iter__(self) -> Iterator[CardCell]:
         """All cells but a party's own."""
         return (cell for row in self.cells for cell in row if cell.standing != "its own")
 
@@ -116,7 +116,7 @@ class Card:
         found = {cell.standing for cell in self}
         return next((one for one in STANDINGS if one in found), "nothing found")
 
-    def cell(self, reader: str, about: str, of: str = "features") -> Cell:
+    def cell(self, reader: str, about: str, of: str = "features") -> CardCell:
         """One cell, by the names of parties; a group answers for each of its parties.
 
         Raises:
@@ -176,7 +176,7 @@ def card_table(card: Card) -> RenderableType:
     return Lines(table, *below)
 
 
-def _card_cell(cell: Cell) -> Text:
+def _card_cell(cell: CardCell) -> Text:
     style = _STANDINGS[cell.standing]
     if cell.standing == "its own":
         return Text("its own", style)

@@ -10,7 +10,7 @@ from securevfl.privacy import OTHER_OWNERS
 from securevfl.privacy.attack_verdict import measures_as_leak
 from securevfl.privacy.severity import READ_AUC
 from securevfl.report.attack_record import AttackRecord, Line, lines
-from securevfl.report.card import STANDINGS, Card, Cell, Column, Group, Standing
+from securevfl.report.card import STANDINGS, Card, CardCell, Column, Group, Standing
 from securevfl.report.record import FigureRecord, LearnedRecord, PartyRecord, RunRecord, SightRecord
 
 __all__ = ["card_of", "make_card"]
@@ -104,10 +104,10 @@ def _cell(
     told: Told,
     got: Mapping[tuple[str, str, str], tuple[Line, bool]],
     single: Collection[str],
-) -> Cell:
+) -> CardCell:
     """The worst over the parties of a group; `single` are those with one column."""
     pairs = [(a, b) for a in row.names for b in column.owner.names if a != b]
-    cell = Cell(reader=row.title, about=column.owner.title, of=column.of, standing="its own")
+    cell = CardCell(reader=row.title, about=column.owner.title, of=column.of, standing="its own")
     if not pairs:
         return cell
     found = [
@@ -118,8 +118,8 @@ def _cell(
 
 
 def _of_pair(
-    cell: Cell, learned: Sequence[LearnedRecord], column: Column, attack: tuple[Line, bool] | None, *, single: bool
-) -> Cell:
+    cell: CardCell, learned: Sequence[LearnedRecord], column: Column, attack: tuple[Line, bool] | None, *, single: bool
+) -> CardCell:
     labels = column.owner.role == "active"
     sights = [sight for line in learned for sight in _sights(line, labels=labels) if sight.of == column.of]
     worst = min(sights, key=_order, default=None)
@@ -140,7 +140,7 @@ def _of_pair(
             figure += f"; {known.got:.2f} elsewhere"
         if standing == "nothing found" and read:
             standing, says = "reads it", f"an attack did: {line.attack}"
-    return Cell(
+    return CardCell(
         reader=cell.reader,
         about=cell.about,
         of=cell.of,

@@ -17,7 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from securevfl.report.sweep_record import Cell
+from securevfl.report.sweep_record import CellFigures
 from securevfl.site import Observer
 
 __all__ = ["RunBars", "columns", "run_bars", "sweep_bar"]
@@ -77,7 +77,7 @@ def run_bars(console: Console) -> Iterator[RunBars]:
 
 
 @contextmanager
-def sweep_bar(console: Console, cells: int) -> Iterator[Callable[[int, int, Cell], None]]:
+def sweep_bar(console: Console, cells: int) -> Iterator[Callable[[int, int, CellFigures], None]]:
     """A bar of `cells` cells; the function takes how many are done, of how many, and the one that was last."""
     columns = (
         SpinnerColumn(),
@@ -89,7 +89,7 @@ def sweep_bar(console: Console, cells: int) -> Iterator[Callable[[int, int, Cell
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=cells)
 
-        def show(done: int, total: int, cell: Cell) -> None:
+        def show(done: int, total: int, cell: CellFigures) -> None:
             note = f"{cell.data}, {cell.method}: {100 * cell.value:.1f}"
             progress.update(task, completed=done, total=total, description=note)
 

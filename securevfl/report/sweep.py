@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from securevfl.errors import UnknownNameError
+from securevfl.report.axes import METRIC_NAMES
 from securevfl.report.statistics import FEWEST
 from securevfl.report.sweep_record import (
     Failed,
@@ -37,7 +38,6 @@ __all__ = [
 ]
 
 _COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not tried": "dim"}
-_NAMES = {"auc": "AUC", "r2": "R²"}
 _COUNTS = ("rows labelled", "rows dropped")
 _ALONE = "without the partner"
 
@@ -83,7 +83,7 @@ def best_of(entries: list[Summary]) -> set[tuple[str, float]]:
 
 def measured(record: SweepRecord, data: str, rows: Rows = "common") -> str:
     """What the figures of a data set are, in words: ``accuracy on the test rows in %, mean ± … of 3 seeds``."""
-    metrics = dict.fromkeys(_NAMES.get(cell.metric, cell.metric) for cell in record.cells if cell.data == data)
+    metrics = dict.fromkeys(METRIC_NAMES.get(cell.metric, cell.metric) for cell in record.cells if cell.data == data)
     counts = [entry.n for entry in summary(record, rows) if entry.data == data]
     fewest, most = min(counts), max(counts)
     seeds = f"{most} seed{'s' if most > 1 else ''}" if fewest == most else f"{fewest} to {most} seeds"

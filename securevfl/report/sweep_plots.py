@@ -1,4 +1,5 @@
-"""The sweep's plots, as inline SVG: a line a method with error bars, the paper's own figures in a panel beside it."""
+"""A sweep's plot, a line per method with error bars: as inline SVG for the page, with the paper's figures in a second
+panel, and on matplotlib's axes for notebooks."""
 
 from __future__ import annotations
 
@@ -6,14 +7,19 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 
+from securevfl.errors import InputError
+from securevfl.report.axes import METRIC_NAMES, label_axes, legend_text, new_axes
 from securevfl.report.plots import GRID, INK, MUTED, _spread, _svg
 from securevfl.report.sweep_record import SweepRecord, methods, positions, summary, tick
 
-__all__ = ["Style", "quality", "styles", "swatch"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Style", "quality", "styles", "swatch", "sweep_axes"]
 
 # Okabe and Ito's colours, told apart without red and green, yellow and sky blue darkened to show on white.
 _PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b5478a", "#2f9bd6", "#a87900", "#1f2933", "#7b4fa3")
@@ -152,9 +158,18 @@ def _draw(axes: Any, lines: Sequence[_Line], axis: _Axis, look: dict[str, Style]
             ms=4.5,
             mfc="white" if style.hollow else style.color,
             mew=1.1,
+            label=legend_text(line.method),
         )
         ends.append((line.means[-1], at[-1], line.method))
     return sorted(ends)
+
+
+def _mark_positions(axes: Any, record: SweepRecord, lines: Sequence[_Line], axis: _Axis) -> None:
+    """The horizontal axis: positions by their names, where there is room for them."""
+    shown = axis.shown({x for line in lines for x in line.xs})
+    axes.set_xticks([axis.at(x) for x in shown], [_short(tick(record, x)) for x in shown], parse_math=False)
+    edge = 0.4 if axis.ranks else 0.05 * axis.width
+    axes.set_xlim(axis.at(axis.xs[0]) - edge, axis.at(axis.xs[-1]) + edge)
 
 
 def _name(axes: Any, ends: Sequence[tuple[float, float, str]], step: float, look: dict[str, Style]) -> None:
@@ -211,13 +226,10 @@ def quality(record: SweepRecord, data: str, number: int) -> str | None:
         axes.tick_params(colors=MUTED, length=0, labelsize=8.5)
         axes.set_axisbelow(True)
         axes.yaxis.grid(True, color=GRID, lw=0.8)
-        shown = axis.shown({x for line in lines for x in line.xs})
-        axes.set_xticks([axis.at(x) for x in shown], [_short(tick(record, x)) for x in shown], parse_math=False)
+        _mark_positions(axes, record, lines, axis)
         axes.set_xlabel(_short(record.axis), color=MUTED, fontsize=8.5, parse_math=False)
         axes.set_title(title, loc="left", color=INK, fontsize=9, parse_math=False)
         drawn.append(_draw(axes, lines, axis, look))
-        edge = 0.4 if axis.ranks else 0.05 * axis.width
-        axes.set_xlim(axis.at(axis.xs[0]) - edge, axis.at(axis.xs[-1]) + edge)
     grid[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
     grid[0].tick_params(labelleft=True)
     low, high = grid[0].get_ylim()
@@ -226,6 +238,27 @@ def quality(record: SweepRecord, data: str, number: int) -> str | None:
         _name(axes, ends, (high - low) * 12.5 / (72 * (height - 0.8)), look)
     what = f"Quality on {_short(data)} against {_short(record.axis)}, by method"
     return _svg(figure, f"sweep-{number}", str(escape(what)))
+
+
+def sweep_axes(record: SweepRecord, ax: Axes | None = None) -> Axes:
+    """Draw the first data set's metric against x on matplotlib's axes, as the page does: mean ± standard deviation.
+
+    Args:
+        record: of the sweep.
+        ax: axes to draw on; new ones unless given.
+
+    Raises:
+        InputError: no cell ran.
+    """
+    if not record.cells:
+        raise InputError("no cell of this sweep ran, so there is nothing to draw")
+    lines = _ours(record, record.cells[0].data)
+    axis = _Axis.of(record, [x for line in lines for x in line.xs])
+    axes = new_axes(ax)
+    _draw(axes, lines, axis, styles(record))
+    _mark_positions(axes, record, lines, axis)
+    metric = record.cells[0].metric
+    return label_axes(axes, record.axis, f"{METRIC_NAMES.get(metric, metric)} on test rows", legend=len(lines) > 1)
 
 
 def _paper(record: SweepRecord, data: str) -> tuple[str, list[_Line]]:

@@ -18,7 +18,7 @@ from securevfl.report.stored import read_record
 
 __all__ = [
     "SWEEP_FORMAT",
-    "Cell",
+    "CellFigures",
     "Claim",
     "Failed",
     "PaperFigure",
@@ -39,7 +39,7 @@ Rows = Literal["common", "alone"]
 """Which test rows a figure is of: those that every party holds, or the same rows scored by the active party alone."""
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
+class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One run of the grid.
 
     Raises:
@@ -104,7 +104,7 @@ class PaperFigure(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     x: float
     value: float
-    """a fraction, as in `Cell`"""
+    """a fraction, as in `CellFigures`"""
     source: str
     """paper and table: "RISA, Table I" """
 
@@ -118,7 +118,7 @@ class Claim(Config):
     """a data set, or "*" for every one"""
     better: str
     worse: str
-    """method labels, as in `Cell`"""
+    """method labels, as in `CellFigures`"""
     at: tuple[float, ...] = ()
     """positions on the swept axis; none: all"""
     margin: float = 0.0
@@ -149,7 +149,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """what x is: "overlap" """
     axis_unit: str
     """"%": x is a fraction, shown per cent; "": shown as it is; "category": the names are in `ticks`"""
-    cells: list[Cell]
+    cells: list[CellFigures]
     paper: list[PaperFigure] = []
     claims: list[Claim] = []
     notes: list[str] = []

@@ -11,13 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from securevfl.errors import InputError
+from securevfl.report.axes import METRIC_NAMES, label_axes, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["trials_axes", "trials_table"]
-
-_NAMES = {"auc": "AUC", "r2": "R²"}
 
 
 def trials_table(
@@ -33,7 +32,7 @@ def trials_table(
     ordered = sorted(trials, key=lambda one: (one[2] is None, -(one[2] or 0.0), one[0]))
     names = list(dict.fromkeys(name for one in trials for name in one[4]))
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", caption_justify="left", pad_edge=False, show_edge=False)
-    for name in ("trial", "state", f"{_NAMES.get(metric, metric)} (validation)", "epochs run"):
+    for name in ("trial", "state", f"{METRIC_NAMES.get(metric, metric)} (validation)", "epochs run"):
         table.add_column(name, justify="left" if name == "state" else "right")
     for name in names:
         table.add_column(Text(name), justify="right", overflow="fold")
@@ -68,15 +67,8 @@ def trials_axes(trials: Sequence[tuple[int, float | None]], metric: str, ax: Axe
     found = [(number, value) for number, value in trials if value is not None]
     if not found:
         raise InputError("no trial ended well, so there is nothing to draw")
-    if ax is None:
-        from matplotlib import pyplot
-
-        ax = pyplot.subplots(figsize=(5.2, 3.8), layout="constrained")[1]
+    axes = new_axes(ax)
     numbers, values = zip(*found, strict=True)
-    ax.plot(numbers, values, "o", ms=4, label="trial")
-    ax.step(numbers, list(accumulate(values, max)), where="post", label="best so far")
-    ax.set_xlabel("trial")
-    ax.set_ylabel(f"{_NAMES.get(metric, metric)} on validation rows")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=9)
-    return ax
+    axes.plot(numbers, values, "o", ms=4, label="trial")
+    axes.step(numbers, list(accumulate(values, max)), where="post", label="best so far")
+    return label_axes(axes, "trial", f"{METRIC_NAMES.get(metric, metric)} on validation rows")

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from securevfl.errors import InputError
-from securevfl.report import Cell, Claim, SweepRecord, verdicts
+from securevfl.report import CellFigures, Claim, SweepRecord, verdicts
 from securevfl.report.statistics import LEVEL, Paired, holm, judge, paired, power, visible
 
 PAGES = 400
@@ -74,7 +74,7 @@ def test_false_verdicts_are_not_rarer_than_need_be() -> None:
     assert abs(sum(false) / PAGES - LEVEL) <= _most(PAGES) - LEVEL
 
 
-def _cells(rng: np.random.Generator, differ: float) -> Iterator[Cell]:
+def _cells(rng: np.random.Generator, differ: float) -> Iterator[CellFigures]:
     for data in ("mnist", "credit"):
         for x in (0.01, 0.05):
             split = rng.normal(0.55, 0.03, size=5)
@@ -82,7 +82,7 @@ def _cells(rng: np.random.Generator, differ: float) -> Iterator[Cell]:
                 values = split + rng.normal(0, 0.005, size=5) + differ * k
                 for seed, value in enumerate(values.tolist()):
                     other = {"valid": 0.5, "metric": "accuracy", "epochs": 1, "best_epoch": 1, "seconds": 1.0}
-                    yield Cell(data=data, method=method, x=x, seed=seed, value=value, alone=value - 0.1, **other)
+                    yield CellFigures(data=data, method=method, x=x, seed=seed, value=value, alone=value - 0.1, **other)
 
 
 def _words(rng: np.random.Generator, differ: float) -> list[str]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.report import (
-    Cell,
+    CellFigures,
     Claim,
     PaperFigure,
     SweepRecord,
@@ -34,17 +34,19 @@ from securevfl.report.sweep_record import tick
 NAMES = [f"method {letter}" for letter in "ABCDEFGHIJKLMNOP"]
 
 
-def _cell(method: str, value: float, *, x: float = 0.2, seed: int = 0, data: str = "mnist", **other: Any) -> Cell:
+def _cell(
+    method: str, value: float, *, x: float = 0.2, seed: int = 0, data: str = "mnist", **other: Any
+) -> CellFigures:
     settings = {"valid": 0.5, "metric": "accuracy", "epochs": 9, "best_epoch": 7, "seconds": 3.0} | other
-    return Cell(data=data, method=method, x=x, seed=seed, value=value, **settings)
+    return CellFigures(data=data, method=method, x=x, seed=seed, value=value, **settings)
 
 
-def _cells(method: str, values: list[float], **other: Any) -> list[Cell]:
+def _cells(method: str, values: list[float], **other: Any) -> list[CellFigures]:
     """One cell a value, with seeds 0, 1, …"""
     return [_cell(method, value, seed=seed, **other) for seed, value in enumerate(values)]
 
 
-def _record(cells: list[Cell], **changes: Any) -> SweepRecord:
+def _record(cells: list[CellFigures], **changes: Any) -> SweepRecord:
     settings = {
         "name": "overlap",
         "title": "Against overlap",

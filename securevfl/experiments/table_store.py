@@ -19,21 +19,21 @@ from securevfl.errors import InputError
 from securevfl.run.digests import data_digests
 from securevfl.run.store import read_tree, write_tree
 
-__all__ = ["keep_tables", "kept_tables", "tables_digest"]
+__all__ = ["digest_tables", "load_tables", "store_tables"]
 
 _NONE, _NAN = -1, -2
 """In the place of a text's length: there is none, or not a number stands there."""
 _ROLES = ("label", "fold", "weight", "group", "time")
 
 
-def tables_digest(parties: Parties) -> str:
+def digest_tables(parties: Parties) -> str:
     """SHA-256 of all tables and of who is active, hexadecimal."""
     parts = [f"{name} {data_digests(table, {})['table']}" for name, table in parties.items()]
     owners = [table.name for table in parties.label_owners]
     return hashlib.sha256("\n".join([*parts, *owners]).encode()).hexdigest()
 
 
-def keep_tables(parties: Parties, file: Path) -> None:
+def store_tables(parties: Parties, file: Path) -> None:
     """Write the tables, readable by the owner alone (mode 0600).
 
     Raises:
@@ -49,8 +49,8 @@ def keep_tables(parties: Parties, file: Path) -> None:
     write_tree(file, tree)
 
 
-def kept_tables(file: Path) -> Parties:
-    """The tables that `keep_tables` wrote.
+def load_tables(file: Path) -> Parties:
+    """The tables that `store_tables` wrote.
 
     Raises:
         InputError: no such file, or it is damaged.

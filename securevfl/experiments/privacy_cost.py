@@ -16,7 +16,7 @@ from securevfl.party import Job
 from securevfl.privacy import Marvell
 from securevfl.privacy.accountant import FEATURES, LABELS
 
-__all__ = ["Cost", "cost_in_words", "planned_cost", "together"]
+__all__ = ["Cost", "describe_cost", "plan_cost", "total_cost"]
 
 _BOTH = (FEATURES, LABELS)
 
@@ -37,7 +37,7 @@ class Cost:
         return Cost(self.epsilon + other.epsilon, self.delta + other.delta)
 
 
-def planned_cost(job: Job, passive: Sequence[str]) -> Mapping[str, Cost]:
+def plan_cost(job: Job, passive: Sequence[str]) -> Mapping[str, Cost]:
     """What a job spends at most of one row: ``"features"`` and ``"labels"``; empty without differential privacy.
 
     Args:
@@ -59,7 +59,7 @@ def planned_cost(job: Job, passive: Sequence[str]) -> Mapping[str, Cost]:
     return found
 
 
-def together(costs: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:
+def total_cost(costs: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:
     """What several jobs on the same rows spend in all, by what is protected: the sum of ε and of δ."""
     found: dict[str, Cost] = {}
     for cost in costs:
@@ -68,13 +68,13 @@ def together(costs: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:
     return found
 
 
-def cost_in_words(costs: Sequence[Mapping[str, Cost]]) -> str:
+def describe_cost(costs: Sequence[Mapping[str, Cost]]) -> str:
     """What a reader of the figures has to know; empty where no job has noise."""
     noisy = [cost for cost in costs if cost]
     if not noisy:
         return ""
     spent = " and ".join(
-        f"ε = {one.epsilon:.4g} (δ = {one.delta:.2g}) of {subject}" for subject, one in together(noisy).items()
+        f"ε = {one.epsilon:.4g} (δ = {one.delta:.2g}) of {subject}" for subject, one in total_cost(noisy).items()
     )
     return (
         f"{len(noisy)} of these runs have noise, on the same rows. A simulation spends nothing. Parties that did this "

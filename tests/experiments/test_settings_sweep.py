@@ -19,14 +19,14 @@ from scipy import stats
 import securevfl as sv
 from securevfl.cli import main
 from securevfl.data import Categories, LabelBook
+from securevfl.experiments.cells import Cell
+from securevfl.experiments.differences import resampled_t_test
 from securevfl.experiments.grid import grid_of, read_over, with_setting
-from securevfl.experiments.kept_tables import keep_tables, kept_tables, tables_digest
-from securevfl.experiments.own_sweep import seeds_of
+from securevfl.experiments.pool import cell_task
+from securevfl.experiments.privacy_cost import describe_cost, plan_cost, total_cost
 from securevfl.experiments.search_space import read_space
-from securevfl.experiments.selection_cost import cost_in_words, planned_cost, together
-from securevfl.experiments.sweep import cell_task
-from securevfl.experiments.sweep_differences import resampled
-from securevfl.experiments.sweep_file import Spec
+from securevfl.experiments.sweep import choose_seeds
+from securevfl.experiments.table_store import digest_tables, load_tables, store_tables
 from securevfl.jobfile.toml_text import settings_text
 from securevfl.report import SweepRecord
 
@@ -42,12 +42,12 @@ def job() -> sv.Job:
 
 
 @pytest.fixture(scope="module")
-def found(parties: sv.Parties, job: sv.Job, tmp_path_factory: pytest.TempPathFactory) -> sv.SweepResult:
+def found(parties: sv.Parties, job: sv.Job, tmp_path_factory: pytest.TempPathFactory) -> sv.Study:
     folder = tmp_path_factory.mktemp("sweep")
     return sv.sweep(job, parties, {"algorithm.lr": [1e-6, 0.05], "epochs": [1, 2]}, seeds=2, folder=folder)
 
 
-def test_a_cell_is_the_run_of_its_job(found: sv.SweepResult, parties: sv.Parties, job: sv.Job) -> None:
+def test_a_cell_is_the_run_of_its_job(found: sv.Study, parties: sv.Parties, job: sv.Job) -> None:
     """Every point with every seed, and each figure that of `simulate` with the same job."""
     assert [(cell.method, cell.x, cell.seed) for cell in found.record.cells] == [
         (f"epochs {epochs}", lr, seed) for lr in (1e-6, 0.05) for epochs in (1, 2) for seed in (0, 1)
@@ -59,7 +59,7 @@ def test_a_cell_is_the_run_of_its_job(found: sv.SweepResult, parties: sv.Parties
     assert last.valid == run.epochs[run.best_epoch - 1].valid["auc"]
 
 
-def test_seeds_become_mean_and_deviation(found: sv.SweepResult) -> None:
+def test_seeds_become_mean_and_deviation(found: sv.Study) -> None:
     frame = found.to_pandas()
     assert list(frame.columns[:3]) == ["lr", "epochs", "seeds"]
     values = [cell.value for cell in found.cells(found.points[3])]
@@ -73,25 +73,25 @@ def test_seeds_become_mean_and_deviation(found: sv.SweepResult) -> None:
         found.to_pandas("cells")
 
 
-def test_the_best_is_chosen_by_validation_rows(found: sv.SweepResult) -> None:
+def test_the_best_is_chosen_by_validation_rows(found: sv.Study) -> None:
     """Attack: perfect figures on the test rows of the worst point change nothing; on validation rows they do."""
     best = found.best
     assert best.settings["lr"] == 0.05
     worst = found.points[0]
 
-    def with_figures(**figures: float) -> sv.SweepResult:
+    def with_figures(**figures: float) -> sv.Study:
         cells = [
             structs.replace(c, **figures) if (c.method, c.x) == (worst.method, worst.x) else c
             for c in found.record.cells
         ]
-        return sv.SweepResult(record=structs.replace(found.record, cells=cells), points=found.points)
+        return sv.Study(record=structs.replace(found.record, cells=cells), points=found.points)
 
     assert with_figures(value=1.0).best == best
     assert with_figures(valid=2.0).best == worst
 
 
 def test_own_tables_run_on_a_pool_and_leave_nothing(
-    found: sv.SweepResult, parties: sv.Parties, job: sv.Job, tmp_path: Path
+    found: sv.Study, parties: sv.Parties, job: sv.Job, tmp_path: Path
 ) -> None:
     pooled = sv.sweep(
         job, parties, {"algorithm.lr": [1e-6, 0.05]}, seeds=[0, 1], pool="process:1", folder=tmp_path
@@ -116,9 +116,9 @@ def test_an_interrupt_leaves_no_tables(parties: sv.Parties, job: sv.Job, tmp_pat
         sv.sweep(job, parties, {"epochs": [1]}, seeds=2, pool="process:1", folder=tmp_path, progress=stop)
     assert there == [True]
     assert not (tmp_path / "tables.safetensors").exists()
-    spec = Spec(data="d", method="m", x=0.0, seed=0, source={}, algorithm={}, protection={}, job={})
-    _, ended = msgspec.msgpack.decode(cell_task(msgspec.msgpack.encode(spec), str(tmp_path / "elsewhere")))
-    assert "folder on storage that all workers share" in ended["words"]
+    cell = Cell(data="d", method="m", x=0.0, seed=0, source={}, algorithm={}, protection={}, job={})
+    _, ended = msgspec.msgpack.decode(cell_task(msgspec.msgpack.encode(cell), str(tmp_path / "elsewhere")))
+    assert "folder on storage that all workers share" in ended["message"]
 
 
 def test_other_tables_are_other_cells(job: sv.Job, tmp_path: Path) -> None:
@@ -164,10 +164,10 @@ def test_tables_cross_to_workers_as_they_are(tmp_path: Path) -> None:
         categorical=frozenset({"c", "u"}),
     )
     whole = sv.Parties.of(bank, shop, description="ours")
-    keep_tables(whole, tmp_path / "t")
+    store_tables(whole, tmp_path / "t")
     assert (tmp_path / "t").stat().st_mode & 0o077 == 0
-    read = kept_tables(tmp_path / "t")
-    assert tables_digest(read) == tables_digest(whole)
+    read = load_tables(tmp_path / "t")
+    assert digest_tables(read) == digest_tables(whole)
     assert (read.description, read.active.name) == ("ours", "bank")
     assert read["bank"].link == bank.link
     assert read["bank"].classes == bank.classes
@@ -179,7 +179,7 @@ def test_tables_cross_to_workers_as_they_are(tmp_path: Path) -> None:
     data[-3] ^= 1
     (tmp_path / "t").write_bytes(data)
     with pytest.raises(sv.InputError, match="damaged"):
-        kept_tables(tmp_path / "t")
+        load_tables(tmp_path / "t")
 
 
 def test_protections_are_labelled_and_noise_is_told(parties: sv.Parties, job: sv.Job, tmp_path: Path) -> None:
@@ -214,12 +214,12 @@ def test_a_number_is_compared_by_r2() -> None:
 def test_what_selection_costs_adds_up() -> None:
     plain = sv.Job(protection="plain")
     noise = sv.DP(features=sv.Gaussian(epsilon=2.0, delta=1e-6), labels=sv.RandomisedResponse(epsilon=1.0))
-    noisy = planned_cost(plain.replace(protection=sv.Plain(dp=noise)), ["shop"])
-    assert planned_cost(plain, ["shop"]) == {}
-    both = together([noisy, noisy, {}])
+    noisy = plan_cost(plain.replace(protection=sv.Plain(dp=noise)), ["shop"])
+    assert plan_cost(plain, ["shop"]) == {}
+    both = total_cost([noisy, noisy, {}])
     assert (both["features"].epsilon, both["features"].delta) == (4.0, pytest.approx(2e-6))
     assert both["labels"].epsilon == 2.0
-    assert cost_in_words([{}]) == ""
+    assert describe_cost([{}]) == ""
 
 
 def test_settings_reach_into_the_job(job: sv.Job) -> None:
@@ -270,8 +270,8 @@ def test_what_cannot_run_is_refused_before_anything_runs(parties: sv.Parties, jo
         sv.sweep(job, parties, {"algorithm": ["fedcvt"], "protection": ["bfv"]})
     for wrong in (0, True, [], [1, 1], [-1], "12", [0.5]):
         with pytest.raises(sv.InputError, match="seeds"):
-            seeds_of(wrong, 0)  # type: ignore[arg-type]
-    assert seeds_of(3, 4) == (4, 5, 6)
+            choose_seeds(wrong, 0)  # type: ignore[arg-type]
+    assert choose_seeds(3, 4) == (4, 5, 6)
 
 
 @pytest.fixture
@@ -337,7 +337,7 @@ def test_the_command_searches_a_job_file(job_file: Path, capsys: pytest.CaptureF
     assert settings_text({"algorithm": "splitnn", "algorithm.lr": 0.1}) == '[algorithm]\nname = "splitnn"\nlr = 0.1'
 
 
-def test_differences_are_held_against_chance(found: sv.SweepResult) -> None:
+def test_differences_are_held_against_chance(found: sv.Study) -> None:
     """Two seeds decide nothing; of five, a difference that all show is told, and one that goes both ways is not."""
     assert set(found.differences()["verdict"]) == {"undecided"}
     base, near, far, _ = found.points
@@ -351,17 +351,17 @@ def test_differences_are_held_against_chance(found: sv.SweepResult) -> None:
         for seed, value in enumerate(values)
     ]
     record = structs.replace(found.record, cells=cells)
-    told = sv.SweepResult(record=record, points=(base, near, far), overlap=0.25).differences(base)
+    told = sv.Study(record=record, points=(base, near, far), overlap=0.25).differences(base)
     assert list(told["verdict"]) == ["undecided", "better"]
     values = np.array([0.20, 0.21, 0.19, 0.21, 0.19])
     half = stats.t.ppf(0.975, 4) * values.std(ddof=1) * math.sqrt(1 / 5 + 0.25)
     assert told.loc[1, "auc difference"] == pytest.approx(0.2)
     assert told.loc[1, "high"] == pytest.approx(0.2 + half)
     assert told.loc[1, "p"] == pytest.approx(2 * stats.ttest_1samp(values, 0).pvalue, abs=1e-3)
-    words = sv.SweepResult(record=record, points=(base, near, far), overlap=0.25).in_words()
+    words = sv.Study(record=record, points=(base, near, far), overlap=0.25).describe_differences()
     assert "undecided" in words
-    assert not found.in_words()  # two seeds
-    less = sv.SweepResult(record=record, points=(base, near, far), overlap=0.25).differences(far)
+    assert not found.describe_differences()  # two seeds
+    less = sv.Study(record=record, points=(base, near, far), overlap=0.25).differences(far)
     assert list(less["verdict"]) == ["worse", "worse"]
 
 
@@ -371,7 +371,7 @@ def test_the_page_says_what_is_more_than_chance(parties: sv.Parties, tmp_path: P
     job = sv.Job(algorithm=trees, protection="plain", epochs=15, test=0.4)
     ran = sv.sweep(job, parties, {"algorithm": {"both": trees, "bank alone": "local"}}, seeds=8, folder=tmp_path)
     words = ran.record.notes[-1]
-    assert words == ran.in_words()
+    assert words == ran.describe_differences()
     assert words.startswith("Against algorithm both, the best on the validation rows")
     assert re.search(r"worse by more than chance: algorithm bank alone \(-\d+\.\d\)", words)
     assert SweepRecord.read(tmp_path / "sweep.json") == ran.record
@@ -388,8 +388,8 @@ def test_overlapping_test_rows_decide_too_often_without_the_correction() -> None
         tested = [generator.permutation(200)[:40] for _ in range(5)]
         differences = [float((one - two)[rows].mean()) for rows in tested]
         for overlap in decided:
-            decided[overlap] += (resampled(differences, overlap).p or 0.0) <= 0.05
+            decided[overlap] += (resampled_t_test(differences, overlap).p or 0.0) <= 0.05
     assert decided[0.0] > 220  # 13 %
     assert 70 < decided[0.25] < 130  # 5 % of 2,000, and three standard errors
-    assert resampled([0.1], 0.0).p is None
-    assert resampled([0.1] * 5, 0.0).p == 1.0
+    assert resampled_t_test([0.1], 0.0).p is None
+    assert resampled_t_test([0.1] * 5, 0.0).p == 1.0

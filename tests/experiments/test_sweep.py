@@ -18,9 +18,11 @@ from securevfl_crypto.pools import Argument, ProcessPool
 
 import securevfl as sv
 from securevfl.cli import main
-from securevfl.experiments import sweep as module
-from securevfl.experiments.sweep import run_cell, run_sweep
-from securevfl.experiments.sweep_file import Spec, read_sweep
+from securevfl.experiments import pool as module
+from securevfl.experiments.cells import Cell
+from securevfl.experiments.pool import run_cell
+from securevfl.experiments.sweep import run_sweep
+from securevfl.experiments.sweep_file import read_sweep
 from securevfl.report import SweepRecord, failures_text
 
 SWEEP = """
@@ -79,25 +81,25 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_file_says_which_cells(file: Path) -> None:
     sweep = read_sweep(file)
-    cells = [(spec.data, spec.method, spec.x, spec.seed) for spec in sweep.specs]
+    cells = [(spec.data, spec.method, spec.x, spec.seed) for spec in sweep.cells]
     assert cells == [
         *(("digits", "vanilla", x, seed) for x in (0.1, 0.5) for seed in (0, 1)),
         *(("digits", "FedCVT", 0.5, seed) for seed in (0, 1)),
         *(("credit", "vanilla", x, seed) for x in (0.1, 0.5) for seed in (0, 1)),
     ]
-    fedcvt = sweep.specs[4].build()
+    fedcvt = sweep.cells[4].build_job()
     assert isinstance(fedcvt.algorithm, sv.FedCVT)
     assert fedcvt.algorithm.bottom == (6,)  # what the data set says, as far as the algorithm has it
     assert fedcvt.algorithm.confidence == 0.7
     assert (fedcvt.epochs, fedcvt.steps, fedcvt.batch_size) == (2, 3, 32)
-    assert sweep.specs[-1].source == {"name": "limited_credit", "overlap": 0.5, "seed": 1, "rows": 400, "parties": 2}
+    assert sweep.cells[-1].source == {"name": "limited_credit", "overlap": 0.5, "seed": 1, "rows": 400, "parties": 2}
     assert [(figure.method, figure.x, figure.value) for figure in sweep.paper] == [("FedCVT", 0.1, 0.815)]
 
 
 def test_a_cell_is_that_of_simulate(file: Path) -> None:
-    spec = read_sweep(file).specs[0]
+    spec = read_sweep(file).cells[0]
     cell = run_cell(spec)
-    run = sv.simulate(spec.build(), sv.datasets.digits(overlap=0.1, seed=0)).run("plain")
+    run = sv.simulate(spec.build_job(), sv.datasets.digits(overlap=0.1, seed=0)).run("plain")
     assert cell.value == run.test["accuracy"]
     assert cell.metric == "accuracy"
     assert cell.best_epoch == run.best_epoch
@@ -109,10 +111,10 @@ def test_a_sweep_goes_on_where_it_broke_off(file: Path, tmp_path: Path, monkeypa
     sweep = read_sweep(file)
     real, ran = module.run_cell, []
 
-    def counted(spec: Spec, parties: sv.Parties) -> object:
+    def counted(spec: Cell, parties: sv.Parties) -> object:
         if len(ran) == 4:
             raise KeyboardInterrupt
-        ran.append(spec.key)
+        ran.append(spec.digest)
         return real(spec, parties)
 
     monkeypatch.setattr(module, "run_cell", counted)
@@ -121,16 +123,16 @@ def test_a_sweep_goes_on_where_it_broke_off(file: Path, tmp_path: Path, monkeypa
     assert len(SweepRecord.read(tmp_path / "out" / "sweep.json").cells) == 4
     with (tmp_path / "out" / "cells.jsonl").open("a") as log:
         log.write('{"key": "half a li')  # the power went while it was written
-    monkeypatch.setattr(module, "run_cell", lambda spec, parties: ran.append(spec.key) or real(spec, parties))
+    monkeypatch.setattr(module, "run_cell", lambda spec, parties: ran.append(spec.digest) or real(spec, parties))
     seen: list[int] = []
-    record = run_sweep(sweep, tmp_path / "out", progress=lambda done, total, cell: seen.append(done))
+    record = run_sweep(sweep, tmp_path / "out", progress=lambda done, total, cell: seen.append(done)).record
     assert len(ran) == len(set(ran)) == 10
     assert seen == [5, 6, 7, 8, 9, 10]
     assert len(record.cells) == 10
     assert SweepRecord.read(tmp_path / "out" / "sweep.json") == record
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "FedCVT is better" in page
-    again = run_sweep(sweep, tmp_path / "out")
+    again = run_sweep(sweep, tmp_path / "out").record
     assert len(ran) == 10
     assert again.cells == record.cells
 
@@ -145,8 +147,8 @@ class _Odd(Exception):
 def test_a_cell_that_fails_stops_no_other(file: Path, tmp_path: Path) -> None:
     sweep = read_sweep(file)
     broken = {"method": "broken", "algorithm": {"name": "ssl", "bottom": []}}  # nothing to pretrain
-    few = [sweep.specs[0], replace(sweep.specs[1], **broken), sweep.specs[2]]
-    record = run_sweep(replace(sweep, specs=few), tmp_path)
+    few = [sweep.cells[0], replace(sweep.cells[1], **broken), sweep.cells[2]]
+    record = run_sweep(replace(sweep, cells=few), tmp_path).record
     assert [(cell.method, cell.seed) for cell in record.cells] == [("vanilla", 0), ("vanilla", 0)]
     (failed,) = record.failed
     assert (failed.method, failed.x, failed.seed) == ("broken", 0.1, 1)
@@ -156,17 +158,17 @@ def test_a_cell_that_fails_stops_no_other(file: Path, tmp_path: Path) -> None:
     assert "Traceback" in log
     assert SweepRecord.read(tmp_path / "sweep.json") == record
     assert "Cells that failed" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    again = run_sweep(replace(sweep, specs=[few[0], few[2]]), tmp_path)
+    again = run_sweep(replace(sweep, cells=[few[0], few[2]]), tmp_path).record
     assert not again.failed
     assert not (tmp_path / "failures.log").read_text(encoding="utf-8")
 
 
 def test_errors_of_other_kinds_are_told_as_well(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(spec: Spec, parties: sv.Parties) -> object:
+    def fails(spec: Cell, parties: sv.Parties) -> object:
         raise _Odd(1, 2)
 
     monkeypatch.setattr(module, "run_cell", fails)
-    record = run_sweep(read_sweep(file), tmp_path / "out")
+    record = run_sweep(read_sweep(file), tmp_path / "out").record
     assert not record.cells
     assert failures_text(record) == ["10 of 10 cells failed, the first vanilla on digits, 10 %, seed 0: _Odd: odd"]
     with pytest.raises(SystemExit) as ended:
@@ -179,18 +181,18 @@ def test_rows_are_read_once_for_all_methods_unless_one_changes_them(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vandal: bool
 ) -> None:
     sweep = read_sweep(file)
-    real, read, ran = module._load, [], []
+    real, read, ran = module._load_data, [], []
 
-    def cell(spec: Spec, parties: sv.Parties) -> object:
+    def cell(spec: Cell, parties: sv.Parties) -> object:
         ran.append((spec.x, spec.seed, float(parties.active.columns["left"].sum())))
         if vandal:
             parties.active.columns["left"][0] += 1
         raise sv.RangeError("out of range")
 
-    monkeypatch.setattr(module, "_load", lambda spec: read.append(spec.source) or real(spec))
+    monkeypatch.setattr(module, "_load_data", lambda spec: read.append(spec.source) or real(spec))
     monkeypatch.setattr(module, "run_cell", cell)
-    digits = [spec for spec in sweep.specs if spec.data == "digits"]
-    run_sweep(replace(sweep, specs=digits), tmp_path)
+    digits = [spec for spec in sweep.cells if spec.data == "digits"]
+    run_sweep(replace(sweep, cells=digits), tmp_path)
     assert (len(read), len(ran)) == (6 if vandal else 4, 6)
     assert len(set(ran)) == 4
 
@@ -206,31 +208,31 @@ none = "plain"
 4 = { name = "plain", dp = { features = { mechanism = "gaussian", epsilon = 4.0 } } }""",
     ).replace("values = [0.5]", 'protection = "plain"')
     file.write_text(text, encoding="utf-8")
-    specs = [spec for spec in read_sweep(file).specs if spec.data == "digits" and spec.seed == 0]
-    assert [(spec.method, spec.x, spec.protection.get("dp") is not None) for spec in specs] == [
+    cells = [spec for spec in read_sweep(file).cells if spec.data == "digits" and spec.seed == 0]
+    assert [(spec.method, spec.x, spec.protection.get("dp") is not None) for spec in cells] == [
         ("vanilla", 0.0, False),
         ("vanilla", 1.0, True),
         ("FedCVT", 0.0, False),  # it asks for a protection of its own
         ("FedCVT", 1.0, False),
     ]
-    assert all("overlap" not in spec.source for spec in specs)
+    assert all("overlap" not in spec.source for spec in cells)
     file.write_text(text.replace('none = "plain"', ""), encoding="utf-8")
     with pytest.raises(sv.InputError, match="give each position one"):
         read_sweep(file)
 
 
 def test_other_settings_are_other_cells(file: Path) -> None:
-    specs = read_sweep(file).specs
-    assert len({spec.key for spec in specs}) == len(specs)
+    cells = read_sweep(file).cells
+    assert len({spec.digest for spec in cells}) == len(cells)
     file.write_text(SWEEP.replace("steps = 3", "steps = 4"), encoding="utf-8")
-    assert not {spec.key for spec in specs} & {spec.key for spec in read_sweep(file).specs}
+    assert not {spec.digest for spec in cells} & {spec.digest for spec in read_sweep(file).cells}
 
 
 def test_processes_find_the_same(file: Path, tmp_path: Path) -> None:
     sweep = read_sweep(file)
-    broken = replace(sweep.specs[2], method="broken", algorithm={"name": "ssl", "bottom": []})
-    sweep = replace(sweep, specs=[*sweep.specs[:2], broken])
-    one, two = (run_sweep(sweep, tmp_path / str(workers), workers=workers) for workers in (1, 2))
+    broken = replace(sweep.cells[2], method="broken", algorithm={"name": "ssl", "bottom": []})
+    sweep = replace(sweep, cells=[*sweep.cells[:2], broken])
+    one, two = (run_sweep(sweep, tmp_path / str(workers), workers=workers).record for workers in (1, 2))
     assert {(c.seed, c.value, c.valid) for c in one.cells} == {(c.seed, c.value, c.valid) for c in two.cells}
     assert len(one.cells) == 2
     assert [cell.method for cell in one.failed] == ["broken"]
@@ -239,8 +241,8 @@ def test_processes_find_the_same(file: Path, tmp_path: Path) -> None:
 
 def test_a_cell_whose_worker_is_killed_runs_again(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files are those of one process; a cell that kills every worker counts as failed, and the others run."""
-    sweep = replace(read_sweep(file), specs=read_sweep(file).specs[:2])
-    alone = run_sweep(sweep, tmp_path / "alone")
+    sweep = replace(read_sweep(file), cells=read_sweep(file).cells[:2])
+    alone = run_sweep(sweep, tmp_path / "alone").record
     submit, killed = ProcessPool.submit, []
 
     def watched(self: ProcessPool, task: str, /, *arguments: Argument, cpus: int = 1) -> Future[bytes]:
@@ -253,7 +255,7 @@ def test_a_cell_whose_worker_is_killed_runs_again(file: Path, tmp_path: Path, mo
         return future
 
     monkeypatch.setattr(ProcessPool, "submit", watched)
-    found = run_sweep(sweep, tmp_path / "pool", pool="process:1")
+    found = run_sweep(sweep, tmp_path / "pool", pool="process:1").record
     assert killed
     assert not found.failed
     assert [structs.replace(c, seconds=0.0) for c in found.cells] == [
@@ -268,7 +270,7 @@ def test_a_cell_whose_worker_is_killed_runs_again(file: Path, tmp_path: Path, mo
         return future
 
     monkeypatch.setattr(ProcessPool, "submit", lost)
-    again = run_sweep(sweep, tmp_path / "lost", pool="process:1")
+    again = run_sweep(sweep, tmp_path / "lost", pool="process:1").record
     assert [failed.error for failed in again.failed] == ["the task lost its worker 3 times"] * 2
     with pytest.raises(sv.InputError, match="a pool 'cloud'"):
         run_sweep(sweep, tmp_path / "none", pool="cloud")
@@ -291,7 +293,7 @@ def test_errors_cross_processes_as_they_are() -> None:
 def test_damaged_results_are_an_error(file: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "cells.jsonl").write_text(json.dumps({"key": "k", "cell": {"data": 1}}) + "\n")
-    with pytest.raises(sv.InputError, match="line 1, is no finished cell"):
+    with pytest.raises(sv.InputError, match=r"line 1 of .*cells\.jsonl is not a finished cell"):
         run_sweep(read_sweep(file), tmp_path / "out")
 
 
@@ -346,6 +348,6 @@ def test_the_experiments_of_the_papers_are_readable() -> None:
     assert len(files) >= 5
     for path in files:
         sweep = read_sweep(path)
-        methods = {spec.method for spec in sweep.specs}
+        methods = {spec.method for spec in sweep.cells}
         for claim in sweep.claims:
             assert {claim.better, claim.worse} <= methods, (path.name, claim.text)

@@ -16,12 +16,13 @@ from securevfl_crypto.pools import LocalPool
 
 import securevfl as sv
 from securevfl.experiments import search_loop
-from securevfl.experiments.kept_tables import keep_tables
+from securevfl.experiments.pool import Workers
 from securevfl.experiments.search_budget import Budget
 from securevfl.experiments.search_loop import run_trials
 from securevfl.experiments.search_pool import _OnPool, _Order, check_pruner, trial_task
 from securevfl.experiments.search_study import make_study, spent_by
 from securevfl.experiments.search_trial import Asked, Outcome, with_one_split
+from securevfl.experiments.table_store import store_tables
 from securevfl.jobfile.job_roster import Roster
 from securevfl.run.simulation import Aligned
 
@@ -42,34 +43,32 @@ def job() -> sv.Job:
 
 
 @pytest.fixture(scope="module")
-def alone(parties: sv.Parties, job: sv.Job) -> sv.SearchResult:
+def alone(parties: sv.Parties, job: sv.Job) -> sv.Study:
     return sv.search(job, parties, SPACE, trials=12, seeds=1)
 
 
 def test_one_worker_makes_the_trials_of_this_process(
-    alone: sv.SearchResult, parties: sv.Parties, job: sv.Job, tmp_path: Path
+    alone: sv.Study, parties: sv.Parties, job: sv.Job, tmp_path: Path
 ) -> None:
     """To the last bit, with those that the sampler suggested from others, and those that were pruned."""
     found = sv.search(job, parties, SPACE, trials=12, seeds=1, pool="process:1")
-    assert found.trials == alone.trials
-    assert {one.state for one in found.trials} == {"complete", "pruned"}
-    assert (found.settings, found.value) == (alone.settings, alone.value)
-    assert found.final is not None
-    assert alone.final is not None
-    assert found.final.record.cells[0].test == alone.final.record.cells[0].test
-    assert found.study.best_value == found.value  # its journal's folder is gone
+    assert found.search.trials == alone.search.trials
+    assert {one.state for one in found.search.trials} == {"complete", "pruned"}
+    assert (found.best.settings, found.search.value) == (alone.best.settings, alone.search.value)
+    assert found.record.cells[0].test == alone.record.cells[0].test
+    assert found.search.study.best_value == found.search.value  # its journal's folder is gone
     assert len(found.plot().lines) > 0
 
 
-def test_two_workers_share_a_search(alone: sv.SearchResult, parties: sv.Parties, job: sv.Job, tmp_path: Path) -> None:
+def test_two_workers_share_a_search(alone: sv.Study, parties: sv.Parties, job: sv.Job, tmp_path: Path) -> None:
     """The first ten are drawn by the seed alone, whoever ends first; nothing of the tables is left."""
     found = sv.search(job, parties, SPACE, trials=4, seeds=0, workers=2, folder=tmp_path)
-    assert [(one.settings, one.value) for one in found.trials] == [
-        (one.settings, one.value) for one in alone.trials[:4]
+    assert [(one.settings, one.value) for one in found.search.trials] == [
+        (one.settings, one.value) for one in alone.search.trials[:4]
     ]
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".lock") == ["study.log"]
     more = sv.search(job, parties, SPACE, trials=5, seeds=0, folder=tmp_path)  # goes on here
-    assert more.trials[:4] == found.trials
+    assert more.search.trials[:4] == found.search.trials
 
 
 def test_what_a_pool_cannot_do_is_refused(parties: sv.Parties, job: sv.Job) -> None:
@@ -94,24 +93,26 @@ def test_a_task_is_the_trial_in_plain_values(parties: sv.Parties, job: sv.Job, t
     assert sv.Job.of(one.describe()) == one
     order = msgspec.msgpack.encode(_Order(number=7, job=one.describe(), metric="auc", repeats=2, tables="", once=noisy))
     with pytest.raises(sv.InputError, match="a worker does not see"):
-        trial_task(order, str(tmp_path), "")
-    keep_tables(marked, tmp_path / "tables.safetensors")
-    found = msgspec.msgpack.decode(trial_task(order, str(tmp_path), ""), type=Outcome)
+        trial_task(order, str(tmp_path / "tables.safetensors"), "")
+    store_tables(marked, tmp_path / "tables.safetensors")
+    found = msgspec.msgpack.decode(trial_task(order, str(tmp_path / "tables.safetensors"), ""), type=Outcome)
     assert len(found.values) == 2
     assert [epoch for epoch, _ in found.epochs] == [1]
     assert [list(run) for run in found.released] == ([["shop"]] * 2 if noisy else [[], []])
     if noisy:
         with pytest.raises(sv.InputError, match="trial 7 was begun by a worker that was lost"):
-            trial_task(order, str(tmp_path), "")
+            trial_task(order, str(tmp_path / "tables.safetensors"), "")
     else:
-        assert msgspec.msgpack.decode(trial_task(order, str(tmp_path), ""), type=Outcome) == found
+        assert (
+            msgspec.msgpack.decode(trial_task(order, str(tmp_path / "tables.safetensors"), ""), type=Outcome) == found
+        )
 
 
 def test_a_study_of_ones_own_hears_epochs_in_the_end(parties: sv.Parties, job: sv.Job, tmp_path: Path) -> None:
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.NopPruner())
     check_pruner(study)
     one, marked, aligned = with_one_split(job, parties)
-    runs = _OnPool(LocalPool(), asked_of(one, marked, aligned), tmp_path, None)
+    runs = _OnPool(Workers(LocalPool()), asked_of(one, marked, aligned), None)
     ended: Future[bytes] = Future()
     ended.set_result(msgspec.msgpack.encode(Outcome([0.5], [{}], [(1, 0.4), (2, 0.5)], pruned=False)))
     assert runs.read(study.ask(), ended).values == [0.5]

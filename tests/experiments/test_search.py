@@ -17,12 +17,12 @@ from own_frames import frames
 
 import securevfl as sv
 from securevfl.data.table import TEST, VALID
+from securevfl.experiments import pool as pool_module
 from securevfl.experiments import search_trial
-from securevfl.experiments import sweep as sweep_module
+from securevfl.experiments.privacy_cost import Cost
 from securevfl.experiments.search_budget import Budget, released
 from securevfl.experiments.search_study import make_study, spent_by
 from securevfl.experiments.search_trial import with_one_split
-from securevfl.experiments.selection_cost import Cost
 from securevfl.privacy.accountant import GaussianRelease, epsilon_rdp
 
 SPACE = {"algorithm.lr": {"low": 1e-5, "high": 0.1, "log": True}, "batch_size": [32, 64]}
@@ -41,7 +41,7 @@ def job() -> sv.Job:
 
 
 @pytest.fixture(scope="module")
-def found(parties: sv.Parties, job: sv.Job) -> sv.SearchResult:
+def found(parties: sv.Parties, job: sv.Job) -> sv.Study:
     return sv.search(job, parties, SPACE, trials=5, seeds=2)
 
 
@@ -49,22 +49,22 @@ def noisy(job: sv.Job, epsilon: float = 4.0) -> sv.Job:
     return job.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=epsilon))), epochs=1)
 
 
-def test_a_trial_has_the_validation_figure_of_its_job(found: sv.SearchResult, parties: sv.Parties, job: sv.Job) -> None:
+def test_a_trial_has_the_validation_figure_of_its_job(found: sv.Study, parties: sv.Parties, job: sv.Job) -> None:
     """The winner's value, run as a job of its own with the same split, and its figures on the test rows."""
-    assert len(found.trials) == 5
-    assert found.value == max(one.value for one in found.trials if one.value is not None)
-    assert found.job.algorithm.lr == found.settings["algorithm.lr"]
-    run = sv.simulate(found.job, with_one_split(job, parties)[1]).run("plain")
-    assert run.epochs[run.best_epoch - 1].valid["auc"] == found.value
-    assert found.final is not None
-    assert found.final.record.cells[0].test == run.test
-    assert [cell.seed for cell in found.final.record.cells] == [3, 4]
-    assert not found.spent
-    cells = [cell.value for cell in found.final.record.cells]
+    assert len(found.search.trials) == 5
+    assert found.search.value == max(one.value for one in found.search.trials if one.value is not None)
+    assert found.best.job.algorithm.lr == found.best.settings["algorithm.lr"]
+    run = sv.simulate(found.best.job, with_one_split(job, parties)[1]).run("plain")
+    assert run.epochs[run.best_epoch - 1].valid["auc"] == found.search.value
+    assert found.record.cells
+    assert found.record.cells[0].test == run.test
+    assert [cell.seed for cell in found.record.cells] == [3, 4]
+    assert not found.search.spent
+    cells = [cell.value for cell in found.record.cells]
     assert f"test auc {np.mean(cells):.4f} ± {np.std(cells, ddof=1):.4f} over 2 seeds" in repr(found)
 
 
-def test_test_rows_have_no_say(found: sv.SearchResult, parties: sv.Parties, job: sv.Job) -> None:
+def test_test_rows_have_no_say(found: sv.Study, parties: sv.Parties, job: sv.Job) -> None:
     """Attack: every label of a test row is turned over. Trials and winner are the same to the last bit; the winner's
     test figures are another's. Turned over on validation rows, they change."""
     _, marked, _ = with_one_split(job, parties)
@@ -72,18 +72,18 @@ def test_test_rows_have_no_say(found: sv.SearchResult, parties: sv.Parties, job:
     assert bank.fold is not None
     assert bank.label is not None
 
-    def turned(part: int) -> sv.SearchResult:
+    def turned(part: int) -> sv.Study:
         label = np.where(bank.fold == part, 1 - bank.label, bank.label)
         return sv.search(job, sv.Parties.of(replace(bank, label=label), marked["shop"]), SPACE, trials=5, seeds=2)
 
     after = turned(TEST)
-    assert [(one.settings, one.value) for one in after.trials] == [(one.settings, one.value) for one in found.trials]
-    assert (after.settings, after.value) == (found.settings, found.value)
-    assert found.final is not None
-    assert after.final is not None
-    values = [[cell.value for cell in one.record.cells] for one in (found.final, after.final)]
+    assert [(one.settings, one.value) for one in after.search.trials] == [
+        (one.settings, one.value) for one in found.search.trials
+    ]
+    assert (after.best.settings, after.search.value) == (found.best.settings, found.search.value)
+    values = [[cell.value for cell in one.record.cells] for one in (found, after)]
     assert values[1] == pytest.approx([1 - value for value in values[0]])
-    assert turned(VALID).trials != found.trials
+    assert turned(VALID).search.trials != found.search.trials
 
 
 def test_all_seeds_have_one_split(parties: sv.Parties, job: sv.Job) -> None:
@@ -119,7 +119,7 @@ def test_a_split_by_a_column_stays_one(job: sv.Job, by: str) -> None:
     assert len(others) > 0
     assert one.split_by == "rows"
     found = sv.search(asked, tables, {"epochs": [1]}, trials=1, seeds=1)
-    assert found.job.split_by == by
+    assert found.best.job.split_by == by
 
 
 def test_hopeless_trials_are_pruned(parties: sv.Parties, job: sv.Job) -> None:
@@ -149,13 +149,11 @@ def test_a_search_goes_on_where_it_broke_off(
     monkeypatch.setattr(search_trial, "run_parties", lambda *a, **o: ran.append(1) or real(*a, **o))
     make_study(0, tmp_path).ask()  # as a process leaves a trial that is killed in it
     one = sv.search(quick, parties, SPACE, trials=3, seeds=1, folder=tmp_path)
-    assert (len(ran), len(one.trials)) == (3, 3)
+    assert (len(ran), len(one.search.trials)) == (3, 3)
     two = sv.search(quick, parties, SPACE, trials=3, seeds=1, folder=tmp_path)
     assert len(ran) == 3
-    assert (two.settings, two.trials) == (one.settings, one.trials)
-    assert two.final is not None
-    assert one.final is not None
-    assert two.final.record.cells == one.final.record.cells  # did not run again: the seconds are the same
+    assert (two.best.settings, two.search.trials) == (one.best.settings, one.search.trials)
+    assert two.record.cells == one.record.cells  # did not run again: the seconds are the same
     for other in (quick.replace(epochs=2), quick.replace(algorithm=sv.SplitNN(hidden=5))):
         with pytest.raises(sv.InputError, match="of another search"):
             sv.search(other, parties, SPACE, trials=3, folder=tmp_path)
@@ -168,41 +166,41 @@ def test_noise_needs_a_budget_and_stays_in_it(parties: sv.Parties, job: sv.Job, 
         sv.search(noisy(job), parties, space, trials=2)
     with pytest.raises(sv.InputError, match="would cross the budget of ε = 7"):
         sv.search(noisy(job), parties, space, trials=2, budget=7.9)
-    assert len(sv.search(noisy(job), parties, space, trials=1, budget=8.0).trials) == 1
+    assert len(sv.search(noisy(job), parties, space, trials=1, budget=8.0).search.trials) == 1
     short = sv.search(noisy(job), parties, space, trials=30, budget=14.0, folder=tmp_path)
-    assert 1 < len(short.trials) < 30
-    assert "would cross the budget of ε = 14" in short.stopped
-    assert 8.0 < short.spent["features"].epsilon <= 14.0
-    releases = [run["shop"] for one in short.study.trials for run in one.user_attrs.get("released", ())]
-    assert len(releases) == len(short.trials)
+    assert 1 < len(short.search.trials) < 30
+    assert "would cross the budget of ε = 14" in short.search.stopped
+    assert 8.0 < short.search.spent["features"].epsilon <= 14.0
+    releases = [run["shop"] for one in short.search.study.trials for run in one.user_attrs.get("released", ())]
+    assert len(releases) == len(short.search.trials)
     every = [GaussianRelease(one["sigma"], one["times"], one["rate"]) for run in releases for one in run]
-    assert short.spent["features"].epsilon == pytest.approx(epsilon_rdp(every, 1e-5) + 4.0)
+    assert short.search.spent["features"].epsilon == pytest.approx(epsilon_rdp(every, 1e-5) + 4.0)
     with pytest.raises(sv.InputError, match="winner's 2 runs would cross"):
-        sv.search(noisy(job), parties, space, trials=len(short.trials), seeds=3, budget=14.0, folder=tmp_path)
+        sv.search(noisy(job), parties, space, trials=len(short.search.trials), seeds=3, budget=14.0, folder=tmp_path)
 
 
 def test_a_winner_s_run_that_broke_off_or_was_deleted_counts_when_it_runs_again(
     parties: sv.Parties, job: sv.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It released its noise, and releases it again."""
-    space, real, ran = {"algorithm.lr": SPACE["algorithm.lr"]}, sweep_module.run_cell, []
+    space, real, ran = {"algorithm.lr": SPACE["algorithm.lr"]}, pool_module.run_cell, []
 
     def killed(*arguments: Any) -> object:
         ran.append(real(*arguments))
         raise KeyboardInterrupt
 
-    def searched(budget: float) -> sv.SearchResult:
+    def searched(budget: float) -> sv.Study:
         return sv.search(noisy(job), parties, space, trials=1, budget=budget, folder=tmp_path)
 
-    monkeypatch.setattr(sweep_module, "run_cell", killed)
+    monkeypatch.setattr(pool_module, "run_cell", killed)
     with pytest.raises(KeyboardInterrupt):
         searched(8.0)
-    monkeypatch.setattr(sweep_module, "run_cell", lambda *a: ran.append(1) or real(*a))
+    monkeypatch.setattr(pool_module, "run_cell", lambda *a: ran.append(1) or real(*a))
     with pytest.raises(sv.InputError, match="winner's 1 runs would cross the budget of ε = 8"):
         searched(8.0)
     assert len(ran) == 1
-    assert searched(12.0).spent["features"].epsilon == pytest.approx(12.0, abs=0.5)
-    assert searched(8.0).final is not None  # it ended: nothing runs, nothing is spent
+    assert searched(12.0).search.spent["features"].epsilon == pytest.approx(12.0, abs=0.5)
+    assert searched(8.0).record.cells  # it ended: nothing runs, nothing is spent
     assert len(ran) == 2
     shutil.rmtree(tmp_path / "winner")
     with pytest.raises(sv.InputError, match="would cross the budget of ε = 12"):
@@ -241,9 +239,9 @@ def test_spaces_of_all_kinds(parties: sv.Parties, job: sv.Job) -> None:
         "scale": CategoricalDistribution(["standard", "robust"]),
     }
     found = sv.search(small, parties, space, trials=3, seeds=0)
-    assert found.final is None
-    assert found.job.algorithm == space["algorithm"][found.study.best_params["algorithm"]]  # type: ignore[index]
-    assert found.job.clip in (3.0, 4.0, 5.0)
+    assert not found.record.cells
+    assert found.best.job.algorithm == space["algorithm"][found.search.study.best_params["algorithm"]]  # type: ignore[index]
+    assert found.best.job.clip in (3.0, 4.0, 5.0)
 
     def depends(trial: optuna.Trial) -> dict[str, object]:
         if trial.suggest_categorical("kind", ["net", "trees"]) == "net":
@@ -251,8 +249,8 @@ def test_spaces_of_all_kinds(parties: sv.Parties, job: sv.Job) -> None:
         return {"algorithm": "boosting", "algorithm.depth": trial.suggest_int("depth", 2, 3)}
 
     chosen = sv.search(small, parties, depends, trials=3, repeats=2, seeds=1)
-    assert chosen.job.algorithm.name == chosen.settings["algorithm"]
-    frame = chosen.to_pandas()
+    assert chosen.best.job.algorithm.name == chosen.best.settings["algorithm"]
+    frame = chosen.to_pandas("trials")
     assert list(frame.columns[:3]) == ["state", "auc valid", "epochs run"]
     assert "best so far" in [line.get_label() for line in chosen.plot().lines]
     assert "complete" in chosen.table()

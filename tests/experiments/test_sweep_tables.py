@@ -65,11 +65,11 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_cell_is_the_run_of_its_job_over_own_tables(file: Path, tmp_path: Path) -> None:
     sweep = read_sweep(file)
-    assert [(spec.data, spec.method, spec.seed) for spec in sweep.specs] == [
+    assert [(spec.data, spec.method, spec.seed) for spec in sweep.cells] == [
         ("good", method, seed) for method in ("small", "large") for seed in (0, 1)
     ]
     assert sweep.parties is not None
-    record = sv.run_sweep(sweep, tmp_path / "out")
+    record = sv.run_sweep(sweep, tmp_path / "out").record
     assert not record.failed
     assert list(record.ticks.values()) == ["own tables"]
     job = sv.Job(algorithm=sv.SplitNN(hidden=8), protection="plain", epochs=2, batch_size=64, seed=1)
@@ -80,20 +80,20 @@ def test_a_cell_is_the_run_of_its_job_over_own_tables(file: Path, tmp_path: Path
 
 
 def test_other_rows_are_other_cells_and_the_same_go_on(file: Path, tmp_path: Path) -> None:
-    before = [spec.key for spec in read_sweep(file).specs]
-    assert [spec.key for spec in read_sweep(file).specs] == before
+    before = [spec.digest for spec in read_sweep(file).cells]
+    assert [spec.digest for spec in read_sweep(file).cells] == before
     lines = (tmp_path / "shop.csv").read_text(encoding="utf-8").splitlines()
     (tmp_path / "shop.csv").write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
-    assert not set(before) & {spec.key for spec in read_sweep(file).specs}
+    assert not set(before) & {spec.digest for spec in read_sweep(file).cells}
 
 
 def test_positions_can_be_protections(file: Path) -> None:
     axis = '[axis]\nname = "protection"\nunit = "category"\nvalues = ["none", "sealed"]\n'
     axis += '[axis.protection]\nnone = "plain"\nsealed = "bfv"\n'
     file.write_text(SWEEP.replace("[job]", f"{axis}[job]"), encoding="utf-8")
-    specs = read_sweep(file).specs
-    assert [(spec.x, spec.protection["name"]) for spec in specs[:4:2]] == [(0.0, "plain"), (1.0, "bfv")]
-    assert len(specs) == 8
+    cells = read_sweep(file).cells
+    assert [(spec.x, spec.protection["name"]) for spec in cells[:4:2]] == [(0.0, "plain"), (1.0, "bfv")]
+    assert len(cells) == 8
 
 
 POLICY = 'id = "id"\nprepare = "auto"\n[party.policy]\nsealed = true\n\n[[method]]'
@@ -109,7 +109,7 @@ def test_a_policy_holds_in_every_cell(file: Path, capsys: Said) -> None:
     )
     file.write_text(sealed, encoding="utf-8")
     sweep = read_sweep(file)
-    assert sweep.specs[0].build().policies["shop"].sealed
+    assert sweep.cells[0].build_job().policies["shop"].sealed
     assert check_file(file).exit_code == 0
 
 
@@ -174,4 +174,4 @@ def test_the_page_shows_a_file_that_runs(tmp_path: Path) -> None:
     (tmp_path / "page.toml").write_text(block, encoding="utf-8")
     found = check_file(tmp_path / "page.toml")
     assert (found.mistakes, found.refusals) == ((), ())
-    assert len(read_sweep(tmp_path / "page.toml").specs) == 10
+    assert len(read_sweep(tmp_path / "page.toml").cells) == 10

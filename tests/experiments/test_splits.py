@@ -118,10 +118,10 @@ def test_folds_in_time_never_train_on_what_is_later() -> None:
 def test_cross_validation_is_the_mean_and_deviation_of_its_folds(tmp_path) -> None:
     people = _people()
     found = sv.cross_validate(_job(), people, folds=3, baselines=("alone",))
-    aucs = [result.run("plain").test["auc"] for result in found.results]
+    aucs = [result.run("plain").test["auc"] for result in found.folds]
     assert found.mean["auc"] == pytest.approx(np.mean(aucs))
     assert found.deviation["auc"] == pytest.approx(np.std(aucs, ddof=1))
-    tested = [name for result in found.results for name in result.test_ids]
+    tested = [name for result in found.folds for name in result.test_ids]
     assert sorted(tested) == sorted(people["bank"].ids)
     assert "±" in found.table()
     assert "3 folds" in repr(found)
@@ -136,7 +136,7 @@ def test_sealed_folds_by_group_are_of_one_drawing() -> None:
     """The label owner's secret, by which groups are drawn, comes from the operating system where the cut is sealed."""
     people = sv.Parties.of(*(table.take(np.arange(60)) for table in _people(group=GROUP).values()))
     found = sv.cross_validate(_job(protection=sv.BFV(), split_by="group"), people, folds=2)
-    tested = [name for result in found.results for name in result.test_ids]
+    tested = [name for result in found.folds for name in result.test_ids]
     assert sorted(tested) == sorted(people["bank"].ids)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from securevfl.experiments.grid import Point
 from securevfl.report.statistics import FEWEST, LEVEL, holm
 
-__all__ = ["Difference", "Resampled", "compared", "resampled"]
+__all__ = ["Difference", "Resampled", "compare_points", "resampled_t_test"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class Resampled:
     p: float | None
 
 
-def resampled(differences: Sequence[float], overlap: float) -> Resampled:
-    """The corrected resampled t test.
+def resampled_t_test(differences: Sequence[float], overlap: float) -> Resampled:
+    """The corrected resampled_t_test t test.
 
     Args:
         differences: seed by seed.
@@ -71,20 +71,22 @@ class Difference:
     verdict: str
 
 
-def compared(figures: Sequence[tuple[Point, Mapping[int, float]]], base: Point, overlap: float) -> list[Difference]:
+def compare_points(
+    figures: Sequence[tuple[Point, Mapping[int, float]]], base: Point, overlap: float
+) -> list[Difference]:
     """Each point against `base`, seed by seed; all of them are one family.
 
     Args:
         figures: points, and seed → figure, larger is better.
         base: one of the points.
-        overlap: see `resampled`.
+        overlap: see `resampled_t_test`.
     """
     own = next((values for point, values in figures if point == base), {})
     tried: list[tuple[Point, int, Resampled]] = []
     for point, values in figures:
         pairs = [value - own[seed] for seed, value in values.items() if seed in own]
         if pairs and point != base:
-            tried.append((point, len(pairs), resampled(pairs, overlap)))
+            tried.append((point, len(pairs), resampled_t_test(pairs, overlap)))
     tested = [i for i, (_, n, _) in enumerate(tried) if n >= FEWEST]
     adjusted = dict(zip(tested, holm([tried[i][2].p or 0.0 for i in tested]), strict=True))
     found = []
