@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -150,3 +151,31 @@ def test_the_check_names_the_command(
     monkeypatch.setattr(sys, "argv", ["house.py", "--out", str(file)])
     assert tools.main() == 0
     assert file.read_text(encoding="utf-8") == "today's"
+
+
+_PAGE = ROOT / "docs" / "architecture.md"
+
+
+def _rooms_of_the_contract() -> set[str]:
+    """Each room of the first layers contract of import-linter, without the package's name before it."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(one["layers"] for one in contracts if one["name"] == "the layers point one way")
+    return {room.strip().removeprefix("securevfl.") for layer in layers for room in re.split(r"[|:]", layer)}
+
+
+def test_the_architecture_page_lists_every_room_of_the_contract() -> None:
+    section = re.search(r"^## The rooms\n(.*?)^## ", _PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert section is not None
+    listed = re.findall(r"^\| `(\w+)` \|", section[1], re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    rooms = _rooms_of_the_contract()
+    assert rooms
+    assert set(listed) == rooms, "docs/architecture.md and the layers contract of pyproject.toml list different rooms"
+
+
+def test_the_files_that_the_architecture_page_names_exist() -> None:
+    named = set(re.findall(r"`(\w+(?:/\w+)*(?:/\w+\.py|/))`", _PAGE.read_text(encoding="utf-8")))
+    assert len(named) > 15
+    assert [path for path in sorted(named) if not (ROOT / "securevfl" / path).exists()] == []
