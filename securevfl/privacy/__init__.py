@@ -1,5 +1,6 @@
-"""Ledger, policy, links, and differential privacy with its accounting. Cuts and algorithms may import
-this folder; it knows neither."""
+"""A party's policy, its links to other parties, and differential privacy with its accounting. Cuts and algorithms
+import this folder; it imports neither.
+"""
 
 from securevfl.ledger import (
     Chain,

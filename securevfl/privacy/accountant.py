@@ -1,13 +1,13 @@
-"""Honest accounting of releases: what was released is data, the accountants turn it into ε.
+"""Convert a party's noisy releases into ε with Opacus' RDP and PRV accountants.
 
-A release of rows is *local*: the receiver sees each row of its own, so no amplification by sampling applies, and a row
-that is released again pays again. Adjacency: two tables that differ in the content of one row (bounded
-differential privacy); a row clipped to norm C moves by at most Δ = 2C, or less where that is known. T releases of
-one row with noise σΔ are T-fold compositions of the Gaussian mechanism with noise multiplier σ.
+A release of rows is *local*: the receiver sees every row separately, so sampling amplifies nothing, and releasing a row
+again costs again. Adjacency: two tables that differ in the content of one row (bounded differential privacy); a row
+clipped to norm C moves by at most Δ = 2C, or by less if a smaller bound is known. T releases of one row with noise σΔ
+are T-fold compositions of the Gaussian mechanism with noise multiplier σ.
 
 ε of Gaussian releases comes from Opacus: its RDP accountant (Mironov 2017, arXiv 1702.07476) and its PRV accountant
-(Gopi, Lee and Wutschitz 2021, arXiv 2106.02848), which is tighter. Mechanisms with a pure ε are added to the RDP curve
-by their own exact one, and to PRV's ε by basic composition.
+(Gopi, Lee and Wutschitz 2021, arXiv 2106.02848), which is tighter. For mechanisms with a pure ε, the RDP accountant
+adds their exact curve and the PRV accountant adds ε (basic composition).
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ __all__ = [
 _MAX_SIGMA = 1e4
 
 FEATURES, LABELS = "features", "labels"
-"""What a release can protect of a row."""
+"""Which part of a row a release depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianRelease:
-    """That one row's content was released `times` times with Gaussian noise.
+    """`times` releases of one row's content, each with Gaussian noise.
 
     Attributes:
         noise_multiplier: standard deviation of the noise over the sensitivity Δ.
         times: releases of one and the same row.
-        sample_rate: probability with which each row takes part in a release, drawn anew for each row and release
-            (Poisson sampling) and hidden from the receiver; 1 for a row that is sure to take part. Below 1, Opacus'
-            accountants are for a row that is *added or removed*, with Δ = C.
+        sample_rate: probability that a row takes part in a release, drawn independently for each row and release
+            (Poisson sampling) and hidden from the receiver; 1 if every row takes part. Below 1, Opacus' accountants
+            assume that a row is *added or removed*, with Δ = C.
     """
 
     noise_multiplier: float
@@ -59,21 +59,21 @@ class GaussianRelease:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
-            raise InputError(f"noise multiplier is {self.noise_multiplier}; it has to be a positive number")
+            raise InputError(f"noise multiplier is {self.noise_multiplier}; it must be a positive number")
         if self.times < 0:
-            raise InputError(f"a row cannot be released {self.times} times; 0 is the least")
+            raise InputError(f"a row cannot be released {self.times} times; give 0 or more")
         if not 0 < self.sample_rate <= 1:
-            raise InputError(f"sample rate is {self.sample_rate}; it lies above 0 and up to 1, which means every row")
+            raise InputError(f"sample rate is {self.sample_rate}; it must be above 0 and at most 1 (1: every row)")
 
 
 @dataclass(frozen=True, slots=True)
 class PureRelease:
-    """That one row's content went `times` times through a mechanism with δ = 0.
+    """`times` releases of one row's content through a mechanism with δ = 0.
 
     Attributes:
         epsilon: of one release.
         times: releases of one and the same row.
-        classes: number of answers of randomised response; 2, the worst case, stands for any pure mechanism.
+        classes: number of answers of randomised response; 2 is the worst case and covers any pure mechanism.
     """
 
     epsilon: float
@@ -82,11 +82,11 @@ class PureRelease:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise InputError(f"epsilon is {self.epsilon}; it has to be a positive number (1 is strong, 10 is weak)")
+            raise InputError(f"epsilon is {self.epsilon}; it must be a positive number (1 is strong, 10 is weak)")
         if self.times < 0:
-            raise InputError(f"a row cannot be released {self.times} times; 0 is the least")
+            raise InputError(f"a row cannot be released {self.times} times; give 0 or more")
         if self.classes < 2:
-            raise InputError(f"randomised response among {self.classes} classes says nothing; 2 are the least")
+            raise InputError(f"randomised response needs at least 2 classes, got {self.classes}")
 
     def rdp(self, orders: np.ndarray) -> np.ndarray:
         """Exact Rényi divergence of k-ary randomised response at these orders α > 1, (orders,).
@@ -106,11 +106,11 @@ Release = GaussianRelease | PureRelease
 
 def _check_delta(delta: float) -> None:
     if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; it lies between 0 and 1, well below one over the number of rows")
+        raise InputError(f"delta is {delta}; it must be between 0 and 1, well below one over the number of rows")
 
 
 def _split(releases: Release | Iterable[Release]) -> tuple[tuple[GaussianRelease, ...], tuple[PureRelease, ...]]:
-    """The Gaussian releases, equal ones added up, and the pure ones; those that did not happen left out."""
+    """Split releases into Gaussian ones (equal ones merged) and pure ones, without those of zero times."""
     times: dict[tuple[float, float], int] = {}
     pure = []
     for release in [releases] if isinstance(releases, GaussianRelease | PureRelease) else releases:
@@ -137,7 +137,8 @@ def epsilon_rdp(releases: Release | Iterable[Release], delta: float) -> float:
 
 def epsilon_prv(releases: Release | Iterable[Release], delta: float) -> float:
     """ε of all these releases of one row by privacy loss random variables (Opacus' PRV accountant): an upper bound,
-    tighter than RDP's; what is pure is added."""
+    tighter than RDP's. The ε of pure releases is added.
+    """
     _check_delta(delta)
     gaussian, pure = _split(releases)
     return (_prv(gaussian, delta) if gaussian else 0.0) + sum(p.epsilon * p.times for p in pure)
@@ -148,6 +149,7 @@ def _rdp(gaussian: Sequence[GaussianRelease], pure: Sequence[PureRelease], delta
     from opacus.accountants import RDPAccountant
     from opacus.accountants.analysis import rdp
 
+    # Small ε is reached at large orders: Opacus' defaults end at 63.
     orders = np.array([*RDPAccountant.DEFAULT_ALPHAS, *range(64, 2048, 32)])
     curve = np.zeros(len(orders))
     with warnings.catch_warnings():
@@ -170,6 +172,7 @@ def _prv(gaussian: Sequence[GaussianRelease], delta: float) -> float:
     accountant.history = [(r.noise_multiplier, r.sample_rate, r.times) for r in gaussian]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        # The PRV's ε is an upper bound whatever these errors are; they trade tightness for time.
         return float(accountant.get_epsilon(delta, eps_error=0.01, delta_error=delta / 1000))
 
 
@@ -181,7 +184,7 @@ def calibrate(epsilon: float, delta: float, times: int) -> float:
     """
     _check_delta(delta)
     if not (math.isfinite(epsilon) and epsilon > 0):
-        raise InputError(f"epsilon is {epsilon}; it has to be a positive number (1 is strong, 10 is weak)")
+        raise InputError(f"epsilon is {epsilon}; it must be a positive number (1 is strong, 10 is weak)")
     if times < 1:
         raise InputError(f"{times} releases cannot be calibrated; at least one is needed")
     low, high = 1e-3, 1.0
@@ -191,6 +194,7 @@ def calibrate(epsilon: float, delta: float, times: int) -> float:
             raise InputError(
                 f"epsilon {epsilon} over {times} releases needs more noise than {_MAX_SIGMA:g} sensitivities"
             )
+    # Bisect on a log scale. `high` always satisfies the budget, so the result errs on the side of more noise.
     while high / low > 1.0005:
         middle = math.sqrt(low * high)
         if epsilon_rdp(GaussianRelease(middle, times), delta) > epsilon:
@@ -202,7 +206,7 @@ def calibrate(epsilon: float, delta: float, times: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What all releases of a party that protect the same thing cost together.
+    """The total cost of a party's releases that depend on the same part of a row.
 
     Attributes:
         party: whose data it is.
@@ -224,11 +228,10 @@ class Total:
 
 
 class Accountant:
-    """One party's accountant: all that it released, and what that costs one row.
+    """Add up one party's releases and compute what they cost one row.
 
-    Releases that protect features and releases that protect labels are composed apart. A release that protects both
-    (of a model, say) counts with each. `totals` gives the composition of all of them too, for tables that differ in
-    both.
+    Features and labels are composed separately. A release that depends on both, such as a model, counts towards each.
+    `totals` also composes everything, for tables that differ in both.
 
     Args:
         party: whose releases these are.
@@ -249,13 +252,13 @@ class Accountant:
             protects: whether it depends on the row's features, its labels, or both.
 
         Raises:
-            InputError: nothing, or something else than features and labels.
+            InputError: `protects` is empty or names something other than features and labels.
         """
         subjects = frozenset(protects)
         if not subjects or not subjects <= {FEATURES, LABELS}:
             raise InputError(f"a release protects {sorted(subjects)}; name {FEATURES!r}, {LABELS!r} or both")
         if not isinstance(release, GaussianRelease | PureRelease):
-            raise InputError(f"{release!r} is no release that can be counted; give a GaussianRelease or a PureRelease")
+            raise InputError(f"{release!r} cannot be counted; give a GaussianRelease or a PureRelease")
         self._releases.append((release, subjects))
 
     def releases(self, about: str = "") -> list[Release]:
@@ -271,7 +274,7 @@ class Accountant:
         return epsilon_prv(self.releases(about), self.delta)
 
     def totals(self) -> list[Total]:
-        """Features, labels, and both together where there are releases of both."""
+        """Totals for features, for labels and, if there are releases of both, for the two together."""
         kinds = [kind for kind in (FEATURES, LABELS) if self.releases(kind)]
         named = [(kind, kind) for kind in kinds] + ([("", f"{FEATURES} and {LABELS}")] if len(kinds) == 2 else [])
         return [self._total(about, words) for about, words in named]

@@ -1,4 +1,4 @@
-"""Whether what an attack got contradicts what a job claims of it: by the bounds of `securevfl.privacy.severity`."""
+"""Compare what an attack achieved with what the job claims, by the bounds of `securevfl.privacy.severity`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["CLAIMED", "SEVERITIES", "claims", "contradiction", "measures_as_leak
 
 _SPREAD = 3.0
 SEVERITIES = ("", "ok", "note", "leak")
-"""What a job states, the mildest first; empty where it states nothing."""
+"""Severities a job can claim, mildest first; empty: no claim."""
 
 CLAIMED = ("labels", "features", "attribute", "others' columns")
-"""Beginnings of the names of attacks that findings of a job speak of."""
+"""Prefixes of attack names that a job's findings cover."""
 
 
 def claims(findings: Iterable[Finding]) -> Mapping[tuple[str, str], str]:
-    """(who learns, about whom) → the worst severity that a job states; a pair that it does not name is missing."""
+    """(who learns, about whom) → the worst severity that the job claims. Pairs without a claim are missing."""
     worst: dict[tuple[str, str], str] = {}
     for one in findings:
         pair = one.party, one.about
@@ -28,11 +28,11 @@ def claims(findings: Iterable[Finding]) -> Mapping[tuple[str, str], str]:
 
 
 def measures_as_leak(one: Measured) -> bool:
-    """Whether an attack got so much that nobody may call it *ok*, beyond what chance gives.
+    """Return True if an attack gained too much to be called *ok*, and more than chance explains.
 
     Labels: an AUC above 0.55 without known labels, or 0.05 above the same learner without the view. Attributes: 0.05
-    above; columns: 0.10 of R² above. A number: a correlation 0.10 above. AUCs and correlations have to exceed chance by
-    three standard errors, too.
+    above; columns: 0.10 of R² above. A number: a correlation 0.10 above. AUCs and correlations must also exceed chance
+    by three standard errors.
     """
     if one.metric == "AUC":
         bound = OK_AUC - 0.5 if one.attack.startswith("labels") and not one.known else NOTE_AUC_GAIN
@@ -43,11 +43,12 @@ def measures_as_leak(one: Measured) -> bool:
 
 
 def contradiction(one: Measured, severity: str) -> str:
-    """What was got although a claim says otherwise, or nothing does; empty where the claim holds.
+    """Describe an attack result that contradicts the job's claim, or that the job does not mention; empty if there is
+    no contradiction.
 
     Args:
-        one: what an attack got.
-        severity: what the job states of this attacker and victim: ``"ok"``, or empty where it states nothing.
+        one: the attack's result.
+        severity: what the job claims about this attacker and victim: ``"ok"``, or empty if it makes no claim.
     """
     if severity not in ("", "ok") or not one.attack.startswith(CLAIMED) or not measures_as_leak(one):
         return ""

@@ -1,4 +1,4 @@
-"""Where a party's time went: own computing, homomorphic encryption, waiting; and how much it sent to whom."""
+"""Measure where a party's time goes (computing, homomorphic encryption, waiting) and how much it sends to whom."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Reading:
 
 
 class Clock:
-    """A party's stopwatch. What is neither HE nor waiting is the party's own computing."""
+    """A party's stopwatch. Time that is neither homomorphic encryption nor waiting counts as computing."""
 
     __slots__ = ("_he", "_sent", "_start", "_wait")
 
@@ -37,7 +37,7 @@ class Clock:
 
     @contextmanager
     def he(self) -> Iterator[None]:
-        """Count the time inside as homomorphic encryption; there must be no waiting inside."""
+        """Count the time spent in this context as homomorphic encryption. Do not wait for peers inside it."""
         start = time.perf_counter()
         try:
             yield
@@ -53,7 +53,7 @@ class Clock:
         self._sent[peer] = self._sent.get(peer, 0) + size
 
     def lap(self) -> Reading:
-        """What was counted since the last lap, and begin the next."""
+        """Return what was counted since the last lap and start the next one."""
         total = time.perf_counter() - self._start
         reading = Reading(max(total - self._he - self._wait, 0.0), self._he, self._wait, self._sent)
         self._reset()

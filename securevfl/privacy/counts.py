@@ -1,4 +1,4 @@
-"""How often rows were released: counted in memory, reserved in the party's journal before it happens."""
+"""Count how often rows were released: in memory, and reserved in the party's journal before each release."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Counts:
     """How often each row was released by earlier attempts.
 
     Attributes:
-        kept: in the epochs that the run goes on from, (rows,) int64: they are part of the plan.
-        lost: besides, in epochs that are done again, (rows,) int64.
+        kept: in the epochs that the run resumes after, (rows,) int64: they are part of the plan.
+        lost: in addition, in epochs that are repeated, (rows,) int64.
     """
 
     kept: np.ndarray
@@ -45,14 +45,15 @@ class RowCounts:
         self._reserved = 0
 
     def add(self, rows: np.ndarray) -> None:
-        """One more release of each of these rows, (n,); one that is named twice counts twice. What the epoch may
-        release is reserved first, where `go_on` said how.
+        """Count one more release of each of these rows, (n,); a row that appears twice counts twice. After `go_on`, the
+        journal reserves them first.
 
         Raises:
             PolicyError: a row would be released more often than planned; nothing was counted.
-            OSError: it could not be reserved; likewise.
+            OSError: the reservation could not be written; nothing was counted.
         """
         named, often = np.unique(rows, return_counts=True)
+        # Check the plan and reserve before counting: a refusal or a full disk must leave the counts unchanged.
         after = self._counts[named] + often
         if after.max(initial=0) > self.times:
             raise PolicyError(
@@ -72,7 +73,7 @@ class RowCounts:
         return found
 
     def go_on(self, before: Counts, reserve: Callable[[int], None]) -> None:
-        """Begin an attempt: count on from earlier ones, and reserve each epoch's releases before they happen.
+        """Start an attempt: continue the counts of earlier ones, and reserve each epoch's releases before they happen.
 
         Args:
             before: what earlier attempts released.
@@ -83,17 +84,17 @@ class RowCounts:
         self._reserve, self._reserved = reserve, 0
 
     def end_epoch(self) -> np.ndarray:
-        """How often each row was released since the last epoch ended, (rows,) int64; the next one begins."""
+        """Return how often each row was released in this epoch, (rows,) int64, and start the next epoch."""
         found, self._epoch = self._epoch, np.zeros_like(self._epoch)
         self._reserved = 0
         return found
 
     @property
     def most(self) -> int:
-        """Releases of the row that was released most often, those of attempts that broke off among them."""
+        """Releases of the most-released row, including those of interrupted attempts."""
         return int((self._counts + self._lost).max(initial=0))
 
     @property
     def lost(self) -> int:
-        """The most that attempts which broke off may have released one row beyond what the run goes on from."""
+        """How often interrupted attempts may have released one row beyond the epochs that the run resumes after."""
         return int(self._lost.max(initial=0))

@@ -14,27 +14,29 @@ __all__ = ["DP"]
 
 
 class DP(Config):
-    """What a job protects by noise, each with a mechanism and a budget of its own.
+    """Differential privacy settings of a job: a mechanism and a budget for features, for labels, or for a model.
 
     ```python
     DP(features=Gaussian(epsilon=8.0), labels=RandomisedResponse(epsilon=1.0))
     ```
 
-    Gradients are noised at the logits, where labels enter: ``∂loss/∂logits`` of each row is clipped and noised, and all
-    that follows (the gradient at the cut, the top model itself) is computed from that. Noise at the cut alone would not
-    do: a top model trained on exact labels carries them into the gradients of other rows.
+    Noise on labels goes into the gradients at the logits, where labels enter: ``∂loss/∂logits`` of each row is clipped
+    and noised, and everything after it (the gradient at the cut, the top model itself) is computed from the result.
+    Noise at the cut alone would not be enough: a top model trained on exact labels carries them into the gradients of
+    other rows.
 
     Attributes:
         features: of each passive party, protected from the active party: `Gaussian` on its activations, or `JointNoise`
             on z, their sum, inside the ciphertext.
         labels: protected from the passive parties: `Gaussian` on the gradients at the logits, `RandomisedResponse`
             (labels are drawn once), or `Marvell` (no differential privacy; noise at the cut against leaks of labels).
-        model: protected from whoever gets it or what it predicts: DP-SGD. Of a party that trains alone, or, on shares,
-            of a model of one layer that nobody has; see `securevfl.shares.dp_steps`. No other noise then.
+        model: protected by DP-SGD from anyone who receives the model or its predictions. For a party that trains alone,
+            or, on shares, for a model of one layer that no party has; see `securevfl.shares.dp_steps`. No other noise
+            then.
 
     Raises:
-        InputError: nothing is protected, a model beside something else, or keywords that `DP` had before; the message
-            has the same request in today's spelling.
+        InputError: nothing is protected, `model` is combined with something else, or a keyword is one that `DP` used to
+            take; the message then gives today's spelling.
     """
 
     features: Gaussian | JointNoise | None = None
@@ -61,12 +63,12 @@ class DP(Config):
             raise InputError(respelled(values, where))
 
     def planned(self, *, features: int | None, labels: int | None) -> DP:
-        """The same with the ε that a plan spends in the place of each noise multiplier, for whoever has to say what
-        that permits; see `severity.planned`.
+        """Return these settings with each noise multiplier replaced by the ε that the plan spends, for code that
+        reports what that permits; see `severity.planned`.
 
         Args:
             features: most releases of one row's features, None where that depends on the rows.
-            labels: most releases of the gradient of one label, likewise; a model that is trained uses a row as often.
+            labels: most releases of the gradient of one label, likewise; training a model uses a row as often.
         """
         noised = {name: getattr(self, name) for name in ("features", "labels", "model")}
         looks = {"features": features, "labels": labels, "model": labels}
@@ -75,12 +77,14 @@ class DP(Config):
         )
 
     def stops(self) -> bool:
-        """Whether a mechanism ends training with its budget."""
+        """Return True if some mechanism ends training when its budget is spent."""
         every = (self.features, self.labels, self.model)
         return any(isinstance(m, GaussianNoise) and m.on_budget == "stop" for m in every)
 
     def affords(self, *, features: int | None, labels: int | None) -> bool:
-        """Whether the mechanisms that end training with their budget allow so many releases of a row; see `planned`."""
+        """Return True if the mechanisms that end training with their budget allow this many releases of a row; see
+        `planned`.
+        """
         pairs = ((self.features, features), (self.labels, labels))
         stopping = [(m, n) for m, n in pairs if isinstance(m, GaussianNoise) and m.on_budget == "stop"]
         return all(looks is not None and mechanism.affords(looks) for mechanism, looks in stopping)

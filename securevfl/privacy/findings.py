@@ -1,4 +1,4 @@
-"""What one party can learn from what it receives, said plainly."""
+"""Findings: what one party can learn from the messages it receives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from securevfl.transport import Sight
 __all__ = ["OTHER_OWNERS", "Finding"]
 
 OTHER_OWNERS = "the other label owners"
-"""Who learns, where a finding is about one label owner and the job does not say who the others are."""
+"""Reader of a finding about one label owner when the job does not name the other label owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Finding:
         about: whose data it is.
         learns: what, in words.
         severity: ``"ok"`` by design and harmless; ``"note"`` a known, limited leak; ``"leak"`` readable data.
-        sights: the same, taken apart; empty: the severity holds for everything that `about` has.
+        sights: the same finding in parts; empty: the severity applies to all data of `about`.
     """
 
     party: str

@@ -1,14 +1,13 @@
-"""The journal: one party's durable count of what it may have released, over every attempt at a run.
+"""A party's durable record of how often it may have released each row, over all attempts at a run.
 
-Before rows are released for the first time in an epoch, a *reservation* names attempt, epoch and the most releases of a
-row, and is on the disk when the release is made. At the end of the epoch a *close* puts the exact count of each row in
-its place. A process that is killed at any moment leaves its reservation open, and an open reservation counts in full,
-for every row. So the sum over all attempts is never less than what was released; it is more by at most what an attempt
-that broke off had reserved.
+Before the first release of an epoch, a *reservation* with the attempt, the epoch and the most releases of a row is
+synced to disk. At the end of the epoch a *close* replaces it with the exact count of each row. A process that is killed
+leaves its reservation open, and an open reservation counts in full, for every row. So the sum over all attempts is
+never less than what was released, and exceeds it by at most what interrupted attempts had reserved.
 
-Lines are JSON, each with the SHA-256 of the line before it; a last line that was cut off as it was written is dropped,
-for what it announced did not happen yet. Whoever owns the folder can delete or rewrite the whole file: it guards
-against accidents, not against its owner.
+Lines are JSON, each with the SHA-256 of the line before it. A last line that was cut off while being written is
+dropped, because the release it announces has not happened. The folder's owner can delete or rewrite the file: the
+journal guards against accidents, not against its owner.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _MOST_ROWS = 1 << 31
 
 
 class _Opening(msgspec.Struct, frozen=True, kw_only=True, tag="open", tag_field="line", forbid_unknown_fields=True):
-    """Whose journal it is, of which job."""
+    """First line: the party and the job."""
 
     version: int = VERSION
     party: str
@@ -44,7 +43,7 @@ class _Opening(msgspec.Struct, frozen=True, kw_only=True, tag="open", tag_field=
 
 
 class _Agreed(msgspec.Struct, frozen=True, kw_only=True, tag="agreed", tag_field="line", forbid_unknown_fields=True):
-    """All parties that keep journals consented to this attempt; it has not begun yet."""
+    """All parties with a journal agreed to this attempt; it has not started."""
 
     attempt: int
     prev: str = ""
@@ -52,7 +51,7 @@ class _Agreed(msgspec.Struct, frozen=True, kw_only=True, tag="agreed", tag_field
 
 
 class _Attempt(msgspec.Struct, frozen=True, kw_only=True, tag="attempt", tag_field="line", forbid_unknown_fields=True):
-    """A process began, or went on after epoch `start`."""
+    """A process started, or resumed after epoch `start`."""
 
     attempt: int
     start: int
@@ -73,7 +72,7 @@ class _Reserve(msgspec.Struct, frozen=True, kw_only=True, tag="reserve", tag_fie
 
 
 class _Close(msgspec.Struct, frozen=True, kw_only=True, tag="close", tag_field="line", forbid_unknown_fields=True):
-    """How often each row was released in this epoch: its own counts, or those of an earlier line with this digest."""
+    """How often each row was released in this epoch: the counts, or the digest of an earlier line with equal counts."""
 
     attempt: int
     epoch: int
@@ -100,19 +99,19 @@ class _Epoch:
 
 
 class Journal:
-    """One party's journal. Without a path it lasts as long as the object.
+    """One party's journal. Without a path it exists in memory only.
 
     Args:
         party: whose it is.
         job: digest of the job.
-        path: of the file; made when the first attempt is agreed on, or begins.
+        path: of the file; created when the first attempt is agreed on or begins.
 
     Attributes:
         attempt: number of the last attempt that began; 0 before the first.
         agreed: number of the last attempt that the parties agreed on, whether it began or not.
 
     Raises:
-        InputError: the file was changed, or is of another party or job.
+        InputError: the file was altered, or belongs to another party or job.
     """
 
     def __init__(self, party: str = "", job: str = "", path: Path | None = None) -> None:
@@ -135,17 +134,18 @@ class Journal:
         return self._head
 
     def knows(self, head: str) -> bool:
-        """Whether a line with this hash is in it: a checkpoint names the last line of its time."""
+        """Return True if the journal has a line with this hash. A checkpoint records the last line at its time."""
         return head in self._heads
 
     def agree(self, attempt: int) -> None:
-        """The number that all parties give the attempt which is about to begin; see `securevfl.party.attempts`."""
+        """Record the number that all parties agreed on for the next attempt; see `securevfl.party.attempts`."""
         self._open()
         self._append(_Agreed(attempt=attempt))
 
     def begin(self, start: int) -> None:
-        """A new attempt, which goes on after epoch `start`; 0 begins anew. Each journal that was opened begins one, and
-        does nothing when it is called again."""
+        """Start an attempt that resumes after epoch `start`; 0 starts from scratch. Later calls on the same object do
+        nothing.
+        """
         if self._begun:
             return
         self._open()
@@ -165,9 +165,10 @@ class Journal:
         self._append(_Reserve(attempt=self.attempt, epoch=epoch, release=release, rows=rows, most=most))
 
     def close(self, epoch: int, release: str, counts: np.ndarray) -> None:
-        """Put the exact counts (rows,) in the place of this attempt's reservation for this epoch."""
+        """Replace this attempt's reservation for this epoch with the exact counts (rows,)."""
         raw = np.ascontiguousarray(counts, dtype="<u4").tobytes()
         digest = hashlib.sha256(raw).hexdigest()
+        # Epochs with equal counts repeat: the counts are stored once and referred to by digest.
         packed = "" if digest in self._known else base64.b64encode(zlib.compress(raw, 1)).decode()
         line = _Close(
             attempt=self.attempt, epoch=epoch, release=release, rows=len(counts), digest=digest, counts=packed
@@ -180,12 +181,12 @@ class Journal:
         return sum(int(counts.max(initial=0)) for counts in found)
 
     def before(self, release: str, rows: int, start: int) -> Counts:
-        """What earlier attempts released, for a run that goes on after epoch `start`.
+        """What earlier attempts released, for a run that resumes after epoch `start`.
 
         Args:
             release: name of the release.
             rows: number of rows that it counts.
-            start: the epoch; 0 for a run that begins anew.
+            start: the epoch; 0 for a run that starts from scratch.
 
         Raises:
             InputError: the journal counts another number of rows.
@@ -242,7 +243,7 @@ class Journal:
                 line = _decode(raw)
                 right = line.prev == self._head and line.hash == _chained(line, self._head).hash
                 if not right or isinstance(line, _Opening) != (number == 1):
-                    raise ValueError("it does not follow the line before it, or was changed")
+                    raise ValueError("it was changed, or does not follow the line before it")
                 if isinstance(line, _Opening):
                     self._check(line, path)
                 self._take(line)
@@ -250,10 +251,9 @@ class Journal:
                 if isinstance(error, InputError):
                     raise
                 raise InputError(
-                    f"{path}, line {number}: {error}; it counts what was released, and without it ε would be wrong: "
-                    "bring the file back as it was"
+                    f"{path}, line {number}: {error}; without the releases it counts ε would be wrong: restore the file"
                 ) from None
-        if whole != data:  # cut off as it was written: what it announced did not happen
+        if whole != data:  # cut off while being written: the release it announces did not happen
             with path.open("r+b") as file:
                 file.truncate(len(whole))
 
@@ -262,13 +262,14 @@ class Journal:
             raise InputError(f"{path} is a journal of version {line.version}; this version reads {VERSION}")
         if (line.party, line.job) != (self.party, self.job):
             raise InputError(
-                f"{path} is of another job or party ({line.party!r}, job {line.job[:16]}…; this is {self.party!r}, "
-                f"job {self.job[:16]}…): use another folder for checkpoints, or the same job file as before"
+                f"{path} belongs to another job or party ({line.party!r}, job {line.job[:16]}…; this is "
+                f"{self.party!r}, job {self.job[:16]}…): use another folder for checkpoints, or the same job "
+                "file as before"
             )
 
 
 def lost_attempts(counts: Mapping[str, tuple[int, int]]) -> str:
-    """Which party's journal does not know of an attempt that another party began, in words; empty if none.
+    """Describe a journal that misses an attempt which another party began; empty if there is none.
 
     Args:
         counts: party → numbers of the last attempts that its journal agreed on and that it began.
@@ -281,9 +282,10 @@ def lost_attempts(counts: Mapping[str, tuple[int, int]]) -> str:
     if agreed >= begun:
         return ""
     return (
-        f"the journal of {behind!r} knows of {agreed} attempts at this run, that of {ahead!r} of {begun}: the former "
-        "is not there, or is an older one, and ε would leave out what its party released since; bring its files back, "
-        "or begin anew in another folder at all parties and add what was released so far to ε yourself"
+        f"the journal of {behind!r} records {agreed} attempts at this run, that of {ahead!r} {begun}: the "
+        "former is missing or outdated, and ε would leave out what its party released since; restore its "
+        "files, or start from scratch in another folder at all parties and add what was released so far to ε "
+        "yourself"
     )
 
 
@@ -293,10 +295,10 @@ def _chained(line: Line, head: str) -> Line:
 
 
 def _checked(rows: int) -> int:
-    """A number of rows, as long as there can be so many.
+    """Return `rows` if it is a possible number of rows.
 
     Raises:
-        ValueError: it cannot be.
+        ValueError: it is negative or above 2³¹.
     """
     if not 0 <= rows <= _MOST_ROWS:
         raise ValueError(f"it counts {rows} rows")
@@ -307,10 +309,11 @@ def _unpacked(line: _Close) -> bytes:
     """The counts of a line.
 
     Raises:
-        ValueError: not as many as it says, or others.
+        ValueError: the counts have another length or digest than recorded.
     """
     size = 4 * _checked(line.rows)
     inflate = zlib.decompressobj()
+    # At most one byte more than expected is unpacked: a damaged or hostile line must not fill memory.
     raw = inflate.decompress(base64.b64decode(line.counts, validate=True), size + 1)
     if len(raw) != size or hashlib.sha256(raw).hexdigest() != line.digest:
         raise ValueError("its counts are damaged")

@@ -1,12 +1,12 @@
-"""Randomised response: labels are drawn once, and everything that follows may be seen by anybody.
+"""Randomised response: draw labels once; everything computed from the drawn labels may be public.
 
 With k classes a label stays what it is with probability ``p = e^ε / (e^ε + k − 1)`` and becomes each other class with
 ``q = 1 / (e^ε + k − 1)`` (Warner 1965 for two classes; Kairouz, Oh and Viswanath 2014, arXiv 1407.1338, section 4.1).
 One label's content is ε-differentially private, with δ = 0 and however many epochs train on it: the draw happens once.
 
-The loss is corrected for it: the model's probabilities are carried through the same draw before they are compared with
-the labels that were drawn ("forward correction", Patrini et al. 2017, arXiv 1609.03683, theorem 2), so that its minimum
-is where exact labels would have it.
+The loss is corrected for the draw: the model's probabilities pass through the same draw before they are compared with
+the drawn labels ("forward correction", Patrini et al. 2017, arXiv 1609.03683, theorem 2), so that its minimum is where
+exact labels would have it.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ __all__ = ["LabelRelease", "forward_correction", "probabilities", "randomised_re
 
 _ONE = np.zeros(1, dtype=np.int64)
 _MOST = 20.0
-"""ε beyond which a label practically never changes, and 52 random bits would begin to be coarse."""
+"""Largest ε. Beyond it a label practically never changes, and 52 random bits become too coarse."""
 
 
 def probabilities(classes: int, epsilon: float) -> tuple[float, float]:
-    """(p, q): that a label stays, and that it becomes one particular other class.
+    """Probabilities (p, q) that a label stays, and that it becomes one particular other class.
 
     Raises:
         InputError: fewer than two classes, or ε that is not between 0 and 20.
     """
     if classes < 2:
-        raise InputError(f"randomised response among {classes} classes says nothing; 2 are the least")
+        raise InputError(f"randomised response needs at least 2 classes, got {classes}")
     if not 0 < epsilon <= _MOST:
         raise InputError(
-            f"epsilon of randomised response is {epsilon}; it lies above 0 and up to {_MOST:g}: with more, labels "
-            "practically never change"
+            f"epsilon of randomised response is {epsilon}; it must be above 0 and at most {_MOST:g}: with more, "
+            "labels practically never change"
         )
     whole = math.exp(epsilon) + classes - 1
     return math.exp(epsilon) / whole, 1 / whole
 
 
 def randomised_response(labels: np.ndarray, classes: int, epsilon: float, entropy: Entropy = os.urandom) -> np.ndarray:
-    """Labels drawn by k-ary randomised response, (n,) int64.
+    """Draw labels by k-ary randomised response, (n,) int64.
 
     Args:
         labels: classes (n,) from 0 to `classes` − 1.
@@ -62,15 +62,15 @@ def randomised_response(labels: np.ndarray, classes: int, epsilon: float, entrop
     """
     stay, _ = probabilities(classes, epsilon)
     if len(labels) and (labels.min() < 0 or labels.max() >= classes):
-        raise InputError(f"labels go from {labels.min()} to {labels.max()}; 0 to {classes - 1} are possible")
+        raise InputError(f"labels range from {labels.min()} to {labels.max()}; allowed are 0 to {classes - 1}")
     kept, other = uniform((2, len(labels)), entropy)
     drawn = np.floor(other * (classes - 1)).astype(np.int64)
-    drawn += drawn >= labels  # one of the k − 1 others, each as likely
+    drawn += drawn >= labels  # skips the label itself, so that the k − 1 others are equally likely
     return np.where(kept < stay, labels, drawn).astype(np.int64)
 
 
 def forward_correction(logits: torch.Tensor, classes: int, epsilon: float) -> torch.Tensor:
-    """Logits of the label that is drawn, from logits of the label that is true; both (n, 1) or (n, classes)."""
+    """Convert logits of the true label into logits of the drawn label; both (n, 1) or (n, classes)."""
     stay, swap = probabilities(classes, epsilon)
     wide = logits.double()
     if classes == 2 and logits.shape[1] == 1:
@@ -81,21 +81,21 @@ def forward_correction(logits: torch.Tensor, classes: int, epsilon: float) -> to
 
 
 class LabelRelease:
-    """The labels that a party trains on instead of its own: drawn once, for each person.
+    """Labels that a party trains on instead of its true ones: drawn once for each person.
 
     Args:
         labels: class of each numbered row, (rows,) int64, −1 where it is unknown.
         rows: numbers of the rows to draw for; unknown labels among them stay unknown.
         classes: k.
         epsilon: of one person's label.
-        delta: δ that it is reported with; the mechanism itself has none.
+        delta: δ it is reported with; the mechanism has δ = 0.
         person: for each numbered row the first number of the same person, or None where all differ.
         entropy: source of random bytes.
     """
 
     what = "labels"
 
-    # `counts` has one row, which stands for all: they are drawn together. A run that begins anew draws again.
+    # `counts` has one row for all labels, because they are drawn together. A run that starts from scratch draws again.
 
     def __init__(
         self,
@@ -131,15 +131,15 @@ class LabelRelease:
         return forward_correction(logits, self.classes, self.epsilon)
 
     def draw_counted(self) -> None:
-        """Count the draw of an attempt that begins anew, after `RowCounts.go_on`."""
+        """Count the draw of an attempt that starts from scratch, after `RowCounts.go_on`."""
         self.counts.add(_ONE)
 
     def state(self) -> dict[str, object]:
-        """What was drawn; a second draw would be a second release."""
+        """The drawn labels. Resuming must reuse them, because a second draw would be a second release."""
         return {"drawn": self._drawn.clone()}
 
     def load(self, state: Mapping[str, object]) -> None:
-        """Come back to what was drawn."""
+        """Restore the drawn labels from a `state`."""
         drawn = state["drawn"]
         if not isinstance(drawn, torch.Tensor) or len(drawn) != len(self._rows):
             raise TypeError("not a state of these labels")

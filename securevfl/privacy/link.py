@@ -1,4 +1,4 @@
-"""A link: a channel behind the party's own policy and ledger. Protocols talk through links only."""
+"""A link: a channel guarded by the party's policy and recorded in its ledger. Protocols send through links only."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ _EMPTY: Mapping[str, Scalar] = {}
 _T = TypeVar("_T")
 
 Declared = Mapping[tuple[str, Kind], Exchange]
-"""Step and kind → what was declared, in one direction of a link."""
+"""(step, kind) → the exchange declared for one direction of a link."""
 
 Heard = Callable[[str, str, Literal["sent", "received"], Message], None]
-"""Is told of every message of a link: the party, its peer, which way it went, and the message."""
+"""Observer called for every message of a link, with the party, its peer, the direction and the message."""
 
 
 class Link:
-    """One party's way to one peer.
+    """One party's connection to one peer.
 
-    Every message that leaves was declared, was checked by `policy` and is written to `ledger`, in this order, before it
-    is handed to the channel; every message that arrives is written there and checked in the same way.
+    Before a message goes to the channel, the link checks that it was declared, checks it against `policy` and writes it
+    to `ledger`, in this order. A message that arrives is written to the ledger and then checked in the same way.
 
     Attributes:
-        awaits: what the program waits for at this link now; empty where it does not wait.
+        awaits: what the program is waiting for on this link; empty if it is not waiting.
         sent: messages that were sent.
         received: messages that were read.
 
@@ -67,7 +67,7 @@ class Link:
         clock: the party's own.
         sends: what this run declares from `me` to `peer`; None leaves declarations out, for protocols tried alone.
         takes: what it declares from `peer` to `me`; likewise.
-        heard: is told of each message after the ledger has it; None where nobody listens.
+        heard: called with each message after the ledger has recorded it; None for no observer.
     """
 
     __slots__ = (
@@ -130,14 +130,14 @@ class Link:
         The message's noise is the least noise multiplier among its arrays: 0 where one of them is not `Noised`.
 
         Raises:
-            TypeError: a guard that claims noise; nothing was sent.
+            TypeError: the guard claims noise; nothing was sent.
             PolicyError: the party's policy forbids it; nothing was sent.
             ProtocolError: nobody declared the message; nothing was sent. Or the channel was closed.
         """
         await self.hand_over(composed(kind, what, meta=meta, guard=guard, **arrays))
 
     async def hand_over(self, message: Message) -> None:
-        """Send a message that `composed` made, one object over several links where all get the same; see `send`."""
+        """Send a message made by `composed`; the same object may go over several links. See `send`."""
         what = message.what
         if self._sends is not None and (what, message.kind) not in self._sends:
             raise ProtocolError(
@@ -146,9 +146,9 @@ class Link:
             )
         self.policy.check(message, self.peer)
         if not isinstance(self._channel, MemoryChannel):
-            message = hosted(message)  # it goes over a wire
+            message = hosted(message)  # a wire carries bytes of the host, not of the GPU
         late = self._later(message, self.me, self.peer)
-        # before it leaves: it may have left
+        # Recorded before it is sent: after a crash in between, the ledger may list too much, never too little.
         size = measure(message)[0] if late is None else wire_size(message)
         self._ledger.record("sent", self.peer, message, size, check=late)
         if self._channel.ready:
@@ -167,13 +167,13 @@ class Link:
             self._heard(self.me, self.peer, "sent", message)
 
     async def receive(self, kind: Kind, what: str, *names: str) -> Message:
-        """The next message, which must be of this kind and step and carry exactly these arrays.
+        """Receive the next message, which must have this kind and step and carry exactly these arrays.
 
         Raises:
-            PolicyError: it is protected less than the party's policy demands, or the peer refuses to go on.
-            ProtocolError: the peer sent something else, something that nobody declared, numbers that are not finite, or
-                ended. Numbers on a GPU are looked at when the ledger writes them down, `LAG` messages later at most
-                and before an epoch ends: to look at them here would wait for the GPU.
+            PolicyError: the message is protected less than the party's policy demands, or the peer refuses the job.
+            ProtocolError: the peer sent another message, an undeclared one or numbers that are not finite, or it ended.
+                Numbers on a GPU are checked when the ledger writes them, at most `LAG` messages later and before an
+                epoch ends: checking them here would wait for the GPU.
         """
         start = time.perf_counter()
         self.awaits = repr(what)
@@ -184,6 +184,7 @@ class Link:
         self.received += 1
         self._clock.waited(time.perf_counter() - start)
         late = self._later(message, self.peer, self.me)
+        # Recorded before any check, so that the ledger shows what a refused peer sent.
         self._ledger.record("received", self.peer, message, size, check=late)
         if self._heard is not None:
             self._heard(self.me, self.peer, "received", message)
@@ -205,14 +206,16 @@ class Link:
         return message
 
     def _later(self, message: Message, sender: str, receiver: str) -> Callable[[], None] | None:
-        """The check of a message whose numbers are on a device; None where they are here. It is made of what is sent,
-        too: whoever gets nan sends nan, and the first of them in a ledger is whose fault it is."""
+        """The deferred check of a message whose numbers are on a GPU; None if they are in host memory. Outgoing
+        messages are checked as well: NaN spreads, and the first ledger entry that contains one shows which party
+        introduced it.
+        """
         if message.here:
             return None
         return partial(_require_finite, message, sender, receiver)
 
     async def exchange(self, outgoing: Awaitable[object], incoming: Awaitable[_T]) -> _T:
-        """Send and receive in bulk at the same time, so that two parties that both send cannot block each other.
+        """Send and receive at the same time, so that two parties that both send in bulk cannot block each other.
 
         Args:
             outgoing: sends over this link.
@@ -236,7 +239,7 @@ class Link:
         return self._channel.heard
 
     def beat(self, beat: Beat) -> None:
-        """Show the peer a sign of life."""
+        """Send the peer a sign of life."""
         self._channel.beat(beat)
 
     def close(self) -> None:
@@ -252,7 +255,7 @@ def composed(
     guard: Guard = NO_GUARD,
     **arrays: Array | Noised[Any],
 ) -> Message:
-    """The message that `Link.send` sends: its noise is the least among its arrays.
+    """Build the message that `Link.send` sends. Its noise is the smallest among its arrays.
 
     Raises:
         TypeError: a guard that claims noise.
@@ -264,19 +267,21 @@ def composed(
 
 
 def _require_finite(message: Message, sender: str, receiver: str) -> None:
-    """Refuse numbers that are not finite; they are looked at once, where several parties of a process get the same."""
+    """Refuse numbers that are not finite. The result is cached on the message, which several parties of one process may
+    share.
+    """
     if message.finite is None:
         object.__setattr__(message, "finite", all(map(_finite, numbers(message).values())))
     if not message.finite:
         raise ProtocolError(
-            f"{sender!r} sent numbers that are not finite to {receiver!r} ({message.what!r}, "
-            f"array {' or '.join(map(repr, message.arrays))}): look at the training and the tables of "
-            f"{sender!r}; lower learning rates if it diverged"
+            f"{sender!r} sent numbers that are not finite to {receiver!r} ({message.what!r}, array "
+            f"{' or '.join(map(repr, message.arrays))}): check the training and the tables of {sender!r}; lower "
+            "the learning rates if it diverged"
         )
 
 
 def _finite(numbers: np.ndarray) -> bool:
-    """Whether all of these flat numbers are finite: their squares' sum tells, unless it overflows."""
+    """Return True if all of these flat numbers are finite. A finite sum of squares proves it in one fast pass."""
     if numbers.dtype.kind != "f":
         return True
     if numbers.dtype.itemsize > 2 and math.isfinite(np.vdot(numbers, numbers)):  # `dot` would warn of an overflow
@@ -295,7 +300,7 @@ def _bare(array: Array | Noised[Any]) -> Array:
 
 @lru_cache(maxsize=256)
 def _with_noise(guard: Guard, noise: float) -> Guard:
-    """The guard that a message is sent under; one object for equal ones, as `Policy` remembers them by identity."""
+    """The guard with its noise filled in. Equal inputs give one object, because `Policy` caches guards by identity."""
     if guard.noise:
         raise TypeError(
             f"a guard claims noise of σ/Δ = {guard.noise:.3g}; send what a release returned (a Noised) under a guard "
@@ -305,7 +310,7 @@ def _with_noise(guard: Guard, noise: float) -> Guard:
 
 
 async def fan_out(links: Iterable[Link], send: Callable[[Link], Coroutine[Any, Any, None]]) -> None:
-    """Send over several links at once: a peer that reads slowly delays none of the others.
+    """Send over several links at once, so that a slow reader does not delay the others.
 
     Args:
         links: to whom.
@@ -329,16 +334,16 @@ async def send_all(
     guard: Guard = NO_GUARD,
     **arrays: Array | Noised[Any],
 ) -> None:
-    """Send the same over several links at once, as `Link.send` does: what is computed of a message, its digest, is
-    computed once."""
+    """Send one message over several links at once, as `Link.send` does; its digest is computed once."""
     message = composed(kind, what, meta=meta, guard=guard, **arrays)
     await fan_out(links, lambda link: link.hand_over(message))
 
 
 async def together(*work: Awaitable[object]) -> None:
-    """Run all at once, and to their end: the first error ends the others and is raised when they have ended.
+    """Run all of these concurrently and wait for them. The first error cancels the others and is raised when they have
+    ended.
 
-    An error of another one that does not follow from its being ended is added to it as a note.
+    Errors of the others that the cancellation did not cause are added to it as notes.
     """
     tasks = [asyncio.ensure_future(one) for one in work]
     try:

@@ -1,11 +1,11 @@
-"""The book of looks: how many values of z a party gave away of each of its rows, over all jobs and predictions.
+"""The disclosure book: how many values of z a party opened for each of its rows, over all jobs and predictions.
 
-A batch is written down and synced before its values leave, so that a process that dies at any moment has counted at
-least what left. People stand there under a keyed digest whose key lies beside the file: without it the file names
-nobody. Whoever owns the folder can delete it; it guards against forgetting, not against its owner.
+Each batch is written and synced before its values leave, so a process that dies at any moment has counted at least what
+left. People appear as keyed digests; the key is in a file beside the book, and without it the book names nobody. The
+folder's owner can delete the book: it guards against forgetting, not against its owner.
 
-Several processes of a party may share a book: each reads what the others wrote before it counts. Two that count the
-same row at the same instant can each pass the bound by one batch.
+Several processes of a party may share a book: each reads what the others wrote before it counts. If two count the same
+row at the same instant, each can exceed the bound by one batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["LookBook"]
 
 _KEY_BYTES = 32
 _DIGEST = 12
-"""Bytes that stand for a person: 96 bits."""
+"""Bytes of a person's digest: 96 bits."""
 _MOST = 1 << 28
 
 
@@ -40,7 +40,9 @@ class _People(msgspec.Struct, frozen=True, kw_only=True, tag="people", tag_field
 
 
 class _Looked(msgspec.Struct, frozen=True, kw_only=True, tag="looked", tag_field="line", forbid_unknown_fields=True):
-    """Of each of these rows of a run, so many values leave: places among its people, one named twice counts twice."""
+    """`values` values leave for each of these rows of a run: positions among its people; one that appears twice counts
+    twice.
+    """
 
     run: str
     rows: str
@@ -52,13 +54,13 @@ _decode = msgspec.json.Decoder(_People | _Looked).decode
 
 
 class LookBook:
-    """One party's book. Without a path it remembers nothing: each run counts by itself.
+    """One party's book. Without a path nothing is kept, and each run counts separately.
 
     Args:
-        path: of the file; it and the key beside it are made when the first row is counted.
+        path: of the file; it and the key beside it are created when the first row is counted.
 
     Raises:
-        InputError: a file that is damaged: what was given away is not known.
+        InputError: the file is damaged, so that what was opened is unknown.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -70,7 +72,7 @@ class LookBook:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Read what other processes wrote since; whether there was anything.
+        """Read what other processes wrote since the last call; return True if there was anything.
 
         Raises:
             InputError: it is damaged.
@@ -81,16 +83,16 @@ class LookBook:
         return True
 
     def before(self, names: Sequence[str]) -> np.ndarray:
-        """How many values of each of these rows were given away so far, (n,) int64."""
+        """How many values of each of these rows were opened so far, (n,) int64."""
         if not self._counts:
             return np.zeros(len(names), np.int64)
         return np.array([self._counts.get(self._digest(name), 0) for name in names], np.int64)
 
     def begin(self, names: Sequence[str]) -> str:
-        """Write down whose rows a run is about to be counted by.
+        """Record the people of a run, whose rows `add` then counts by position.
 
         Returns:
-            The run, for `add`.
+            The run's identifier, for `add`.
         """
         run = os.urandom(8).hex()
         if self.path is not None:
@@ -100,10 +102,10 @@ class LookBook:
         return run
 
     def add(self, run: str, places: np.ndarray, values: int) -> None:
-        """Count `values` of each of these rows (n,), by their places; it is on the disk when this returns.
+        """Count `values` for each of these rows (n,), given by position. The line is on disk when this returns.
 
         Raises:
-            OSError: it could not be written: nothing may leave.
+            OSError: the line could not be written; nothing may leave then.
         """
         if self.path is None or not len(places):
             return
@@ -135,12 +137,14 @@ class LookBook:
         path = self.path.with_suffix(".key")
         if not path.exists():
             if self._counts:
-                raise InputError(f"{path} is not there: without it nobody can say whose rows {self.path} counts")
+                raise InputError(
+                    f"{path} is missing: without this key {self.path} cannot be matched to rows; restore it"
+                )
             make_folder(path.parent)
             write_whole(path, os.urandom(_KEY_BYTES), private=True)
         key = path.read_bytes()
         if len(key) != _KEY_BYTES:
-            raise InputError(f"{path} holds {len(key)} bytes and not {_KEY_BYTES}: bring it back")
+            raise InputError(f"{path} has {len(key)} bytes instead of {_KEY_BYTES}: restore it")
         return key
 
     def _read(self, path: Path) -> None:
@@ -164,11 +168,10 @@ class LookBook:
             except (msgspec.DecodeError, ValueError, KeyError, IndexError, zlib.error) as error:
                 where = f"line {number} of {path}" if first else f"line {number} after byte {begun} of {path}"
                 raise InputError(
-                    f"{where} is damaged ({error}): what was given away of which row is not known; bring the file back "
-                    "as it was"
+                    f"{where} is damaged ({error}): what was opened of which row is unknown; restore the file"
                 ) from None
         self._end = begun + len(whole)
-        if first and whole != data:  # cut off as it was written: what it announced did not leave
+        if first and whole != data:  # cut off while being written: the values it announces did not leave
             write_whole(path, whole, private=True)
 
 
@@ -178,7 +181,8 @@ def _packed(raw: bytes) -> str:
 
 def _unpacked(text: str) -> bytes:
     inflate = zlib.decompressobj()
+    # Bounded, so that a damaged or hostile line cannot fill memory.
     raw = inflate.decompress(base64.b64decode(text, validate=True), _MOST)
     if inflate.unconsumed_tail or not inflate.eof:
-        raise ValueError("more than was expected")
+        raise ValueError("unpacks to more data than allowed")
     return raw

@@ -1,14 +1,14 @@
-"""Looks: how many values of z a party gives away of each of its rows, and the budget of them.
+"""Count how many values of z a party opens for each of its rows, and enforce its budget.
 
-Whoever opens z of a row sees h linear combinations of that row's activations. Under fixed features (an identity, a
-frozen bottom) every look is h more equations about the same row, whatever the weights are. As columns resemble each
-other, far fewer than there are columns tell much: on the credit table, with 100 known records, 0.1 values a column gave
-R² 0.1 to 0.3, and 0.4 values 0.2 to 0.7 (``benchmarks/results/frozen_bottoms.json``). So a party counts *values*: looks
-× h, of each row, over training, validation, test and predictions, and `Policy.max_looks` bounds them by the number of
-its columns.
+A party that opens z of a row sees h linear combinations of that row's activations. With fixed features (an identity or
+frozen bottom), every opening gives h more equations about the same row, whatever the weights are. Columns correlate, so
+far fewer equations than columns already reveal a lot: on the credit table, with 100 known records, 0.1 values a column
+gave R² 0.1 to 0.3, and 0.4 values 0.2 to 0.7 (``benchmarks/results/frozen_bottoms.json``). So a party counts *values*
+for each row: openings × h, over training, validation, test and predictions. `Policy.max_looks` bounds them relative to
+its number of columns.
 
-The bound is the passive party's own. It counts before it answers, and refuses the batch that would pass it. A value
-with noise counts as one without: who relies on ε sets `max_epsilon` instead.
+Each passive party sets its own bound. It counts before it answers, and refuses a batch that would exceed the bound. A
+noisy value counts like an exact one: to rely on ε, set `max_epsilon` instead.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from securevfl.privacy.look_book import LookBook
 __all__ = ["RowLooks", "looks_allowed"]
 
 _AT_ONCE = 1 << 15
-"""Looks that wait before they are added up."""
+"""How many row positions may wait before they are added up."""
 
 
 def looks_allowed(most: float, columns: int) -> int:
-    """How many values of a row a bound allows: `Policy.max_looks` times the number of columns, rounded down."""
+    """Number of values of a row that `Policy.max_looks` allows: the bound times the number of columns, rounded down."""
+    # 0.1 × 30 is 3 less a rounding error, and must allow 3.
     return math.floor(most * columns + 1e-9)
 
 
 class RowLooks:
-    """What one party gave away of each of its rows, in values of z.
+    """Counts the values of z that one party opened for each of its rows.
 
     Args:
         party: whose rows.
         columns: how many columns its table has.
-        names: identifier of each of its rows, in the order of their places.
+        names: identifier of each of its rows, by position.
         most: `Policy.max_looks`; None to count only.
-        book: what earlier jobs and predictions gave away.
+        book: what earlier jobs and predictions opened.
     """
 
     def __init__(
@@ -65,34 +66,35 @@ class RowLooks:
         return None if self.most is None else looks_allowed(self.most, self.columns)
 
     def plan(self, values: int) -> None:
-        """Hold a plan against the budget before anything leaves.
+        """Check a plan against the budget before anything leaves.
 
         Args:
-            values: that it gives away of one row, at most.
+            values: most values that the plan opens of one row.
 
         Raises:
-            PolicyError: more than what is left of it for the row that was looked at most.
+            PolicyError: they exceed what the budget leaves for the most-opened row.
         """
         before = int(self.before.max(initial=0))
         if self.allowed is not None and before + values > self.allowed:
             raise PolicyError(self._refusal("the job plans", values, before))
 
     def add(self, places: np.ndarray, width: int) -> None:
-        """Count one look at each of these rows, which gives away `width` values; before they leave.
+        """Count one opening of `width` values for each of these rows. Call it before the values leave.
 
         Args:
-            places: of the rows, (n,); one that is named twice counts twice.
-            width: of what is opened.
+            places: positions of the rows, (n,); one that appears twice counts twice.
+            width: how many values of each row are opened.
 
         Raises:
-            PolicyError: a row would pass the budget; nothing was counted.
-            OSError: it could not be written down; nothing may leave.
+            PolicyError: a row would exceed the budget; nothing was counted.
+            OSError: the count could not be written; nothing may leave.
         """
         if self._book.refresh():
             self.before = self._book.before(self._names) - self.given
         if self.allowed is not None:
-            self._hold(places, width, self.allowed)
+            self._check_budget(places, width, self.allowed)
         if self._book.path is not None:
+            # On disk first: what is counted in memory alone would be lost in a crash.
             self._run = self._run or self._book.begin(self._names)
             self._book.add(self._run, places, width)
         if width != self._width or self._waits >= _AT_ONCE:
@@ -102,7 +104,9 @@ class RowLooks:
         self._waits += len(places)
 
     def _count(self) -> None:
-        """Add up the looks that wait: rows of a batch lie far apart in memory, and many batches take little longer."""
+        """Add up the waiting counts. A batch's rows are scattered in memory, so many batches together take little
+        longer than one.
+        """
         if self._waiting:
             places = np.concatenate(self._waiting)
             np.add.at(self._given, places, self._width)
@@ -118,21 +122,21 @@ class RowLooks:
 
     @property
     def looks(self) -> np.ndarray:
-        """How often each row was looked at in this run, (n,) int64."""
+        """How often each row was opened in this run, (n,) int64."""
         self._count()
         return self._looks
 
-    def _hold(self, places: np.ndarray, width: int, allowed: int) -> None:
-        """Refuse a look at these rows that would pass the budget."""
+    def _check_budget(self, places: np.ndarray, width: int, allowed: int) -> None:
+        """Refuse an opening of these rows that would exceed the budget."""
         rows, often = np.unique(places, return_counts=True)
         after = self.before[rows] + self.given[rows] + often * width
         if after.max(initial=0) > allowed:
             worst = int(after.argmax())
             had = int(after[worst]) - int(often[worst]) * width
-            raise PolicyError(self._refusal("this batch would give away", int(often[worst]) * width, had))
+            raise PolicyError(self._refusal("this batch would open", int(often[worst]) * width, had))
 
     def left(self, places: np.ndarray, width: int) -> np.ndarray:
-        """Where one look more at these rows (n,) would stay within the budget, (n,) bool."""
+        """Where one more opening of these rows (n,) would stay within the budget, (n,) bool."""
         if self._book.refresh():
             self.before = self._book.before(self._names) - self.given
         if self.allowed is None:
@@ -142,16 +146,16 @@ class RowLooks:
 
     @property
     def values(self) -> int:
-        """Values of the row that was looked at most in this run."""
+        """Values of the most-opened row in this run."""
         return int(self.given.max(initial=0))
 
     @property
     def total(self) -> int:
-        """Values of the row that was looked at most, with those of earlier jobs and predictions."""
+        """Values of the most-opened row, including earlier jobs and predictions."""
         return int((self.before + self.given).max(initial=0))
 
     def facts(self) -> dict[str, int | float]:
-        """For a ledger: what one row gave away at most, and of how many rows anything left."""
+        """Ledger entry: the most values opened of one row, and the number of rows with opened values."""
         found: dict[str, int | float] = {
             "looks": int(self.looks.max(initial=0)),
             "values": self.values,
@@ -165,16 +169,16 @@ class RowLooks:
         """One sentence for reports."""
         share = self.total / max(self.columns, 1)
         looks = self.looks.max(initial=0)
-        told = f"of one row of {self.party!r} {self.values} values of z were opened at most, in {looks} looks"
+        sentence = f"at most {self.values} values of z of one row of {self.party!r} were opened, in {looks} openings"
         if self.total > self.values:
-            told += f", {self.total} with earlier runs"
-        told += f": {share:.2g} for each of its {self.columns} columns"
+            sentence += f", {self.total} with earlier runs"
+        sentence += f": {share:.2g} for each of its {self.columns} columns"
         if self.allowed is not None:
-            return f"{told} (max_looks = {self.most:g} allows {self.allowed})"
-        return f"{told}; a tenth tells whoever knows some records a part of the features, and 1 most of them"
+            return f"{sentence} (max_looks = {self.most:g} allows {self.allowed})"
+        return f"{sentence}; 0.1 reveals part of the features to somebody who knows some records, and 1 most of them"
 
     def _refusal(self, who: str, values: int, had: int) -> str:
-        earlier = f" beside the {had} that it gave away already" if had else ""
+        earlier = f" beside the {had} already opened" if had else ""
         return (
             f"{who} {values} values of z of one row of {self.party!r}{earlier}; with {self.columns} columns "
             f"max_looks = {self.most:g} allows {self.allowed}: fewer epochs, a narrower cut (hidden), "

@@ -1,7 +1,7 @@
-"""Losses, and how far a label moves their gradient: what the noise on labels is sized by.
+"""Losses with their sensitivity: how far replacing a label moves the gradient, which sizes the noise on labels.
 
-The object that owns the loss states its sensitivity. Code that changes a loss cannot keep a sensitivity that was
-derived for another one: a class that overrides `__call__` loses what it inherits, unless it states its own.
+Each loss class defines its sensitivity next to its formula. A subclass that overrides `__call__` does not inherit
+`sensitivity`, because the bound was derived for another formula; it must define it again.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from securevfl.errors import InputError
 __all__ = ["CURVATURE", "CrossEntropy", "EachLabel", "Loss", "NumberLoss"]
 
 CURVATURE = 0.25
-"""Losses of numbers are multiplied by this, the largest curvature of the logistic loss, so that the learning rates of
-the cut, which are plain SGD's, are as right for them."""
+"""Losses of numbers are multiplied by this, the largest curvature of the logistic loss, so that one SGD learning rate
+at the cut suits both.
+"""
 
 _STEEPEST = 50.0
-"""Exponents are cut off here; training diverged long before."""
+"""Exponents are clamped here; training has diverged long before."""
 
 
 class Loss(ABC):
-    """A loss of each row. Subclass it with a `__call__`, and state `sensitivity` beside it where it is known."""
+    """A loss per row. Subclasses define `__call__` and, if it is known, `sensitivity`."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         order = cls.__mro__
         states = next(i for i, kind in enumerate(order) if "sensitivity" in vars(kind))
         computes = next(i for i, kind in enumerate(order) if "__call__" in vars(kind))
+        # A sensitivity inherited past an overridden formula would size the noise for another loss.
         if computes < states:
             cls.sensitivity = None  # type: ignore[assignment, method-assign]
 
@@ -46,13 +48,14 @@ class Loss(ABC):
         """
 
     def accepts(self, targets: torch.Tensor) -> bool:
-        """Whether `sensitivity` holds for these targets: classes, or probabilities of them."""
+        """Return True if `sensitivity` is valid for these targets: classes, or probabilities of them."""
         return not targets.is_floating_point() or _are_probabilities(targets)
 
     @property
     def sensitivity(self) -> float | None:
-        """How far ``∂loss/∂logits`` of a row moves at most, in L2 norm, when its label is replaced; None where nobody
-        has derived it: noise is sized by twice the clipping norm then."""
+        """How far ``∂loss/∂logits`` of a row moves at most, in L2 norm, when its label is replaced. None if no bound is
+        derived: noise is then sized by twice the clipping norm.
+        """
         return None
 
 
@@ -71,7 +74,7 @@ class CrossEntropy(Loss):
 
     def __init__(self, classes: int) -> None:
         if classes < 2:
-            raise InputError(f"{classes} classes leave nothing to tell apart; 2 are the least")
+            raise InputError(f"{classes} classes leave nothing to distinguish; give at least 2")
         self.classes = classes
 
     def __call__(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -92,8 +95,8 @@ class CrossEntropy(Loss):
 class EachLabel(Loss):
     """Cross entropy of the sigmoid of each label's logit, added up over the labels of a row.
 
-    ``∂loss/∂logits = p − y``, each label by itself, so that replacing all labels of a row moves it by ‖y − y'‖: at most
-    the square root of their number.
+    ``∂loss/∂logits = p − y``, for each label separately, so that replacing all labels of a row moves it by ‖y − y'‖, at
+    most the square root of their number.
 
     Args:
         labels: how many.
@@ -115,7 +118,7 @@ class EachLabel(Loss):
 
 
 class NumberLoss(Loss):
-    """A loss of a scaled number, times `CURVATURE`; see `securevfl.training.objectives`, which has the same in numpy.
+    """A loss of a scaled number, times `CURVATURE`; see `securevfl.training.objectives`, the same losses in numpy.
 
     ``∂loss/∂f`` of two targets whose difference is ``span`` at most differs by `CURVATURE` times: ``span`` (squared,
     Poisson: the gradient is f − y, e^f − y), the smaller of ``span`` and 2δ (Huber). Tweedie's has a factor

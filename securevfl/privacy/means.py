@@ -1,9 +1,9 @@
 """Means of clipped vectors by group (class means, prototypes) with differential privacy.
 
-Sums and counts are released together as one Gaussian mechanism. With vectors clipped to norm C and counts scaled by
-C, replacing one row's content moves the pair by at most Δ = 2C: within a group the sum moves by up to 2C; from one
-group to another two sums move by up to C each and two counts by 1 each, together ``√(2C² + 2C²) = 2C``. What is
-computed from the two, the means, costs nothing more.
+Sums and counts are released together as one Gaussian mechanism. With vectors clipped to norm C and counts scaled by C,
+replacing one row's content moves the pair by at most Δ = 2C: within a group the sum moves by up to 2C; from one group
+to another two sums move by up to C each and two counts by 1 each, together ``√(2C² + 2C²) = 2C``. The means are
+computed from these two releases and cost nothing more.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def group_means(
     Args:
         vectors: (n, d).
         groups: group of each row, (n,) from 0 to `count` − 1.
-        count: number of groups; it is fixed beforehand, whether or not rows are in them.
+        count: number of groups, fixed in advance and including empty ones.
         clip: C, largest L2 norm of a vector; longer ones are scaled down.
         sigma: noise multiplier over Δ = 2C: σ·2C on each sum, 2σ on each size.
         delta: δ of the accounting.
@@ -52,9 +52,10 @@ def group_means(
     if vectors.ndim != 2 or groups.shape != (len(vectors),):
         raise InputError(f"vectors {tuple(vectors.shape)} and groups {groups.shape} do not fit; give (n, d) and (n,)")
     if len(groups) and (groups.min() < 0 or groups.max() >= count):
-        raise InputError(f"groups go from {groups.min()} to {groups.max()}; numbers from 0 to {count - 1} are possible")
+        raise InputError(f"groups go from {groups.min()} to {groups.max()}; allowed are 0 to {count - 1}")
     if not clip > 0:
-        raise InputError(f"clip is {clip}; it has to be a positive number")
+        raise InputError(f"clip is {clip}; it must be a positive number")
+    # A column of C beside the vectors counts the group's rows, so that sums and sizes share one Δ = 2C.
     place = torch.from_numpy(groups.astype(np.int64)).to(vectors.device)
     rows = clip_rows(vectors.detach().double(), clip)
     marked = torch.cat([rows, torch.full((len(rows), 1), clip, dtype=torch.float64, device=rows.device)], dim=1)

@@ -1,5 +1,6 @@
-"""Mechanisms that a job can ask for: how much noise, for what budget. `DP` says what each of them protects, `releases`
-makes the noise."""
+"""The privacy mechanisms of a job: how much noise, for which budget. `DP` assigns them to features, labels or a model;
+`releases` draws the noise.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ class Mechanism(Config):
 
     @property
     def size(self) -> str:
-        """How much of it there is, for titles: ``ε = 8``."""
+        """The strength, for titles: ``ε = 8``."""
         return ""
 
 
 class GaussianNoise(Mechanism):
-    """What every mechanism with Gaussian noise has: a budget (ε, δ) of one row over the whole training, a largest norm,
-    and the noise that follows from them.
+    """A mechanism with Gaussian noise: a budget (ε, δ) for one row over the whole training, a clipping norm, and the
+    noise that follows from them.
 
     Attributes:
         epsilon: budget of one row.
@@ -39,7 +40,7 @@ class GaussianNoise(Mechanism):
         clip: C, largest L2 norm of what is released of one row; longer rows are scaled down.
         noise_multiplier: σ, the standard deviation of the noise over the sensitivity, instead of deriving it from
             `epsilon`.
-        on_budget: with a `noise_multiplier`: ``"refuse"`` leaves it to policies to refuse the plan; ``"stop"`` ends
+        on_budget: with a `noise_multiplier`: ``"refuse"`` leaves the decision to the parties' policies; ``"stop"`` ends
             training with the last epoch that `epsilon` allows.
     """
 
@@ -65,7 +66,7 @@ class GaussianNoise(Mechanism):
         return self.noise_multiplier or calibrate(self.epsilon, self.delta, times)
 
     def affords(self, times: int) -> bool:
-        """Whether `times` releases of a row, with the noise that they would have, cost at most `epsilon`."""
+        """Return True if `times` releases of a row, with the noise planned for them, cost at most `epsilon`."""
         return epsilon_rdp(GaussianRelease(self.sigma(times), times), self.delta) <= self.epsilon * (1 + 1e-9)
 
     @property
@@ -79,9 +80,10 @@ class GaussianNoise(Mechanism):
 class Gaussian(GaussianNoise):
     """Gaussian noise on each row that is released.
 
-    On features a passive party's activations are clipped and noised before the cut. On labels ``∂loss/∂logits`` of each
-    row is, which is where labels enter; all that follows is computed from that. Of a model it is DP-SGD; on shares,
-    where nobody can clip a gradient, `clip` is the largest norm of a row itself, over all parties.
+    For features, a passive party's activations are clipped and noised before the cut. For labels, ``∂loss/∂logits`` of
+    each row is clipped and noised, where labels enter, and everything after it is computed from the result. For a model
+    it is DP-SGD; on shares, where nobody can clip a gradient, `clip` is the largest norm of a row itself, over all
+    parties.
     """
 
     mechanism: ClassVar[str] = "gaussian"
@@ -93,7 +95,7 @@ class JointNoise(GaussianNoise):
 
     Attributes:
         weight_bound: R, the largest operator norm of any passive party's block of the cut's weights; it sizes the
-            noise, and steps of the weights are shortened so that they stay below.
+            noise, and the active party shortens its steps so that the weights stay below it.
     """
 
     mechanism: ClassVar[str] = "joint"
@@ -101,11 +103,11 @@ class JointNoise(GaussianNoise):
 
 
 class RandomisedResponse(Mechanism):
-    """Each label is drawn once, before training, and everything that follows sees the drawn one. For labels only.
+    """Draws each label once, before training; training uses the drawn labels only. For labels only.
 
     Attributes:
         epsilon: of one person's label, once.
-        delta: with which it is reported; the mechanism itself has none.
+        delta: δ it is reported with; the mechanism has δ = 0.
     """
 
     mechanism: ClassVar[str] = "randomised_response"
@@ -117,11 +119,11 @@ class RandomisedResponse(Mechanism):
         return f"ε = {self.epsilon:g}"
 
     def sigma(self, times: int) -> float:
-        """0: labels are drawn, not noised."""
+        """Return 0: labels are drawn, not noised."""
         return 0.0
 
     def affords(self, times: int) -> bool:
-        """True: the draw happens once and is paid once, however often the label is used."""
+        """Return True: the draw happens and costs once, however often the label is used."""
         return True
 
 

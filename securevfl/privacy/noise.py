@@ -1,12 +1,12 @@
-"""Clipping, Gaussian noise from the operating system's random bytes, and the values that carry it.
+"""Clipping, Gaussian noise from the operating system's random bytes, and the types of noised values.
 
 The noise goes through the inverse normal distribution function, and what `noised` releases is rounded to a grid of 2⁻²⁰
-sensitivities: the low bits of a float would otherwise tell about the value below the noise (Mironov 2012, "On
+sensitivities: otherwise the low bits of a float reveal something of the value below the noise (Mironov 2012, "On
 significance of the least significant bits for differential privacy"). The grid keeps that channel narrow; it does not
 make the sampler exactly discrete.
 
-A value that went through a mechanism is a `Noised`, and only the functions of this module make one. A link derives the
-guard of a message from it, so that no plain tensor can be sent, or written to a ledger, as if it had noise.
+A mechanism returns a `Noised`, and only this module can create one. A link derives a message's guard from that type, so
+no plain tensor can be sent, or recorded in a ledger, as if it had noise.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ GRID = 2.0**-20
 """Width of the grid that released rows lie on, and of the dither on shares of noise, over the sensitivity."""
 
 Entropy = Callable[[int], bytes]
-"""Gives that many random bytes; the operating system's unless a test replaces it."""
+"""Returns the given number of random bytes; the operating system's source unless a test replaces it."""
 
 
 def clip_rows(rows: torch.Tensor, bound: float) -> torch.Tensor:
@@ -55,6 +55,7 @@ def clip_rows(rows: torch.Tensor, bound: float) -> torch.Tensor:
 def uniform(shape: tuple[int, ...], entropy: Entropy = os.urandom) -> np.ndarray:
     """Independent numbers strictly between 0 and 1, float64, of 52 random bits each."""
     count = int(np.prod(shape))
+    # 52 bits plus a half never gives 0 or 1, where the inverse normal distribution is infinite.
     words = np.frombuffer(entropy(8 * count), dtype="<u8").reshape(shape) >> np.uint64(12)
     found: np.ndarray = (words.astype(np.float64) + 0.5) * 2.0**-52
     return found
@@ -68,7 +69,7 @@ def gaussian(shape: tuple[int, ...], std: float, entropy: Entropy = os.urandom) 
 
 @final
 class Noised(Generic[_T_co]):
-    """A value to which a mechanism of this module added noise, or what was computed from it.
+    """A value with noise from a mechanism of this module, or a function of such a value.
 
     Attributes:
         value: a tensor, or an array of bytes once it is encrypted.
@@ -76,7 +77,7 @@ class Noised(Generic[_T_co]):
         sensitivity: Δ, how far the value moves in L2 norm, at most, when one row's content is replaced.
 
     Raises:
-        TypeError: somebody else tries to make one.
+        TypeError: it is created outside this module.
     """
 
     __slots__ = ("multiplier", "sensitivity", "value")
@@ -88,8 +89,8 @@ class Noised(Generic[_T_co]):
     def __init__(self, value: _T_co, multiplier: float, sensitivity: float, *, token: object = None) -> None:
         if token is not _MADE_HERE:
             raise TypeError(
-                "a value becomes Noised by a release with noise, not by name: ask Releases for one, and use map for "
-                "what is computed from it"
+                "only a release with noise creates a Noised: ask Releases for one, and use map for what is "
+                "computed from it"
             )
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "multiplier", multiplier)
@@ -99,13 +100,13 @@ class Noised(Generic[_T_co]):
         raise TypeError("Noised has no subclasses: one could make itself without a mechanism")
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name!r} of a Noised stays as the mechanism made it")
+        raise AttributeError(f"{name!r} of a Noised cannot be changed after the mechanism set it")
 
     def map(self, compute: Callable[[_T_co], _U]) -> Noised[_U]:
         """Post-processing, which costs no ε: σ and Δ stay those of the release.
 
         Args:
-            compute: may depend on what its receiver knows and on the noised value, and on nothing else that is private.
+            compute: may depend on the noised value and on what the receiver knows, but on no other private data.
         """
         return Noised(compute(self.value), self.multiplier, self.sensitivity, token=_MADE_HERE)
 
@@ -114,18 +115,18 @@ class Noised(Generic[_T_co]):
 
 
 def bare(value: _T | Noised[_T]) -> _T:
-    """The value itself, whether it has noise or not. What is sent of it counts as without noise; see `mapped`."""
+    """Unwrap a value, noised or not. What is sent of the result counts as exact; use `mapped` to keep the noise."""
     return value.value if isinstance(value, Noised) else value
 
 
 def mapped(value: _T | Noised[_T], compute: Callable[[_T], _U]) -> _U | Noised[_U]:
-    """`compute` of the value, `Noised` where the value is: see `Noised.map`."""
+    """Apply `compute` to the value; the result is `Noised` if the value is. See `Noised.map`."""
     return value.map(compute) if isinstance(value, Noised) else compute(value)
 
 
 @final
 class NoiseShare:
-    """One party's share of the noise that several parties add to their sum.
+    """One party's share of noise that several parties add to their sum.
 
     Attributes:
         noise: (n, h) float64.
@@ -133,7 +134,7 @@ class NoiseShare:
         sensitivity: Δ of the sum.
 
     Raises:
-        TypeError: somebody else tries to make one.
+        TypeError: it is created outside this module.
     """
 
     __slots__ = ("multiplier", "noise", "sensitivity")
@@ -153,13 +154,13 @@ class NoiseShare:
         raise TypeError("NoiseShare has no subclasses: one could make itself without a mechanism")
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name!r} of a NoiseShare stays as the mechanism made it")
+        raise AttributeError(f"{name!r} of a NoiseShare cannot be changed after the mechanism set it")
 
     def added(self, add: Callable[[torch.Tensor], _U]) -> Noised[_U]:
-        """What leaves with this share in it.
+        """Add this share and mark the result as noised.
 
         Args:
-            add: adds the noise (n, h) to this party's part and gives what is sent: the sum, or its ciphertext.
+            add: adds the noise (n, h) to this party's part and returns what is sent: the sum, or its ciphertext.
         """
         return Noised(add(self.noise), self.multiplier, self.sensitivity, token=_MADE_HERE)
 
@@ -179,6 +180,7 @@ def noised(
         entropy: source of random bytes.
     """
     noise = gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)
+    # Rounded after the noise is added: the grid must not depend on the value (Mironov 2012).
     grid = sensitivity * GRID
     value = torch.round((values.detach().double() + noise) / grid) * grid
     return Noised(value, sigma, sensitivity, token=_MADE_HERE)
@@ -196,13 +198,14 @@ def noise_share(
         parties: k, how many shares add up to the whole noise.
         entropy: source of random bytes.
     """
+    # Without the dither the sparse tails of the normal draws would reveal low bits of the part they are added to.
     dither = torch.from_numpy(uniform(shape, entropy) - 0.5) * (GRID * sensitivity)
     noise = gaussian(shape, sigma * sensitivity / math.sqrt(parties), entropy) + dither
     return NoiseShare(noise, sigma, sensitivity, token=_MADE_HERE)
 
 
 class RememberedRows:
-    """Noised rows that are released again as they are, by row number.
+    """Noised rows that are released again unchanged, by row number.
 
     Args:
         sigma: noise multiplier σ of all of them.
@@ -215,7 +218,7 @@ class RememberedRows:
         self._rows: dict[int, torch.Tensor] = {}
 
     def numbers(self) -> np.ndarray:
-        """Of the rows that are remembered, (n,) int64."""
+        """Numbers of the remembered rows, (n,) int64."""
         return np.fromiter(self._rows, dtype=np.int64, count=len(self._rows))
 
     def __contains__(self, row: int) -> bool:
@@ -225,14 +228,14 @@ class RememberedRows:
         """Remember noised values (n, d) of rows (n,).
 
         Raises:
-            ValueError: their noise is another one.
+            ValueError: their noise has another σ or Δ.
         """
         if (values.multiplier, values.sensitivity) != (self._sigma, self._sensitivity):
-            raise ValueError(f"{values!r} cannot stand beside rows of σ = {self._sigma}, Δ = {self._sensitivity}")
+            raise ValueError(f"{values!r} cannot be stored with rows of σ = {self._sigma}, Δ = {self._sensitivity}")
         self._rows.update(zip(rows.tolist(), values.value.detach(), strict=True))
 
     def recall(self, rows: np.ndarray) -> Noised[torch.Tensor]:
-        """The rows numbered so, (n, d); each has to be remembered."""
+        """The remembered rows with these numbers, (n, d). Every one must be remembered."""
         value = torch.stack([self._rows[row] for row in rows.tolist()])
         return Noised(value, self._sigma, self._sensitivity, token=_MADE_HERE)
 
@@ -241,7 +244,7 @@ class RememberedRows:
         return [[number, row] for number, row in self._rows.items()]
 
     def load(self, state: object) -> None:
-        """Go back to a `state`: this party's own checkpoint, which is trusted to hold what was released."""
+        """Restore a `state` from this party's checkpoint, which is trusted to contain what was released."""
         if not isinstance(state, list):
             raise TypeError("not a state of this release")
         self._rows = {int(row): value for row, value in state}

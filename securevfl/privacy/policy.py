@@ -1,5 +1,6 @@
-"""A party's policy: its own floor. What it forbids is an error before a byte is sent; what it does not know, it
-forbids."""
+"""A party's policy: the least protection it accepts. A forbidden message is an error before a byte is sent, and
+whatever a policy does not know is forbidden.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from securevfl.transport import NO_GUARD, Array, Guard, Kind, Message
 __all__ = ["READABLE_KINDS", "SCHEMES", "SHARES", "Policy", "protection_of"]
 
 READABLE_KINDS = frozenset({Kind.ACTIVATION, Kind.GRADIENT, Kind.REPRESENTATION})
-"""Kinds whose unguarded content tells about single rows."""
+"""Kinds whose unguarded content reveals single rows."""
 
 SCHEMES = frozenset({"bfv", "ckks", "paillier"})
-"""Ciphers that seal content under somebody's key."""
+"""Ciphers that encrypt content under a party's key."""
 
 SHARES = "shares"
-"""The protection under which secret shares cross, by its name in job files."""
+"""Name, in job files, of the protection that sends secret shares."""
 
 _CIPHERS = SCHEMES | {"blinded", "masked", "none"}
 _DEFAULT_SECURITY = 112
@@ -33,43 +34,43 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 def protection_of(cipher: str) -> str:
-    """The name in job files of what a cipher comes from: ``"plain"`` for none."""
+    """The job file's name for the protection that uses a cipher: ``"plain"`` for none."""
     return "plain" if cipher == "none" else cipher
 
 
-class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
-    """What a party lets out and takes in, checked on every message, and held against the job before the first one.
+class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `_cleared`
+    """What a party may send and accept; checked against the job before it starts and on every message.
 
     Attributes:
         sealed: row-level content (activations, gradients, representations) may cross only encrypted or masked.
         protections: protections that may carry content, by their names in job files (``"plain"``, ``"paillier"``,
-            ``"bfv"``, ``"ckks"``, ``"shares"``), or None for all that are known.
-        noised: kinds of which every message must carry differentially private noise. Sealed content counts as what
-            the owner of the key opens: z as activations, the gradient of a bottom with parameters as gradients.
+            ``"bfv"``, ``"ckks"``, ``"shares"``), or None for all known ones.
+        noised: kinds of which every message must carry differentially private noise. Encrypted content counts as what
+            the owner of the key decrypts: z as activations, the gradient of a bottom with parameters as gradients.
         forbidden: kinds that may not leave at all.
-        leaks: whether a job may run of which the threat model says that it lets somebody read this party's data.
+        leaks: whether a job may run although, by the threat model, somebody can read this party's data.
         min_key_bits: smallest Paillier key under which this party encrypts or is encrypted for.
         min_security: fewest bits of security of any cipher, see `Guard.security`. 112 leaves Paillier to
-            `min_key_bits`; more asks for longer keys: 128 for 3072 bits.
+            `min_key_bits`; larger values require longer keys (128: 3072 bits).
         min_masking: fewest bits of statistical security of a mask.
-        min_intersection: fewest common rows with which it goes on: smaller intersections single people out.
+        min_intersection: fewest common rows with which the party continues: smaller intersections single people out.
         max_epsilon: largest ε that its releases may add up to, or None for no bound. With a bound, a job that releases
-            its content without differential privacy is refused before it begins: such an ε has none.
-        max_delta: largest δ that a release may be counted with, where `max_epsilon` is set: with a large δ a small ε
+            content without differential privacy is refused before it begins, because its ε is infinite.
+        max_delta: largest δ that a release may be counted with if `max_epsilon` is set: with a large δ, a small ε
             promises nothing.
         pairwise_intersections: whether, among more than two parties, the active party may learn which rows it shares
-            with this one; algorithms with a label book need it, no other does.
-        computing: the parties among which this party's data may be shared out, or None for any: of no two of them does
-            it fear that they put together what they hold. The job names those that compute.
+            with this one; only algorithms with a label book need it.
+        computing: the parties that may receive secret shares of this party's data, or None for any. It trusts that no
+            two of them pool their shares. The job names the computing parties.
         max_set_size: most rows that a peer may announce for alignment.
         max_looks: most values of z that may be opened of any one row of this party, for each of its columns, over all
-            jobs and predictions; or None for no bound. A look at a row opens as many values as the cut is wide: 0.5
-            allows a party with 18 columns 9 values of a row, nine looks at a cut of one or none at a cut of 16. See
-            `securevfl.privacy.looks` for what so many tell.
+            jobs and predictions; or None for no bound. Opening a row discloses as many values as the cut is wide: 0.5
+            allows a party with 18 columns 9 values of a row, which is nine openings at a cut of width 1 or none at a
+            cut of width 16. See `securevfl.privacy.looks` for what a number of values reveals.
 
-    A policy is checked by the kind, the guard and the mark of noise that the sending code gives a message. It trusts
-    the code that is installed: an algorithm that calls features settings, in whole numbers, is not found. With
-    `sealed`, `noised` or ``leaks=False``, control messages hold no floating point arrays.
+    A policy checks the kind, the guard and the noise that the sending code declares for a message. It trusts the
+    installed code: it cannot detect an algorithm that sends features as whole-number settings. With `sealed`, `noised`
+    or ``leaks=False``, control messages may not contain floating point arrays.
     """
 
     sealed: bool = False
@@ -92,7 +93,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
 
     @property
     def guards_rows(self) -> bool:
-        """Whether it demands anything of content that tells about rows: seal, noise, or no known leak."""
+        """Return True if the policy requires row-level content to be encrypted, noised or without known leaks."""
         return self.sealed or bool(self.noised) or not self.leaks
 
     def problems(self) -> list[str]:
@@ -105,8 +106,9 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
 
     @cached_property
     def _cleared(self) -> dict[tuple[int, int, bool], Guard]:
-        """Guards that passed before, by identity of guard and kind and the way: a lookup costs a fraction of a hash of
-        their content. Holding on to a guard keeps its identity from being given to another."""
+        """Guards that passed before, by identity of guard and kind and by direction: cheaper than hashing their
+        content. Keeping a reference to the guard prevents its `id` from being reused.
+        """
         return {}
 
     def check(self, message: Message, peer: str) -> None:
@@ -116,29 +118,30 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             PolicyError: which rule the message breaks, and the cure.
         """
         if self._cleared.get((id(message.guard), id(message.kind), True)) is not NO_GUARD:
-            self._hold(message, peer, sent=True)
+            self._check_message(message, peer, sent=True)
 
     def check_received(self, message: Message, peer: str) -> None:
-        """Refuse to take in what is protected less than this policy demands: what a peer sends in the clear, or under
-        a weak key, where both were to be protected. `forbidden` is about what leaves.
+        """Refuse a received message that is protected less than this policy demands: one in the clear, or under a weak
+        key. `forbidden` applies to outgoing messages only.
 
         Raises:
             PolicyError: which rule the message breaks, and the cure.
         """
         if self._cleared.get((id(message.guard), id(message.kind), False)) is not NO_GUARD:
-            self._hold(message, peer, sent=False)
+            self._check_message(message, peer, sent=False)
 
-    def _hold(self, message: Message, peer: str, *, sent: bool) -> None:
+    def _check_message(self, message: Message, peer: str, *, sent: bool) -> None:
         kind, guard = message.kind, message.guard
         if kind is Kind.CONTROL:
-            self._check_control(message, _which(message, peer, sent))
-        if guard.cipher not in ("none", "blinded"):  # blinded sets are checked by the engine that takes them in
+            self._check_control(message, _describe_message(message, peer, sent))
+        if guard.cipher not in ("none", "blinded"):  # blinded sets are checked by the engine that receives them
             for name, array in message.arrays.items():
-                if not _hidden(array, guard.cipher):
+                if not _has_cipher_dtype(array, guard.cipher):
                     raise PolicyError(
-                        f"{_which(message, peer, sent)} says {guard.label} and its array {name!r} holds {array.dtype}, "
-                        f"which is no {'ciphertext' if guard.cipher in SCHEMES else 'masked number'}: the content is "
-                        "in the clear"
+                        f"{_describe_message(message, peer, sent)} claims to be {guard.label}, but array "
+                        f"{name!r} is {array.dtype}, not a "
+                        f"{'ciphertext' if guard.cipher in SCHEMES else 'masked number'}: the content is in the "
+                        "clear"
                     )
         key = (id(guard), id(kind), sent)
         if self._cleared.get(key) is guard:
@@ -146,27 +149,28 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
         self._check_cipher(message, peer, sent)
         self._check_content(message, peer, sent)
         if kind is Kind.CONTROL and self.guards_rows:
-            return  # each is looked into: what one holds says nothing about the next
+            return  # not cached: each control message's arrays must be inspected
         if len(self._cleared) >= _REMEMBERED:
             self._cleared.clear()
         self._cleared[key] = guard
 
     def _check_control(self, message: Message, which: str) -> None:
-        """Settings and row numbers are whole numbers. An array of floating point numbers is content under a kind that
-        no demand for a seal or for noise looks at."""
+        """Refuse floating point arrays in control messages. Settings and row numbers are whole numbers; floats are
+        content that escapes the checks for encryption and noise.
+        """
         if not self.guards_rows:
             return
         for name, array in message.arrays.items():
-            if not _whole(array):
+            if not _is_integral(array):
                 raise PolicyError(
-                    f"{which} is a message of kind 'control' and its array {name!r} holds {array.dtype}: such numbers "
-                    "are content, and the policy demands content sealed, noised or without a known leak; send them "
-                    "under the kind that they are, say 'activation' or 'statistic'"
+                    f"{which} is a message of kind 'control', but its array {name!r} is {array.dtype}: such "
+                    "numbers are content, and the policy demands content sealed, noised or without a known "
+                    "leak; send them under their own kind, such as 'activation' or 'statistic'"
                 )
 
     def _check_cipher(self, message: Message, peer: str, sent: bool) -> None:
-        """Known, strong enough, and one of those that this party accepts."""
-        guard, which = message.guard, _which(message, peer, sent)
+        """Check that the cipher is known, strong enough and accepted by this party."""
+        guard, which = message.guard, _describe_message(message, peer, sent)
         cipher = guard.cipher
         if cipher not in _CIPHERS:
             raise PolicyError(
@@ -175,10 +179,10 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             )
         if message.kind is Kind.CIPHERTEXT and cipher not in SCHEMES:
             raise PolicyError(
-                f"{which} is called a ciphertext and is {guard.label}: one of {', '.join(sorted(SCHEMES))} was expected"
+                f"{which} is of kind ciphertext but is {guard.label}: expected one of {', '.join(sorted(SCHEMES))}"
             )
         if message.kind is Kind.SHARE and cipher != "masked":
-            raise PolicyError(f"{which} is called a secret share and is {guard.label}: 'masked' was expected")
+            raise PolicyError(f"{which} is of kind share but is {guard.label}: expected 'masked'")
         if cipher == "paillier" and guard.bits < self.paillier_bits:
             raise PolicyError(
                 f"{which} is under a Paillier key of {guard.bits} bits; the policy demands at least "
@@ -197,18 +201,18 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             )
 
     def _check_content(self, message: Message, peer: str, sent: bool) -> None:
-        """What a message of this kind must have, and whether it may leave."""
-        kind, guard, which = message.kind, message.guard, _which(message, peer, sent)
+        """Check what a message of this kind requires, and whether it may leave."""
+        kind, guard, which = message.kind, message.guard, _describe_message(message, peer, sent)
         if sent and kind in self.forbidden:
             raise PolicyError(f"{which} is a message of kind {kind.value!r}, which the policy forbids")
         if self.sealed and kind in READABLE_KINDS and guard.cipher == "none":
             raise PolicyError(
-                f"{which} has {kind.value}s in the clear and the policy demands them sealed; use protection "
-                "'paillier', 'bfv' or 'ckks', or another policy"
+                f"{which} contains {kind.value}s in the clear, but the policy demands them sealed; use "
+                "protection 'paillier', 'bfv' or 'ckks', or another policy"
             )
         if kind in self.noised and not guard.noise > 0:
             raise PolicyError(
-                f"{which} has {kind.value}s without noise and the policy demands differential privacy; "
+                f"{which} contains {kind.value}s without noise, but the policy demands differential privacy; "
                 "add dp=… to the protection"
             )
 
@@ -221,13 +225,12 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
         return max(self.min_key_bits, next(enough))
 
     def check_epsilon(self, epsilon: float, what: str, delta: float = 0.0) -> None:
-        """Refuse a plan of releases that would add up to more than `max_epsilon`, or is counted with more than
-        `max_delta`.
+        """Refuse a plan whose releases add up to more than `max_epsilon`, or whose δ exceeds `max_delta`.
 
         Args:
-            epsilon: planned.
-            what: is released, in words.
-            delta: with which ε is counted.
+            epsilon: planned ε.
+            what: what is released, in words.
+            delta: δ with which ε is counted.
 
         Raises:
             PolicyError: the planned ε or δ, and the bound.
@@ -237,6 +240,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
                 f"releasing {what} as planned counts ε at δ = {delta:.3g}; the policy allows δ up to "
                 f"{self.max_delta:.3g}: set delta in the mechanism well below one over the number of rows"
             )
+        # Negated, so that a NaN is refused; the tolerance absorbs the accountants' rounding.
         if self.max_epsilon is not None and not epsilon <= self.max_epsilon * (1 + 1e-6):
             raise PolicyError(
                 f"releasing {what} as planned spends ε = {epsilon:.3g}; the policy allows {self.max_epsilon:.3g}: "
@@ -244,18 +248,18 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             )
 
     def check_intersection(self, count: int) -> None:
-        """Refuse to go on with fewer common rows than `min_intersection`.
+        """Refuse fewer common rows than `min_intersection`.
 
         Raises:
             FewCommonRows: the count and the bound.
         """
         if count < self.min_intersection:
             raise FewCommonRows(
-                f"the parties have {count} common rows; the policy goes on with at least {self.min_intersection}"
+                f"the parties have {count} common rows; the policy demands at least {self.min_intersection}"
             )
 
     def stricter(self, other: Policy) -> Policy:
-        """Both policies at once: on each point the stricter of the two."""
+        """Combine two policies: in each setting, the stricter of the two."""
         bounds = [bound for bound in (self.max_epsilon, other.max_epsilon) if bound is not None]
         looks = [bound for bound in (self.max_looks, other.max_looks) if bound is not None]
         accepted = [names for names in (self.protections, other.protections) if names is not None]
@@ -311,19 +315,19 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
 _DEFAULT = Policy()
 
 
-def _which(message: Message, peer: str, sent: bool) -> str:
+def _describe_message(message: Message, peer: str, sent: bool) -> str:
     return f"{message.what!r:.80} {'to' if sent else 'from'} {peer!r}"
 
 
-def _whole(array: Array) -> bool:
-    """Whether an array holds whole numbers or truth values."""
+def _is_integral(array: Array) -> bool:
+    """Return True if an array contains integers or booleans."""
     if isinstance(array, torch.Tensor):
         return not (array.is_floating_point() or array.is_complex())
     return array.dtype.kind in "iub"
 
 
-def _hidden(array: Array, cipher: str) -> bool:
-    """Whether an array can be what its cipher makes: bytes of ciphertexts; whole numbers, masked."""
+def _has_cipher_dtype(array: Array, cipher: str) -> bool:
+    """Return True if an array's type matches its cipher: bytes for ciphertexts, integers for masked numbers."""
     if isinstance(array, torch.Tensor):
         if cipher in SCHEMES:
             return array.dtype is torch.uint8

@@ -1,7 +1,7 @@
-"""All that one party releases with noise: what is planned, what it cost, what a broken run may have cost besides.
+"""One party's noisy releases: the plan, its cost so far, and what interrupted attempts may have cost in addition.
 
-A role asks `Releases` for each release that it makes. The plan is counted and held against the party's policy when it
-is asked for, before anything leaves; at the end `close` checks that what was planned did happen.
+A role requests each release from `Releases`. The plan is counted and checked against the party's policy at that time,
+before anything leaves; at the end, `close` checks that every planned release happened.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ __all__ = ["Releases", "check_together"]
 
 
 class Releases:
-    """One party's releases, in the order in which they were asked for.
+    """One party's releases, in the order in which the role requested them.
 
     Args:
         party: whose they are.
         policy: the party's own.
         entropy: source of random bytes for all of them.
-        repeated: for predictions, what makes the noise on rows the same whenever they are asked for; None to draw it.
+        repeated: for predictions: gives a row the same noise each time it is predicted; None to draw new noise.
 
     Attributes:
-        end_of_plan: why `epochs_within` shortened the plan, in words; empty where it did not.
+        end_of_plan: why `epochs_within` shortened the plan, in words; empty if it did not.
     """
 
     def __init__(
@@ -71,19 +71,19 @@ class Releases:
         sensitivity: float | None = None,
         once: bool = False,
     ) -> RowRelease:
-        """A release of rows: each is clipped and noised when the release is called, which returns a `Noised`.
+        """Plan a release of rows. Calling the release clips and noises rows and returns a `Noised`.
 
         Args:
             what: is released, as in `PROTECTS`.
             mechanism: the budget and the clipping norm C.
             rows: number of rows that exist; releases are counted per row number.
             times: planned number of releases of one row.
-            sensitivity: Δ where it is known to be less than 2C: for gradients what the loss states, see `Loss`.
+            sensitivity: Δ if it is known to be less than 2C: for gradients, the loss's `sensitivity`; see `Loss`.
             once: draw a row's noise once and release the same noisy row every time; see `RowRelease`.
 
         Raises:
-            PolicyError: the plan costs more than the party's policy allows, or than the mechanism's budget where that
-                ends training.
+            PolicyError: the plan costs more than the party's policy allows, or more than the mechanism's budget if that
+                budget ends training.
         """
         release = RowRelease(
             what,
@@ -101,7 +101,7 @@ class Releases:
         return release
 
     def joint(self, mechanism: JointNoise, *, rows: int, times: int, parties: int) -> JointRelease:
-        """This party's shares of the noise on z; `JointRelease.noise` returns a `NoiseShare`.
+        """Plan this party's shares of the noise on z; `JointRelease.noise` returns a `NoiseShare`.
 
         Args:
             mechanism: the budget, the clipping norm and the declared bound on the weights.
@@ -158,7 +158,7 @@ class Releases:
         return release
 
     def steps(self, mechanism: Gaussian, model: nn.Module, *, rows: int, times: int) -> PrivateSteps:
-        """DP-SGD for a model that this party trains alone.
+        """Plan DP-SGD for a model that this party trains alone.
 
         Args:
             mechanism: the budget and the clipping norm of a row's gradient.
@@ -167,7 +167,7 @@ class Releases:
             times: planned number of uses of one row.
 
         Raises:
-            InputError: a layer whose rows see each other.
+            InputError: a layer mixes rows, such as batch normalisation.
             PolicyError: see `rows`.
         """
         release = PrivateSteps(
@@ -183,7 +183,7 @@ class Releases:
         return release
 
     def shared_steps(self, mechanism: Gaussian, *, rows: int, times: int) -> SharedSteps:
-        """Uses of this party's rows in noisy steps on shares.
+        """Plan the uses of this party's rows in noisy steps on shares.
 
         Args:
             mechanism: the budget and the clipping norm of a row.
@@ -205,18 +205,18 @@ class Releases:
         epochs: int,
         least: int,
     ) -> int:
-        """How many epochs the budgets allow that end training (``on_budget="stop"``), at most `epochs`.
+        """Number of epochs, at most `epochs`, that all budgets with ``on_budget="stop"`` allow.
 
-        All parties find the same number, for it depends on nothing but the job and the numbers of rows.
+        All parties compute the same number: it depends only on the job and the numbers of rows.
 
         Args:
-            mechanisms: of the whole job, those of other parties too.
-            times_of: how often so many epochs release one row by each of the mechanisms, in their order.
-            epochs: that were planned.
+            mechanisms: of the whole job, including other parties' mechanisms.
+            times_of: given a number of epochs, how often each of the mechanisms releases one row, in their order.
+            epochs: planned number.
             least: fewest epochs that the algorithm needs.
 
         Raises:
-            PolicyError: not even these.
+            PolicyError: the budgets do not allow `least` epochs.
         """
         every = list(mechanisms)
         if not any(mechanism.on_budget == "stop" for mechanism in every):
@@ -242,7 +242,7 @@ class Releases:
         return low
 
     def _plan(self, release: Counted, mechanism: GaussianNoise | RandomisedResponse) -> None:
-        """Count what is planned, and check it against the policy: all that protects the same, together."""
+        """Count a planned release and check the whole plan against the policy."""
         times = release.planned.times
         if isinstance(mechanism, GaussianNoise) and mechanism.on_budget == "stop" and not mechanism.affords(times):
             raise PolicyError(
@@ -254,7 +254,7 @@ class Releases:
         self._every.append(release)
 
     def _add(self, release: Release, what: str) -> None:
-        """Count a release and hold the sum against the policy."""
+        """Count a release and check the new sum against the policy."""
         subjects = protects(what)
         self._planned.append((release, subjects))
         accountant = Accountant(self.party, self._delta)
@@ -264,19 +264,19 @@ class Releases:
             self._policy.check_epsilon(accountant.epsilon_rdp(about), what, self._delta)
 
     def go_on(self, journal: Journal, start: int, scope: str = "") -> None:
-        """Begin an attempt: count what earlier ones may have released, and reserve from now on in the journal what is
-        about to be released. The plan stays as it is, at all parties alike, so that ε can exceed what was planned; it
-        is reported so.
+        """Start an attempt: count what earlier attempts may have released, and reserve later releases in the journal.
+        The plan does not change, because all parties must share it, so ε can exceed the planned value; the report then
+        gives the actual one.
 
         Args:
             journal: the party's own.
-            start: the epoch after which the run goes on, or another number that grows from checkpoint to checkpoint; 0
-                for a run that begins anew.
-            scope: for whom these releases are, where a party has several lists of them in one journal.
+            start: the epoch after which the run resumes, or another number that grows from checkpoint to checkpoint; 0
+                for a run that starts from scratch.
+            scope: receiver of these releases, if a party keeps several lists of releases in one journal.
 
         Raises:
-            PolicyError: with what earlier attempts may have released it would be more than the party's policy allows.
-            InputError: the journal counts other rows.
+            PolicyError: together with what earlier attempts may have released, the plan exceeds the party's policy.
+            InputError: the journal counts another number of rows.
         """
         journal.begin(start)
         self._journal, self._epoch, self._scope = journal, start + 1, scope
@@ -290,12 +290,10 @@ class Releases:
                     release.draw_counted()
 
     def end_epoch(self, place: int | None = None) -> None:
-        """Put the exact counts of the epoch that ended in the place of what was reserved for it; also for what comes
-        after the last epoch.
+        """Replace the ended epoch's reservations with exact counts. Also called for releases after the last epoch.
 
         Args:
-            place: of the checkpoint that is written now, in the same count as `start` of `go_on`; the next epoch unless
-                given.
+            place: number of the checkpoint being written, counted as `start` of `go_on`; defaults to the next epoch.
         """
         for name, release in self._named():
             counts = release.counts.end_epoch()
@@ -304,7 +302,7 @@ class Releases:
         self._epoch = self._epoch + 1 if place is None else place + 1
 
     def _named(self) -> Iterator[tuple[str, Counted]]:
-        """Each release with its name in the journal, the same in every attempt."""
+        """Yield each release with its name in the journal; names are the same in every attempt."""
         for number, release in enumerate(self._every):
             yield f"{self._scope}{'/' if self._scope else ''}{number} {release.what}", release
 
@@ -312,7 +310,7 @@ class Releases:
         self._journal.reserve(self._epoch, name, rows, most)
 
     def _check_lost(self, release: Counted) -> None:
-        """Hold what attempts that broke off may have released against the policy, with all that is planned."""
+        """Check the plan plus what interrupted attempts may have released against the policy."""
         lost, planned = release.counts.lost, release.planned
         if not lost:
             return
@@ -320,12 +318,13 @@ class Releases:
             self._add(replace(planned, times=lost), release.what)
         except PolicyError as error:
             raise PolicyError(
-                f"{error}; an interrupted run may have released a row {lost} times more than it planned: to go on, "
-                f"{self.party!r} has to allow that too (a new run spends more, and nobody adds the two up)"
+                f"{error}; an interrupted run may have released a row {lost} times more than planned: to "
+                f"resume, {self.party!r} must allow that as well (a new run spends more, and nobody adds up the "
+                "two)"
             ) from error
 
     def spent(self) -> list[Spent]:
-        """What was released so far and what it cost; releases that did not happen are left out."""
+        """The releases made so far and their cost, without those that did not happen."""
         return [spent for spent in (release.spent for release in self._every) if spent.times]
 
     def epsilon(self) -> dict[str, float]:
@@ -339,29 +338,29 @@ class Releases:
         return {about: accountant.epsilon_rdp(about) for about in subjects}
 
     def close(self) -> list[Spent]:
-        """What all releases cost.
+        """Check that every planned release happened and return what all of them cost.
 
         Raises:
-            ProtectionInactive: one that was planned never happened.
+            ProtectionInactive: a planned release never happened.
         """
         found = [release.spent for release in self._every]
         for spent in found:
             if spent.times == 0:
                 raise ProtectionInactive(
-                    f"differential privacy on {spent.what} was asked for and nothing was released through it"
+                    f"differential privacy on {spent.what} was requested, but nothing was released through it"
                 )
         return found
 
     def notes(self, name: str = "") -> list[str]:
-        """What a reader of the figures has to know: releases of a broken run that ε counts too.
+        """Notes for a report: releases of interrupted attempts that ε includes.
 
         Args:
             name: of the party, for the sentence; its own unless given.
         """
         return [
-            f"a run of {name or self.party!r} broke off and this one went on: up to {release.counts.lost} releases of "
-            f"a row's {release.what} by attempts that broke off are counted in its ε, beside the "
-            f"{release.planned.times} that were planned"
+            f"this run resumed an interrupted run of {name or self.party!r}: its ε counts up to "
+            f"{release.counts.lost} releases of a row's {release.what} by interrupted attempts besides the "
+            f"{release.planned.times} planned ones"
             for release in self._every
             if release.counts.lost
         ]
@@ -374,15 +373,16 @@ class Releases:
         return found
 
     def left(self, rows: np.ndarray) -> np.ndarray:
-        """How many releases of each of these rows (n,) the plan has left, (n,) int64. Feeding a row for which none is
-        left, and for which `fresh` says that it would be one, is refused."""
+        """Number of releases that the plan has left for each of these rows (n,), (n,) int64. A row with none left is
+        refused if `fresh` is True for it.
+        """
         found = np.full(len(rows), np.iinfo(np.int64).max)
         for release in self._of_features():
             found = np.minimum(found, release.counts.left(rows))
         return found
 
     def cost(self, times: int) -> float:
-        """ε of feeding one row `times` times, by RDP at `delta`; infinite where features leave without noise."""
+        """ε of feeding one row `times` times, by RDP at `delta`; infinite if features leave without noise."""
         gaussian = self._of_features()
         if not gaussian:
             return math.inf
@@ -395,14 +395,14 @@ class Releases:
         return [one for one in self._every if isinstance(one, GaussianRows) and FEATURES in protects(one.what)]
 
     def state(self) -> dict[str, object]:
-        """What every release has to remember to go on as it was; counts are in the journal."""
+        """What each release needs to resume, without the counts, which are in the journal."""
         return {"releases": [[release.what, release.state()] for release in self._every]}
 
     def load(self, state: Mapping[str, object]) -> None:
-        """Go on from a `state` of the same releases, asked for in the same order.
+        """Restore a `state` of the same releases, requested in the same order.
 
         Raises:
-            TypeError: it is one of other releases.
+            TypeError: the state belongs to other releases.
         """
         kept = state.get("releases")
         if not isinstance(kept, list) or [what for what, _ in kept] != [release.what for release in self._every]:
@@ -412,7 +412,7 @@ class Releases:
 
     @property
     def planned(self) -> tuple[tuple[Release, tuple[str, ...]], ...]:
-        """What is planned, and what of a row each of it depends on."""
+        """The planned releases, each with the part of a row it depends on."""
         return tuple(self._planned)
 
     @property
@@ -425,12 +425,12 @@ class Releases:
 
 
 def check_together(party: str, policy: Policy, every: Sequence[Releases]) -> None:
-    """Hold what several `Releases` of one party plan, together, against its policy.
+    """Check what several `Releases` of one party plan together against its policy.
 
     Args:
         party: whose they are.
         policy: the party's own.
-        every: for example one for each label owner that a data owner trains with.
+        every: for example, one for each label owner that a data owner trains with.
 
     Raises:
         PolicyError: they add up to more than the policy allows.

@@ -1,10 +1,10 @@
-"""Noise that is the same whenever the same question is asked: for predictions, which anybody may ask for again.
+"""Repeatable noise for predictions: the same row and values always get the same noise.
 
-Noise drawn anew for each call averages out: after n predictions of a row, its standard deviation is a √n-th. So a party
-derives the noise of a row from a secret of its own, the row's identifier and the values that are released, by SHAKE256
-as a pseudorandom function (a keyed sponge, FIPS 202). The same row with the same values gets the same noise, at the
-price of one release, however often it is asked for. Other values, another row or another model part get other noise,
-for two releases with one noise would tell their exact difference.
+Independent noise averages out: over n predictions of a row, its standard deviation falls by √n. So a party derives a
+row's noise from a secret, the row's identifier and the released values, with SHAKE256 as a pseudorandom function (a
+keyed sponge, FIPS 202). The same row with the same values gets the same noise, at the cost of one release however often
+it is predicted. Other values, rows or model parts get other noise, because two releases with equal noise would reveal
+their exact difference.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from securevfl.privacy.noise import Entropy
 __all__ = ["KEY_BYTES", "RepeatedNoise"]
 
 KEY_BYTES = 32
-"""Of a party's secret."""
+"""Length of a party's secret."""
 
 _CONTEXT = b"securevfl repeated noise v1"
 
@@ -39,7 +39,7 @@ class RepeatedNoise:
 
     def __init__(self, key: bytes, names: Sequence[str]) -> None:
         if len(key) != KEY_BYTES:
-            raise ValueError(f"a key of {len(key)} bytes; it has {KEY_BYTES}")
+            raise ValueError(f"the key has {len(key)} bytes instead of {KEY_BYTES}")
         self._key = key
         self._names = names
 
@@ -52,10 +52,11 @@ class RepeatedNoise:
         """Random bytes for noise on values (n, d) of the rows numbered `rows` (n,), row after row.
 
         Args:
-            what: the mechanism with its sizes: other sizes get other noise.
+            what: the mechanism with its σ and Δ: other sizes get other noise.
             rows: whose values these are.
             values: what is released.
         """
+        # float32 on the host: the noise must not depend on where or in which width the model ran.
         contents = values.detach().cpu().to(torch.float32).reshape(len(rows), -1).numpy()
 
         def stream(count: int) -> bytes:
@@ -69,5 +70,6 @@ class RepeatedNoise:
 
     def _bytes(self, what: str, name: str, content: bytes, count: int) -> bytes:
         parts = (_CONTEXT, self._key, what.encode(), name.encode(), content)
+        # Lengths make the encoding injective: no two inputs give the same bytes.
         framed = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
         return hashlib.shake_256(framed).digest(count)

@@ -16,7 +16,7 @@ __all__ = ["GaussianRows", "RowRelease"]
 
 
 class GaussianRows(GaussianUses):
-    """What every release of rows with Gaussian noise counts and tells. See `Counted`.
+    """Base of releases of rows with Gaussian noise. See `Counted`.
 
     Args:
         what: is released, as in `PROTECTS`.
@@ -49,15 +49,16 @@ class RowRelease(GaussianRows):
         times: planned number of releases of one row; one more is refused.
         sigma: noise multiplier (standard deviation of the noise over Δ).
         clip: largest L2 norm of a row.
-        sensitivity: Δ, how far a row moves at most when its content is replaced; 2·clip unless it is known to be less.
+        sensitivity: Δ, how far a row moves at most when its content is replaced; 2·clip unless a smaller bound is
+            known.
         delta: δ of the accounting.
-        once: draw a row's noise once and release the same noisy row every time, at the price of one release;
-            right when the rows do not change (identity bottom). It holds for as long as this object, or its state, is
-            there: another one draws anew.
+        once: draw a row's noise once and release the same noisy row every time, at the price of one release; right if
+            the rows do not change (identity bottom). It lasts as long as this object or its state; another object draws
+            new noise.
         entropy: source of random bytes.
-        repeated: makes the same noise for the same row and values, in place of `entropy`; None to draw it. A row's
-            noise is made `once` then: the same features give activations that differ in their last bits with the rows
-            beside them, and so would their noise.
+        repeated: gives the same noise for the same row and values, instead of `entropy`; None to draw it. It implies
+            `once`: the last bits of activations depend on the other rows of the batch, and without `once` so would the
+            noise.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class RowRelease(GaussianRows):
         Args:
             values: what is released.
             rows: whose it is.
-            also: further rows, (n,) each, that the values depend on; counted with them.
+            also: further rows, (n,) each, that the values depend on; they are counted as well.
 
         Raises:
             PolicyError: a row would be released more often than planned; nothing was released.
@@ -104,8 +105,9 @@ class RowRelease(GaussianRows):
         return self._kept.recall(rows)
 
     def fresh(self, rows: np.ndarray) -> np.ndarray:
-        """Where releasing these rows (n,) would be one more release, (n,) bool: all of them, or where noise is drawn
-        once, those that come for the first time; once in a batch that holds one several times."""
+        """Where releasing these rows (n,) would be one more release, (n,) bool: everywhere, or, if noise is drawn once,
+        at the first occurrence of each row not released before.
+        """
         if not self.once:
             return np.ones(len(rows), bool)
         new = np.zeros(len(rows), bool)
@@ -114,8 +116,9 @@ class RowRelease(GaussianRows):
         return new
 
     def _noised(self, values: torch.Tensor, rows: np.ndarray) -> Noised[torch.Tensor]:
-        """The noisy rows to the last bit, for a sum with what is below the noise would leave the grid by amounts that
-        tell of it; gradients come through a difference that is exactly zero."""
+        """The noisy rows, exact to the last bit: any arithmetic with the clipped values would leave the grid and reveal
+        them. Gradients flow through a difference that is exactly zero.
+        """
         clipped = clip_rows(values, self.clip)
         entropy = self._entropy
         if self._repeated is not None:
@@ -124,9 +127,9 @@ class RowRelease(GaussianRows):
         return noisy.map(lambda value: value.to(values.dtype) + (clipped - clipped.detach()))
 
     def state(self) -> dict[str, object]:
-        """The noisy rows that are released again."""
+        """The noisy rows to release again."""
         return {"kept": self._kept.state()}
 
     def load(self, state: Mapping[str, object]) -> None:
-        """Come back to the rows of a `state`."""
+        """Restore the rows of a `state`."""
         self._kept.load(state.get("kept"))

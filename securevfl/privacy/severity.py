@@ -1,4 +1,4 @@
-"""How bad a finding is, in one table: *ok*, *note* or *leak* follows from what an attack got, or from what ε permits.
+"""Severity of findings: *ok*, *note* or *leak*, from what an attack achieved or from what ε permits.
 
 | severity | an attack on labels or on a yes-or-no attribute | an attack on features |
 |---|---|---|
@@ -6,16 +6,16 @@
 | note | at most 0.05 above the AUC of an attacker without the message | R² at most 0.10 above it |
 | leak | more | more |
 
-Of a numeric target it is the correlation of what was recovered with the true one: it may be 0.10 above that of an
-attacker without the message, which is about where the AUC of *above or below the median* passes 0.55.
+For a numeric target the measure is the correlation of recovered with true values: at most 0.10 above that of an
+attacker without the message, which is about where the AUC of *above or below the median* exceeds 0.55.
 
 Two sources for what crosses the cut. *Noise*: the planned ε bounds the AUC of every attack on a row's own releases
-(below; not what others' releases tell of it, through trained bottoms or the cut's weights), and a guess without the
-message has 0.5, so that noise makes a note of a leak only where that AUC is at most 0.55. *No noise*: what attacks of
-the gate got on recorded runs stands in ``measured.json`` beside this file (``python -m benchmarks.gate`` writes it); a
-view that nobody measured is a leak. Eight notes beside the cut are typed by hand, where their messages are declared:
-which rows train (RISA, FedDA), what Multi-VFL's coordinator adds up, two of a label book, metrics on shares, and of a
-scorecard its counts by bin and the coefficients of a party's own columns.
+(below; it does not bound what other rows' releases reveal of it through trained bottoms or the cut's weights). A guess
+without the message has AUC 0.5, so noise turns a leak into a note only if that AUC is at most 0.55. *No noise*:
+``measured.json`` beside this file has the results of the gate's attacks on recorded runs (``python -m benchmarks.gate``
+writes it); a view without a measurement is a leak. Eight notes beside the cut are set by hand, where their messages are
+declared: which rows train (RISA, FedDA), what Multi-VFL's coordinator adds up, two of a label book, metrics on shares,
+and of a scorecard its counts by bin and the coefficients of a party's own columns.
 
 *What ε permits.* T releases of a row with noise multiplier σ tell two values of it apart as well as one draw of N(0, 1)
 from one of N(μ, 1) with μ = √T/σ (Dong, Roth and Su 2022, corollary 3.3); the best AUC of that is Φ(μ/√2). Randomised
@@ -56,34 +56,36 @@ __all__ = [
 ]
 
 OK_AUC = 0.55
-"""Largest AUC of an attack under a finding that says *ok*, and under noise that makes a note of a leak."""
+"""Largest AUC of an attack for a finding *ok*, and the largest under noise that turns a leak into a note."""
 
 NOTE_AUC_GAIN = 0.05
-"""Most that a message under *note* adds to the AUC of an attacker who has his own features only."""
+"""Largest gain in AUC for a *note*, over an attacker who has only his own features."""
 
 _LEAST_EPSILON = 1e-6
-"""Stands for ε = 0, which accountants give where δ is large and no mechanism can ask for."""
+"""Used for ε = 0, which accountants return for a large δ but mechanisms do not accept."""
 
 READ_AUC = 0.90
-"""An ε that permits a larger AUC of a yes-or-no attribute bounds nothing that a reader of a report would call bounded.
-Gaussian noise at ε = 8 and δ = 10⁻⁵ permits 0.88, randomised response at ε = 8 0.9998."""
+"""An ε that permits a larger AUC of a yes-or-no attribute is reported as no bound. Gaussian noise at ε = 8 and δ = 10⁻⁵
+permits 0.88, randomised response at ε = 8 0.9998.
+"""
 
 NOTE_R2_GAIN = 0.10
-"""Most that it adds to the R² of features that he estimates."""
+"""Largest gain in R² of estimated features for a *note*."""
 
 
 NOTE_CORRELATION_GAIN = 0.10
-"""Most that it adds to the correlation of a numeric target with what he recovers of it. Two normal numbers correlated
-by r rank *above the median* with an AUC of about 0.5 + 0.45 r."""
+"""Largest gain in the correlation of a numeric target with its estimate for a *note*. Two normal numbers correlated by
+r rank *above the median* with an AUC of about 0.5 + 0.45 r.
+"""
 
 
 def auc_of_mu(mu: float) -> float:
-    """Φ(μ/√2): the best AUC with which N(0, 1) and N(μ, 1) are told apart."""
+    """Φ(μ/√2): the best AUC for distinguishing N(0, 1) from N(μ, 1)."""
     return 0.5 * (1 + math.erf(mu / 2))
 
 
 def auc_of_response(epsilon: float, classes: int = 2) -> float:
-    """The best AUC with which one class is told from another by a label drawn by randomised response.
+    """The best AUC for distinguishing two classes by a label drawn with randomised response.
 
     Args:
         epsilon: of the draw.
@@ -95,8 +97,9 @@ def auc_of_response(epsilon: float, classes: int = 2) -> float:
 
 @cache
 def mu_of(epsilon: float, delta: float) -> float:
-    """μ of Gaussian releases whose noise was sized for (ε, δ). It is the same for any number of them: the accountant's
-    curve depends on T/σ² only."""
+    """μ of Gaussian releases whose noise is sized for (ε, δ). It does not depend on their number: the accountant's
+    curve depends only on T/σ².
+    """
     return 1 / calibrate(epsilon, delta, 1)
 
 
@@ -105,7 +108,7 @@ class Permitted:
     """What a planned ε permits of any attack on one row.
 
     Attributes:
-        epsilon: planned over all looks; infinite where the plan does not bound it.
+        epsilon: planned over all releases; infinite if the plan does not bound it.
         auc: largest AUC with which one bit of the row can be ranked.
     """
 
@@ -121,19 +124,19 @@ class Permitted:
         """``(ε = 8): labels ranked with AUC at most 0.88``, rounded up.
 
         Args:
-            what: is ranked.
+            what: what is ranked.
         """
         if math.isinf(self.epsilon):
-            return f"(its ε grows with the looks, and the plan does not bound them): {what} ranked ever better"
+            return f"(ε grows with each release, and the plan does not bound their number): {what} ranked ever better"
         return f"(ε = {self.epsilon:.3g}): {what} ranked with AUC at most {math.ceil(self.auc * 100 - 1e-9) / 100:.2f}"
 
 
 def permitted(mechanism: GaussianNoise | RandomisedResponse) -> Permitted:
-    """What a mechanism's budget permits. A noise multiplier without a known number of looks bounds nothing: see
-    `planned`, which puts the ε of a plan in its place.
+    """What a mechanism's budget permits. A noise multiplier without a known number of releases bounds nothing;
+    `planned` replaces it with the ε of the plan.
 
     Args:
-        mechanism: as the job, or its plan, has it.
+        mechanism: from the job or its plan.
     """
     if isinstance(mechanism, RandomisedResponse):
         return Permitted(mechanism.epsilon, auc_of_response(mechanism.epsilon))
@@ -143,7 +146,8 @@ def permitted(mechanism: GaussianNoise | RandomisedResponse) -> Permitted:
 
 
 def planned(mechanism: GaussianNoise, looks: int | None) -> GaussianNoise:
-    """The mechanism with the ε that so many releases of a row cost, where its noise multiplier decides that.
+    """Return the mechanism with its noise multiplier, if it has one, replaced by the ε that `looks` releases of a row
+    cost.
 
     Args:
         mechanism: as the job has it.
@@ -160,10 +164,10 @@ def planned(mechanism: GaussianNoise, looks: int | None) -> GaussianNoise:
 
 
 def largest_epsilon(auc: Callable[[float], float]) -> float:
-    """The largest ε, in tenths, at which a mechanism makes a note of a leak.
+    """The largest ε, in tenths, at which a mechanism turns a leak into a note.
 
     Args:
-        auc: ε → what it permits, growing.
+        auc: increasing function from ε to the AUC it permits.
     """
     tenths = 1
     while auc((tenths + 1) / 10) <= OK_AUC:
@@ -173,16 +177,16 @@ def largest_epsilon(auc: Callable[[float], float]) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """What attacks got from what one party receives, without noise in it: the worst over data, algorithms and seeds.
+    """Results of attacks on what one party receives without noise: the worst over data, algorithms and seeds.
 
     Attributes:
-        view: what it receives, as in ``measured.json``.
+        view: key in ``measured.json`` of what it receives.
         about: ``"labels"`` or ``"features"``.
-        got: of the best attack: AUC of labels, R² of features.
-        without: of the same attacker without the message.
+        got: result of the best attack: AUC for labels, R² for features.
+        without: result of the same attacker without the message.
         attribute: of features, the AUC of a yes-or-no attribute.
         attribute_without: likewise without the message.
-        cell: where that was: data, algorithm, protection.
+        cell: where that was measured: data, algorithm, protection.
     """
 
     view: str
@@ -208,13 +212,13 @@ class Measured:
 
 @cache
 def measured() -> Mapping[str, Measured]:
-    """View → what attacks got from it, as the gate wrote it."""
+    """Attack results by view, as the gate wrote them."""
     text = files("securevfl.privacy").joinpath("measured.json").read_text(encoding="utf-8")
     content: Mapping[str, Any] = json.loads(text)
     return {view: Measured(view=view, **figures) for view, figures in content["views"].items()}
 
 
 def severity_of_view(view: str) -> Severity:
-    """Of what a party receives without noise: as measured; a view that nobody measured is a leak."""
+    """Severity of what a party receives without noise, as measured; a view without a measurement is a leak."""
     found = measured().get(view)
     return "leak" if found is None else found.severity

@@ -6,7 +6,7 @@ deviation σΔ with Δ = 2C is added, from the operating system's random bytes.
 *Accounting without amplification.* Batches are shuffled partitions of the rows, not Poisson samples, and the shuffle
 comes from a seed that others know, so no amplification by sampling is claimed. Replacing one row's content changes the
 one batch of an epoch that the row is in: T epochs are T releases of the row (batches without it see earlier noisy
-weights and nothing else of it). That is what `RowRelease` counts too, with the same adjacency.
+weights and nothing else of it). `RowRelease` counts the same way, with the same adjacency.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["PrivateSteps"]
 
 
 class PrivateSteps(GaussianUses):
-    """Makes private gradients for an optimiser, and counts how often each row was used.
+    """Computes private gradients for an optimiser and counts how often each row was used.
 
     Args:
-        model: its parameters are what is released; every row's loss may depend on that row only (no batch statistics).
+        model: its parameters are released; a row's loss may depend on that row only (no batch statistics).
         rows: number of rows that exist; uses are counted per row number.
         times: planned number of uses of one row; one more is refused.
         sigma: noise multiplier over Δ = 2 · clip.
@@ -39,7 +39,7 @@ class PrivateSteps(GaussianUses):
         entropy: source of random bytes.
 
     Raises:
-        InputError: a layer whose rows see each other, which has no gradient of a single row.
+        InputError: a layer mixes rows, so that there is no gradient of a single row.
     """
 
     def __init__(
@@ -56,9 +56,11 @@ class PrivateSteps(GaussianUses):
         from opacus import GradSampleModule
 
         try:
-            GradSampleModule(model, loss_reduction="sum")  # hangs itself into the model's layers
+            GradSampleModule(model, loss_reduction="sum")  # installs hooks in the model's layers
         except NotImplementedError as error:
-            raise InputError(f"DP-SGD needs the gradient of each row, and this model has none: {error}") from None
+            raise InputError(
+                f"DP-SGD needs the gradient of each row, which this model does not have: {error}"
+            ) from None
         self._parameters: list[Any] = [p for p in model.parameters() if p.requires_grad]  # Opacus adds `grad_sample`
         super().__init__("model", "a row would train", rows=rows, times=times, sigma=sigma, clip=clip, delta=delta)
         self._entropy = entropy
@@ -69,16 +71,17 @@ class PrivateSteps(GaussianUses):
         Args:
             losses: of each row, (n,).
             rows: their numbers, (n,), each once.
-            divide: the nominal size of a batch; the actual one is not to be told.
+            divide: the nominal batch size, because the actual one is private.
 
         Raises:
             PolicyError: a row would be used more often than planned; nothing was released.
             InputError: a row twice in the batch: its two gradients would move the sum twice as far.
         """
         if len(np.unique(rows)) != len(rows) or losses.shape != (len(rows),):
-            raise InputError(f"a batch of {len(rows)} rows holds one twice, or has {tuple(losses.shape)} losses")
+            raise InputError(f"a batch of {len(rows)} rows contains a row twice, or has {tuple(losses.shape)} losses")
         self.counts.add(rows)
         samples = self._samples(losses)
+        # One norm over all parameters: clipping layer by layer would have a larger sensitivity.
         norms = torch.stack([s.flatten(1).square().sum(dim=1) for s in samples]).sum(dim=0).sqrt()
         factors = (self.clip / norms.clamp_min(1e-12)).clamp(max=1.0)
         for parameter, sample in zip(self._parameters, samples, strict=True):
@@ -101,11 +104,11 @@ class PrivateSteps(GaussianUses):
             if sample is None:
                 if parameter.grad is not None:
                     raise InputError(
-                        f"a parameter of shape {tuple(parameter.shape)} has no gradients by row; DP-SGD needs layers "
-                        "that Opacus knows"
+                        f"a parameter of shape {tuple(parameter.shape)} has no per-row gradients; DP-SGD needs "
+                        "layers that Opacus supports"
                     )
                 sample = parameter.new_zeros((len(losses), *parameter.shape))
             if not isinstance(sample, torch.Tensor) or len(sample) != len(losses):
-                raise InputError("a layer was used several times in one step; DP-SGD here takes each layer once")
+                raise InputError("a layer was used several times in one step; DP-SGD supports each layer once")
             found.append(sample.double())
         return found

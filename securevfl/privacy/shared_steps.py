@@ -1,8 +1,8 @@
-"""DP-SGD of a model that several parties train on shares: each counts how often its own rows were used.
+"""DP-SGD for a model that several parties train on shares: each party counts how often its rows were used.
 
-The noise is made where the sums of gradients are, see `securevfl.shares.dp_steps`. Batches are shuffled partitions of
-the rows, and the shuffle is no secret: T epochs are T releases of a row, without amplification, as in `sgd`. A row is
-what all parties hold of one person: replacing all of it is what ε is about, so that each party counts all of ε.
+`securevfl.shares.dp_steps` adds the noise to the sums of gradients. Batches are shuffled partitions of the rows, and
+the shuffle is public: T epochs are T releases of a row, without amplification, as in `sgd`. A row is one person's data
+at all parties. ε covers replacing all of it, so each party counts the full ε.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ class SharedSteps(GaussianUses):
         super().__init__("model", "a row would train", rows=rows, times=times, sigma=sigma, clip=clip, delta=delta)
 
     def use(self, rows: np.ndarray) -> None:
-        """Count one use of these rows (n,), each once; before anything of them leaves.
+        """Count one use of these rows (n,), each once. Call it before anything computed from them leaves.
 
         Raises:
-            InputError: a row twice in a batch: it would move the sum twice as far.
+            InputError: a batch contains a row twice, which would move the sum twice as far.
             PolicyError: a row would be used more often than planned.
         """
         if len(np.unique(rows)) != len(rows):
-            raise InputError(f"a batch of {len(rows)} rows holds one twice, and noise is sized for one use in a batch")
+            raise InputError(
+                f"a batch of {len(rows)} rows contains a row twice, and the noise is sized for one use per batch"
+            )
         self.counts.add(rows)

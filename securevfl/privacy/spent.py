@@ -1,4 +1,4 @@
-"""What releases cost: which kind protects what, and the price so far. `releases` counts, reports and ledgers read."""
+"""The cost of releases so far, and which part of a row each kind of release depends on."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ PROTECTS = {
     "gradients": (LABELS,),
     "labels": (LABELS,),
 }
-"""What of a row each kind of release depends on; a release that is not named here counts against all of it."""
+"""Which part of a row each kind of release depends on. A kind not listed here counts towards both."""
 
 
 def protects(what: str) -> tuple[str, ...]:
-    """What of a row a release of this kind depends on."""
+    """Which part of a row a release of this kind depends on."""
     return PROTECTS.get(what, (FEATURES, LABELS))
 
 
@@ -38,10 +38,10 @@ class Spent:
     """What the releases of the most-released row cost so far.
 
     Attributes:
-        what: was released: ``"activations"``, ``"z"``, ``"gradients"``, ``"labels"``, ``"model"``, …
+        what: what was released: ``"activations"``, ``"z"``, ``"gradients"``, ``"labels"``, ``"model"``, …
         epsilon_rdp: ε of these releases alone, by RDP.
         epsilon_prv: the same, by PRV.
-        delta: with which.
+        delta: δ of both.
         times: releases of that row.
         noise_multiplier: standard deviation of the noise over the sensitivity; 0 for randomised response.
         clip: largest norm; 0 for randomised response.
@@ -59,12 +59,12 @@ class Spent:
 
     @property
     def protects(self) -> tuple[str, ...]:
-        """What of the row this depends on."""
+        """Which part of a row this release depends on."""
         return protects(self.what)
 
     @classmethod
     def of(cls, what: str, release: Release, delta: float, *, clip: float) -> Spent:
-        """With both accountants' ε."""
+        """Compute both accountants' ε for a release."""
         sigma = release.noise_multiplier if isinstance(release, GaussianRelease) else 0.0
         rdp, prv = epsilon_rdp(release, delta), epsilon_prv(release, delta)
         return cls(what, rdp, prv, delta, release.times, sigma, clip, release)
@@ -74,7 +74,7 @@ class Counted(Protocol):
     """A kind of release that a party counts.
 
     Attributes:
-        what: is released, as in `PROTECTS`.
+        what: what is released, as in `PROTECTS`.
         counts: how often each row was released.
     """
 
@@ -92,9 +92,9 @@ class Counted(Protocol):
         ...
 
     def state(self) -> dict[str, object]:
-        """What has to be remembered to go on counting."""
+        """What a checkpoint must store to resume."""
         ...
 
     def load(self, state: Mapping[str, object]) -> None:
-        """Go on from a `state`."""
+        """Restore a `state`."""
         ...

@@ -1,7 +1,7 @@
-"""The terms of a job, as one party sees them before anything is sent, and the refusal of those that break its policy.
+"""Check a job's terms against a party's policy before anything is sent, and refuse those that break it.
 
-A party that refuses sends its peers one message, of kind control and step `REFUSED`, with its name and the rule in
-words, and no data.
+A party that refuses sends its peers one control message of step `REFUSED` with its name and the broken rule, and no
+data.
 """
 
 from __future__ import annotations
@@ -18,34 +18,35 @@ from securevfl.transport import Guard, Kind, Message
 __all__ = ["REFUSED", "Terms", "broken_rule", "raise_refusal"]
 
 REFUSED = "refused"
-"""Step of the protocol that a refusal belongs to."""
+"""Protocol step of a refusal."""
 
 _LONGEST = 500
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a job would do to one party, as far as it can be said before it begins.
+    """What a job would do with one party's data, as far as is known before it begins.
 
     Attributes:
-        protections: what content would cross under, by its names in job files; empty where none crosses.
+        protections: protections of the content that would be sent, by their names in job files; empty if no content is
+            sent.
         key_bits: the Paillier modulus, 0 without.
         sends: kinds that the party would send.
-        receives: kinds that it would receive.
-        opens: what either side would decrypt of what crosses sealed: activations stand for z, gradients for those that
-            bottoms with parameters step by.
+        receives: kinds that the party would receive.
+        opens: kinds that either side would decrypt: activations for z, gradients for the steps of bottoms with
+            parameters.
         noised: kinds that would carry noise.
-        epsilon: of what it would release of its own: planned, infinite without noise; None where it releases nothing.
-            Where the number of releases depends on the rows, of the fewest that are possible: the exact plan is held
-            against the policy before the first release.
-        delta: with which that ε is counted.
-        releases: what that is, in words.
-        values: how many values of z of one of its rows would be opened, at least; None where that is not counted.
-        columns: how many columns its table has; 0 where that is not known yet.
+        epsilon: planned ε of what the party would release; infinite without noise, None if it releases nothing. If the
+            number of releases depends on the rows, the smallest possible ε: the exact plan is checked against the
+            policy before the first release.
+        delta: δ with which that ε is counted.
+        releases: what is released, in words.
+        values: fewest values of z of one of its rows that would be opened; None if they are not counted.
+        columns: how many columns its table has; 0 if that is not known yet.
         leaks: what others could read of its data.
-        cure: what it would take that nobody could, in words.
-        computing: among which parties its data would be shared out; empty where they are not.
-        pairwise: who would learn the pairwise intersection with it, or nobody.
+        cure: how to prevent these leaks, in words.
+        computing: parties that would receive secret shares of its data; empty without shares.
+        pairwise: who would learn the pairwise intersection with it; empty for nobody.
     """
 
     protections: frozenset[str] = frozenset()
@@ -66,7 +67,7 @@ class Terms:
 
 
 def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
-    """The first rule of `party`'s policy that these terms break, and the cure, in words; empty if they break none."""
+    """Describe the first rule of `party`'s policy that these terms break, with the cure; empty if they break none."""
     readable = (terms.sends | terms.receives) & READABLE_KINDS if "plain" in terms.protections else frozenset()
     never = terms.sends & policy.forbidden
     bare = readable & policy.noised - terms.noised
@@ -75,20 +76,20 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
         (bool(never), f"it would send messages of kind {_names(never)}, which the policy forbids"),
         (
             policy.sealed and bool(readable),
-            f"{_names(readable, 's')} would cross in the clear and the policy demands them sealed; use protection "
-            "'paillier', 'bfv' or 'ckks', and an algorithm that stays at the cut layer",
+            f"{_names(readable, 's')} would be sent in the clear, but the policy demands them sealed; use "
+            "protection 'paillier', 'bfv' or 'ckks', and an algorithm that stays at the cut layer",
         ),
         (True, _about_protections(policy, terms)),
         (True, _about_computing(policy, terms)),
         (
             bool(bare),
-            f"{_names(bare, 's')} would cross without noise and the policy demands differential privacy; add dp=… to "
-            "the protection",
+            f"{_names(bare, 's')} would be sent without noise, but the policy demands differential privacy; add "
+            "dp=… to the protection",
         ),
         (
             bool(opened),
-            f"{_names(opened, 's')} would be decrypted without noise and the policy demands differential privacy; "
-            "add dp=… to the protection, which sealing does not replace",
+            f"{_names(opened, 's')} would be decrypted without noise, but the policy demands differential "
+            "privacy; add dp=… to the protection, which sealing does not replace",
         ),
         (terms.epsilon is not None, _about_epsilon(policy, terms)),
         (True, _about_looks(policy, terms, party)),
@@ -99,7 +100,7 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
         ),
         (
             bool(terms.leaks) and not policy.leaks,
-            f"the policy accepts no known leak, which would take {terms.cure}; by the threat model "
+            f"the policy accepts no known leak, so the job needs {terms.cure}; by the threat model "
             f"{'; '.join(terms.leaks)}",
         ),
     )
@@ -110,10 +111,10 @@ def _about_protections(policy: Policy, terms: Terms) -> str:
     for name in sorted(terms.protections):
         known = SCHEMES | {"plain", SHARES}
         if name not in known:
-            return f"protection {name!r} is none that the policy knows ({', '.join(sorted(known))})"
+            return f"the policy does not know protection {name!r}; it knows {', '.join(sorted(known))}"
         if policy.protections is not None and name not in policy.protections:
             accepted = ", ".join(sorted(policy.protections)) or "nothing"
-            return f"content would cross under {name!r} and the policy accepts {accepted}"
+            return f"content would be protected by {name!r}, but the policy accepts {accepted}"
         if name == "paillier" and terms.key_bits < policy.paillier_bits:
             return (
                 f"the job's Paillier key has {terms.key_bits} bits; the policy demands at least {policy.paillier_bits}"
@@ -131,8 +132,9 @@ def _about_computing(policy: Policy, terms: Terms) -> str:
     if not strangers:
         return ""
     return (
-        f"its data would be shared out among {', '.join(terms.computing)}, any two of whom could read them together, "
-        f"and the policy does not trust {' and '.join(strangers)} with that: name others in the protection's computing"
+        f"its data would be secret-shared among {', '.join(terms.computing)}, any two of whom could read it "
+        f"together, and the policy does not trust {' and '.join(strangers)} with shares: name other parties in "
+        "the protection's computing"
     )
 
 
@@ -141,10 +143,10 @@ def _about_epsilon(policy: Policy, terms: Terms) -> str:
         return ""
     if math.isinf(terms.epsilon) and SHARES in terms.protections:
         return (
-            "metrics of its validation rows and predictions of its test rows would be opened without noise, which "
-            f"spends ε of those rows without bound, whatever noise the model has; the policy allows "
-            f"{policy.max_epsilon:.3g}: leave max_epsilon out for this job, or take a protection with noise on what is "
-            "sent ('plain' or 'bfv' with dp=…)"
+            "metrics of its validation rows and predictions of its test rows would be opened without noise, "
+            "which spends ε of those rows without bound, whatever noise the model has; the policy allows "
+            f"{policy.max_epsilon:.3g}: leave max_epsilon out for this job, or use a protection with noise on "
+            "what is sent ('plain' or 'bfv' with dp=…)"
         )
     if math.isinf(terms.epsilon):
         return (
@@ -163,8 +165,8 @@ def _about_looks(policy: Policy, terms: Terms, party: str) -> str:
         return ""
     if terms.values is None:
         return (
-            "the algorithm does not count what it hands over of a row, and the policy bounds that by max_looks: take "
-            "one at the cut (splitnn, logistic_regression), or leave max_looks out"
+            "the algorithm does not count the values it opens of a row, and the policy bounds them by "
+            "max_looks: use one at the cut (splitnn, logistic_regression), or leave max_looks out"
         )
     if not terms.columns:
         return ""
@@ -180,13 +182,14 @@ def _names(kinds: Iterable[Kind], end: str = "") -> str:
 
 
 def raise_refusal(message: Message, peer: str) -> None:
-    """Do nothing, unless `message` is a refusal.
+    """Raise an error if `message` is a refusal.
 
     Raises:
-        PolicyError: it is one; names the party that sent it and the rule that it gives.
+        PolicyError: the message is a refusal; the error names its sender and the rule.
     """
     if message.kind is not Kind.CONTROL or message.what != REFUSED:
         return
     rule = str(message.meta.get("rule", ""))[:_LONGEST]
+    # The rule is the peer's text: control characters could rewrite the reader's terminal.
     text = "".join(letter if letter.isprintable() else "?" for letter in rule)
-    raise PolicyError(f"{peer!r} refuses the job: {text or 'it gives no reason'}")
+    raise PolicyError(f"{peer!r} refuses the job: {text or 'no reason given'}")

@@ -1,4 +1,4 @@
-"""What every mechanism with Gaussian noise counts and tells of the rows that it uses."""
+"""Base of the mechanisms with Gaussian noise: counts uses of rows and their cost."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["GaussianUses"]
 
 
 class GaussianUses:
-    """Counts uses of rows under one σ, and their price. See `Counted`.
+    """Counts uses of rows under one σ, and what they cost. See `Counted`.
 
     Args:
-        what: is released, as in `PROTECTS`.
-        words: what one use of a row is, for the refusal of one too many.
+        what: what is released, as in `PROTECTS`.
+        words: describes one use of a row, for the error when there is one too many.
         rows: number of rows that exist; uses are counted per row number.
         times: planned number of uses of one row; one more is refused.
         sigma: noise multiplier (standard deviation of the noise over the sensitivity).
@@ -34,11 +34,11 @@ class GaussianUses:
         self._delta = delta
 
     def state(self) -> dict[str, object]:
-        """Nothing: counts are in the party's journal, where no checkpoint can roll them back."""
+        """Empty: counts are in the party's journal, where restoring a checkpoint cannot roll them back."""
         return {}
 
     def load(self, state: Mapping[str, object]) -> None:
-        """Go on from a `state`."""
+        """Do nothing; see `state`."""
 
     @property
     def planned(self) -> GaussianRelease:

@@ -93,7 +93,7 @@ def test_pairwise_overlaps_without_a_global_one_are_empty_too() -> None:
 
 def test_too_few_common_rows_are_refused_by_default() -> None:
     few = [f"x{n}" for n in range(5)]
-    with pytest.raises(sv.PolicyError, match="5 common rows; the policy goes on with at least 10"):
+    with pytest.raises(sv.PolicyError, match="5 common rows; the policy demands at least 10"):
         align_parties(sv.Parties.of(_table("a", few, label=True), _table("b", few)), JOB)
 
 

@@ -202,7 +202,7 @@ def test_a_party_whose_journal_was_lost_is_named_by_its_peers(party: str, kills:
     aside = tmp_path / "aside"
     (tmp_path / party).rename(aside)
     for _ in range(2):  # nor does asking again make it forget
-        with pytest.raises(sv.InputError, match=rf"journal of '{party}' knows of 0 attempts .* of '\w+' of {kills}"):
+        with pytest.raises(sv.InputError, match=rf"journal of '{party}' records 0 attempts .* of '\w+' {kills}"):
             _attempt(tmp_path, dies=None)
     shutil.rmtree(tmp_path / party)
     aside.rename(tmp_path / party)
@@ -217,7 +217,7 @@ def test_an_older_journal_of_one_party_is_found(tmp_path: Path) -> None:
         _attempt(tmp_path, dies=1)
     shutil.rmtree(tmp_path / "bank")
     (tmp_path / "older").rename(tmp_path / "bank")
-    with pytest.raises(sv.InputError, match=r"journal of 'bank' knows of 1 attempts at this run, that of .* of 2"):
+    with pytest.raises(sv.InputError, match=r"journal of 'bank' records 1 attempts at this run, that of .* 2"):
         _attempt(tmp_path, dies=None)
 
 
@@ -233,7 +233,7 @@ def test_one_folder_of_all_parties_that_lacks_one_partys_files_is_refused_before
     for file in (tmp_path / "plain-dp").glob("bank.*"):
         file.unlink()
     before = sorted(file.name for file in (tmp_path / "plain-dp").iterdir())
-    with pytest.raises(sv.InputError, match="journal of 'bank' knows of 0 attempts at this run, that of 'shop1' of 1"):
+    with pytest.raises(sv.InputError, match="journal of 'bank' records 0 attempts at this run, that of 'shop1' 1"):
         attempt(None)
     assert sorted(file.name for file in (tmp_path / "plain-dp").iterdir()) == before
 

@@ -102,10 +102,12 @@ def test_parties_go_on_from_the_last_epoch_that_all_have(tmp_path: Path) -> None
     assert found["b"].saved() == {"epoch": 2}
     with pytest.raises(sv.InputError, match=r"no epoch .* is whole \(a: 1, 2; d: none\): bring the missing"):
         keepers(tmp_path, ["a", "d"], "job")
-    with pytest.raises(sv.InputError, match=r"'d' knows of 0 attempts at this run, that of 'c' of 1"):
+    with pytest.raises(sv.InputError, match=r"'d' records 0 attempts at this run, that of 'c' 1"):
         keepers(tmp_path, ["c", "d"], "job")
     FolderKeeper(tmp_path, "d", "job").journal.begin(0)
-    assert keepers(tmp_path, ["c", "d"], "job")["c"].saved() is None  # it broke off while the first ones were written
+    assert (
+        keepers(tmp_path, ["c", "d"], "job")["c"].saved() is None
+    )  # it interrupted run of while the first ones were written
 
 
 def test_names_that_begin_alike_are_kept_apart(tmp_path: Path) -> None:

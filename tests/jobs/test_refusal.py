@@ -68,13 +68,13 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
     "sealed, active": (plain(bank=Policy(sealed=True)), "demands them sealed"),
     "protections": (
         plain(shop2=Policy(protections=frozenset({"paillier"}))),
-        "'plain' and the policy accepts paillier",
+        "'plain', but the policy accepts paillier",
     ),
     "no protection": (plain(shop2=Policy(protections=frozenset())), "the policy accepts nothing"),
     "another scheme": (sealed(bank=Policy(protections=frozenset({"bfv", "plain"}))), "accepts bfv, plain"),
     "a scheme that may be chosen": (
         sealed(bank=Policy(protections=frozenset({"bfv", "ckks"}))).replace(protection=sv.cut.Auto()),
-        "'paillier' and the policy accepts bfv, ckks",
+        "'paillier', but the policy accepts bfv, ckks",
     ),
     "BFV": (sealed(bank=Policy(min_security=192)).replace(protection=sv.cut.BFV()), "BFV gives 128 bits of security"),
     "key": (sealed(shop1=Policy(min_key_bits=3072)), "key has 2048 bits; the policy demands at least 3072"),
@@ -320,7 +320,7 @@ def test_all_ledgers_tell_of_the_refusal_and_how_each_party_ended(crossed: list[
 
 def test_a_scheme_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch, crossed: list[Message]) -> None:
     monkeypatch.setattr(sv.Paillier, "name", "rot13")
-    with pytest.raises(PolicyError, match="protection 'rot13' is none that the policy knows"):
+    with pytest.raises(PolicyError, match="the policy does not know protection 'rot13'"):
         sv.simulate(sealed(), parties())
     _only_refusals(crossed, 2)  # the label owner's: it speaks first, and whoever hears it ends
     for name in ("bank", "shop1", "shop2"):

@@ -112,7 +112,7 @@ def test_honest_norms_pass_and_weights_past_the_bound_are_found() -> None:
     noise = sum(r.noise(rows, 6).noise for r in releases)
     check_norms(torch.cat(parts, dim=1) @ weights + noise, bound)
     check_norms(torch.empty(0, 6), bound)
-    with pytest.raises(RangeError, match="past what was agreed"):
+    with pytest.raises(RangeError, match="exceed what was agreed"):
         check_norms(torch.cat(parts, dim=1) @ (20 * weights) + noise, bound)
     with pytest.raises(RangeError):
         check_norms(torch.full((1, 6), math.nan), bound)

@@ -73,10 +73,10 @@ def test_a_line_that_was_cut_off_did_not_happen_and_every_other_change_is_an_err
 
 def test_a_journal_of_another_party_or_job_is_refused(tmp_path: Path) -> None:
     _two_attempts(tmp_path)
-    with pytest.raises(InputError, match="of another job or party"):
+    with pytest.raises(InputError, match="belongs to another job or party"):
         _journal(tmp_path, job="b" * 64)
     (tmp_path / "shop.journal.jsonl").rename(tmp_path / "bank.journal.jsonl")
-    with pytest.raises(InputError, match="of another job or party"):
+    with pytest.raises(InputError, match="belongs to another job or party"):
         _journal(tmp_path, "bank")
 
 

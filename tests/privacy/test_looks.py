@@ -99,7 +99,7 @@ def test_a_book_remembers_rows_by_name_over_runs_and_processes(tmp_path: Path) -
     assert again.before.tolist() == [3, 0]
     again.add(np.array([0, 1]), 5)
     assert LookBook(path).before(("ann", "bob", "eve", "dan")).tolist() == [3, 0, 8, 5]
-    with pytest.raises(PolicyError, match="beside the 8 that it gave away already"):
+    with pytest.raises(PolicyError, match="beside the 8 already opened"):
         first.add(np.array([2]), 3)  # it sees what the other process counted since
     assert not any(name in path.read_text() for name in (*NAMES, "dan"))
 
@@ -119,7 +119,7 @@ def test_a_damaged_book_is_refused(tmp_path: Path, spoil: object) -> None:
     path = tmp_path / "looks.jsonl"
     RowLooks("shop", 10, NAMES, book=LookBook(path)).add(np.array([0]), 3)
     path.write_bytes(spoil(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(InputError, match=r"is damaged .* bring the file back"):
+    with pytest.raises(InputError, match=r"is damaged .* restore the file"):
         LookBook(path)
 
 
@@ -127,7 +127,7 @@ def test_a_book_without_its_key_names_nobody(tmp_path: Path) -> None:
     path = tmp_path / "looks.jsonl"
     RowLooks("shop", 10, NAMES, book=LookBook(path)).add(np.array([0]), 3)
     path.with_suffix(".key").unlink()
-    with pytest.raises(InputError, match="without it nobody can say whose rows"):
+    with pytest.raises(InputError, match="cannot be matched to rows"):
         LookBook(path).before(NAMES)
 
 
@@ -187,14 +187,14 @@ def test_an_active_party_that_asks_for_more_than_was_planned_gets_nothing(monkey
         counts.append(self.values if self.most else 0)
 
     monkeypatch.setattr(RowLooks, "add", counted)
-    with pytest.raises(PolicyError, match="this batch would give away 2 values"):
+    with pytest.raises(PolicyError, match="this batch would open 2 values"):
         sv.simulate(job(max_looks=1.0), PEOPLE)
     assert max(counts) == 2  # of 3 that are allowed; the second look at a row would make 4
 
 
 def test_algorithms_that_do_not_count_are_refused_where_there_is_a_budget() -> None:
     policies = {"shop1": sv.Policy(max_looks=1.0)}
-    with pytest.raises(PolicyError, match="does not count what it hands over"):
+    with pytest.raises(PolicyError, match="does not count the values it opens"):
         sv.simulate(
             sv.Job(protection=sv.Plain(), algorithm=sv.FedCVT(), policies=policies, epochs=3),
             parties(passive=1, rows=80),
@@ -205,7 +205,7 @@ def test_jobs_and_predictions_add_up_in_a_folder(tmp_path: Path) -> None:
     folder, mine = tmp_path / "looks", job(max_looks=2.5)  # 7 values: one job of 6, or one and no more
     result = sv.simulate(mine, PEOPLE, looks=folder)
     assert noted(result)["values with earlier runs"] == 6
-    with pytest.raises(PolicyError, match="beside the 6 that it gave away already"):
+    with pytest.raises(PolicyError, match="beside the 6 already opened"):
         sv.simulate(mine, PEOPLE, looks=folder)
     with pytest.raises(PolicyError, match="beside the 6"):
         sv.predict(result.model(), PEOPLE, looks=folder)

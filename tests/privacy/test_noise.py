@@ -87,7 +87,7 @@ def test_remembered_rows_are_those_that_were_noised() -> None:
     assert 7 in rows
     assert 4 not in rows
     assert sorted(rows.numbers()) == [3, 7]
-    with pytest.raises(ValueError, match="cannot stand beside"):
+    with pytest.raises(ValueError, match="cannot be stored with"):
         rows.keep(np.array([1]), noised(torch.zeros(1, 3), 1.0, 0.5))
     with pytest.raises(TypeError, match="state"):
         rows.load(None)

@@ -47,8 +47,8 @@ def _links(policy: Policy) -> tuple[Link, Link, Ledger]:
         (Policy(), Kind.MASKED_SHARE, Guard("masked", 20), "gives 20 bits of security; the policy demands 40"),
         (Policy(min_masking=64), Kind.MASKED_SHARE, MASKED, "gives 40 bits of security; the policy demands 64"),
         (Policy(), Kind.BLINDED_SET, Guard("blinded", 80, "toy curve"), "gives 80 bits of security"),
-        (Policy(), Kind.CIPHERTEXT, Guard(), "is called a ciphertext and is in the clear"),
-        (Policy(), Kind.CIPHERTEXT, Guard("masked", 128), "is called a ciphertext and is masked"),
+        (Policy(), Kind.CIPHERTEXT, Guard(), "is of kind ciphertext but is in the clear"),
+        (Policy(), Kind.CIPHERTEXT, Guard("masked", 128), "is of kind ciphertext but is masked"),
         (Policy(), Kind.ACTIVATION, Guard("rot13", 4096, "k"), "under 'rot13', which the policy does not know"),
         (Policy(protections=frozenset({"bfv"})), Kind.CIPHERTEXT, CKKS, "the policy accepts bfv"),
         (Policy(protections=frozenset({"bfv"})), Kind.ACTIVATION, Guard(), "in the clear; the policy accepts bfv"),
@@ -102,8 +102,8 @@ def test_what_ciphers_make_passes() -> None:
 @pytest.mark.parametrize(
     ("policy", "kind", "guard", "match"),
     [
-        (Policy(sealed=True), Kind.ACTIVATION, Guard(), "from 'a' has activations in the clear"),
-        (Policy(noised=frozenset({Kind.GRADIENT})), Kind.GRADIENT, Guard(), "from 'a' has gradients without noise"),
+        (Policy(sealed=True), Kind.ACTIVATION, Guard(), "from 'a' contains activations in the clear"),
+        (Policy(noised=frozenset({Kind.GRADIENT})), Kind.GRADIENT, Guard(), "'a' contains gradients without noise"),
         (Policy(min_security=128), Kind.CIPHERTEXT, PAILLIER, "2048 bits; the policy demands at least 3072"),
         (Policy(protections=frozenset({"paillier"})), Kind.CIPHERTEXT, BFV, "the policy accepts paillier"),
         (Policy(), Kind.CIPHERTEXT, Guard("rot13", 9, "k"), "does not know"),
@@ -339,7 +339,7 @@ def test_content_does_not_travel_as_settings(policy: Policy) -> None:
         for array in WHOLE:  # what is allowed first must not clear the next
             check(Message(Kind.CONTROL, "x", {"rows": array}), "b")
         for array in FLOATS:
-            with pytest.raises(PolicyError, match=r"'x' .* 'b' is a message of kind 'control' and its array 'z' holds"):
+            with pytest.raises(PolicyError, match=r"'x' .* 'b' is a message of kind 'control', but its array 'z' is"):
                 check(Message(Kind.CONTROL, "x", {"rows": C, "z": array}), "b")
 
 

@@ -119,7 +119,7 @@ def test_what_was_planned_has_to_happen() -> None:
     assert [spent.what for spent in releases.close()] == ["activations"]
     releases.rows("gradients", Gaussian(), rows=4, times=2)
     assert [spent.what for spent in releases.spent()] == ["activations"]
-    with pytest.raises(ProtectionInactive, match="on gradients was asked for and nothing was released"):
+    with pytest.raises(ProtectionInactive, match="on gradients was requested, but nothing was released"):
         releases.close()
     assert Releases("bank", Policy()).close() == []
 
@@ -143,10 +143,10 @@ def test_what_attempts_that_broke_off_may_have_released_is_counted() -> None:
     releases.go_on(journal, 1)
     assert [spent.times for spent in releases.spent()] == [2, 1]  # epoch 2 was reserved for every row
     (note, other) = releases.notes()
-    assert "up to 1 releases of a row's activations by attempts that broke off" in note
-    assert note.startswith("a run of 'shop' broke off")
-    assert "beside the 6 that were planned" in other
-    assert releases.notes("market")[0].startswith("a run of 'market' broke off")
+    assert "up to 1 releases of a row's activations by interrupted attempts" in note
+    assert note.startswith("this run resumed an interrupted run of 'shop'")
+    assert "besides the 6 planned ones" in other
+    assert releases.notes("market")[0].startswith("this run resumed an interrupted run of 'market'")
     anew, _ = _pair(Policy())
     journal._begun = False
     anew.go_on(journal, 0)
@@ -159,7 +159,7 @@ def test_losses_beyond_the_policy_are_refused() -> None:
     journal.reserve(1, "0 activations", 6, 4)
     journal._begun = False
     releases, _ = _pair(Policy(max_epsilon=4.5))
-    with pytest.raises(PolicyError, match=r"allows 4.5.* a row 4 times more than it planned.*'shop' has to"):
+    with pytest.raises(PolicyError, match=r"allows 4.5.* a row 4 times more than planned.*'shop' must allow"):
         releases.go_on(journal, 0)
 
 

@@ -70,7 +70,7 @@ def test_it_is_gaussian() -> None:
 
 
 def test_a_key_of_another_length_is_refused() -> None:
-    with pytest.raises(ValueError, match="a key of 5 bytes; it has 32"):
+    with pytest.raises(ValueError, match="the key has 5 bytes instead of 32"):
         RepeatedNoise(b"short", NAMES)
 
 

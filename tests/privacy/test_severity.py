@@ -177,7 +177,7 @@ def test_a_refusal_names_a_cure_that_the_same_policy_accepts(
 
 
 def _cures(rule: str) -> Sequence[str]:
-    text = rule.removeprefix("the policy accepts no known leak, which would take ").split("; by the threat model ")[0]
+    text = rule.removeprefix("the policy accepts no known leak, so the job needs ").split("; by the threat model ")[0]
     return text.split(", or ")
 
 

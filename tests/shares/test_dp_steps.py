@@ -247,7 +247,7 @@ def test_rows_are_clipped_by_their_owner_also_as_they_are_rounded() -> None:
     assert torch.equal(clipped(short, bounds[2]), short.double())
     with pytest.raises(sv.RangeError, match="'shop' would share a row of norm"):
         check_clipped("shop", encode(rows.numpy()), bounds[2])
-    with pytest.raises(sv.InputError, match="take a larger clip"):
+    with pytest.raises(sv.InputError, match="use a larger clip"):
         clipped(rows, 1e-6)
 
 
@@ -306,7 +306,7 @@ def test_an_epoch_that_is_trained_again_is_counted_again(people: Parties, tmp_pa
     counted = {total.party: total.releases for total in run.epsilon_totals}
     assert counted[people.active.name] == 4
     assert max(total.epsilon_rdp for total in run.epsilon_totals) > NOISE.epsilon
-    assert any("broke off" in note for note in run.notes)
+    assert any("interrupted run of" in note for note in run.notes)
 
 
 # What is refused, and what is noticed.

@@ -91,7 +91,7 @@ def test_a_budget_of_looks_bounds_how_often_rows_are_predicted_with_a_model(two:
     model = sv.simulate(job, two, looks=tmp_path).model()
     for _ in range(2):  # test rows were opened once in training; each of three columns allows one
         sv.predict(model, two, looks=tmp_path)
-    with pytest.raises(sv.PolicyError, match=r"beside the 3 that it gave away already"):
+    with pytest.raises(sv.PolicyError, match=r"beside the 3 already opened"):
         sv.predict(model, two, looks=tmp_path)
 
 

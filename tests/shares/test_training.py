@@ -261,7 +261,7 @@ def test_what_is_dealt_wrongly_ends_the_run_before_anything_is_opened(
 def test_a_policy_names_whom_a_party_trusts_to_compute(people: Parties) -> None:
     shop = people.passive[0].name
     job = _job().replace(policies={shop: sv.Policy(computing=frozenset({shop, people.active.name}))})
-    with pytest.raises(sv.PolicyError, match=r"does not trust .* with that"):
+    with pytest.raises(sv.PolicyError, match=r"does not trust .* with shares"):
         sv.simulate(job, people)
     everyone = frozenset(people)
     sv.simulate(_job().replace(policies={shop: sv.Policy(computing=everyone)}, epochs=1), people)
