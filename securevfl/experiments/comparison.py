@@ -232,9 +232,9 @@ class _Course:
     checkpoints: str | Path | None
     signing: Ledgers
     books: Mapping[str, LookBook] | None
-    secrets: dict[str, PartySecret]
+    secrets: dict[str, PartySecret] = field(repr=False)
     ledgers: dict[str, Mapping[str, Ledger]] = field(default_factory=dict)
-    scores: dict[str, np.ndarray] = field(default_factory=dict)
+    scores: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
     models: dict[str, Model] = field(default_factory=dict)
     split: Split | None = None
 
