@@ -15,8 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from securevfl_crypto.errors import PoolError
-from securevfl_crypto.pools import check_pool
 from securevfl_net.durable import locked, make_folder
 
 from securevfl.data import Parties
@@ -88,7 +86,7 @@ def search(
             public or simulated.
         folder: where Optuna's journal is: the same search goes on there; in memory unless given.
         workers: processes that run trials, one thread each; 1 runs them in this one, one after the other.
-        pool: who runs trials, in place of `workers`; see `securevfl_crypto.pools.open_pool`. Its workers have to see
+        pool: who runs trials, in place of `workers`, as `run_sweep` takes it. Its workers have to see
             `folder`, where the tables are while they run, for their owner alone. Trials of one worker are those of
             this process. With more, a trial is suggested while others are under way: what the sampler knows then, and
             from its 11th trial on what it suggests, depends on which ended first, so that the seed no longer makes the

@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
-from securevfl_crypto.errors import PoolError
-from securevfl_crypto.pools import Pool, open_pool
-from securevfl_net.durable import make_folder
 
 from securevfl.data import Parties
 from securevfl.errors import InputError
@@ -74,7 +71,7 @@ def on_pool(text: str, asked: Asked, place: Path, journal: Path | None) -> Itera
     """Workers that run trials; their files are gone in the end.
 
     Args:
-        text: see `securevfl_crypto.pools.open_pool`.
+        text: see `securevfl.experiments.pool.choose_pool`.
         asked: what all trials have alike.
         place: a folder that all workers see.
         journal: the study's, in that folder; None where nothing is pruned.

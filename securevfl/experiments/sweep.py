@@ -8,20 +8,20 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import msgspec
-import torch
-from securevfl_crypto.errors import PoolError
-from securevfl_crypto.pools import open_pool
 from securevfl_net.durable import locked, make_folder, write_whole
 
-from securevfl.data import Parties, datasets
-from securevfl.errors import InputError, SecureVFLError
-from securevfl.experiments.kept_tables import keep_tables, kept_tables
-from securevfl.experiments.sweep_file import Spec, Sweep
-from securevfl.report import Cell, Failed, SweepRecord, write_sweep
-from securevfl.run.machine import machine, versions
-from securevfl.run.receipt import worst_epsilon
-from securevfl.run.simulation import join_parties, run_parties
-from securevfl.training import Task
+from securevfl.data import Parties
+from securevfl.errors import InputError, PolicyError, SecureVFLError
+from securevfl.experiments.cells import Cell, CellError, FinishedCells, Sweep, make_record
+from securevfl.experiments.grid import Grid, Over, Point, grid_of
+from securevfl.experiments.pool import choose_pool, run_cells
+from securevfl.experiments.privacy_cost import describe_cost, plan_cost
+from securevfl.experiments.study import Study
+from securevfl.experiments.sweep_sections import Axis
+from securevfl.experiments.table_store import digest_tables
+from securevfl.jobfile.job_roster import Roster, refusals
+from securevfl.party import Job, settled, wrong_parties
+from securevfl.report import CellFigures, write_sweep
 
 __all__ = ["Progress", "check_grid", "choose_seeds", "count_missing", "empty_study", "run_sweep", "sweep"]
 
@@ -50,12 +50,12 @@ def run_sweep(
 
     Args:
         sweep: from `read_sweep`.
-        folder: of the results; cells found there are not run again.
-        workers: processes, one thread each; 1 runs in this one.
-        pool: who runs cells, in place of `workers`; see `securevfl_crypto.pools.open_pool`. A cell whose worker is
-            lost runs again, three times in all, and then counts as failed.
-        command: what makes it again, for the page.
-        progress: called after each cell with cells done, cells in all, and the cell.
+        folder: of the results; cells found there do not run again.
+        workers: processes, one thread each; 1 runs all cells in this process.
+        pool: where cells run, in place of `workers`: ``"process:2"``, ``"ray"`` or ``"ray:HOST:PORT"``. A cell whose
+            worker is lost runs again, up to three times, and then counts as failed.
+        command: what runs the sweep again, for the page.
+        progress: hears of each cell as it finishes.
         parties: own tables, which all cells run on, in place of the data sets that they name; those of the sweep
             unless given.
 
