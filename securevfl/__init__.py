@@ -97,7 +97,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.experiments.sweep import sweep
     from securevfl.jobfile import read_job
     from securevfl.party import Job
-    from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
+    from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
     from securevfl.run import Model, Prediction, Result, align_parties, predict
     from securevfl.site import Observer
     from securevfl.training import Algorithm, Frozen
@@ -129,7 +129,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.experiments.sweep": "sweep",
     "securevfl.site": "Observer",
     "securevfl.party": "Job",
-    "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",
+    "securevfl.privacy": "DP Gaussian JointNoise Policy RandomisedResponse",
     "securevfl.training": "Algorithm Frozen",
 }
 """Module → the public names that it gives to `sv`. A module without one is still loaded by its own name."""
@@ -173,7 +173,6 @@ __all__ = [
     "Linkage",
     "Local",
     "LogisticRegression",
-    "Marvell",
     "Model",
     "MultiVFL",
     "NoCommonRows",

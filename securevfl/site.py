@@ -225,7 +225,7 @@ class Site:
         filters: folder for what outlasts an unbalanced alignment; None to keep nothing.
         silence: seconds without a sign of life after which a peer that this party waits for counts as lost: the party's
             own affair, of which the job says nothing.
-        pool: the party's own workers, as `securevfl.scale.open_pool` reads them; likewise.
+        pool: the party's own workers, as `securevfl_crypto.pools.open_pool` reads them; likewise.
     """
 
     name: str

@@ -3,8 +3,8 @@
 python tests/sweep_pages.py    writes them into the pages; a test holds that they have them.
 
 A page says where: ``<!-- sweep: few-rows | means | MNIST halves -->``, then ``<!-- end -->``. The first word is the
-sweep, the second the table (see `KINDS`), the third a data set where the table is of one. A sweep that has not run yet
-leaves a line that says so; one that has run in part gives its part.
+sweep, the second the table (see `KINDS`), the third a data set where the table is of one. A sweep that has not run
+has no block; one that has run in part gives its part.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _block(words: str) -> str:
     if kind not in KINDS:
         raise ValueError(f"a page asks for the table {kind!r} of the sweep {name!r}; there are {', '.join(KINDS)}")
     if found is None:
-        return f"*`examples/experiments/{name}.toml` has not run yet.*"
+        raise ValueError(f"a page asks for the sweep {name!r}, which has not run: write its tables when it has")
     return KINDS[kind](found, data[0] if data else "")
 
 

@@ -77,8 +77,6 @@ PROTECTIONS: Mapping[str, sv.cut.Protection] = {
     "response 0.2": _noise(labels=sv.RandomisedResponse(epsilon=0.2)),
     "response 1": _noise(labels=sv.RandomisedResponse(epsilon=1.0)),
     "response 8": _noise(labels=sv.RandomisedResponse(epsilon=8.0)),
-    "marvell 4": _noise(labels=sv.Marvell(power=4.0)),
-    "marvell 25": _noise(labels=sv.Marvell(power=25.0)),
 }
 
 
@@ -246,7 +244,7 @@ def _matrix(data: str, algorithms: Mapping[str, str], seeds: int) -> list[Cell]:
     ]
 
 
-_CUT = "plain, sealed, dp 0.5, dp 1, dp 8, response 0.2, response 1, response 8, marvell 4, marvell 25"
+_CUT = "plain, sealed, dp 0.5, dp 1, dp 8, response 0.2, response 1, response 8"
 _WIDE = "plain, sealed, dp 1, dp 8, response 1"
 _WHOLE = {
     "splitnn, identity": "plain, sealed, dp 0.5, dp 1, dp 8, response 1, response 8",
@@ -324,7 +322,7 @@ QUICK = [
         "credit",
         {
             "splitnn, identity": "plain, sealed",
-            "splitnn": "plain, sealed, dp 8, marvell 4",
+            "splitnn": "plain, sealed, dp 8",
             "entity_augmentation": "sealed",
             "risa": "sealed",
             "fedcvt": "plain",

@@ -25,6 +25,8 @@ from securevfl.testing.trial import roles_begun
 __all__ = ["Sights", "cells_read", "cells_solved", "measure", "watch"]
 
 _KNOWN_LABELS, _KNOWN_RECORDS = 40, 72
+_TIED = 1e-6
+"""Estimates of a row's bins that differ by less are equal. Anything from 1e-9 to 1e-3 gives the same share."""
 Said = Callable[[str, str], tuple[str, bool]]
 """Learner, whose data it is → the severity that the job states, and whether ``leaks = false`` admits it."""
 
@@ -131,11 +133,15 @@ def cells_solved(
         return 0.0
     equations, right = np.stack(known), np.stack(told)
     solved, starts = np.linalg.pinv(equations, rcond=1e-6), np.concatenate([[0], np.cumsum(counts)])
-    guess = []
+    correct = []
     for j, count in enumerate(counts):
         even = np.full((len(codes), count), 1 / count)
-        guess.append((even + solved @ (right[:, starts[j] : starts[j + 1]] - equations @ even)).argmax(axis=1))
-    return float((np.stack(guess, axis=1) == codes).mean())
+        found = even + solved @ (right[:, starts[j] : starts[j + 1]] - equations @ even)
+        # Rows whose gradients never differed tie exactly. Rounding would pick one of the tied bins, and another one on
+        # another CPU; a tie counts as the chance of guessing right instead.
+        best = found >= found.max(axis=1, keepdims=True) - _TIED
+        correct.append(best[np.arange(len(codes)), codes[:, j]] / best.sum(axis=1))
+    return float(np.mean(correct))
 
 
 def measure(cell: Cell, rows: int, said: Callable[[str, list[str]], Said]) -> Figures:

@@ -18,7 +18,7 @@ for segments of w slots, and each such set also has to agree in the dense column
 A second event would be a core of more than `MAX_CORE` keys, too many to eliminate. It cannot happen for n ≤ `MAX_CORE`;
 above, 1.3 slots a key are 6 % more than peeling needs (1.222), and the fluctuation of what it needs shrinks with √n: at
 8192 keys the margin is ten standard deviations, 2^-79 (finite-size scaling: Dembo and Montanari, Annals of Applied
-Probability 2008, whose constant ``benchmarks/okvs.py`` measures; this is an extrapolation, not a proof).
+Probability 2008, whose constant was measured; this is an extrapolation, not a proof).
 
 **Another seed.** A set that fails under one seed is encoded under another. This tells an observer that the seed which
 it sees did not fail for this set, and nothing else, since the failed seed is not shown: the seed's distribution is

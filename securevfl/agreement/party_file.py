@@ -217,7 +217,7 @@ class PartyFile:
         filters: folder for filters and keys of unbalanced alignments, where an agreement lets them be kept; None to
             keep none.
         device: ``"cpu"`` or ``"cuda"``.
-        pool: workers for the products of a sealed cut; see `securevfl.scale.open_pool`.
+        pool: workers for the products of a sealed cut; see `securevfl_crypto.pools.open_pool`.
         listen: own address; None to listen nowhere.
         data: the table; None at a coordinator.
         keys: paths of keys and certificates, as `KeySection` has them; see `at`.

@@ -47,7 +47,7 @@ class LogisticRegression(SplitNN):
     name: ClassVar[str] = "logistic_regression"
     label: ClassVar[str] = "logistic regression"
     learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
-    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
+    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
     on_shares: ClassVar[bool] = True
 
     def problems(self) -> list[str]:
@@ -147,7 +147,7 @@ class ZeroImputation(SplitNN):
     name: ClassVar[str] = "zero_imputation"
     label: ClassVar[str] = "local + VFL (zeros)"
     learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
-    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
+    protects: ClassVar[frozenset[str]] = frozenset({"stop"})
     on_shares: ClassVar[bool] = True
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
@@ -176,7 +176,7 @@ class RandomMatch(SplitNN):
     name: ClassVar[str] = "random_match"
     label: ClassVar[str] = "random match"
     learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
-    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
+    protects: ClassVar[frozenset[str]] = frozenset({"stop"})
     on_shares: ClassVar[bool] = True
     uses_others: ClassVar[bool] = True
 
@@ -233,7 +233,7 @@ class AllLabels(SplitNN):
 
     name: ClassVar[str] = "all_labels"
     label: ClassVar[str] = "all labels (zeros)"
-    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
+    protects: ClassVar[frozenset[str]] = frozenset({"stop"})
     on_shares: ClassVar[bool] = True
     uses_others: ClassVar[bool] = True
     uses_book: ClassVar[bool] = True

@@ -54,7 +54,7 @@ class LaserVFL(OnSubsets):
 
     name: ClassVar[str] = "laser"
     label: ClassVar[str] = "LASER-VFL"
-    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
+    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
     linear: bool = True
     passive_heads: bool = True
     normalise: bool = False

@@ -30,7 +30,7 @@ class PartyDropout(OnSubsets):
 
     name: ClassVar[str] = "party_dropout"
     label: ClassVar[str] = "party dropout"
-    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
+    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
     drop: Annotated[float, Meta(ge=0, lt=1)] = 0.5
 
     def draw(self) -> Draw:

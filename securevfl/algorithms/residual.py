@@ -65,7 +65,7 @@ class ResidualAtTheCut(SplitNN):
 
     name: ClassVar[str] = "residual"
     label: ClassVar[str] = "residual at the cut"
-    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
+    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
     weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 1e-3

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from msgspec import Meta
 
-from securevfl.cut import CutSpec, CutUse, PerturbedCut, Protection
-from securevfl.errors import ProtectionInactive
+from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.privacy import Noised
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks
@@ -54,7 +53,7 @@ class SplitNN(Algorithm):
 
     name: ClassVar[str] = "splitnn"
     label: ClassVar[str] = "SplitNN"
-    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
+    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
     counts_looks: ClassVar[bool] = True
     not_frozen: ClassVar[str] = ""
     on_shares: ClassVar[bool] = True
@@ -147,11 +146,6 @@ class SplitNN(Algorithm):
                 "ε of the model is of rows that train: metrics of the validation rows and predictions of the test rows "
                 "are computed from a noisy model and from these rows themselves, without noise"
             ]
-        if dp is not None and dp.marvell is not None:
-            found += [
-                "Marvell is no differential privacy: it bounds the leak AUC of one look at a row's gradient under a "
-                "Gaussian model, and the top model learns from exact labels"
-            ]
         return found
 
 
@@ -192,8 +186,6 @@ class Active(ActiveRole):
         logits = self.shifted(await self.half.forward(self.activations(self.feed(rows)), train=True), rows, train=True)
         targets = self.targets(rows)
         loss = self.weigh(self.loss(self.label_noise.correct(logits), targets), rows).sum()
-        if isinstance(self.half.cut, PerturbedCut):
-            self.half.cut.labels = self.labels(rows)
         noised = self.label_noise.gradient(logits, targets, rows)
         if noised is None:
             await self.half.backward(loss / self.plan.batch_size)
@@ -216,14 +208,6 @@ class Active(ActiveRole):
         """With the width of the widest party, by which a sealed cut's shares were sized: a prediction without that
         party sizes them alike."""
         return super().part_of_model() | {"widest": max(self.half.cut.widths.values(), default=0)}
-
-    def closing_notes(self) -> list[str]:
-        cut = self.half.cut
-        if not isinstance(cut, PerturbedCut):
-            return []
-        if not cut.marvell.batches:
-            raise ProtectionInactive("Marvell's noise was asked for and no gradient went through it")
-        return [f"the largest bound that Marvell gives the leak AUC of a batch's gradients: {cut.marvell.worst:.3g}"]
 
 
 class Passive(PassiveRole):

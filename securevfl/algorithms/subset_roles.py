@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
-from securevfl.cut import CutUse, PerturbedCut, Protection
+from securevfl.cut import CutUse, Protection
 from securevfl.privacy import Noised, mapped
 from securevfl.training.halves import Architecture, PassiveHalf
 from securevfl.training.role import Role
@@ -146,8 +146,6 @@ class SubsetActive(_Present[C], Active):
         exchanged = rows[present.any(axis=1)]
         if len(exchanged):
             loss = loss + self.beside(self.half.remote, exchanged)
-        if isinstance(self.half.cut, PerturbedCut):
-            self.half.cut.labels = self.labels(exchanged)
         noised = self.label_noise.gradient(logits, targets, rows)
         if noised is None:
             await self.half.backward(loss / self.plan.batch_size)

@@ -63,9 +63,23 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     return page
 
 
+def _show_one_screen(result: sv.Result, page: Path) -> None:
+    """Print the card, the comparison and where the report is."""
+    from securevfl.report import cards_text, comparison_table, warnings_text
+
+    terminal.out.print(cards_text(result.record))
+    terminal.out.print(comparison_table(result.record))
+    if (warnings := warnings_text(result.record)) is not None:
+        terminal.out.print(warnings, soft_wrap=True)
+    terminal.out.print(f"Report: {page}", soft_wrap=True, highlight=False)
+
+
 @app.command("demo")
 def demo_command(
     full: Annotated[bool, typer.Option("--full", help="The whole table of 30,000 clients.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also BFV, Paillier and noise on features; print every table.")
+    ] = False,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where the report goes; runs/credit, or runs/credit-2 …, if not given.")
     ] = None,
@@ -78,6 +92,7 @@ def demo_command(
     with run_folder(folder, "credit", overwrite=overwrite) as place, terminal.bars() as bars:
         result = sv.demo(
             full=full,
+            every=every,
             seed=seed,
             bits=bits,
             epsilon=epsilon,
@@ -86,7 +101,11 @@ def demo_command(
             ledgers=place.ledgers,
         )
         page = result.report(place.path)
-    terminal.open_page(show_result(result, place.path, page))
+    if every:
+        show_result(result, place.path, page)
+    else:
+        _show_one_screen(result, page)
+    terminal.open_page(page)
 
 
 @app.command("init")

@@ -18,7 +18,7 @@ from securevfl.cut.protections import (
     Shares,
     Unnamed,
 )
-from securevfl.cut.wrapped import ObservedCut, PerturbedCut, WrappedCut
+from securevfl.cut.wrapped import ObservedCut, WrappedCut
 
 __all__ = [
     "BFV",
@@ -35,7 +35,6 @@ __all__ = [
     "OpensWeights",
     "Paillier",
     "PassiveCut",
-    "PerturbedCut",
     "Plain",
     "Protection",
     "Sealed",

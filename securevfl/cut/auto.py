@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import securevfl_crypto as crypto
 import torch
+from securevfl_crypto.pools import kept_pool
 
 from securevfl.cut.base import CutSpec
 from securevfl.cut.blocks import blocks, check_errors
@@ -28,7 +29,6 @@ from securevfl.cut.handshake import checked, checked_width
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link, Noised, NoiseShare, fan_out
-from securevfl.scale import kept_pool
 from securevfl.site import Site
 from securevfl.transport import Kind
 

@@ -229,10 +229,6 @@ def about_labels(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) 
             dp.gradients, f"{text}, with differentially private noise in it", LABELS, "gradients, noisy"
         )
         return _and_columns(found, dp, parties)
-    if dp is not None and dp.marvell is not None:
-        hides = "with Marvell's noise in it: it hides labels from one look at a row, and not from the sum over many"
-        added = Sight(of="labels", severity="leak", through="gradients under Marvell's noise, added up")
-        return _and_columns(Revealed(f"{text}, {hides}", "leak", (added,)), dp, parties)
     return labels_drawn(dp, text, view, parties=parties)
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import securevfl_crypto as crypto
 import torch
+from securevfl_crypto.pools import kept_pool
 
 from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.blocks import SIGMA, blocks, check_errors, shared_alike
@@ -39,7 +40,6 @@ from securevfl.cut.plain import apart
 from securevfl.cut.working import working
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped
-from securevfl.scale import kept_pool
 from securevfl.site import Site
 from securevfl.transport import NO_GUARD, Array, Guard, Kind
 

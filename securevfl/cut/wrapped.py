@@ -1,4 +1,4 @@
-"""The active party's side of a cut with something on top: perturbed gradients, an observer."""
+"""The active party's side of a cut with an observer on top."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from securevfl.cut.base import ActiveCut, CutSpec
 from securevfl.cut.integers import scaled_gradient
 from securevfl.cut.opened import HasShares
-from securevfl.privacy import MarvellNoise, Noised, bare
+from securevfl.privacy import Noised, bare
 from securevfl.site import Site
 
-__all__ = ["ObservedCut", "PerturbedCut", "WrappedCut"]
+__all__ = ["ObservedCut", "WrappedCut"]
 
 
 class WrappedCut:
@@ -56,28 +56,6 @@ class WrappedCut:
     def restore(self, state: object) -> None:
         """See `ActiveCut.restore`."""
         self._cut.restore(state)
-
-
-class PerturbedCut(WrappedCut):
-    """Adds Marvell's noise to the gradients.
-
-    Args:
-        cut: the side itself.
-        marvell: makes the noise.
-
-    Attributes:
-        labels: of the batch whose gradient goes back next, (n,).
-    """
-
-    def __init__(self, cut: ActiveCut, marvell: MarvellNoise) -> None:
-        super().__init__(cut)
-        self.marvell = marvell
-        self.labels = torch.empty(0)
-
-    async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
-        """See `ActiveCut.backward`. What leaves is never guarded as noised: Marvell's noise is shaped by labels, so
-        that it is no post-processing of a release."""
-        await super().backward(self.marvell(bare(gradient), self.labels))
 
 
 class ObservedCut(WrappedCut):

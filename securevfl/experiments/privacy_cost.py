@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from securevfl.party import Job
-from securevfl.privacy import Marvell
 from securevfl.privacy.accountant import FEATURES, LABELS
 
 __all__ = ["Cost", "describe_cost", "plan_cost", "total_cost"]
@@ -45,11 +44,11 @@ def plan_cost(job: Job, passive: Sequence[str]) -> Mapping[str, Cost]:
         passive: names of the passive parties.
     """
     dp = job.planned(len(passive)).dp
-    if dp is None or not dp.private:
+    if dp is None:
         return {}
     found: dict[str, Cost] = {}
     for mechanism, subjects in ((dp.features, (FEATURES,)), (dp.labels, (LABELS,)), (dp.model, _BOTH)):
-        if mechanism is None or isinstance(mechanism, Marvell):
+        if mechanism is None:
             continue
         fixed = getattr(mechanism, "noise_multiplier", None) is not None  # what it spends depends on the rows
         unknown = fixed and getattr(mechanism, "on_budget", "") != "stop"

@@ -12,13 +12,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 from securevfl_crypto.errors import PoolError
+from securevfl_crypto.pools import check_pool
 
 from securevfl.align import Align, Linkage
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
 from securevfl.data import Scale
 from securevfl.privacy import Finding, Policy
-from securevfl.scale import check_pool
 from securevfl.shares import ERROR_BOUND
 from securevfl.training import Algorithm, Keep, Plan, find_algorithm
 from securevfl.training.objectives import LossOfNumber
@@ -181,7 +181,7 @@ class JobOptions(JobTerms):
     Attributes:
         device: ``"cpu"`` or ``"cuda"`` for plain tensors. Each party has its own; nobody else need know it.
         pool: workers for the products of a sealed cut: ``"local"``, ``"process:2"``, ``"ray"``, ``"ray:HOST:PORT"``:
-            see `securevfl.scale`. Each party has its own; nobody else need know it.
+            see `securevfl_crypto.pools`. Each party has its own; nobody else need know it.
         accept_leak: whether a job that names no protection, and cannot train on secret shares, may run in the clear. A
             protection that is named runs as it is.
         epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale:

@@ -35,9 +35,8 @@ from securevfl.privacy.link import Declared, Heard, Link, fan_out, send_all, tog
 from securevfl.privacy.look_book import LookBook
 from securevfl.privacy.looks import RowLooks, looks_allowed
 from securevfl.privacy.loss import CrossEntropy, Loss
-from securevfl.privacy.marvell import MarvellNoise
 from securevfl.privacy.means import group_means
-from securevfl.privacy.mechanisms import Gaussian, JointNoise, Marvell, RandomisedResponse
+from securevfl.privacy.mechanisms import Gaussian, JointNoise, RandomisedResponse
 from securevfl.privacy.noise import Noised, NoiseShare, bare, clip_rows, gaussian, mapped
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, protection_of
 from securevfl.privacy.releases import Releases
@@ -76,8 +75,6 @@ __all__ = [
     "Link",
     "LookBook",
     "Loss",
-    "Marvell",
-    "MarvellNoise",
     "Measured",
     "NoiseShare",
     "Noised",

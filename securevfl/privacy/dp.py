@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from securevfl.config import Config
-from securevfl.errors import InputError
-from securevfl.privacy.mechanisms import Gaussian, GaussianNoise, JointNoise, Marvell, RandomisedResponse
-from securevfl.privacy.old_spelling import OLD, respelled
+from securevfl.privacy.mechanisms import Gaussian, GaussianNoise, JointNoise, RandomisedResponse
 from securevfl.privacy.severity import planned
 
 __all__ = ["DP"]
@@ -28,19 +24,18 @@ class DP(Config):
     Attributes:
         features: of each passive party, protected from the active party: `Gaussian` on its activations, or `JointNoise`
             on z, their sum, inside the ciphertext.
-        labels: protected from the passive parties: `Gaussian` on the gradients at the logits, `RandomisedResponse`
-            (labels are drawn once), or `Marvell` (no differential privacy; noise at the cut against leaks of labels).
+        labels: protected from the passive parties: `Gaussian` on the gradients at the logits, or `RandomisedResponse`
+            (labels are drawn once).
         model: protected by DP-SGD from anyone who receives the model or its predictions. For a party that trains alone,
             or, on shares, for a model of one layer that no party has; see `securevfl.shares.dp_steps`. No other noise
             then.
 
     Raises:
-        InputError: nothing is protected, `model` is combined with something else, or a keyword is one that `DP` used to
-            take; the message then gives today's spelling.
+        InputError: nothing is protected, or `model` is combined with something else.
     """
 
     features: Gaussian | JointNoise | None = None
-    labels: Gaussian | RandomisedResponse | Marvell | None = None
+    labels: Gaussian | RandomisedResponse | None = None
     model: Gaussian | None = None
 
     def problems(self) -> list[str]:
@@ -55,12 +50,6 @@ class DP(Config):
                 "and labels out"
             ]
         return []
-
-    @classmethod
-    def refuse_keywords(cls, values: Mapping[str, object], where: str = "") -> None:
-        labels = values.get("labels")
-        if OLD & values.keys() or (isinstance(labels, str) and labels != Gaussian.mechanism):
-            raise InputError(respelled(values, where))
 
     def planned(self, *, features: int | None, labels: int | None) -> DP:
         """Return these settings with each noise multiplier replaced by the ε that the plan spends, for code that
@@ -110,16 +99,6 @@ class DP(Config):
         return self.labels if isinstance(self.labels, RandomisedResponse) else None
 
     @property
-    def marvell(self) -> Marvell | None:
-        """The noise against leaks of labels at the cut."""
-        return self.labels if isinstance(self.labels, Marvell) else None
-
-    @property
-    def private(self) -> bool:
-        """Whether anything is differentially private; Marvell's perturbation is not."""
-        return self.features is not None or self.model is not None or not isinstance(self.labels, Marvell | None)
-
-    @property
     def title(self) -> str:
         """For titles: ``DP on features + labels, ε = 8``."""
         return self.titled("the local model")
@@ -132,12 +111,10 @@ class DP(Config):
         """
         parts = [
             ("features at z" if self.joint else "features", self.features),
-            ("randomised labels" if self.randomised else "labels", None if self.marvell else self.labels),
+            ("randomised labels" if self.randomised else "labels", self.labels),
             (model, self.model),
         ]
         noisy = [(what, mechanism.size) for what, mechanism in parts if mechanism is not None]
         if len({size for _, size in noisy}) == 1:
-            found = [f"DP on {' + '.join(what for what, _ in noisy)}, {noisy[0][1]}"]
-        else:
-            found = ["DP on " + " + ".join(f"{what} ({size})" for what, size in noisy)] if noisy else []
-        return "; ".join(found + ([f"Marvell on labels, {self.marvell.size}"] if self.marvell else []))
+            return f"DP on {' + '.join(what for what, _ in noisy)}, {noisy[0][1]}"
+        return "DP on " + " + ".join(f"{what} ({size})" for what, size in noisy)

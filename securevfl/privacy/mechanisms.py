@@ -11,7 +11,7 @@ from msgspec import Meta
 from securevfl.config import Config
 from securevfl.privacy.accountant import GaussianRelease, calibrate, epsilon_rdp
 
-__all__ = ["Gaussian", "GaussianNoise", "JointNoise", "Marvell", "Mechanism", "RandomisedResponse"]
+__all__ = ["Gaussian", "GaussianNoise", "JointNoise", "Mechanism", "RandomisedResponse"]
 
 Epsilon = Annotated[float, Meta(gt=0, description="1 is strong, 10 is weak")]
 Delta = Annotated[float, Meta(gt=0, lt=1, description="well below one over the number of rows")]
@@ -125,19 +125,3 @@ class RandomisedResponse(Mechanism):
     def affords(self, times: int) -> bool:
         """Return True: the draw happens and costs once, however often the label is used."""
         return True
-
-
-class Marvell(Mechanism):
-    """Noise on the gradients at the cut that makes two classes hard to tell apart. For labels of two classes only, and
-    *no* differential privacy; see `marvell`.
-
-    Attributes:
-        power: of the noise, over the squared distance of the classes' mean gradients.
-    """
-
-    mechanism: ClassVar[str] = "marvell"
-    power: Positive = 4.0
-
-    @property
-    def size(self) -> str:
-        return f"power {self.power:g}"

@@ -82,7 +82,7 @@ def run_record(
     spent = {name: trained.spent for name, trained in ran.trained.items()}
     dp = job.protection.dp
     every = set(ran.trained) >= {*owners, *passive}
-    if every and dp is not None and dp.private and not any(spent.values()):
+    if every and dp is not None and not any(spent.values()):
         raise ProtectionInactive("differential privacy was asked for and no party's accountant counted a release")
     return RunRecord(
         key=key,

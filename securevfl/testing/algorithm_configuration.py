@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from securevfl.cut import Plain, Protection
 from securevfl.errors import InputError, PolicyError
-from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise, Marvell
+from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial
 from securevfl.training import Algorithm, algorithms, find_algorithm
@@ -18,7 +18,6 @@ __all__ = ["KINDS", "accepted", "check_configuration", "check_declarations", "ch
 _STOP = Gaussian(epsilon=20.0, noise_multiplier=3.0, on_budget="stop")
 KINDS: Mapping[str, tuple[DP, ...]] = {
     "model": (DP(model=Gaussian(epsilon=20.0)),),
-    "marvell": (DP(labels=Marvell(power=4.0)),),
     "stop": (DP(features=_STOP), DP(labels=_STOP), DP(model=_STOP)),
     "joint": (DP(features=JointNoise(epsilon=20.0, weight_bound=4.0)),),
 }

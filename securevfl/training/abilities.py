@@ -36,8 +36,8 @@ class Abilities(Config):
         reveals: what the algorithm hands to the peer in the clear by design; not empty: it cannot be sealed.
         on_shares: whether the algorithm is one split network, trained on the rows that its roles feed towards their
             targets, and nothing else: then it can be trained on shares as it is. Each class says it anew.
-        protects: what of `DP` it can do beside noise on activations and gradients: ``"marvell"``, ``"joint"``,
-            ``"model"``, ``"stop"``; each class says it anew.
+        protects: what of `DP` it can do beside noise on activations and gradients: ``"joint"``, ``"model"``,
+            ``"stop"``; each class says it anew.
         learns: what it can beside classes that count alike: ``"numbers"``, a numeric target; ``"labels"``, several of a
             row; ``"weights"``, of rows and classes; each class says it anew.
     """
@@ -127,10 +127,10 @@ class Abilities(Config):
         dp = protection.dp
         if dp is None:
             return
-        if dp.randomised is not None or dp.marvell is not None:
-            kind = "a randomised response" if dp.randomised is not None else "'marvell'"
+        if dp.randomised is not None:
             raise InputError(
-                f"dp.labels is {kind}, for classes; a numeric target takes sv.Gaussian(…) with target_range"
+                "dp.labels is a randomised response, for classes; a numeric target takes sv.Gaussian(…) with "
+                "target_range"
             )
         noisy = dp.gradients is not None or dp.model is not None
         if noisy and number.range is None:
@@ -161,9 +161,8 @@ class Abilities(Config):
                 "protection of the cut ('bfv', 'ckks', 'paillier'), or train one job for each label"
             )
         dp = protection.dp
-        if dp is not None and (dp.randomised is not None or dp.marvell is not None):
-            kind = "a randomised response" if dp.randomised is not None else "'marvell'"
-            raise InputError(f"dp.labels is {kind}, for classes; several labels take sv.Gaussian(…)")
+        if dp is not None and dp.randomised is not None:
+            raise InputError("dp.labels is a randomised response, for classes; several labels take sv.Gaussian(…)")
 
     def check_weights(self, why: str, protection: Protection) -> None:
         """Refuse weights of classes or rows where nothing multiplies losses, or noise is sized without them.
@@ -249,7 +248,6 @@ class Abilities(Config):
 _KINDS = {
     "model": "model=… (DP-SGD; only 'local' trains a model that a party has by itself, and logistic_regression on "
     "shares one that nobody has)",
-    "marvell": "labels=sv.Marvell(…) (for gradients at the cut of two classes, whose labels are used nowhere else)",
     "stop": "on_budget='stop' (all parties have to find the same last epoch from what is public)",
     "joint": "features=sv.JointNoise(…) (noise inside the ciphertext, on the sum over the parties)",
 }
@@ -260,7 +258,7 @@ def _wanted(dp: DP | None) -> set[str]:
     if dp is None:
         return set()
     stops = any(getattr(mechanism, "on_budget", "") == "stop" for mechanism in (dp.features, dp.labels, dp.model))
-    asked = {"model": dp.model, "marvell": dp.marvell, "stop": stops or None, "joint": dp.joint}
+    asked = {"model": dp.model, "stop": stops or None, "joint": dp.joint}
     return {kind for kind, wanted in asked.items() if wanted is not None}
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from securevfl.cut import ActiveCut, BoundedCut, CutSpec, ObservedCut, PerturbedCut
-from securevfl.errors import InputError
-from securevfl.privacy import MarvellNoise
+from securevfl.cut import ActiveCut, BoundedCut, CutSpec, ObservedCut
 from securevfl.privacy.joint import largest_norm
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.noise import noisy_parties
@@ -40,8 +38,6 @@ def widened(spec: CutSpec, role: Role) -> CutSpec:
         activations = max(activations, dp.features.clip * (1 + 2 * _TAIL * sigma * scale))
     if dp is not None and dp.gradients is not None:
         gradients *= dp.gradients.clip * (1 + 2 * _TAIL * dp.gradients.sigma(role.label_times(plan.epochs)))
-    if dp is not None and dp.marvell is not None:
-        gradients *= 1 + _TAIL * math.sqrt(10 * dp.marvell.power)  # power spent on a class of a tenth of the rows
     return replace(
         spec,
         batch_size=plan.batch_size,
@@ -55,11 +51,7 @@ def widened(spec: CutSpec, role: Role) -> CutSpec:
 
 
 def active_side(role: ActiveRole, spec: CutSpec) -> ActiveCut:
-    """The active party's side of the cut, with Marvell's noise or a bound on z on top where the job asks for them.
-
-    Raises:
-        InputError: Marvell's noise for more than two classes.
-    """
+    """The active party's side of the cut, with a bound on z on top where the job asks for noise on z."""
     site, dp = role.site, role.protection.dp
     cut = role.protection.active_cut(site, spec)
     if site.observer.listening:
@@ -76,8 +68,4 @@ def active_side(role: ActiveRole, spec: CutSpec) -> ActiveCut:
             width=spec.width,
         )
         cut = BoundedCut(cut, spec, clip=dp.joint.clip, longest=bound, notes=site.notes)
-    if dp.marvell is not None:
-        if role.task.classes != 2:
-            raise InputError(f"dp.labels 'marvell' is for two classes and there are {role.task.classes}")
-        cut = PerturbedCut(cut, MarvellNoise(dp.marvell.power))
     return cut

@@ -86,7 +86,6 @@ BOUNDED = f"{NOISY}, while its weights stay below 1"
 NOISY_LABELS = "with differentially private noise in it (ε = 8): labels ranked with AUC at most 0.87"
 HIDDEN = "with differentially private noise in it (ε = 0.5): a yes-or-no attribute ranked with AUC at most 0.54"
 HIDDEN_LABELS = "with differentially private noise in it (ε = 0.5): labels ranked with AUC at most 0.54"
-MARVELL = "with Marvell's noise in it: it hides labels from one look at a row, and not from the sum over many"
 RANDOMISED = (
     "of labels that were drawn by randomised response (ε = 2): labels ranked with AUC at most 0.89 "
     "by the draw; without noise in it, it also tells what the model predicts of the row"
@@ -150,7 +149,7 @@ BARE = ", which noise on labels does not hide"
             ("cut/backward", "ok", "sizes, timing and the number of steps; nothing about labels"),
         ),
         (
-            sv.CKKS(dp=sv.DP(labels=sv.Marvell())),
+            sv.CKKS(dp=sv.DP(labels=sv.RandomisedResponse(epsilon=2))),
             _use(True, together=False),
             2,
             (
@@ -159,7 +158,7 @@ BARE = ", which noise on labels does not hide"
                 f"its part of z, by itself and not only the sum of all parties', for each row and step: {CURVED}, "
                 "from which they can be estimated",
             ),
-            ("cut/input gradient", "leak", f"{BOTTOM}, {MARVELL}{COLUMNS}{BARE}"),
+            ("cut/input gradient", "leak", f"{BOTTOM}, {RANDOMISED}{COLUMNS}{BARE}"),
         ),
         (
             sv.Auto(dp=STRONG),
@@ -185,8 +184,7 @@ def test_noise_is_declared_where_the_job_asks_for_it() -> None:
     assert noised(sv.Plain(dp=GAUSSIAN)) == {"cut/forward", "cut/backward"}
     assert noised(sv.BFV(dp=GAUSSIAN)) == {"cut/forward", "cut/backward", "cut/input gradient"}
     assert noised(sv.BFV(dp=JOINT)) == {"cut/forward"}
-    for labels in (sv.Marvell(), sv.RandomisedResponse()):
-        assert noised(sv.BFV(dp=sv.DP(labels=labels))) == set()
+    assert noised(sv.BFV(dp=sv.DP(labels=sv.RandomisedResponse()))) == set()
     assert sv.Plain(dp=GAUSSIAN).policy().noised == {Kind.ACTIVATION, Kind.REPRESENTATION, Kind.GRADIENT}
     assert sv.BFV(dp=JOINT).policy().noised == {Kind.ACTIVATION, Kind.REPRESENTATION}
 

@@ -180,7 +180,7 @@ JOB: dict[str, Any] = {
     "name": "fuzz",
     "job": {"epochs": 2, "batch_size": 8, "valid": 0.1, "clip": 4.0},
     "algorithm": {"name": "splitnn", "hidden": 4},
-    "protection": {"name": "plain", "dp": {"labels": {"mechanism": "marvell", "power": 2}}},
+    "protection": {"name": "plain", "dp": {"labels": {"mechanism": "randomised_response", "epsilon": 2}}},
     "policy": {"a": {"sealed": False, "noised": ["gradient"], "max_epsilon": 9.0}},
     "party": [
         {"name": "a", "file": "a.csv", "id": "k", "label": "y", "features": ["x"], "classes": [0, 1], "max_rows": 90},

@@ -19,7 +19,10 @@ PARTIES: dict[str, Any] = {
     "algorithm": {"name": "splitnn", "bottom": [4], "hidden": 4, "top": [4], "lr": 0.01},
     "protection": {
         "name": "plain",
-        "dp": {"features": {"mechanism": "gaussian", "epsilon": 8.0}, "labels": {"mechanism": "marvell", "power": 2}},
+        "dp": {
+            "features": {"mechanism": "gaussian", "epsilon": 8.0},
+            "labels": {"mechanism": "randomised_response", "epsilon": 2},
+        },
     },
     "policy": {"a": {"sealed": False, "noised": ["gradient"], "max_epsilon": 9.0}},
     "party": [

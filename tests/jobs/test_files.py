@@ -119,14 +119,15 @@ id = "k"
         (DATA + '[protection]\nname = "paillier"\nbitz = 3', "protection has no 'bitz'; did you mean 'bits'"),
         (DATA + '[protection]\nname = "paillier"\nbits = 1024', "from 2048 to 8192 was expected"),
         (
-            DATA + '[protection]\nname = "plain"\n[protection.dp.labels]\nmechanism = "marvell"\npowr = 3',
-            "protection.dp.labels has no 'powr'; did you mean 'power'",
+            DATA
+            + '[protection]\nname = "plain"\n[protection.dp.labels]\nmechanism = "randomised_response"\nepsilom = 3',
+            "protection.dp.labels has no 'epsilom'; did you mean 'epsilon'",
         ),
         (
             DATA + '[protection]\nname = "plain"\n[protection.dp.features]\nmechanism = "gaussian"\nepsilon = -1',
             "protection.dp.features.epsilon is -1; a number above 0 was expected",
         ),
-        (DATA + '[protection]\nname = "plain"\n[protection.dp]\nepsilon = 3', "takes mechanisms now"),
+        (DATA + '[protection]\nname = "plain"\n[protection.dp]\nepsilon = 3', "protection.dp has no 'epsilon'"),
         (DATA + "[policy.lab]\nsealt = true", "policy.lab has no 'sealt'; did you mean 'sealed'"),
         (DATA + "[policy.lab]\nmin_security = 300", "policy.lab.min_security is 300; a whole number from 0 to 256"),
         (
@@ -194,7 +195,7 @@ seed = "x"
         "job.epochs",
         "job.clip",
         "algorithm.hidden",
-        "mechanisms now",
+        "protection.dp has no 'epsilon'",
         "policy.lab.min_masking",
     ):
         assert words in str(raised.value)

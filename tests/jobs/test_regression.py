@@ -122,7 +122,6 @@ def test_on_shares_a_number_is_learned_by_the_huber_loss_alone() -> None:
             {"protection": sv.Plain(dp=sv.DP(labels=sv.RandomisedResponse(epsilon=1)))},
             "randomised response, for classes",
         ),
-        ({"protection": sv.Plain(dp=sv.DP(labels=sv.Marvell()))}, "'marvell', for classes"),
     ],
 )
 def test_a_job_that_cannot_be_is_refused_with_the_cure(options: dict[str, object], words: str) -> None:

@@ -175,7 +175,6 @@ def test_folds_and_everyone(found: sv.Result) -> None:
             {"protection": sv.Plain(dp=sv.DP(labels=sv.RandomisedResponse(epsilon=1)))},
             "randomised response, for classes",
         ),
-        ({"protection": sv.Plain(dp=sv.DP(labels=sv.Marvell()))}, "'marvell', for classes"),
         ({"stratify": True}, "stratify draws the split by class"),
         ({"class_weight": "balanced"}, "class_weight is of classes"),
         ({"loss": "huber"}, r"task is 'multilabel': say task='regression'"),

@@ -10,20 +10,17 @@ import pytest
 import torch
 from helpers import parties, ready_keys, scarce
 from opacus.accountants import RDPAccountant
-from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
 from securevfl.algorithms.splitnn import Active
 from securevfl.cut import plain
 from securevfl.cut.base import initial_weights
-from securevfl.cut.plain import FloatActive
 from securevfl.errors import InputError, PolicyError, RangeError
 from securevfl.privacy import (
     CrossEntropy,
     GaussianRelease,
     JointRelease,
     Loss,
-    MarvellNoise,
     Noised,
     RowRelease,
     clip_rows,
@@ -236,62 +233,6 @@ def test_a_policy_bounds_the_price_of_labels() -> None:
     job = JOB.replace(policies={"bank": sv.Policy(max_epsilon=1.0)})
     with pytest.raises(PolicyError, match="as planned spends ε = 2"):
         sv.simulate(job, parties(), baselines=())
-
-
-# Marvell
-
-
-def test_what_a_passive_party_receives_was_perturbed_and_tells_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look at the gradients of a run in the best direction: with Marvell its AUC falls to near the bound."""
-    leaks: dict[bool, list[float]] = {True: [], False: []}
-    kept: dict[str, torch.Tensor] = {}
-    targets, backward = Active.targets, FloatActive.backward
-
-    def noted(self: Active, rows: np.ndarray) -> torch.Tensor:
-        kept["y"] = self.labels(rows)
-        return targets(self, rows)
-
-    def perturbed(self: MarvellNoise, gradients: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        kept["clean"] = gradients
-        return perturb(self, gradients, labels)
-
-    async def watched(self: FloatActive, gradient: torch.Tensor) -> None:
-        y, clean = kept["y"], kept.pop("clean", gradient)
-        if len(y) > 100:  # the attacker knows the direction in which the classes lie apart
-            direction = clean[y == 1].mean(dim=0) - clean[y == 0].mean(dim=0)
-            leaks[marvell].append(float(roc_auc_score(y, gradient @ direction)))
-        await backward(self, gradient)
-
-    perturb = MarvellNoise.__call__
-    monkeypatch.setattr(MarvellNoise, "__call__", perturbed)
-    monkeypatch.setattr(Active, "targets", noted)
-    monkeypatch.setattr(FloatActive, "backward", watched)
-    people = parties(rows=900, seed=1)
-    algorithm = sv.SplitNN(hidden=4, top=(), bottom=(4,))
-    for marvell in (False, True):
-        dp = sv.DP(labels=sv.Marvell(power=25.0)) if marvell else None
-        job = JOB.replace(algorithm=algorithm, batch_size=400, epochs=4, protection=sv.Plain(dp=dp))
-        result = sv.simulate(job, people, baselines=())
-    assert np.mean(leaks[False]) > 0.95
-    assert len(leaks[True]) >= 4
-    run = result.record.runs[-1]
-    assert run.epsilon == []
-    assert run.title.endswith("Marvell on labels, power 25")
-    bound = float(next(note for note in run.notes if "leak AUC of a batch" in note).split(": ")[1])
-    assert bound - 0.1 < np.mean(leaks[True]) < bound + 0.06  # 0.06: four deviations of the mean of four such AUCs
-    assert bound < 0.75
-    assert any("no differential privacy" in note for note in run.notes)
-    assert any("Marvell" in line.learns and line.severity == "leak" for line in run.learned)
-
-
-def test_marvell_is_for_two_classes_and_for_gradients_at_one_cut() -> None:
-    dp = sv.DP(labels=sv.Marvell())
-    assert not dp.private
-    with pytest.raises(InputError, match="two classes and there are 3"):
-        sv.simulate(JOB.replace(protection=sv.Plain(dp=dp)), parties(classes=3), baselines=())
-    for algorithm in (sv.RISA(), sv.EntityAugmentation(), sv.FedCVT(), sv.FedDA(), sv.MultiVFL()):
-        with pytest.raises(InputError, match=r"(?i)marvell"):
-            JOB.replace(algorithm=algorithm, protection=sv.Plain(dp=dp))
 
 
 # DP-SGD
