@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from securevfl.cut import BFV, CKKS, Paillier, Plain, Shares
+from securevfl.cut import BFV, CKKS, Paillier, Plain, find_protection
 from securevfl.data import datasets
 from securevfl.experiments.comparison import compare
 from securevfl.party import Job
@@ -36,7 +36,7 @@ def demo_jobs(*, full: bool, seed: int = 0, bits: int = 2048, epsilon: float = 8
     labels = DP(labels=Gaussian(epsilon=epsilon))
     everything = DP(features=Gaussian(epsilon=epsilon), labels=Gaussian(epsilon=epsilon))
     return {
-        "shares": plain.replace(protection=Shares()),
+        "shares": plain.replace(protection=find_protection("shares")()),
         "plain": plain,
         "ckks": plain.replace(protection=CKKS()),
         "bfv": plain.replace(protection=BFV()),
