@@ -95,7 +95,7 @@ def run_on(made: MadeRows, job: Job) -> tuple[Trained, Mapping[str, Ledger]]:
     async def program(site: Site, table: PartyTable | None) -> Trained:
         plan = job.plan
         setting = Setting(site=site, plan=plan, protection=job.protection, table=made.table(site.name))
-        return await job.algorithm.under(job.protection, site, plan, {site.active: setting}).run()
+        return await job.protection.program(job.algorithm, site, plan, {site.active: setting}).run()
 
     trained, sites = Simulated(job=job, parties=tables, run="made rows").play(program)
     return trained[_ACTIVE], {name: site.ledger for name, site in sorted(sites.items())}

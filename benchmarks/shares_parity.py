@@ -31,8 +31,8 @@ from sklearn.metrics import roc_auc_score
 import securevfl as sv
 from benchmarks.common import data, write
 from securevfl.shares import Course, NetworkShape
+from securevfl.shares.sharing import rule_of
 from securevfl.testing.shared_reference import SharedReference
-from securevfl.training.sharing import rule_of
 
 Batch = list[torch.Tensor]
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
     from securevfl.align import Align, Linkage
     from securevfl.auditing import audit
-    from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain, Shares
+    from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain
     from securevfl.data import (
         ColumnPreparation,
         LabelBook,
@@ -99,6 +99,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.party import Job
     from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
     from securevfl.run import Model, Prediction, Result, align_parties, predict
+    from securevfl.shares import Shares
     from securevfl.site import Observer
     from securevfl.training import Algorithm, Frozen
 
@@ -112,7 +113,7 @@ _NAMES: Mapping[str, str] = {
         "Scorecard SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.checks": "",
-    "securevfl.cut": "Auto BFV CKKS Paillier Plain Shares",
+    "securevfl.cut": "Auto BFV CKKS Paillier Plain",
     "securevfl.data": "ColumnPreparation LabelBook Parties PartyTable Preparation Storage TableLimits datasets "
     "read_csv read_parquet read_table",
     "securevfl.errors": (
@@ -127,6 +128,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.experiments.estimators": "VerticalClassifier VerticalRegressor",
     "securevfl.experiments.search": "search",
     "securevfl.experiments.sweep": "sweep",
+    "securevfl.shares": "Shares",
     "securevfl.site": "Observer",
     "securevfl.party": "Job",
     "securevfl.privacy": "DP Gaussian JointNoise Policy RandomisedResponse",

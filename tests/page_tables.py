@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import securevfl as sv
-from securevfl.cut import PROTECTIONS, Protection
+from securevfl.cut import Protection
 from securevfl.errors import SecureVFLError
 from securevfl.privacy import Finding, measured, permitted
 from securevfl.privacy.severity import mu_of
@@ -28,7 +28,7 @@ NOISE_PAGE = ROOT / "docs" / "differential-privacy.md"
 GATE = ROOT / "benchmarks" / "results" / "gate.json"
 FIGURES = ROOT / "benchmarks" / "results" / "attack_on_z.json"
 
-SEALED = [name for name, kind in PROTECTIONS.items() if kind().policy().sealed and not kind.on_shares]
+SEALED = [name for name, kind in Protection.known().items() if kind().policy().sealed and not kind.on_shares]
 """Protections that seal a cut; a test holds that they have the same findings, so that one column tells of all."""
 DP = sv.DP(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5))
 WAYS: dict[str, Protection] = {

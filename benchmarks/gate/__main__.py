@@ -22,7 +22,7 @@ import msgspec
 from benchmarks.gate.cells import CELLS, QUICK, Cell
 from benchmarks.gate.judge import Figures, Got, judge
 from benchmarks.gate.measure import measure
-from securevfl.cut.share_exchanges import MASKED
+from securevfl.shares.exchanges import MASKED
 
 MEASURED = Path(__file__).parents[2] / "securevfl" / "privacy" / "measured.json"
 _ROWS, _QUICK_ROWS = 2600, 1300

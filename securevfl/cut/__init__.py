@@ -8,22 +8,21 @@ from securevfl.cut.opened import HasShares, OpensWeights, read_share, share_byte
 from securevfl.cut.protections import (
     BFV,
     CKKS,
-    PROTECTIONS,
     Auto,
     KeyBits,
     Paillier,
     Plain,
     Protection,
     Sealed,
-    Shares,
     Unnamed,
+    find_protection,
+    protections,
 )
 from securevfl.cut.wrapped import ObservedCut, WrappedCut
 
 __all__ = [
     "BFV",
     "CKKS",
-    "PROTECTIONS",
     "ActiveCut",
     "Auto",
     "BoundedCut",
@@ -38,10 +37,11 @@ __all__ = [
     "Plain",
     "Protection",
     "Sealed",
-    "Shares",
     "Unnamed",
     "WrappedCut",
     "agree_masks",
+    "find_protection",
+    "protections",
     "read_share",
     "share_bytes",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from securevfl.cut import BFV, CKKS, Paillier, Plain, Shares
+from securevfl.cut import BFV, CKKS, Paillier, Plain, find_protection
 from securevfl.data import datasets
 from securevfl.experiments.comparison import compare
 from securevfl.party import Job
@@ -46,7 +46,7 @@ def demo_jobs(
     labels = DP(labels=Gaussian(epsilon=epsilon))
     everything = DP(features=Gaussian(epsilon=epsilon), labels=Gaussian(epsilon=epsilon))
     jobs = {
-        "shares": plain.replace(protection=Shares()),
+        "shares": plain.replace(protection=find_protection("shares")()),
         "plain": plain,
         "ckks": plain.replace(protection=CKKS()),
         "dp-labels": plain.replace(protection=Plain(dp=labels)),

@@ -19,7 +19,6 @@ from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
 from securevfl.data import Scale
 from securevfl.privacy import Finding, Policy
-from securevfl.shares import ERROR_BOUND
 from securevfl.training import Algorithm, Keep, Plan, find_algorithm
 from securevfl.training.objectives import LossOfNumber
 from securevfl.transport import Sight
@@ -285,11 +284,12 @@ class Job(JobOptions):
 
     @property
     def number(self) -> LossOfNumber | None:
-        """How a numeric target is learned; None of a classification. On shares it is by the Huber loss, see there."""
-        found = super().number
-        if found is None or self.loss != "auto" or not self.protection.on_shares:
+        """How a numeric target is learned; None of a classification. ``loss="auto"`` is the Huber loss where the
+        protection bounds errors, see `Protection.error_bound`."""
+        found, bound = super().number, self.protection.error_bound
+        if found is None or bound is None or self.loss != "auto":
             return found
-        return replace(found, name="huber", delta=ERROR_BOUND)
+        return replace(found, name="huber", delta=bound)
 
     @property
     def plan(self) -> Plan:

@@ -31,11 +31,12 @@ from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.site import Site
 from securevfl.training import (
     ActiveProgram,
+    HelperProgram,
     NumberedRows,
     PassiveProgram,
     Plan,
+    Program,
     Setting,
-    SharesCoordinator,
     Split,
     Trained,
 )
@@ -128,7 +129,8 @@ async def train_party(
     if table is None and only_links(job, site):
         return Trained()
     if table is None:
-        return await job.algorithm.under(job.protection, site, job.plan, {}).run()
+        helping: Program = job.protection.program(job.algorithm, site, job.plan, {})
+        return await helping.run()
     if site.name in alignments:
         table = with_link_weights(table, alignments[site.name])
     members = {owner: site.federation(owner) for owner in alignments}
@@ -151,7 +153,7 @@ async def train_party(
         owner: Setting(site=member, plan=job.plan, protection=job.protection, table=tables[owner])
         for owner, member in members.items()
     }
-    program = job.algorithm.under(job.protection, site, job.plan, settings)
+    program: Program = job.protection.program(job.algorithm, site, job.plan, settings)
     try:
         trained = await program.run()
     except BaseException as error:
@@ -260,11 +262,12 @@ def scoring_program(
         trained_with=tuple(map(str, model.get("passive", ()))),
         widest=int(model.get("widest", 0)),
     )
-    return job.algorithm.scorer(site, setting, model)
+    program: ActiveProgram | PassiveProgram = job.protection.scorer(job.algorithm, site, setting, model)
+    return program
 
 
-def helping_program(site: Site, job: Job, model: Mapping[str, Any]) -> SharesCoordinator:
-    """What takes part in scoring rows on shares at a party without data.
+def helping_program(site: Site, job: Job, model: Mapping[str, Any]) -> HelperProgram:
+    """The program by which a party without data takes part in scoring rows.
 
     Args:
         site: its place, linked with all parties.
@@ -274,7 +277,8 @@ def helping_program(site: Site, job: Job, model: Mapping[str, Any]) -> SharesCoo
     Raises:
         InputError: a protection under which such a party has no part of a model.
     """
-    return job.algorithm.helper(site, job.protection, _plan_of(job, model))
+    program: HelperProgram = job.protection.helper(job.algorithm, site, _plan_of(job, model))
+    return program
 
 
 def _plan_of(job: Job, model: Mapping[str, Any]) -> Plan:

@@ -1,7 +1,7 @@
 """What a job runs under when it names no protection: what nobody asked for must not leak features.
 
 - Nothing of a value would be told even in the clear, or there is nobody to tell: `Plain`.
-- Three parties or more, and an algorithm that can train on shares: `Shares`.
+- Three parties or more, and an algorithm that can train on shares: protection ``"shares"``.
 - Else the job is refused. The refusal says who would read what, and takes ``accept_leak``.
 
 Two parties get a refusal and not frozen bottoms: these hide labels, and features only within a budget of looks times
@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from securevfl.cut import Auto, Plain, Protection, Shares, Unnamed
+from securevfl.cut import Auto, Plain, Protection, Unnamed, find_protection
 from securevfl.errors import InputError, PolicyError
 from securevfl.party.job import Job
-from securevfl.privacy import Finding
+from securevfl.privacy import DP, Finding
 
 __all__ = ["chosen", "refuse_unnamed", "settled", "settlements"]
 
@@ -40,7 +40,7 @@ def settled(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator
     leaks = [f for owner in owners for f in _leaks(plain, passive, owner)] if passive else []
     if not leaks:
         return plain
-    shares, why_not = _on_shares(job, owners, passive, coordinator, Shares())
+    shares, why_not = _on_shares(job, owners, passive, coordinator, _shares())
     if shares is not None:
         return shares
     if job.accept_leak:
@@ -54,7 +54,7 @@ def chosen(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator:
     kind = job.protection
     if not isinstance(kind, Auto) or not passive:
         return kind, ""
-    shares, _ = _on_shares(job, owners, passive, coordinator, Shares(dp=kind.dp))
+    shares, _ = _on_shares(job, owners, passive, coordinator, _shares(dp=kind.dp))
     return kind.chosen(job.batch_size, on_shares=shares is not None)
 
 
@@ -68,8 +68,8 @@ def settlements(job: Job) -> Iterator[Job]:
         yield job
         return
     yield job.replace(protection=Plain())
-    if not _refused(job, Shares()):
-        yield job.replace(protection=Shares())
+    if not _refused(job, _shares()):
+        yield job.replace(protection=_shares())
 
 
 def refuse_unnamed(job: Job, passive: Sequence[str]) -> None:
@@ -80,6 +80,11 @@ def refuse_unnamed(job: Job, passive: Sequence[str]) -> None:
     """
     if passive and isinstance(job.protection, Unnamed):
         raise PolicyError("the job names no protection and none was settled: give it one, for example sv.Shares()")
+
+
+def _shares(dp: DP | None = None) -> Protection:
+    """Training on shares, which nothing here imports."""
+    return find_protection("shares")(dp=dp)
 
 
 def _leaks(job: Job, passive: Sequence[str], owner: str) -> list[Finding]:

@@ -43,7 +43,6 @@ from securevfl.privacy.releases import Releases
 from securevfl.privacy.rows import RowRelease
 from securevfl.privacy.severity import Measured, Permitted, measured, permitted, severity_of_view
 from securevfl.privacy.sgd import PrivateSteps
-from securevfl.privacy.shared_steps import SharedSteps
 from securevfl.privacy.spent import PROTECTS, Counted, Spent, protects
 from securevfl.privacy.terms import REFUSED, Terms, broken_rule, raise_refusal
 
@@ -93,7 +92,6 @@ __all__ = [
     "Releases",
     "RowLooks",
     "RowRelease",
-    "SharedSteps",
     "Spent",
     "Terms",
     "Total",

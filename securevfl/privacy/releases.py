@@ -27,7 +27,6 @@ from securevfl.privacy.policy import Policy
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.privacy.rows import GaussianRows, RowRelease
 from securevfl.privacy.sgd import PrivateSteps
-from securevfl.privacy.shared_steps import SharedSteps
 from securevfl.privacy.spent import Counted, Spent, protects
 
 __all__ = ["Releases", "check_together"]
@@ -97,7 +96,7 @@ class Releases:
             entropy=self._entropy,
             repeated=self._repeated,
         )
-        self._plan(release, mechanism)
+        self.plan(release, mechanism)
         return release
 
     def joint(self, mechanism: JointNoise, *, rows: int, times: int, parties: int) -> JointRelease:
@@ -122,7 +121,7 @@ class Releases:
             delta=mechanism.delta,
             entropy=self._entropy,
         )
-        self._plan(release, mechanism)
+        self.plan(release, mechanism)
         return release
 
     def labels(
@@ -154,7 +153,7 @@ class Releases:
             person=person,
             entropy=self._entropy,
         )
-        self._plan(release, mechanism)
+        self.plan(release, mechanism)
         return release
 
     def steps(self, mechanism: Gaussian, model: nn.Module, *, rows: int, times: int) -> PrivateSteps:
@@ -179,23 +178,7 @@ class Releases:
             delta=mechanism.delta,
             entropy=self._entropy,
         )
-        self._plan(release, mechanism)
-        return release
-
-    def shared_steps(self, mechanism: Gaussian, *, rows: int, times: int) -> SharedSteps:
-        """Plan the uses of this party's rows in noisy steps on shares.
-
-        Args:
-            mechanism: the budget and the clipping norm of a row.
-            rows: number of rows that exist.
-            times: planned number of uses of one row.
-
-        Raises:
-            PolicyError: see `rows`.
-        """
-        sigma = mechanism.sigma(times)
-        release = SharedSteps(rows=rows, times=times, sigma=sigma, clip=mechanism.clip, delta=mechanism.delta)
-        self._plan(release, mechanism)
+        self.plan(release, mechanism)
         return release
 
     def epochs_within(
@@ -241,8 +224,16 @@ class Releases:
         self.end_of_plan = f"the privacy budget ε = {first.epsilon:g} is spent after {low} of {epochs} epochs"
         return low
 
-    def _plan(self, release: Counted, mechanism: GaussianNoise | RandomisedResponse) -> None:
-        """Count a planned release and check the whole plan against the policy."""
+    def plan(self, release: Counted, mechanism: GaussianNoise | RandomisedResponse) -> None:
+        """Count a planned release and check the whole plan against the policy.
+
+        Args:
+            release: counts its own uses; `close` and `spent` report it from now on.
+            mechanism: whose budget it draws on.
+
+        Raises:
+            PolicyError: the plan spends more than the mechanism's budget, or than the party's policy allows.
+        """
         times = release.planned.times
         if isinstance(mechanism, GaussianNoise) and mechanism.on_budget == "stop" and not mechanism.affords(times):
             raise PolicyError(

@@ -17,7 +17,7 @@ from securevfl.serving.place import Place
 from securevfl.serving.policy import Refusal
 from securevfl.serving.shelf import ModelShelf, Named
 from securevfl.site import Site
-from securevfl.training import SharesCoordinator
+from securevfl.training import HelperProgram
 from securevfl.transport import Channel, Mesh, Scalar
 
 __all__ = ["ServeHelper"]
@@ -44,7 +44,7 @@ class ServeHelper(Gathered):
         self.place = place
         self.once = once
         self.shelf = ModelShelf(place.folder / "models", place.name, place.job)
-        self._program: SharesCoordinator | None = None
+        self._program: HelperProgram | None = None
 
     def alignment(self) -> str:
         """None: it has no rows, so that the others align anew in each session."""
@@ -114,7 +114,7 @@ class ServeHelper(Gathered):
         await say_ok(upstream)
         return partial(self._come_back, program, part.tree)
 
-    async def _come_back(self, program: SharesCoordinator, tree: Mapping[str, object]) -> None:
+    async def _come_back(self, program: HelperProgram, tree: Mapping[str, object]) -> None:
         await program.come_back(dict(tree))
         self._program = program
 

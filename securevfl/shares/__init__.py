@@ -1,5 +1,13 @@
-"""Training on shares: what the parties deal to the three that compute, the network that these train, its metrics, and
-what is opened. It imports `cut`, `privacy`, `transport` and `site`; the programs around it are in `training`."""
+"""Training on secret shares: the protection that a job names, the programs that run it, and what the parties deal to
+the three that compute.
+
+- `protection`: what a job asks for. `exchanges`, `handed_exchanges`: every message, declared.
+- `programs`, `coordinator`: what each party runs. `sharing`: what they are made from.
+- `network`, `course`, `metrics`, `dp_steps`, `handing`: the computation on shares.
+
+It imports `training`, `cut`, `privacy`, `transport` and `site`. Jobs find it by its entry point; no room below it
+imports it.
+"""
 
 from securevfl.shares.course import Course, Words, check_judged, check_sizes
 from securevfl.shares.dp_steps import StepNoise, check_clipped, check_logits, clipped, gradient_bound, row_bounds
@@ -7,6 +15,7 @@ from securevfl.shares.handing import Block, Handing, blocks
 from securevfl.shares.member import Member, input_words
 from securevfl.shares.metrics import Scores, named
 from securevfl.shares.network import Network
+from securevfl.shares.protection import Shares
 from securevfl.shares.shape import ERROR_BOUND, INPUT_BOUND, TARGET_BOUND, Layer, NetworkShape, Rule
 
 __all__ = [
@@ -22,6 +31,7 @@ __all__ = [
     "NetworkShape",
     "Rule",
     "Scores",
+    "Shares",
     "StepNoise",
     "Words",
     "blocks",

@@ -18,9 +18,9 @@ from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.replicated import Opening, Share, concatenate
 from securevfl_crypto.ring import FRACTION, decode, encode
 
-from securevfl.cut.handed_exchanges import PART
 from securevfl.errors import InputError, ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
+from securevfl.shares.handed_exchanges import PART
 from securevfl.shares.member import Member
 from securevfl.shares.network import Network
 from securevfl.shares.shape import NetworkShape

@@ -9,10 +9,10 @@ import numpy as np
 from securevfl_crypto.errors import CryptoError
 from securevfl_crypto.replicated import Computing, Dealt, Expected, Opening, agreed_streams
 
-from securevfl.cut.handed_exchanges import PART
-from securevfl.cut.share_exchanges import CONFIRM, INPUT, KEY, ROUND
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link
+from securevfl.shares.exchanges import CONFIRM, INPUT, KEY, ROUND
+from securevfl.shares.handed_exchanges import PART
 from securevfl.site import Site
 from securevfl.transport import Guard, Kind, Message
 

@@ -15,10 +15,9 @@ from securevfl.training.algorithm import Algorithm, Looks, Subsets, algorithms, 
 from securevfl.training.frozen import Frozen, frozen_activations, frozen_bottom
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.program import Program
+from securevfl.training.program import HelperProgram, Program
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Keep, NumberedRows, Plan, Trained
 from securevfl.training.setting import Setting
-from securevfl.training.shares_coordinator import SharesCoordinator
 from securevfl.training.split import Split
 from securevfl.training.task import Task
 
@@ -29,6 +28,7 @@ __all__ = [
     "Algorithm",
     "Epoch",
     "Frozen",
+    "HelperProgram",
     "Keep",
     "Looks",
     "NumberedRows",
@@ -37,7 +37,6 @@ __all__ = [
     "Plan",
     "Program",
     "Setting",
-    "SharesCoordinator",
     "Split",
     "Subsets",
     "Task",

@@ -19,18 +19,15 @@ from securevfl.training.abilities import Abilities, Subsets
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.objectives import LossOfNumber
-from securevfl.training.on_shares import SharesActive, SharesPassive
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.program import Program
-from securevfl.training.registry import GROUP, algorithms, loaded
+from securevfl.training.registry import algorithms, loaded
 from securevfl.training.rows import Plan
 from securevfl.training.setting import Setting
-from securevfl.training.shares_coordinator import SharesCoordinator
-from securevfl.training.sharing import Sharing
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 
-__all__ = ["GROUP", "Algorithm", "Looks", "Subsets", "algorithms", "find_algorithm"]
+__all__ = ["Algorithm", "Looks", "Subsets", "algorithms", "find_algorithm"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +110,8 @@ class Algorithm(Abilities):
         return (*self.exchanges(protection, passive), *programs.EXCHANGES)
 
     def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
-        """What the party at `site` runs.
+        """What the party at `site` runs at the cut. A protection that trains the model itself makes its own programs:
+        see `Protection.program`, which jobs call.
 
         Args:
             site: the party's place, linked with all its peers.
@@ -126,18 +124,6 @@ class Algorithm(Abilities):
             return PassiveProgram(self.passive(setting))
         return ActiveProgram(self.active(setting))
 
-    def under(self, protection: Protection, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
-        """What the party at `site` runs under a protection: `program`, or training on shares. Arguments as there."""
-        if not protection.computing_parties(site.active, site.passive, site.coordinator):
-            return self.program(site, plan, settings)
-        sharing = Sharing(algorithm=self, protection=protection, site=site, plan=plan)
-        if site.role == COORDINATOR:
-            return SharesCoordinator(sharing)
-        setting = next(iter(settings.values()))
-        if site.role == PASSIVE:
-            return SharesPassive(self.passive(setting), sharing)
-        return SharesActive(self.active(setting), sharing)
-
     def scorer(self, site: Site, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
         """What scores rows by a trained model at the party at `site`, before it has come back to it.
 
@@ -146,29 +132,9 @@ class Algorithm(Abilities):
             setting: the party's among those with data, with the rows to score.
             model: the party's part of the model.
         """
-        protection = setting.protection
-        if not protection.on_shares:
-            mine = PassiveProgram(self.passive(setting)) if site.role == PASSIVE else None
-            return mine or ActiveProgram(self.active(setting))
-        sharing = Sharing(algorithm=self, protection=protection, site=site, plan=setting.plan, trains=False)
         if site.role == PASSIVE:
-            return SharesPassive(self.passive(setting), sharing)
-        return SharesActive(self.active(setting), sharing)
-
-    def helper(self, site: Site, protection: Protection, plan: Plan) -> SharesCoordinator:
-        """What takes part in scoring rows at a party without data, before it has come back to the model.
-
-        Args:
-            site: its place, linked with all parties.
-            protection: of the job that trained the model.
-            plan: of that job.
-
-        Raises:
-            InputError: a protection under which such a party has no part of a model.
-        """
-        if not protection.on_shares:
-            raise InputError(f"under {protection.title} a party without data has no part of a model to predict with")
-        return SharesCoordinator(Sharing(algorithm=self, protection=protection, site=site, plan=plan, trains=False))
+            return PassiveProgram(self.passive(setting))
+        return ActiveProgram(self.active(setting))
 
     def called(self, number: LossOfNumber | None) -> str:
         """`title`, by what is learned.

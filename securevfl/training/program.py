@@ -19,7 +19,7 @@ from securevfl.training.rows import Trained
 from securevfl.training.state import State
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, caught_up
 
-__all__ = ["EXCHANGES", "Program", "RoleProgram"]
+__all__ = ["EXCHANGES", "HelperProgram", "Program", "RoleProgram"]
 
 EXCHANGES = (
     Exchange("train/epoch", Kind.CONTROL, ACTIVE, PASSIVE, "whether to keep, whether to stop"),
@@ -52,6 +52,18 @@ class Program(ABC):
 
     def tell_looks(self, notes: list[str] | None = None) -> None:  # noqa: B027 - nothing, unless it feeds rows
         """Write down how much of the party's rows was given away so far; nothing, for a program that feeds none."""
+
+
+class HelperProgram(Program):
+    """What a party without data runs, where a protection gives it a part of the model."""
+
+    @abstractmethod
+    async def come_back(self, model: State) -> None:
+        """Set up, and take this party's part of a trained model."""
+
+    @abstractmethod
+    async def answer(self) -> None:
+        """Take part in scoring the rows that the active party announces."""
 
 
 class RoleProgram(Program, Generic[R]):

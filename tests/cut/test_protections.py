@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import securevfl as sv
-from securevfl.cut import PROTECTIONS, CutUse, Protection, Sealed
+from securevfl.cut import CutUse, Protection, Sealed
 from securevfl.transport import ACTIVE, PASSIVE, Exchanges, Kind, PartyRole
 
 USUAL: frozenset[Kind] = frozenset({Kind.CONTROL})
@@ -52,7 +52,7 @@ def test_kinds_that_are_declared(
     assert _kinds(declared, PASSIVE, PASSIVE) == among
 
 
-@pytest.mark.parametrize("kind", PROTECTIONS.values(), ids=PROTECTIONS)
+@pytest.mark.parametrize("kind", Protection.known().values(), ids=Protection.known())
 def test_what_is_opened_and_under_which_ciphers(kind: type[Protection]) -> None:
     protection = kind()
     for trainable in (True, False):
@@ -194,7 +194,7 @@ def test_titles_and_descriptions() -> None:
     assert sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=4))).title == "DP on features, ε = 4"
     assert sv.Plain(fixed_point=True).title == "plain, fixed point"
     assert sv.Paillier(bits=2048, dp=sv.DP(labels=sv.Gaussian())).title == "Paillier 2048 + DP on labels, ε = 8"
-    for kind in PROTECTIONS.values():
+    for kind in Protection.known().values():
         made = kind(dp=GAUSSIAN)
         assert Protection.of(made.describe()) == made
         assert Protection.of(kind.name) == kind()
@@ -219,7 +219,7 @@ def test_mistakes_are_named(values: dict[str, Any], words: str) -> None:
 
 
 def test_protections_that_seal() -> None:
-    assert {name: kind().sealed for name, kind in PROTECTIONS.items()} == {
+    assert {name: kind().sealed for name, kind in Protection.known().items()} == {
         "auto": True,
         "bfv": True,
         "ckks": True,

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 import securevfl as sv
 from securevfl.attacks import Measured
 from securevfl.cli import app
-from securevfl.cut import PROTECTIONS, Protection
-from securevfl.cut.share_exchanges import MASKED, PREDICTED
+from securevfl.cut import Protection
 from securevfl.party import Job
 from securevfl.privacy import Finding
 from securevfl.privacy.severity import measured, severity_of_view
@@ -26,6 +25,7 @@ from securevfl.report.card import STANDINGS
 from securevfl.report.derived import worst
 from securevfl.report.record import LearnedRecord, PartyRecord
 from securevfl.run.recording import job_card, learned_of
+from securevfl.shares.exchanges import MASKED, PREDICTED
 
 PASSIVE = ["network", "retailer"]
 THREE = [
@@ -53,11 +53,11 @@ def _pairs(name: str, protection: Protection) -> tuple[list[Finding], Card] | No
 
 
 @pytest.mark.parametrize("noise", list(NOISE))
-@pytest.mark.parametrize("protection", sorted(PROTECTIONS))
+@pytest.mark.parametrize("protection", sorted(Protection.known()))
 def test_every_leak_of_every_algorithm_stands_in_a_cell(protection: str, noise: str) -> None:
     seen = 0
     for name in KINDS:
-        pair = _pairs(name, PROTECTIONS[protection](dp=NOISE[noise]))
+        pair = _pairs(name, Protection.known()[protection](dp=NOISE[noise]))
         for finding in () if pair is None else pair[0]:
             if finding.severity != "leak" or finding.party == "the other label owners":
                 continue
@@ -68,7 +68,7 @@ def test_every_leak_of_every_algorithm_stands_in_a_cell(protection: str, noise: 
             allowed = {"reads it", "bounded"} if bounded else {"reads it"}
             assert {cell.standing for cell in cells} & allowed, (name, finding)
             seen += 1
-    assert seen or noise != "none" or PROTECTIONS[protection].on_shares
+    assert seen or noise != "none" or Protection.known()[protection].on_shares
 
 
 def test_features_and_labels_stand_apart_and_bear_what_was_measured() -> None:

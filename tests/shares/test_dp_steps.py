@@ -367,7 +367,7 @@ def test_frozen_features_are_clipped_as_they_enter(people: Parties) -> None:
 def test_a_party_that_does_not_clip_is_stopped_before_it_deals(
     people: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("securevfl.training.on_shares.clipped", lambda rows, bound: rows)
+    monkeypatch.setattr("securevfl.shares.programs.clipped", lambda rows, bound: rows)
     with pytest.raises(sv.RangeError, match="nothing of these rows was shared"):
         sv.simulate(_job(sv.Shares(dp=sv.DP(model=NOISE.replace(clip=0.5)))), people)
 

@@ -24,7 +24,7 @@ from securevfl.run import Result
 from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving import Place, ServeActive, ServePassive
 from securevfl.serving.helper import ServeHelper
-from securevfl.training.shared_model import SharedModel
+from securevfl.shares.shared_model import SharedModel
 from securevfl.transport import Kind, MemoryHub
 
 

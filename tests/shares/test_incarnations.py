@@ -22,10 +22,10 @@ import securevfl as sv
 from securevfl.data import Parties
 from securevfl.shares import Course
 from securevfl.shares.course import MOST_OPENED
+from securevfl.shares.shared_model import SharedModel
+from securevfl.shares.sharing import Sharing
 from securevfl.site import Keeper
 from securevfl.training.rows import Plan
-from securevfl.training.shared_model import SharedModel
-from securevfl.training.sharing import Sharing
 from securevfl.transport import Message
 
 EPOCHS = 3
@@ -193,7 +193,7 @@ def test_metrics_of_few_rows_are_refused_before_anything_is_shared(
     with pytest.raises(sv.PolicyError, match=refused) as caught:
         sv.simulate(few, people)
     assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.each_entry())
-    monkeypatch.setattr("securevfl.training.on_shares.check_judged", lambda party, rows: None)
+    monkeypatch.setattr("securevfl.shares.programs.check_judged", lambda party, rows: None)
     with pytest.raises(sv.PolicyError, match=refused) as caught:  # also when it is time to open them
         sv.simulate(few, people)
     assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.each_entry())

@@ -20,11 +20,11 @@ import securevfl as sv
 from securevfl.data import Parties
 from securevfl.run import Result
 from securevfl.shares import input_words
+from securevfl.shares.programs import SharesActive
+from securevfl.shares.sharing import told_epoch
 from securevfl.testing.trial import Trial
 from securevfl.training import ActiveProgram
-from securevfl.training.on_shares import SharesActive
 from securevfl.training.rows import Plan
-from securevfl.training.sharing import told_epoch
 from securevfl.transport import Kind
 
 EPOCHS = 2

@@ -13,9 +13,8 @@ from securevfl.cut.auto import AutoActive, AutoPassive, Speed
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.costs import choose
 from securevfl.cut.declared import measuring_exchanges
-from securevfl.cut.protections.base import Protection
+from securevfl.cut.protections.base import Protection, find_protection
 from securevfl.cut.protections.sealed import BFV, CKKS, KeyBits, Paillier, Sealed, key_problems
-from securevfl.cut.protections.shares import Shares
 from securevfl.privacy import Policy
 from securevfl.site import Site
 from securevfl.transport import Exchange
@@ -94,7 +93,7 @@ class Auto(Sealed):
         if not on_shares:
             return rest, ""
         took, why = choose(self.offers, rows, mbit=self.mbit, latency_ms=self.latency_ms, cores=self.cores)
-        return (Shares(dp=self.dp) if took == _SHARES else rest), why
+        return (find_protection(_SHARES)(dp=self.dp) if took == _SHARES else rest), why
 
     @property
     def link(self) -> Speed | None:

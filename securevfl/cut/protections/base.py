@@ -5,15 +5,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar
+from importlib.metadata import EntryPoint
+from typing import Any, ClassVar
 
 from securevfl.config import Config
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.errors import InputError
 from securevfl.privacy import DP, Policy
+from securevfl.registry import Registry
 from securevfl.site import Site
 from securevfl.transport import Exchange, Kind
 
-__all__ = ["PROTECTIONS", "Protection", "with_dp"]
+__all__ = ["Protection", "find_protection", "protections", "with_dp"]
+
+_REGISTRY = Registry("protection", "securevfl.protections")
 
 
 class Protection(Config):
@@ -23,17 +28,20 @@ class Protection(Config):
     Attributes:
         name: as in job files.
         on_shares: whether three computing parties train the whole network on shares, and there is no cut.
+        error_bound: standard deviations of a numeric target beyond which its errors have to count linearly; None where
+            the protection computes any loss.
         dp: differential privacy on top, or None.
     """
 
     name: ClassVar[str]
     on_shares: ClassVar[bool] = False
+    error_bound: ClassVar[float | None] = None
     dp: DP | None = None
 
     @classmethod
     def known(cls) -> Mapping[str, type[Config]]:
-        """All protections of job files, or a class itself where it has a name."""
-        return super().known() or PROTECTIONS
+        """All installed protections, or a class itself where it has a name."""
+        return super().known() or {name: find_protection(name) for name in protections()}
 
     @property
     @abstractmethod
@@ -82,6 +90,54 @@ class Protection(Config):
         """The name of the party without data that this protection asks for beside `parties`; empty for none."""
         return ""
 
+    # Algorithms, plans and settings belong to `training`, which imports this room: hence `Any` in the three methods
+    # below. A protection that overrides them lives above `training` and names the types.
+
+    def program(self, algorithm: Any, site: Site, plan: Any, settings: Mapping[str, Any]) -> Any:
+        """The program that trains at the party at `site`: the algorithm's own, unless the protection trains the model
+        itself.
+
+        Args:
+            algorithm: of the job, an `Algorithm`.
+            site: the party's place, linked with all its peers.
+            plan: of the job, a `Plan`.
+            settings: label owner → the party's `Setting` in that owner's federation; none at a party without data.
+
+        Returns:
+            A `Program`.
+        """
+        return algorithm.program(site, plan, settings)
+
+    def scorer(self, algorithm: Any, site: Site, setting: Any, model: Mapping[str, Any]) -> Any:
+        """The program that scores rows by a trained model at the party at `site`, before it has come back to it.
+
+        Args:
+            algorithm: of the job that trained the model, an `Algorithm`.
+            site: the party's place, linked with all its peers, those without data among them.
+            setting: the party's `Setting` among the parties with data, with the rows to score.
+            model: the party's part of the model.
+
+        Returns:
+            An `ActiveProgram` or a `PassiveProgram`.
+        """
+        return algorithm.scorer(site, setting, model)
+
+    def helper(self, algorithm: Any, site: Site, plan: Any) -> Any:
+        """The program by which a party without data takes part in scoring rows, before it has come back to the model.
+
+        Args:
+            algorithm: of the job that trained the model, an `Algorithm`.
+            site: the party's place, linked with all parties.
+            plan: of that job, a `Plan`.
+
+        Returns:
+            A `HelperProgram`.
+
+        Raises:
+            InputError: a protection under which such a party has no part of a model.
+        """
+        raise InputError(f"under {self.title} a party without data has no part of a model to predict with")
+
     def policy(self) -> Policy:
         """The floor that this protection sets for every party: what it forbids cannot be sent."""
         return Policy(sealed=self.sealed, noised=_noised_kinds(self.dp))
@@ -127,5 +183,22 @@ def _noised_kinds(dp: DP | None) -> frozenset[Kind]:
     return features | (frozenset({Kind.GRADIENT}) if dp.gradients else frozenset())
 
 
-PROTECTIONS: dict[str, type[Protection]] = {}
-"""Name in job files → protection; `named` fills it."""
+def protections() -> Mapping[str, EntryPoint]:
+    """Name in job files → where the protection lives; see `Registry.entries`."""
+    return _REGISTRY.entries
+
+
+def find_protection(name: str) -> type[Protection]:
+    """The protection of this name.
+
+    Raises:
+        UnknownNameError: no installed package has one.
+        InputError: the registered object is not a `Protection` of that name, or cannot be imported.
+    """
+    kind = _REGISTRY.load(name)
+    if not isinstance(kind, type) or not issubclass(kind, Protection) or getattr(kind, "name", None) != name:
+        raise InputError(
+            f"protection {name!r} is registered as {protections()[name].value}, which is not a Protection of that "
+            f"name: its class has name = {getattr(kind, 'name', None)!r}"
+        )
+    return kind

@@ -7,8 +7,8 @@ __all__ = ["BREAKS"]
 
 _WIRE = "securevfl/shares/wire.py"
 _COURSE = "securevfl/shares/course.py"
-_SHARING = "securevfl/training/sharing.py"
-_MODEL = "securevfl/training/shared_model.py"
+_SHARING = "securevfl/shares/sharing.py"
+_MODEL = "securevfl/shares/shared_model.py"
 _SHARE = "crypto/securevfl_crypto/replicated/share.py"
 _KEYS = "crypto/securevfl_crypto/replicated/keys.py"
 _RESHARING = "crypto/securevfl_crypto/replicated/resharing.py"

@@ -7,7 +7,7 @@ __all__ = ["BREAKS"]
 _STEPS = "securevfl/shares/dp_steps.py"
 _NETWORK = "securevfl/shares/network.py"
 _PRODUCT = "crypto/securevfl_crypto/replicated/product.py"
-_SHARING = "securevfl/training/sharing.py"
+_SHARING = "securevfl/shares/sharing.py"
 _TESTS = "tests/shares/test_dp_steps.py::"
 
 BREAKS = (
@@ -76,7 +76,7 @@ BREAKS = (
     ),
     Break(
         name="uses of a row not counted",
-        file="securevfl/privacy/shared_steps.py",
+        file="securevfl/shares/shared_steps.py",
         old="        self.counts.add(rows)\n",
         new="",
         tests=(_TESTS + "test_every_party_reports_what_the_accountant_says",),

@@ -13,21 +13,16 @@ from securevfl_crypto.errors import CryptoError
 from securevfl_crypto.replicated import Opening
 
 from securevfl.cut import Protection
-from securevfl.cut.share_exchanges import EPOCH, PLAN
 from securevfl.errors import ProtectionInactive, ProtocolError
-from securevfl.privacy import Gaussian, Link, SharedSteps
-from securevfl.shares import (
-    Course,
-    Handing,
-    Member,
-    Network,
-    NetworkShape,
-    Rule,
-    StepNoise,
-    check_logits,
-    check_sizes,
-    gradient_bound,
-)
+from securevfl.privacy import Gaussian, Link
+from securevfl.shares.course import Course, check_sizes
+from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
+from securevfl.shares.exchanges import EPOCH, PLAN
+from securevfl.shares.handing import Handing
+from securevfl.shares.member import Member
+from securevfl.shares.network import Network
+from securevfl.shares.shape import NetworkShape, Rule
+from securevfl.shares.shared_steps import SharedSteps
 from securevfl.site import Site
 from securevfl.training.halves import Architecture
 from securevfl.training.role import Role
@@ -145,11 +140,19 @@ class Sharing:
         return Course(member, shape.inputs, shape.outputs, network)
 
     def counted(self, role: Role) -> SharedSteps | None:
-        """Uses of a data party's rows in noisy steps; None without noise, and in a prediction."""
+        """Uses of a data party's rows in noisy steps; None without noise, and in a prediction.
+
+        Raises:
+            PolicyError: the plan spends more than the job or the party's policy allows.
+        """
         mechanism = self.mechanism
         if mechanism is None or not len(role.training_rows(1)):
             return None
-        return role.releases.shared_steps(mechanism, rows=role.release_rows(), times=role.times(role.plan.epochs))
+        times = role.times(role.plan.epochs)
+        sigma, delta = mechanism.sigma(times), mechanism.delta
+        steps = SharedSteps(rows=role.release_rows(), times=times, sigma=sigma, clip=mechanism.clip, delta=delta)
+        role.releases.plan(steps, mechanism)
+        return steps
 
     def check_noise(self, role: Role, shape: NetworkShape) -> None:
         """Refuse noise with which logits could wrap within the planned steps.

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from securevfl.cut.handed_exchanges import handed_exchanges
 from securevfl.cut.leakage import Revealed
 from securevfl.privacy import Gaussian, permitted, severity_of_view
+from securevfl.shares.handed_exchanges import handed_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["MASKED", "METRICS", "PREDICTED", "PREDICTIONS", "RANGE", "ROUND", "share_exchanges"]

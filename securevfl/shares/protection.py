@@ -1,19 +1,26 @@
-"""Training on secret shares, as a job asks for it."""
+"""The protection that a job names to train on secret shares, and the programs that it gives each party."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.protections.base import Protection
-from securevfl.cut.share_exchanges import share_exchanges
 from securevfl.cut.unused import NoActiveCut, NoPassiveCut
 from securevfl.errors import InputError
+from securevfl.shares.coordinator import SharesCoordinator
+from securevfl.shares.exchanges import share_exchanges
+from securevfl.shares.programs import SharesActive, SharesPassive
+from securevfl.shares.shape import ERROR_BOUND
+from securevfl.shares.sharing import Sharing
 from securevfl.site import Site
-from securevfl.transport import Exchange
+from securevfl.training.algorithm import Algorithm
+from securevfl.training.rows import Plan
+from securevfl.training.setting import Setting
+from securevfl.transport import COORDINATOR, PASSIVE, Exchange
 
 __all__ = ["Shares"]
 
@@ -45,6 +52,7 @@ class Shares(Protection):
 
     name: ClassVar[str] = "shares"
     on_shares: ClassVar[bool] = True
+    error_bound: ClassVar[float | None] = ERROR_BOUND
     computing: tuple[str, ...] = ()
     lr: Annotated[float, Meta(gt=0, le=10)] = 0.2
     momentum: Annotated[float, Meta(ge=0, le=0.99)] = 0.9
@@ -112,8 +120,33 @@ class Shares(Protection):
         noise = None if self.dp is None else self.dp.model
         return share_exchanges(passive, parts=self.hands_out, noise=noise)
 
+    def program(
+        self, algorithm: Algorithm, site: Site, plan: Plan, settings: Mapping[str, Setting]
+    ) -> SharesActive | SharesPassive | SharesCoordinator:
+        sharing = Sharing(algorithm=algorithm, protection=self, site=site, plan=plan)
+        if site.role == COORDINATOR:
+            return SharesCoordinator(sharing)
+        (setting,) = settings.values()
+        return _of_data_party(algorithm, setting, sharing)
+
+    def scorer(
+        self, algorithm: Algorithm, site: Site, setting: Setting, model: Mapping[str, Any]
+    ) -> SharesActive | SharesPassive:
+        sharing = Sharing(algorithm=algorithm, protection=self, site=site, plan=setting.plan, trains=False)
+        return _of_data_party(algorithm, setting, sharing)
+
+    def helper(self, algorithm: Algorithm, site: Site, plan: Plan) -> SharesCoordinator:
+        return SharesCoordinator(Sharing(algorithm=algorithm, protection=self, site=site, plan=plan, trains=False))
+
     def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
         return NoActiveCut()
 
     def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
         return NoPassiveCut()
+
+
+def _of_data_party(algorithm: Algorithm, setting: Setting, sharing: Sharing) -> SharesActive | SharesPassive:
+    """The program of a party with a table."""
+    if sharing.site.role == PASSIVE:
+        return SharesPassive(algorithm.passive(setting), sharing)
+    return SharesActive(algorithm.active(setting), sharing)

@@ -8,20 +8,18 @@ from functools import partial
 
 import numpy as np
 
-from securevfl.shares import (
-    Course,
-)
-from securevfl.training.program import Program
+from securevfl.shares.course import Course
+from securevfl.shares.shared_model import SharedModel
+from securevfl.shares.sharing import Sharing, by_name, notes_of, told_epoch, told_plan
+from securevfl.training.program import HelperProgram
 from securevfl.training.rows import Trained
-from securevfl.training.shared_model import SharedModel
-from securevfl.training.sharing import Sharing, by_name, notes_of, told_epoch, told_plan
 from securevfl.training.state import State, as_dict, as_flag, as_int
 from securevfl.transport import Kind
 
 __all__ = ["SharesCoordinator"]
 
 
-class SharesCoordinator(Program):
+class SharesCoordinator(HelperProgram):
     """The program of a computing party without data."""
 
     def __init__(self, sharing: Sharing) -> None:

@@ -12,22 +12,16 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from securevfl.cut.share_exchanges import EPOCH, PLAN, WIDTH
 from securevfl.errors import ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
-from securevfl.shares import (
-    ERROR_BOUND,
-    TARGET_BOUND,
-    Course,
-    NetworkShape,
-    Words,
-    check_clipped,
-    check_judged,
-    clipped,
-    input_words,
-    named,
-    row_bounds,
-)
+from securevfl.shares.course import Course, Words, check_judged
+from securevfl.shares.dp_steps import check_clipped, clipped, row_bounds
+from securevfl.shares.exchanges import EPOCH, PLAN, WIDTH
+from securevfl.shares.member import input_words
+from securevfl.shares.metrics import named
+from securevfl.shares.shape import ERROR_BOUND, TARGET_BOUND, NetworkShape
+from securevfl.shares.shared_model import SharedModel
+from securevfl.shares.sharing import MOST_WIDTH, Sharing, by_name, notes_of, told_plan, whole
 from securevfl.training.active_program import ActiveProgram, Progress
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import ActiveHalf, PassiveHalf
@@ -36,8 +30,6 @@ from securevfl.training.passive_role import PassiveRole
 from securevfl.training.regression import Regression
 from securevfl.training.role import Role
 from securevfl.training.rows import Trained
-from securevfl.training.shared_model import SharedModel
-from securevfl.training.sharing import MOST_WIDTH, Sharing, by_name, notes_of, told_plan, whole
 from securevfl.training.split import chunks
 from securevfl.training.state import State
 from securevfl.transport import Kind
