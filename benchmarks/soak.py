@@ -26,7 +26,7 @@ import torch
 import securevfl as sv
 from benchmarks.common import write
 from benchmarks.parties import compare, through_processes
-from securevfl.site import PartySecret
+from securevfl.party_context import PartySecret
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 

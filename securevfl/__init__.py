@@ -99,9 +99,9 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.experiments.sweep_result import SweepResult
     from securevfl.jobfile import read_job
     from securevfl.party import Job
+    from securevfl.party_context import Observer
     from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
     from securevfl.run import Model, Prediction, Result, align_parties, predict
-    from securevfl.site import Observer
     from securevfl.training import Algorithm, Frozen
 
 __version__ = "0.1.0"
@@ -133,7 +133,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.experiments.search": "search",
     "securevfl.experiments.search_result": "SearchResult",
     "securevfl.experiments.sweep_result": "SweepResult",
-    "securevfl.site": "Observer",
+    "securevfl.party_context": "Observer",
     "securevfl.party": "Job",
     "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",
     "securevfl.training": "Algorithm Frozen",

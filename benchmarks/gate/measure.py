@@ -25,11 +25,11 @@ from securevfl.cut.leakage import DRAWN, features_view, labels_view
 from securevfl.cut.share_exchanges import MASKED, PREDICTED
 from securevfl.experiments.recorder import Recorder
 from securevfl.party import rule_against
+from securevfl.party_context import PartySecret
 from securevfl.privacy import Policy, epsilon_rdp, permitted
 from securevfl.privacy.accountant import FEATURES, LABELS
 from securevfl.run import join_parties
 from securevfl.run.simulation import Ran, run_parties
-from securevfl.site import PartySecret
 from securevfl.testing.trial import roles_begun
 from securevfl.transport import COORDINATOR
 

@@ -15,11 +15,11 @@ from securevfl.data import Parties
 from securevfl.errors import InputError
 from securevfl.experiments.comparison import simulate
 from securevfl.party import Job, settled
+from securevfl.party_context import Observer, PartySecret
 from securevfl.report import comparison_table, render_text, write
 from securevfl.report.record import Record, RunRecord
 from securevfl.run.result import Result
 from securevfl.run.simulation import align_parties
-from securevfl.site import Observer, PartySecret
 
 __all__ = ["CrossValidation", "cross_validate"]
 

@@ -43,8 +43,8 @@ from securevfl.experiments.search_trial import Asked, final_seeds, with_one_spli
 from securevfl.experiments.selection_cost import together
 from securevfl.jobfile.job_roster import Roster
 from securevfl.party import Job
+from securevfl.party_context import Observer
 from securevfl.scale import check_pool
-from securevfl.site import Observer
 from securevfl.training import Task
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from securevfl.config import Config
 from securevfl.cut import CutUse, Protection
 from securevfl.data import View
 from securevfl.errors import InputError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import OTHER_OWNERS, Finding
-from securevfl.site import Site
 from securevfl.training import program as programs
 from securevfl.training.abilities import Abilities, Subsets
 from securevfl.training.active_program import ActiveProgram
@@ -112,7 +112,7 @@ class Algorithm(Abilities):
         """`exchanges`, and what the programs around the roles say."""
         return (*self.exchanges(protection, passive), *programs.EXCHANGES)
 
-    def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+    def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         """What the party at `site` runs.
 
         Args:
@@ -126,7 +126,7 @@ class Algorithm(Abilities):
             return PassiveProgram(self.passive(setting))
         return ActiveProgram(self.active(setting))
 
-    def under(self, protection: Protection, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+    def under(self, protection: Protection, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         """What the party at `site` runs under a protection: `program`, or training on shares. Arguments as there."""
         if not protection.computing_parties(site.active, site.passive, site.coordinator):
             return self.program(site, plan, settings)
@@ -138,7 +138,7 @@ class Algorithm(Abilities):
             return SharesPassive(self.passive(setting), sharing)
         return SharesActive(self.active(setting), sharing)
 
-    def scorer(self, site: Site, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
+    def scorer(self, site: PartyContext, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
         """What scores rows by a trained model at the party at `site`, before it has come back to it.
 
         Args:
@@ -155,7 +155,7 @@ class Algorithm(Abilities):
             return SharesPassive(self.passive(setting), sharing)
         return SharesActive(self.active(setting), sharing)
 
-    def helper(self, site: Site, protection: Protection, plan: Plan) -> SharesCoordinator:
+    def helper(self, site: PartyContext, protection: Protection, plan: Plan) -> SharesCoordinator:
         """What takes part in scoring rows at a party without data, before it has come back to the model.
 
         Args:

@@ -15,6 +15,7 @@ from securevfl_crypto.replicated import Opening
 from securevfl.cut import Protection
 from securevfl.cut.share_exchanges import EPOCH, PLAN
 from securevfl.errors import ProtectionInactive, ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Gaussian, Link, SharedSteps
 from securevfl.shares import (
     Course,
@@ -28,7 +29,6 @@ from securevfl.shares import (
     check_sizes,
     gradient_bound,
 )
-from securevfl.site import Site
 from securevfl.training.halves import Architecture
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan
@@ -71,7 +71,7 @@ class Sharing:
 
     algorithm: OnShares
     protection: Protection
-    site: Site
+    site: PartyContext
     plan: Plan
     trains: bool = True
 

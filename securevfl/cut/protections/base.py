@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from securevfl.config import Config
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.party_context import PartyContext
 from securevfl.privacy import DP, Policy
-from securevfl.site import Site
 from securevfl.transport import Exchange, Kind
 
 __all__ = ["PROTECTIONS", "Protection", "with_dp"]
@@ -106,11 +106,11 @@ class Protection(Config):
         """
 
     @abstractmethod
-    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+    def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
         """The active party's side of the cut."""
 
     @abstractmethod
-    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+    def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
         """A passive party's side of the cut."""
 
 

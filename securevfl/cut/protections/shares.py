@@ -12,7 +12,7 @@ from securevfl.cut.protections.base import Protection
 from securevfl.cut.share_exchanges import share_exchanges
 from securevfl.cut.unused import NoActiveCut, NoPassiveCut
 from securevfl.errors import InputError
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 from securevfl.transport import Exchange
 
 __all__ = ["Shares"]
@@ -112,8 +112,8 @@ class Shares(Protection):
         noise = None if self.dp is None else self.dp.model
         return share_exchanges(passive, parts=self.hands_out, noise=noise)
 
-    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+    def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
         return NoActiveCut()
 
-    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+    def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
         return NoPassiveCut()
