@@ -15,10 +15,10 @@ import torch
 
 import securevfl as sv
 from securevfl.data import hold_out
+from securevfl.party_context import PartySecret
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.rows import RowRelease
 from securevfl.run import join_parties
-from securevfl.site import PartySecret
 from securevfl.testing.parties import parties, scarce
 from securevfl.training import find_algorithm
 

@@ -15,9 +15,9 @@ import torch
 
 from securevfl.data import Parties, PartyTable
 from securevfl.party import Job
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Ledger
 from securevfl.run.simulated_parties import Simulated
-from securevfl.site import Site
 from securevfl.training import NumberedRows, Setting, Split, Trained
 
 __all__ = ["MadeRows", "run_on"]
@@ -92,7 +92,7 @@ def run_on(made: MadeRows, job: Job) -> tuple[Trained, Mapping[str, Ledger]]:
     """
     tables = made.tables()
 
-    async def program(site: Site, table: PartyTable | None) -> Trained:
+    async def program(site: PartyContext, table: PartyTable | None) -> Trained:
         plan = job.plan
         setting = Setting(site=site, plan=plan, protection=job.protection, table=made.table(site.name))
         return await job.protection.program(job.algorithm, site, plan, {site.active: setting}).run()

@@ -29,11 +29,11 @@ import torch
 import securevfl as sv
 from benchmarks.common import write
 from benchmarks.kills_run import tables
+from securevfl.party_context import PartySecret
 from securevfl.process.launch import read_start
 from securevfl.report import Record
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
-from securevfl.site import PartySecret
 from securevfl.testing.company import Company, found
 from securevfl.training import Algorithm, algorithms, find_algorithm
 

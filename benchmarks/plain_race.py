@@ -19,8 +19,8 @@ from torch.nn import functional
 
 from securevfl.algorithms import SplitNN
 from securevfl.algorithms.splitnn import Active, Passive
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Ledger
-from securevfl.site import Site
 from securevfl.training import ActiveProgram, Algorithm, PassiveProgram, Plan, Program, Setting, Trained
 from securevfl.training.networks import mlp
 
@@ -216,7 +216,7 @@ def watched(config: Algorithm, race: Race) -> SplitNN:
         raise TypeError(f"plain torch has the network of SplitNN, and not of {config.name}")
 
     class Configured(SplitNN):
-        def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+        def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
             (setting,) = settings.values()
             if site.name == site.active:
                 return Watched(Active(self, setting), race)

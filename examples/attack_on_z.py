@@ -27,9 +27,9 @@ from securevfl.attacks.label_gradients import single
 from securevfl.attacks.measure import auc
 from securevfl.cut import ActiveCut, CutSpec, Protection, WrappedCut
 from securevfl.experiments.recorder import Recorder
+from securevfl.party_context import PartyContext, PartySecret
 from securevfl.run.machine import machine, versions
 from securevfl.run.simulation import Aligned
-from securevfl.site import PartySecret, Site
 
 RUNS = 9
 """Runs of a job with noise, whose AUC differs from run to run: their mean counts. One of them is attacked."""
@@ -75,7 +75,7 @@ def noisy(protection: Protection, deviation: float, seed: int) -> Protection:
     """The same protection, with noise on z."""
 
     class Noisy(type(protection)):  # type: ignore[misc]
-        def active_cut(self, site: Site, spec: CutSpec) -> NoisyCut:
+        def active_cut(self, site: PartyContext, spec: CutSpec) -> NoisyCut:
             return NoisyCut(super().active_cut(site, spec), deviation, seed)
 
     return Noisy(**{name: getattr(protection, name) for name in protection.__struct_fields__})

@@ -32,9 +32,9 @@ from sklearn.exceptions import ConvergenceWarning
 import securevfl as sv
 from securevfl.attacks.gram import factor
 from securevfl.data import FeatureEncoder
+from securevfl.party_context import PartySecret, derive_seed
 from securevfl.privacy.noise import gaussian
 from securevfl.run.machine import machine, versions
-from securevfl.site import PartySecret, derive_seed
 
 QUANTILES = np.linspace(0.005, 0.995, 200)
 SAMPLE = 6_000

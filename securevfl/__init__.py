@@ -97,10 +97,10 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.experiments.sweep import sweep
     from securevfl.jobfile import read_job
     from securevfl.party import Job
+    from securevfl.party_context import Observer
     from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
     from securevfl.run import Model, Prediction, Result, align_parties, predict
     from securevfl.shares import Shares
-    from securevfl.site import Observer
     from securevfl.training import Algorithm, Frozen
 
 __version__ = "0.1.0"
@@ -129,7 +129,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.experiments.search": "search",
     "securevfl.experiments.sweep": "sweep",
     "securevfl.shares": "Shares",
-    "securevfl.site": "Observer",
+    "securevfl.party_context": "Observer",
     "securevfl.party": "Job",
     "securevfl.privacy": "DP Gaussian JointNoise Policy RandomisedResponse",
     "securevfl.training": "Algorithm Frozen",

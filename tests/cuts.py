@@ -12,7 +12,7 @@ from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut
 from securevfl.cut.exact import FixedActive, FixedPassive
 from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 from securevfl.testing import sites
 
 __all__ = ["KITS", "SEALED", "Kit", "sealed", "sites"]
@@ -22,8 +22,8 @@ __all__ = ["KITS", "SEALED", "Kit", "sealed", "sites"]
 class Kit:
     """How to make both sides of one kind of cut, and how exactly it agrees with floats."""
 
-    active: Callable[[Site, CutSpec], ActiveCut]
-    passive: Callable[[Site, CutSpec], PassiveCut]
+    active: Callable[[PartyContext, CutSpec], ActiveCut]
+    passive: Callable[[PartyContext, CutSpec], PassiveCut]
     tolerance: float
     error: float = 0.0
     name: str = "plain"

@@ -16,8 +16,8 @@ from securevfl.algorithms.boosting.growing import Chosen, Grown, Limits, Owned, 
 from securevfl.algorithms.boosting.histograms import fixed, plain_sums
 from securevfl.algorithms.boosting.splits import Rule
 from securevfl.algorithms.boosting.trees import Tree
+from securevfl.party_context import PartySecret
 from securevfl.run.simulation import Ran, join_parties, run_parties
-from securevfl.site import PartySecret
 
 __all__ = ["Pooled", "job", "part", "pooled_forest", "run", "same_trees"]
 

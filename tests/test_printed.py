@@ -13,7 +13,7 @@ import numpy as np
 from securevfl_crypto.replicated import Product, Task, deal, run_three
 from securevfl_crypto.ring import Exchange, Stream
 
-from securevfl.site import PartySecret
+from securevfl.party_context import PartySecret
 from securevfl.transport import Kind, Message
 
 ROOT = Path(__file__).parents[1]

@@ -23,12 +23,12 @@ from securevfl.attacks.measure import auc, auc_error, correlated, draw_known, r_
 from securevfl.cut.leakage import DRAWN, features_view, labels_view
 from securevfl.experiments.recorder import Recorder
 from securevfl.party import rule_against
+from securevfl.party_context import PartySecret
 from securevfl.privacy import Policy, epsilon_rdp, permitted
 from securevfl.privacy.accountant import FEATURES, LABELS
 from securevfl.run import join_parties
 from securevfl.run.simulation import Ran, run_parties
 from securevfl.shares.exchanges import MASKED, PREDICTED
-from securevfl.site import PartySecret
 from securevfl.testing.trial import roles_begun
 from securevfl.transport import COORDINATOR
 

@@ -17,9 +17,9 @@ from securevfl.algorithms.boosting import answering, asking
 from securevfl.attacks import label_gradients as on_labels
 from securevfl.attacks.learners import classify, ridge
 from securevfl.attacks.measure import Estimate, Known, auc, auc_error, draw_known, r_squared, ranked
+from securevfl.party_context import PartySecret
 from securevfl.run import join_parties
 from securevfl.run.simulation import run_parties
-from securevfl.site import PartySecret
 from securevfl.testing.trial import roles_begun
 
 __all__ = ["Sights", "cells_read", "cells_solved", "measure", "watch"]

@@ -28,8 +28,8 @@ def main(folder: Path, what: str, steps: int) -> dict[str, Any]:
     import securevfl as sv
     from securevfl.cut import BFV, CKKS, Plain
     from securevfl.data import Parties, read_parquet
+    from securevfl.party_context import Observer
     from securevfl.run.simulation import align_parties, join_parties, run_parties
-    from securevfl.site import Observer
 
     class Watch(Observer):
         def __init__(self) -> None:

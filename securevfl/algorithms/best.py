@@ -31,7 +31,7 @@ from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.algorithms.splitnn import SplitNN
 from securevfl.cut import CutUse, Protection
 from securevfl.errors import InputError
-from securevfl.site import Site, derive_seed
+from securevfl.party_context import PartyContext, derive_seed
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Subsets, find_algorithm
@@ -155,7 +155,7 @@ class Best(SplitNN):
         ]
         return sorted(found, key=lambda member: not member.talks)
 
-    def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+    def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         return BestProgram(self, next(iter(settings.values())), plan)
 
     def active(self, setting: Setting) -> ActiveRole:
@@ -164,7 +164,7 @@ class Best(SplitNN):
     def passive(self, setting: Setting) -> PassiveRole:
         return BestPassive(self, setting, {})
 
-    def scorer(self, site: Site, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
+    def scorer(self, site: PartyContext, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
         members = as_dict(as_dict(model["parts"])["members"])
         if setting.site.role == PASSIVE:
             return PassiveProgram(BestPassive(self, setting, members))

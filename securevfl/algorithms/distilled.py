@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutSpec, Plain, Protection
-from securevfl.site import derive_seed
+from securevfl.party_context import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks, Subsets
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf

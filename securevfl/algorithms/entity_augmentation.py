@@ -20,7 +20,7 @@ import torch
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
-from securevfl.site import derive_seed
+from securevfl.party_context import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
 from securevfl.training.passive_role import PassiveRole

@@ -23,8 +23,8 @@ from torch.nn import functional
 
 from securevfl.cut import Protection
 from securevfl.errors import InputError, ProtocolError
+from securevfl.party_context import derive_seed
 from securevfl.privacy import Noised, bare, mapped
-from securevfl.site import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Subsets
 from securevfl.training.halves import Networks

@@ -33,8 +33,8 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.cut.leakage import handed_over
 from securevfl.errors import InputError, ProtocolError
+from securevfl.party_context import derive_seed
 from securevfl.privacy import Link, Noised, RowRelease, fan_out
-from securevfl.site import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf

@@ -29,9 +29,9 @@ from securevfl.algorithms.opinions import Evidence, EvidentialHalf, OpinionLoss
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Protection
 from securevfl.errors import InputError
+from securevfl.party_context import derive_seed
 from securevfl.privacy import fan_out
 from securevfl.privacy.loss import Loss
-from securevfl.site import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.passive_role import PassiveRole

@@ -12,8 +12,8 @@ import numpy as np
 
 from securevfl.align.linkage import Linkage
 from securevfl.errors import AlignmentError, ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
-from securevfl.site import Site
 from securevfl.transport import Kind, Message, Scalar
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Sent:
     witnesses: np.ndarray | None = field(default=None, repr=False)
 
 
-async def compare(site: Site, how: Linkage) -> list[Mapping[str, Scalar]]:
+async def compare(site: PartyContext, how: Linkage) -> list[Mapping[str, Scalar]]:
     """The coordinator's part: compare for the others; returns `FIGURES` of each pair of parties."""
     mine = {passive: await receive(site, site.links[site.active], how) for passive in site.passive}
     theirs = {passive: await receive(site, site.links[passive], how) for passive in site.passive}
@@ -89,7 +89,7 @@ class Drawn:
     meta: Mapping[str, Mapping[str, Scalar]]
 
     @classmethod
-    async def of(cls, site: Site, how: Linkage, mine: Mapping[str, Sent], theirs: Mapping[str, Sent]) -> Drawn:
+    async def of(cls, site: PartyContext, how: Linkage, mine: Mapping[str, Sent], theirs: Mapping[str, Sent]) -> Drawn:
         """Compare the active party's records with each passive party's.
 
         Args:
@@ -138,7 +138,7 @@ def _linked(how: Linkage, a: Sent, b: Sent, names: tuple[str, str]) -> Linked:
         raise AlignmentError(f"the records of {names[0]!r} and {names[1]!r} cannot be linked: {error}") from None
 
 
-async def receive(site: Site, link: Link, how: Linkage) -> Sent:
+async def receive(site: PartyContext, link: Link, how: Linkage) -> Sent:
     """A party's encodings. Room is taken as they come, never for what is announced."""
     from securevfl_psi.linkage import Encodings
 

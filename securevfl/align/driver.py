@@ -18,8 +18,8 @@ from securevfl_psi.wire import Frame
 
 from securevfl.align.exchanges import Crossing, crossing
 from securevfl.errors import AlignmentError, ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
-from securevfl.site import Site
 
 __all__ = ["drive"]
 
@@ -38,7 +38,7 @@ class _News:
         await self._event.wait()
 
 
-async def drive(site: Site, joint: Joint) -> None:
+async def drive(site: PartyContext, joint: Joint) -> None:
     """Runs a party's scripts with all its peers to their end.
 
     Raises:

@@ -32,8 +32,8 @@ from securevfl.align.comparing import (
 )
 from securevfl.align.linkage import Linkage
 from securevfl.errors import InputError, ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, fan_out
-from securevfl.site import Site
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, Scalar
 from securevfl.transport.exchange import PartyRole
 
@@ -95,7 +95,7 @@ def check_fields(how: Linkage, fields: Mapping[str, Sequence[object]], name: str
 class _Own:
     """A data party's records, ready to encode."""
 
-    def __init__(self, site: Site, fields: Mapping[str, Sequence[object]], rows: int, how: Linkage) -> None:
+    def __init__(self, site: PartyContext, fields: Mapping[str, Sequence[object]], rows: int, how: Linkage) -> None:
         from securevfl_psi import LinkageError
         from securevfl_psi.arrays import secret_order
         from securevfl_psi.linkage import find_duplicates
@@ -144,7 +144,9 @@ class _Own:
         return tuple(text[2 * ID * row : 2 * ID * (row + 1)] for row in range(self.size))
 
 
-async def link_rows(site: Site, fields: Mapping[str, Sequence[object]] | None, rows: int, how: Linkage) -> LinkedRows:
+async def link_rows(
+    site: PartyContext, fields: Mapping[str, Sequence[object]] | None, rows: int, how: Linkage
+) -> LinkedRows:
     """This party's part in the linkage of a federation.
 
     Args:
@@ -169,7 +171,7 @@ async def link_rows(site: Site, fields: Mapping[str, Sequence[object]] | None, r
     return await _linked_here(own, keys)
 
 
-async def _keys(site: Site, tag: str) -> dict[str, bytes]:
+async def _keys(site: PartyContext, tag: str) -> dict[str, bytes]:
     """Peer → the key that encodings are made under: of the active party with each passive one."""
     from securevfl_psi import Circle, MalformedError, PairwiseKeys
 
@@ -239,7 +241,7 @@ async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
     return LinkedRows(ids=own.spread(made.ids), words=_told(site, own.how, metas), weights=own.weighed(weights))
 
 
-def _told(site: Site, how: Linkage, metas: Sequence[Mapping[str, Scalar]]) -> str:
+def _told(site: PartyContext, how: Linkage, metas: Sequence[Mapping[str, Scalar]]) -> str:
     """In words."""
     parts = []
     for meta in metas:

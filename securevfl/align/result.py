@@ -11,7 +11,7 @@ import securevfl_psi as psi
 
 from securevfl.data import Names
 from securevfl.errors import AlignmentError
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 
 __all__ = ["RULES", "Alignment", "identifiers", "order"]
 
@@ -50,7 +50,7 @@ class Alignment:
     protocol: str = ""
     weights: np.ndarray | None = field(default=None, repr=False)
 
-    def require_verified(self, site: Site) -> None:
+    def require_verified(self, site: PartyContext) -> None:
         """Refuse rows that were not verified with every peer of `site`.
 
         Raises:

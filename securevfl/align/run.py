@@ -13,7 +13,7 @@ from securevfl.align.options import Align
 from securevfl.align.result import RULES, Alignment, identifiers, order
 from securevfl.align.shelf import FolderShelf
 from securevfl.errors import InputError, NoCommonRows, PolicyError, ProtocolError
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 
 __all__ = ["align", "protocol_of"]
 
@@ -51,7 +51,7 @@ def _ran(joint: psi.Joint, how: Align) -> str:
 
 
 async def align(
-    site: Site,
+    site: PartyContext,
     ids: Sequence[str],
     *,
     book: Sequence[str] = (),
@@ -105,7 +105,7 @@ async def align(
 
 
 def _joint(
-    site: Site, ids: psi.Identifiers, own: int, held_out: Sequence[int] | np.ndarray, how: Align, columns: int
+    site: PartyContext, ids: psi.Identifiers, own: int, held_out: Sequence[int] | np.ndarray, how: Align, columns: int
 ) -> psi.Joint:
     """The party's scripts, under its policy."""
     terms = psi.JointTerms(

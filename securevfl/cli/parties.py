@@ -14,10 +14,10 @@ from securevfl.cli import terminal
 from securevfl.cli.application import app
 
 if TYPE_CHECKING:
+    from securevfl.party_context import Observer
     from securevfl.process.launch import Start
     from securevfl.process.party_process import Attending
     from securevfl.run.events import News
-    from securevfl.site import Observer
 
 __all__: list[str] = []
 

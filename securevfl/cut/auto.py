@@ -28,8 +28,8 @@ from securevfl.cut.blocks import blocks, check_errors
 from securevfl.cut.handshake import checked, checked_width
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, Noised, NoiseShare, fan_out
-from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["AutoActive", "AutoPassive", "Speed", "Timing", "measure", "predict"]
@@ -138,7 +138,7 @@ class _Auto(Generic[C]):
 
     def __init__(
         self,
-        site: Site,
+        site: PartyContext,
         spec: CutSpec,
         schemes: Mapping[str, crypto.Scheme],
         *,
@@ -168,7 +168,7 @@ class AutoActive(_Auto[SealedActive]):
 
     def __init__(
         self,
-        site: Site,
+        site: PartyContext,
         spec: CutSpec,
         schemes: Mapping[str, crypto.Scheme],
         *,

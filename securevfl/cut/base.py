@@ -21,9 +21,9 @@ import torch
 
 from securevfl.cut.integers import FixedPoint
 from securevfl.errors import InputError, RangeError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, NoiseShare
 from securevfl.privacy.noise import gaussian
-from securevfl.site import Site
 
 __all__ = ["ActiveCut", "CutSpec", "CutUse", "PassiveCut", "check_block", "initial_weights"]
 
@@ -221,7 +221,7 @@ class PassiveCut(Protocol):
         ...
 
 
-def initial_weights(site: Site, width: int, columns: int, bound: float = math.inf) -> np.ndarray:
+def initial_weights(site: PartyContext, width: int, columns: int, bound: float = math.inf) -> np.ndarray:
     """W_p as training begins, (width, columns) float64, independent N(0, 1/width), or those scaled down to half of the
     bound on their operator norm.
 

@@ -21,8 +21,8 @@ from securevfl.cut.integers import (
 )
 from securevfl.cut.plain import FloatActive, apart
 from securevfl.errors import RangeError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped
-from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["FixedActive", "FixedPassive"]
@@ -63,7 +63,7 @@ class FixedPassive:
 
     protection = "plain, fixed point"
 
-    def __init__(self, site: Site, spec: CutSpec) -> None:
+    def __init__(self, site: PartyContext, spec: CutSpec) -> None:
         self._site = site
         self._link = site.links[site.active]
         self._spec = spec

@@ -8,7 +8,7 @@ import numpy as np
 
 from securevfl.cut.base import CutSpec
 from securevfl.errors import ProtocolError
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 from securevfl.transport import Array, Kind, Scalar
 
 __all__ = ["announce", "as_share", "checked", "checked_width", "key_bytes", "once", "receive_widths"]
@@ -20,7 +20,7 @@ _MOST_WEIGHTS = 1 << 24
 """Of one passive party's block."""
 
 
-async def receive_widths(site: Site, spec: CutSpec, protection: str) -> dict[str, tuple[int, bool]]:
+async def receive_widths(site: PartyContext, spec: CutSpec, protection: str) -> dict[str, tuple[int, bool]]:
     """Each passive party's (width, whether its bottom is trainable), and check that it runs the same job.
 
     Raises:
@@ -78,7 +78,7 @@ def key_bytes(name: str, array: Array) -> bytes:
     return raw.tobytes()
 
 
-async def announce(site: Site, spec: CutSpec, protection: str, width: int, trainable: bool) -> None:
+async def announce(site: PartyContext, spec: CutSpec, protection: str, width: int, trainable: bool) -> None:
     """A passive party's half of `receive_widths`."""
     meta: dict[str, Scalar] = {
         "job": site.job,

@@ -12,15 +12,15 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from securevfl.cut.handshake import key_bytes
 from securevfl.errors import ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, fan_out
-from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["agree_masks"]
 
 
 async def agree_masks(
-    site: Site, names: Sequence[str], purpose: str, *, step: str = "cut/seed"
+    site: PartyContext, names: Sequence[str], purpose: str, *, step: str = "cut/seed"
 ) -> list[crypto.PairwiseMasks]:
     """A seed with each other party of `names`: X25519, then HKDF over purpose, job and both names.
 

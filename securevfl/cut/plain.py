@@ -14,8 +14,8 @@ import torch
 
 from securevfl.cut.base import CutSpec, check_block, initial_weights
 from securevfl.cut.handshake import announce, checked, once, receive_widths
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped, send_all
-from securevfl.site import Site
 from securevfl.transport import Array, Kind, to_device
 
 __all__ = ["FloatActive", "FloatPassive", "apart"]
@@ -42,7 +42,7 @@ class FloatActive:
     protection = "plain"
     step_error = 0.0
 
-    def __init__(self, site: Site, spec: CutSpec) -> None:
+    def __init__(self, site: PartyContext, spec: CutSpec) -> None:
         self._site = site
         self._spec = spec
         self._links = [site.links[name] for name in site.passive]
@@ -93,7 +93,7 @@ class FloatPassive:
 
     protection = "plain"
 
-    def __init__(self, site: Site, spec: CutSpec) -> None:
+    def __init__(self, site: PartyContext, spec: CutSpec) -> None:
         self._site = site
         self._link = site.links[site.active]
         self._spec = spec

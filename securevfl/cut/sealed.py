@@ -39,8 +39,8 @@ from securevfl.cut.masking import agree_masks
 from securevfl.cut.plain import apart
 from securevfl.cut.working import working
 from securevfl.errors import ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped
-from securevfl.site import Site
 from securevfl.transport import NO_GUARD, Array, Guard, Kind
 
 __all__ = ["SealedActive", "SealedPassive"]
@@ -75,7 +75,7 @@ class _Peer:
 class SealedActive:
     """The active party's side: it owns the key and a share V_p of each passive party's weights."""
 
-    def __init__(self, site: Site, spec: CutSpec, scheme: crypto.Scheme) -> None:
+    def __init__(self, site: PartyContext, spec: CutSpec, scheme: crypto.Scheme) -> None:
         self.protection = scheme.name
         self._site = site
         self._spec = spec
@@ -234,7 +234,7 @@ class _Mine:
 class SealedPassive:
     """A passive party's side: it holds a share U_p of its weights and never sees a gradient in the clear."""
 
-    def __init__(self, site: Site, spec: CutSpec, scheme: crypto.Scheme) -> None:
+    def __init__(self, site: PartyContext, spec: CutSpec, scheme: crypto.Scheme) -> None:
         self.protection = scheme.name
         self._site = site
         self._link = site.links[site.active]

@@ -10,8 +10,8 @@ import torch
 from securevfl.cut.base import ActiveCut, CutSpec
 from securevfl.cut.integers import scaled_gradient
 from securevfl.cut.opened import HasShares
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, bare
-from securevfl.site import Site
 
 __all__ = ["ObservedCut", "WrappedCut"]
 
@@ -67,7 +67,7 @@ class ObservedCut(WrappedCut):
         spec: of the cut.
     """
 
-    def __init__(self, cut: ActiveCut, site: Site, spec: CutSpec) -> None:
+    def __init__(self, cut: ActiveCut, site: PartyContext, spec: CutSpec) -> None:
         super().__init__(cut)
         self._site = site
         self._spec = spec

@@ -22,6 +22,7 @@ from securevfl.errors import InputError
 from securevfl.experiments.comparison import simulate
 from securevfl.experiments.recorder import Recorder
 from securevfl.party import Job, settled
+from securevfl.party_context import Observer
 from securevfl.privacy import Finding
 from securevfl.privacy.attack_verdict import CLAIMED, SEVERITIES, claims, contradiction
 from securevfl.report import Card
@@ -33,7 +34,6 @@ from securevfl.run.recording import job_card, title_of
 from securevfl.run.result import Result
 from securevfl.run.simulation import COORDINATOR, Aligned, align_parties
 from securevfl.run.store import read_tree
-from securevfl.site import Observer
 
 __all__ = ["AttackResult", "attack", "record_job"]
 

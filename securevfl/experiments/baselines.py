@@ -16,10 +16,10 @@ from securevfl.data.table import TRAIN
 from securevfl.experiments.boosted_baseline import boosted
 from securevfl.party import Job
 from securevfl.party.numbering import barred
+from securevfl.party_context import Observer
 from securevfl.report.record import RunRecord
 from securevfl.run.recording import run_record
 from securevfl.run.simulation import Aligned, Ran, run_parties
-from securevfl.site import Observer
 from securevfl.training import Algorithm, Split
 
 __all__ = ["BASELINES", "run_baseline", "wrong_baselines"]

@@ -17,6 +17,7 @@ from securevfl.errors import InputError, SecureVFLError, UnknownNameError
 from securevfl.experiments.baselines import BASELINES, run_baseline, wrong_baselines
 from securevfl.party import Job, chosen, settled
 from securevfl.party.numbering import own_split
+from securevfl.party_context import Observer, PartySecret
 from securevfl.privacy import Ledger, Ledgers, LookBook
 from securevfl.report import progress_line
 from securevfl.report.record import (
@@ -35,7 +36,6 @@ from securevfl.run.run_files import ALIGNMENT, RESULTS
 from securevfl.run.signing import Keys, signing_of
 from securevfl.run.simulated_parties import coordinator_of
 from securevfl.run.simulation import Aligned, Ran, align_parties, consent_parties, look_books, run_parties
-from securevfl.site import Observer, PartySecret
 from securevfl.training import Split
 
 __all__ = ["compare", "simulate"]

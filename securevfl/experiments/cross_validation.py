@@ -16,11 +16,11 @@ from securevfl.experiments.comparison import simulate
 from securevfl.experiments.grid import Point
 from securevfl.experiments.study import Study
 from securevfl.party import Job, settled
+from securevfl.party_context import Observer, PartySecret
 from securevfl.report import CellFigures, Failed, SweepRecord
 from securevfl.report.record import Record, RunRecord
 from securevfl.run.result import Result
 from securevfl.run.simulation import align_parties
-from securevfl.site import Observer, PartySecret
 
 __all__ = ["cross_validate"]
 

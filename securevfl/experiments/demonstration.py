@@ -8,9 +8,9 @@ from securevfl.cut import BFV, CKKS, Paillier, Plain, find_protection
 from securevfl.data import datasets
 from securevfl.experiments.comparison import compare
 from securevfl.party import Job
+from securevfl.party_context import Observer
 from securevfl.privacy import DP, Gaussian
 from securevfl.run.result import Result
-from securevfl.site import Observer
 from securevfl.training import find_algorithm
 
 __all__ = ["DEMO_ROWS", "DRAWS", "demo", "demo_jobs"]

@@ -13,7 +13,7 @@ from torch import nn
 
 from securevfl.attacks import Look, Looks, Rule, Seen, Transcript, Truth, View
 from securevfl.attacks import Message as Noted
-from securevfl.site import Observer
+from securevfl.party_context import Observer
 from securevfl.training import NumberedRows
 from securevfl.transport import Array, Kind, Message
 

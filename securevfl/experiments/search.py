@@ -45,7 +45,7 @@ from securevfl.experiments.sweep import choose_seeds, count_missing, empty_study
 from securevfl.experiments.table_store import digest_tables
 from securevfl.jobfile.job_roster import Roster
 from securevfl.party import Job
-from securevfl.site import Observer
+from securevfl.party_context import Observer
 
 if TYPE_CHECKING:
     from optuna.study import Study as OptunaStudy

@@ -19,7 +19,7 @@ from securevfl.experiments.search_budget import Unbudgeted
 from securevfl.experiments.search_study import EPOCHS, ERROR, RELEASED, complete, counted
 from securevfl.experiments.search_trial import Asked, Outcome, OverBudget, planned_trial, run_trial
 from securevfl.party import Job
-from securevfl.site import Observer
+from securevfl.party_context import Observer
 
 if TYPE_CHECKING:
     from optuna.study import Study

@@ -20,9 +20,9 @@ from securevfl.experiments.sweep import choose_seeds
 from securevfl.jobfile.job_roster import Roster, refusals
 from securevfl.party import Job, settled, wrong_parties
 from securevfl.party.numbering import barred, own_split
+from securevfl.party_context import Observer, PartySecret
 from securevfl.privacy import Spent
 from securevfl.run.simulation import Aligned, join_parties, run_parties
-from securevfl.site import Observer, PartySecret
 
 if TYPE_CHECKING:
     from optuna.study import Study

@@ -11,7 +11,7 @@ from securevfl.align import Alignment, LinkedRows, align, link_rows
 from securevfl.data import PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.party.job import Job
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 from securevfl.transport import ACTIVE, PASSIVE
 
 __all__ = ["Alignments", "align_party", "only_links", "with_link_weights"]
@@ -20,7 +20,7 @@ Alignments = Mapping[str, Alignment]
 """Label owner → the party's alignment in that owner's federation; one entry where there is one label owner."""
 
 
-async def align_party(site: Site, table: PartyTable | None, job: Job) -> Alignments:
+async def align_party(site: PartyContext, table: PartyTable | None, job: Job) -> Alignments:
     """Align this party's table with the other parties', once in each federation that it is a member of.
 
     Args:
@@ -66,11 +66,11 @@ def with_link_weights(table: PartyTable, alignment: Alignment) -> PartyTable:
     return replace(table, weight=own * alignment.weights)
 
 
-def only_links(job: Job, site: Site) -> bool:
+def only_links(job: Job, site: PartyContext) -> bool:
     """Whether a party without data has compared records and takes no part in training."""
     asked = job.protection.coordinator_among([*site.label_owners, *site.passive])
     return job.link is not None and not job.algorithm.many_owners and not asked
 
 
-def _note_link(site: Site, linked: LinkedRows) -> None:
+def _note_link(site: PartyContext, linked: LinkedRows) -> None:
     site.ledger.note("linkage", {"what": linked.words})

@@ -17,8 +17,8 @@ from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.errors import InputError
 from securevfl.party.job import Job
 from securevfl.party.numbering import coded_columns
+from securevfl.party_context import PartyContext, PartySecret
 from securevfl.privacy import Clock, Ledger, Policy
-from securevfl.site import PartySecret, Site
 from securevfl.training import ActiveProgram, NumberedRows, Setting, Split
 from securevfl.training.calibration import ALONE, temperature_of, tempered
 from securevfl.training.split import chunks
@@ -55,7 +55,7 @@ class Alone:
                 "the model is in shares, and no party can score rows by itself: predict the rows that all parties hold"
             )
         self.ledger = Ledger(name, run=run, job=job.digest)
-        self.site = Site(
+        self.site = PartyContext(
             name=name,
             active=name,
             passive=(),

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from securevfl.errors import InputError, ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out, lost_attempts
-from securevfl.site import Site
 from securevfl.transport import Kind, Scalar
 
 __all__ = ["agree_attempt", "told"]
@@ -22,7 +22,7 @@ __all__ = ["agree_attempt", "told"]
 _NUMBERS = ("agreed", "begun", "start")
 
 
-def told(site: Site) -> dict[str, Scalar]:
+def told(site: PartyContext) -> dict[str, Scalar]:
     """What a party that keeps its journal in a file says of it; empty for others."""
     journal = site.keeper.journal
     if journal.path is None:
@@ -30,7 +30,7 @@ def told(site: Site) -> dict[str, Scalar]:
     return {"agreed": journal.agreed, "begun": journal.attempt, "start": site.keeper.start or 0}
 
 
-async def agree_attempt(site: Site, step: str, said: Mapping[str, Mapping[str, Scalar]]) -> None:
+async def agree_attempt(site: PartyContext, step: str, said: Mapping[str, Mapping[str, Scalar]]) -> None:
     """Compare this party's journal with its peers', and agree on the number of the attempt that begins.
 
     Args:

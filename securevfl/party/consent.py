@@ -18,6 +18,7 @@ from securevfl.errors import PolicyError, ProtocolError
 from securevfl.party.attempts import agree_attempt, told
 from securevfl.party.cures import cure_of_leaks
 from securevfl.party.job import Job
+from securevfl.party_context import PartyContext
 from securevfl.privacy import (
     READABLE_KINDS,
     REFUSED,
@@ -31,7 +32,6 @@ from securevfl.privacy import (
     epsilon_rdp,
     fan_out,
 )
-from securevfl.site import Site
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Scalar
 
 __all__ = ["EXCHANGES", "Terms", "consent", "rule_against", "terms"]
@@ -50,7 +50,7 @@ EXCHANGES = tuple(
 """What consent may send: between any two parties."""
 
 
-async def consent(site: Site, job: Job, *, book: bool, among: Sequence[str] = (), columns: int = 0) -> None:
+async def consent(site: PartyContext, job: Job, *, book: bool, among: Sequence[str] = (), columns: int = 0) -> None:
     """Tell all peers whether this party takes part, and hear from all.
 
     Args:
@@ -79,7 +79,7 @@ async def consent(site: Site, job: Job, *, book: bool, among: Sequence[str] = ()
     await agree_attempt(site, _CONSENT, {name: meta for name, (_, meta) in said.items()})
 
 
-async def _answer(site: Site, job: Job, books: dict[str, bool], among: Sequence[str], columns: int) -> None:
+async def _answer(site: PartyContext, job: Job, books: dict[str, bool], among: Sequence[str], columns: int) -> None:
     rule = "" if site.role == COORDINATOR else _own_rule(site, job, books, among, columns)
     if rule:
         meta = {"rule": rule}
@@ -89,13 +89,13 @@ async def _answer(site: Site, job: Job, books: dict[str, bool], among: Sequence[
     await fan_out(site.others, lambda link: _accept(link, site, book))
 
 
-async def _accept(link: Link, site: Site, book: bool) -> None:
+async def _accept(link: Link, site: PartyContext, book: bool) -> None:
     await link.send(
         Kind.CONTROL, _CONSENT, meta={"job": site.job, "book": book, **site.ledger.introduction, **told(site)}
     )
 
 
-def _own_rule(site: Site, job: Job, books: dict[str, bool], among: Sequence[str], columns: int) -> str:
+def _own_rule(site: PartyContext, job: Job, books: dict[str, bool], among: Sequence[str], columns: int) -> str:
     passive, fewer = among or site.passive, len(among) > len(site.passive)
     owners = (site.name,) if site.role == ACTIVE else site.label_owners
     rules = (
@@ -113,7 +113,7 @@ def _own_rule(site: Site, job: Job, books: dict[str, bool], among: Sequence[str]
 
 
 async def _hear(
-    site: Site, names: Iterable[str], books: dict[str, bool], said: dict[str, tuple[str, Mapping[str, Scalar]]]
+    site: PartyContext, names: Iterable[str], books: dict[str, bool], said: dict[str, tuple[str, Mapping[str, Scalar]]]
 ) -> None:
     for name in names:
         message = await site.links[name].receive(Kind.CONTROL, _CONSENT)

@@ -3,8 +3,8 @@ line."""
 
 from __future__ import annotations
 
+from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out
-from securevfl.site import Site
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole
 
 __all__ = ["EXCHANGES", "exchange_heads"]
@@ -19,7 +19,7 @@ EXCHANGES = tuple(
 """Between any two parties, as a run ends well."""
 
 
-async def exchange_heads(site: Site) -> None:
+async def exchange_heads(site: PartyContext) -> None:
     """Send this party's word on its ledger to all peers that it has met, and take theirs.
 
     Raises:

@@ -83,7 +83,7 @@ class JobTerms(Config):
         class_weight: ``"balanced"``, or class → how much its rows count in the loss, 1 for classes that are not named.
             (How much single rows count is a column of the label owner's, `PartyTable.weight`.)
         seed: of splits and batches, never of cryptography. Where the cut is not sealed it also gives each party's
-            secret, from which first weights are drawn (`securevfl.site.PartySecret`).
+            secret, from which first weights are drawn (`securevfl.party_context.PartySecret`).
         clip: features are clipped to this many standard deviations.
         scale: how numbers are scaled: ``"standard"``, ``"quantile"`` or ``"robust"`` for heavy tails, ``"auto"`` for
             what fits each column, or ``"none"``; see `securevfl.data.prepare.scaling`. A table with a preparation says

@@ -17,8 +17,8 @@ from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party.job import Job
 from securevfl.party.roster import too_many_classes
 from securevfl.party.weights import weighted
+from securevfl.party_context import PartyContext, PartySecret, derive_seed
 from securevfl.privacy import fan_out
-from securevfl.site import PartySecret, Site, derive_seed
 from securevfl.training import NumberedRows, Split
 from securevfl.training.marks import UNUSED, class_folds, fold_marks, group_folds, group_marks, time_fold, time_marks
 from securevfl.training.split import stratified_marks
@@ -62,7 +62,13 @@ class Agreed:
 
 
 async def agree_rows(
-    site: Site, table: PartyTable, alignment: Alignment, job: Job, *, evaluates: bool = True, split: Split | None = None
+    site: PartyContext,
+    table: PartyTable,
+    alignment: Alignment,
+    job: Job,
+    *,
+    evaluates: bool = True,
+    split: Split | None = None,
 ) -> Agreed:
     """Exchange numbers of rows with the other parties of a federation, and learn the split.
 
@@ -128,7 +134,7 @@ def barred(table: PartyTable, rows: np.ndarray, split: Split, job: Job) -> np.nd
     return np.isin(table.group, table.group[held]) if table.group is not None else np.zeros(table.rows, dtype=bool)
 
 
-def _others(site: Site, table: PartyTable, alignment: Alignment, known: np.ndarray) -> np.ndarray:
+def _others(site: PartyContext, table: PartyTable, alignment: Alignment, known: np.ndarray) -> np.ndarray:
     """The party's rows that are not aligned and may train: first those whose labels the active party knows, in the
     order that both agreed on; then the rest, in an order of the party's own, which shows nobody how its table is
     sorted. The order comes from the party's secret, so a resumed run has the same."""
@@ -140,7 +146,7 @@ def _others(site: Site, table: PartyTable, alignment: Alignment, known: np.ndarr
 
 
 def _choice(
-    site: Site, table: PartyTable, alignment: Alignment, job: Job, *, evaluates: bool, marked: bool
+    site: PartyContext, table: PartyTable, alignment: Alignment, job: Job, *, evaluates: bool, marked: bool
 ) -> tuple[str, np.ndarray]:
     """How the active party splits, and its marks of the common rows, uint8."""
     if not evaluates:
@@ -222,7 +228,7 @@ def _split(how: str, fold: np.ndarray, rows: int, job: Job) -> Split:
     return found.with_valid(job.valid_rows, seed=job.seed)
 
 
-async def _told(site: Site, mine: tuple[int, int], rows: int, job: Job, others: np.ndarray) -> Agreed:
+async def _told(site: PartyContext, mine: tuple[int, int], rows: int, job: Job, others: np.ndarray) -> Agreed:
     """A passive party's half of `agree_rows`."""
     link = site.links[site.active]
     await link.send(Kind.CONTROL, _ROWS, meta={"rows": mine[0], "labelled": mine[1]})
@@ -270,7 +276,7 @@ def _whole(message: Message, what: str, low: int, high: int, peer: str) -> int:
     return value
 
 
-def _check_book(site: Site, table: PartyTable, job: Job, counts: Mapping[str, tuple[int, int]]) -> None:
+def _check_book(site: PartyContext, table: PartyTable, job: Job, counts: Mapping[str, tuple[int, int]]) -> None:
     """An algorithm that lives on labels of other parties' rows needs a label book, if they have such rows."""
     others = sum(counts[name][0] for name in site.passive)
     if job.algorithm.uses_book and table.book is None and others:
@@ -297,7 +303,7 @@ def coded_columns(encoder: FeatureEncoder) -> dict[str, Any]:
 
 
 def number_rows(
-    site: Site, table: PartyTable, alignment: Alignment, job: Job, agreed: Agreed, encoder: FeatureEncoder
+    site: PartyContext, table: PartyTable, alignment: Alignment, job: Job, agreed: Agreed, encoder: FeatureEncoder
 ) -> NumberedRows:
     """The party's rows in the common order: the aligned ones and, where the algorithm uses them, its others.
 
@@ -337,7 +343,7 @@ def _names(table: PartyTable, *rows: np.ndarray) -> Sequence[str]:
 
 
 def _spare(
-    site: Site, table: PartyTable, alignment: Alignment, encoder: FeatureEncoder, mine: NumberedRows
+    site: PartyContext, table: PartyTable, alignment: Alignment, encoder: FeatureEncoder, mine: NumberedRows
 ) -> torch.Tensor | None:
     """Features of the party's rows that are not aligned, where the algorithm does not number them anyway."""
     rows = _others(site, table, alignment, np.arange(0))
@@ -345,7 +351,7 @@ def _spare(
 
 
 def _with_labels(
-    mine: NumberedRows, site: Site, table: PartyTable, alignment: Alignment, job: Job, others: np.ndarray
+    mine: NumberedRows, site: PartyContext, table: PartyTable, alignment: Alignment, job: Job, others: np.ndarray
 ) -> NumberedRows:
     """With the labels that the active party knows, and which numbers are one person's."""
     labels = alignment.labelled if job.algorithm.uses_book else {}

@@ -26,9 +26,9 @@ from securevfl.party.numbering import agree_rows, coded_columns, encode, fit_row
 from securevfl.party.roster import check_labels, check_roster
 from securevfl.party.settling import refuse_unnamed
 from securevfl.party.watch import watched
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Accountant, Ledger, Spent
 from securevfl.privacy.repeated import RepeatedNoise
-from securevfl.site import Site
 from securevfl.training import (
     ActiveProgram,
     HelperProgram,
@@ -62,7 +62,7 @@ FEWER = "fewer parties"
 which rows they share, whether the others hold them or not."""
 
 
-async def run_party(site: Site, table: PartyTable | None, job: Job) -> Trained:
+async def run_party(site: PartyContext, table: PartyTable | None, job: Job) -> Trained:
     """One party's part in a job, from consent to the trained model.
 
     Args:
@@ -81,7 +81,7 @@ async def run_party(site: Site, table: PartyTable | None, job: Job) -> Trained:
 
 
 async def consent_party(
-    site: Site, table: PartyTable | None, job: Job, *, among: Sequence[str] = (), pairwise: bool = False
+    site: PartyContext, table: PartyTable | None, job: Job, *, among: Sequence[str] = (), pairwise: bool = False
 ) -> None:
     """Hold the job against the party's policy, tell the peers, and hear from them; see `consent`.
 
@@ -108,7 +108,7 @@ async def consent_party(
 
 
 async def train_party(
-    site: Site, table: PartyTable | None, alignments: Alignments, job: Job, *, split: Split | None = None
+    site: PartyContext, table: PartyTable | None, alignments: Alignments, job: Job, *, split: Split | None = None
 ) -> Trained:
     """Number this party's rows with the others', then run its program in the algorithm.
 
@@ -182,7 +182,7 @@ def _with_labels(trained: Trained, table: PartyTable, rows: NumberedRows | None)
 
 
 async def predict_party(
-    site: Site, table: PartyTable | None, alignment: Alignment | None, job: Job, model: Mapping[str, Any]
+    site: PartyContext, table: PartyTable | None, alignment: Alignment | None, job: Job, model: Mapping[str, Any]
 ) -> np.ndarray:
     """This party's part in predicting the aligned rows, all of them, once; see `scoring_program`.
 
@@ -211,7 +211,7 @@ async def predict_party(
 
 
 def scoring_program(
-    site: Site, table: PartyTable, alignment: Alignment, job: Job, model: Mapping[str, Any]
+    site: PartyContext, table: PartyTable, alignment: Alignment, job: Job, model: Mapping[str, Any]
 ) -> ActiveProgram | PassiveProgram:
     """What scores aligned rows by a trained model, at one party: it encodes them as in training.
 
@@ -266,7 +266,7 @@ def scoring_program(
     return program
 
 
-def helping_program(site: Site, job: Job, model: Mapping[str, Any]) -> HelperProgram:
+def helping_program(site: PartyContext, job: Job, model: Mapping[str, Any]) -> HelperProgram:
     """The program by which a party without data takes part in scoring rows.
 
     Args:
@@ -301,7 +301,7 @@ def _repeated(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise |
         raise InputError(f"the secret that noise on predictions is made from is damaged: {error}") from None
 
 
-async def closing(site: Site, work: Awaitable[T]) -> T:
+async def closing(site: PartyContext, work: Awaitable[T]) -> T:
     """Run a party's `work` under the watch of its links, and exchange signed heads of the ledgers with all peers; close
     the ledger and the links when it ends, however it does.
 
@@ -332,7 +332,7 @@ def _besides(error: BaseException, what: str) -> Iterator[None]:
         error.add_note(f"besides, {what}: {type(second).__name__}: {second}")
 
 
-async def _ended(site: Site, work: Awaitable[T]) -> T:
+async def _ended(site: PartyContext, work: Awaitable[T]) -> T:
     result = await work
     if isinstance(result, Trained):
         note_spent(site.ledger, result.spent)

@@ -19,8 +19,8 @@ from typing import TypeVar
 from securevfl_net.link_state import Beat
 
 from securevfl.errors import ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
-from securevfl.site import Site
 
 __all__ = ["watched"]
 
@@ -32,11 +32,11 @@ _SELDOM = 5.0
 """Most seconds between two looks."""
 
 
-async def watched(site: Site, work: Awaitable[T]) -> T:
+async def watched(site: PartyContext, work: Awaitable[T]) -> T:
     """Run a party's `work` under the watch.
 
     Raises:
-        ProtocolError: a peer was silent for longer than `Site.silence`; says which, and what was awaited.
+        ProtocolError: a peer was silent for longer than `PartyContext.silence`; says which, and what was awaited.
     """
     task = asyncio.current_task()
     if task is None or not site.links:
@@ -57,7 +57,7 @@ async def watched(site: Site, work: Awaitable[T]) -> T:
 class _Watch:
     """Looks at a site's links from time to time, and cancels the task of its program where a peer is silent."""
 
-    def __init__(self, site: Site, task: asyncio.Task[object]) -> None:
+    def __init__(self, site: PartyContext, task: asyncio.Task[object]) -> None:
         self.error: ProtocolError | None = None
         self._site = site
         self._task = task

@@ -15,17 +15,17 @@ from securevfl.errors import InputError
 from securevfl.party import Alignments, Job, align_party, consent_party, train_party
 from securevfl.party.program import closing, note_spent
 from securevfl.party.reports import View
+from securevfl.party_context import SILENCE, Observer, PartyContext
 from securevfl.privacy import Ledger, LookBook
 from securevfl.process.chains import Chains
 from securevfl.process.state_folder import StateFolder, StoredAlignment
 from securevfl.run.checkpoint import FolderKeeper
+from securevfl.run.context_building import build_context, draw_secret
 from securevfl.run.digests import data_digests
 from securevfl.run.model_parts import MODEL_PART, PART, model_part, write_run
-from securevfl.run.party_context import first_secret, site_of
 from securevfl.run.receipt import check_protection
 from securevfl.run.roster import Roster
 from securevfl.run.store import tree_digest, write_tree
-from securevfl.site import SILENCE, Observer, Site
 from securevfl.training import Trained
 from securevfl.transport import Channel
 
@@ -70,10 +70,10 @@ class Course:
         observer: hears how it goes on.
         begun: writes more into the chain of an attempt that begins.
         keep: stores what an attempt left, before anybody hears that this party has it.
-        silence: see `Site.silence`.
+        silence: see `PartyContext.silence`.
         looks: where the party counts what was opened of its rows, over all agreements; beside its checkpoints unless
             given.
-        filters: see `Site.filters`.
+        filters: see `PartyContext.filters`.
     """
 
     state: StateFolder
@@ -105,7 +105,7 @@ class Course:
             data=self._data(kept),
             steps=STEPS if self.job.protection.sealed else 0,
         )
-        self.secret = self.state.secret(first_secret(self.job, self.name))
+        self.secret = self.state.secret(draw_secret(self.job, self.name))
 
     def _data(self, kept: StoredAlignment | None) -> dict[str, str]:
         return data_digests(self.table, {} if kept is None else kept.alignments)
@@ -114,7 +114,7 @@ class Course:
         began = time.perf_counter()
         budgeted = self.job.policy(self.name).max_looks is not None
         self.keeper.take_up(view.attempt, None if view.start is None else view.start[:2])
-        site = site_of(
+        site = build_context(
             self.job,
             self.roster,
             self.name,
@@ -149,7 +149,7 @@ class Course:
             self.keep(finished)
         return finished
 
-    async def _run(self, site: Site, view: View) -> tuple[Alignments, float, Trained]:
+    async def _run(self, site: PartyContext, view: View) -> tuple[Alignments, float, Trained]:
         site.observer.phase("consent")
         await consent_party(site, self.table, self.job)
         kept = self.state.alignment() if view.alignment else None

@@ -27,12 +27,12 @@ from securevfl.agreement import (
 )
 from securevfl.agreement.party_file import Address as OwnAddress
 from securevfl.errors import InputError
+from securevfl.party_context import SILENCE, Observer
 from securevfl.process.certificate_renewal import renewed
 from securevfl.process.party_process import Attending
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.events import News
 from securevfl.run.timeouts import Patience
-from securevfl.site import SILENCE, Observer
 from securevfl.transport.network_mesh import NetworkMesh
 
 __all__ = ["Start", "read_start"]
@@ -69,7 +69,7 @@ class Start:
 
         Args:
             wait: seconds that the party waits for its peers while nothing runs; the agreement's unless given.
-            silence: see `Site.silence`.
+            silence: see `PartyContext.silence`.
             pool: the party's own workers; those of its file unless given.
             hearers: of what happens.
             command: what makes the report again.

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from securevfl.errors import InputError
+from securevfl.party_context import Observer
 from securevfl.process.log_fields import EVENTS, Fields
 from securevfl.run.events import News
-from securevfl.site import Observer
 from securevfl.transport import Scalar
 
 __all__ = ["EventLog", "LogNews", "LogObserver", "logging_to"]

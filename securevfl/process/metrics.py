@@ -11,9 +11,9 @@ from typing import Any
 from securevfl_net.link_state import LinkState
 
 from securevfl.errors import InputError
+from securevfl.party_context import Observer
 from securevfl.process.log_fields import FIELDS
 from securevfl.run.events import News
-from securevfl.site import Observer
 from securevfl.transport import Scalar
 
 __all__ = ["Metrics", "metrics_port"]

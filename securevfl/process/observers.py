@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from securevfl.site import Observer
+from securevfl.party_context import Observer
 
 __all__ = ["Audience"]
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import torch
 from securevfl_crypto.engine import cores
 
+from securevfl.party_context import Observer
 from securevfl.process.log_fields import Fields
 from securevfl.process.logs import EventLog, LogNews, LogObserver, Style, logging_to
 from securevfl.process.metrics import Metrics, metrics_port
 from securevfl.run.events import News
 from securevfl.run.machine import versions
-from securevfl.site import Observer
 
 __all__ = ["Operating", "keep_to_quota", "operating", "stopping"]
 

@@ -14,6 +14,7 @@ from securevfl.agreement.party_file import Budget
 from securevfl.data import PartyTable
 from securevfl.errors import Parked, SecureVFLError
 from securevfl.ledger import Closing
+from securevfl.party_context import SILENCE, Observer
 from securevfl.privacy import Policy, PrivateKey
 from securevfl.process.attempt import Course, Finished
 from securevfl.process.attempt_store import StoredAttempts
@@ -30,7 +31,6 @@ from securevfl.run.roster import Roster
 from securevfl.run.run_files import sha256
 from securevfl.run.runner import PartyRunner
 from securevfl.run.timeouts import Patience
-from securevfl.site import SILENCE, Observer
 from securevfl.transport import Mesh
 
 __all__ = ["Attending"]
@@ -53,9 +53,9 @@ class Attending:
         device: its own.
         pool: its own.
         patience: how long it waits.
-        silence: see `Site.silence`.
+        silence: see `PartyContext.silence`.
         looks: where it counts what was opened of its rows over all agreements; its state folder unless given.
-        filters: see `Site.filters`.
+        filters: see `PartyContext.filters`.
         hearers: of what happens, observers and `News`.
         command: what makes the report again.
     """

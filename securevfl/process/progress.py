@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
+from securevfl.party_context import Observer
 from securevfl.report.progress import columns
 from securevfl.run.events import News
-from securevfl.site import Observer
 from securevfl.transport import Scalar
 
 __all__ = ["PartyBars", "party_bars"]

@@ -36,9 +36,9 @@ from securevfl_net.durable import locked, make_folder, write_whole
 from securevfl.align import Alignment
 from securevfl.errors import InputError
 from securevfl.party import Alignments
+from securevfl.party_context import PartySecret
 from securevfl.run.run_files import LEDGERS
 from securevfl.run.store import read_tree, write_tree
-from securevfl.site import PartySecret
 
 __all__ = ["Attempt", "StateFolder", "StoredAlignment"]
 

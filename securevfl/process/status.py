@@ -13,8 +13,8 @@ from securevfl_net.durable import is_held
 from securevfl_net.link_state import LinkState
 
 from securevfl.errors import InputError
+from securevfl.party_context import Observer
 from securevfl.run.events import News
-from securevfl.site import Observer
 from securevfl.transport import Scalar
 
 __all__ = ["Status", "read_status"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from securevfl.site import Observer
+from securevfl.party_context import Observer
 
 __all__ = ["ProgressLine", "progress_line"]
 

@@ -17,8 +17,8 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from securevfl.party_context import Observer
 from securevfl.report.sweep_record import CellFigures
-from securevfl.site import Observer
 
 __all__ = ["RunBars", "columns", "run_bars", "sweep_bar"]
 

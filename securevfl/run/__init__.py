@@ -2,7 +2,7 @@
 
 - `runner`: the course of one party over any mesh: connect, gather, run its program, park, gather again, end.
   `attempts`: what it must remember between attempts. `timeouts`: how long it waits. `events`: what it reports.
-- `roster`, `party_context`: who takes part, and the context that a party's program runs in.
+- `roster`, `context_building`: who takes part, and the context that a party's program runs in.
 - `simulation`, `simulated_parties`, `in_memory`: all parties in one process, connected by memory.
 - `model`, `model_parts`, `checkpoint`, `store`: what was learned, on disk. `partial_scoring`: scores by several sets of
   parties.

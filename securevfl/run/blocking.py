@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 
 __all__ = ["blocking", "carrying"]
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def carrying(sites: Mapping[str, Site]) -> Iterator[None]:
+def carrying(sites: Mapping[str, PartyContext]) -> Iterator[None]:
     """An interrupt of the run inside carries all ledgers."""
     try:
         yield

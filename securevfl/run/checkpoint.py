@@ -12,9 +12,9 @@ from pathlib import Path
 from securevfl_net.durable import locked, make_folder
 
 from securevfl.errors import InputError
+from securevfl.party_context import Keeper
 from securevfl.privacy import Journal, LookBook, lost_attempts
 from securevfl.run.store import read_tree, write_tree
-from securevfl.site import Keeper
 
 __all__ = ["FolderKeeper", "keepers", "kept_in"]
 

@@ -10,10 +10,10 @@ from typing import TypeVar
 from securevfl.errors import PartyFailed, PeerEnded, SecureVFLError
 from securevfl.party.program import closing
 from securevfl.party.reports import View
+from securevfl.party_context import PartyContext
 from securevfl.run.attempts import Attempts
 from securevfl.run.blocking import blocking, carrying
 from securevfl.run.runner import PartyRunner
-from securevfl.site import Site
 from securevfl.transport import Channel, MemoryHub
 
 __all__ = ["run_together"]
@@ -22,8 +22,9 @@ T = TypeVar("T")
 
 
 def run_together(
-    programs: Mapping[str, Callable[[Site], Awaitable[T]]], site_at: Callable[[str, Mapping[str, Channel]], Site]
-) -> tuple[dict[str, T], dict[str, Site]]:
+    programs: Mapping[str, Callable[[PartyContext], Awaitable[T]]],
+    site_at: Callable[[str, Mapping[str, Channel]], PartyContext],
+) -> tuple[dict[str, T], dict[str, PartyContext]]:
     """Run all parties to their end.
 
     Args:
@@ -37,7 +38,7 @@ def run_together(
         PartyFailed: a program ended with an unforeseen error, its `__cause__`; the others stopped.
         SecureVFLError: any other, as the first party raised it; it carries all ledgers.
     """
-    sites: dict[str, Site] = {}
+    sites: dict[str, PartyContext] = {}
     failed: list[tuple[str, BaseException]] = []
 
     async def attempt(name: str, view: View, channels: Mapping[str, Channel]) -> T:

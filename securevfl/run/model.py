@@ -12,13 +12,13 @@ import numpy as np
 from securevfl.data import Parties
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.party import Job
+from securevfl.party_context import Observer
 from securevfl.privacy import Ledger
 from securevfl.run.frames import scores_frame
 from securevfl.run.model_parts import PART, ModelPart, model_part, run_of, write_run
 from securevfl.run.partial_scoring import Step, every_set, score_by_sets
 from securevfl.run.simulation import Aligned, consent_parties, look_books
 from securevfl.run.store import tree_digest, write_tree
-from securevfl.site import Observer
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -17,9 +17,9 @@ import numpy as np
 from securevfl.data import Parties
 from securevfl.errors import FewCommonRows, NoCommonRows
 from securevfl.party import Alone, Job
+from securevfl.party_context import Observer
 from securevfl.privacy import Ledger, LookBook
 from securevfl.run.simulation import Aligned, align_parties, predict_parties
-from securevfl.site import Observer
 from securevfl.training import Subsets
 
 __all__ = ["Step", "every_set", "score_by_sets"]

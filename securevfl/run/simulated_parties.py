@@ -11,12 +11,12 @@ from securevfl.data import Parties, PartyTable
 from securevfl.errors import InputError, NoCommonRows, UnknownNameError
 from securevfl.party import Job, declared
 from securevfl.party.roster import check_roster
+from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret
 from securevfl.privacy import Ledgers, LookBook
+from securevfl.run.context_building import build_context, draw_secret
 from securevfl.run.id_spelling import spelled_otherwise
 from securevfl.run.in_memory import run_together
-from securevfl.run.party_context import first_secret, site_of
 from securevfl.run.roster import Roster
-from securevfl.site import Keeper, Observer, PartySecret, Site
 from securevfl.transport import Channel
 
 __all__ = ["COORDINATOR", "Simulated", "coordinator_of"]
@@ -101,16 +101,18 @@ class Simulated:
     def own(self) -> Mapping[str, PartySecret]:
         """Party → its secret."""
         given = self.secrets or {}
-        return {name: given.get(name) or first_secret(self.job, name) for name in self.roster.names}
+        return {name: given.get(name) or draw_secret(self.job, name) for name in self.roster.names}
 
-    def play(self, program: Callable[[Site, PartyTable | None], Awaitable[T]]) -> tuple[dict[str, T], dict[str, Site]]:
+    def play(
+        self, program: Callable[[PartyContext, PartyTable | None], Awaitable[T]]
+    ) -> tuple[dict[str, T], dict[str, PartyContext]]:
         """Let each party run `program` at its site with its table; see `run_together`."""
         messages = declared(self.job, len(self.roster.passive))
         ledgers, tables = self.signing or Ledgers(runs=[self.run]), dict(self.parties)
         chief = self.roster.owners[0]
 
-        def site_at(name: str, channels: Mapping[str, Channel]) -> Site:
-            return site_of(
+        def site_at(name: str, channels: Mapping[str, Channel]) -> PartyContext:
+            return build_context(
                 self.job,
                 self.roster,
                 name,
@@ -124,7 +126,7 @@ class Simulated:
                 looks=(self.looks or {}).get(name),
             )
 
-        async def at(site: Site) -> T:
+        async def at(site: PartyContext) -> T:
             return await program(site, tables.get(site.name))
 
         try:

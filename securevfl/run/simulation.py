@@ -15,12 +15,12 @@ from securevfl.align import Alignment, join, protocol_of
 from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
+from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret
 from securevfl.privacy import Ledger, Ledgers, LookBook, Reading
 from securevfl.run.model_parts import MODEL_PART, model_part
 from securevfl.run.simulated_parties import COORDINATOR, Simulated
 from securevfl.run.store import tree_digest
 from securevfl.run.threads import learning_threads
-from securevfl.site import Keeper, Observer, PartySecret, Site
 from securevfl.training import Split, Trained
 
 __all__ = [
@@ -103,7 +103,7 @@ def align_parties(
     """
     signing = signing or Ledgers(runs=[run])
 
-    async def program(site: Site, table: PartyTable | None) -> Alignments:
+    async def program(site: PartyContext, table: PartyTable | None) -> Alignments:
         await consent_party(site, table, job, among=among)
         site.observer.phase("alignment")
         return await align_party(site, table, job)
@@ -172,7 +172,7 @@ def look_books(folder: str | Path, parties: Iterable[str]) -> dict[str, LookBook
     return {name: LookBook(Path(folder) / f"{name}.looks.jsonl") for name in parties}
 
 
-async def _consent(site: Site, table: PartyTable | None, *, job: Job, pairwise: bool) -> None:
+async def _consent(site: PartyContext, table: PartyTable | None, *, job: Job, pairwise: bool) -> None:
     await consent_party(site, table, job, pairwise=pairwise)
 
 
@@ -224,7 +224,7 @@ def run_parties(
         looks=looks,
     )
 
-    async def program(site: Site, table: PartyTable | None) -> Trained:
+    async def program(site: PartyContext, table: PartyTable | None) -> Trained:
         await consent_party(site, table, job)
         trained = await train_party(site, table, aligned.alignments.get(site.name, {}), job, split=split)
         if trained.model:
@@ -266,7 +266,7 @@ def predict_parties(
         looks: party → its book of looks.
     """
 
-    async def program(site: Site, table: PartyTable | None) -> np.ndarray:
+    async def program(site: PartyContext, table: PartyTable | None) -> np.ndarray:
         await consent_party(site, table, job, among=among)
         return await predict_party(site, table, aligned.parties.get(site.name), job, models[site.name])
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from securevfl_net.durable import write_whole
 
 from securevfl.errors import InputError, PeerEnded, PolicyError, ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.serving.answers import Answers
 from securevfl.serving.exchanges import hear_answer
 from securevfl.serving.groups import groups_of
@@ -19,7 +20,6 @@ from securevfl.serving.policy import Refusal
 from securevfl.serving.questions import Ask, Batching, Command, ModelMismatch, Questions, Unavailable
 from securevfl.serving.session import LEDGER_LINES, Index, PartyServer
 from securevfl.serving.shelf import Named
-from securevfl.site import Site
 from securevfl.training import ActiveProgram
 from securevfl.transport import Mesh, Scalar
 
@@ -39,7 +39,7 @@ class Session:
         joint: scores by the served model; None where none is.
     """
 
-    site: Site
+    site: PartyContext
     index: Index
     tags: Sequence[str]
     joint: JointScores | None = None
@@ -79,7 +79,7 @@ class Conductor(PartyServer):
         if future is not None and not future.done():
             future.set_exception(ModelMismatch(f"{why}; the old ones stay"))
 
-    async def serve(self, site: Site, index: Index) -> None:
+    async def serve(self, site: PartyContext, index: Index) -> None:
         """See `PartyServer.serve`."""
         tags = [str((await hear_answer(link, 0))[1].get("table")) for link in site.others]
         live = Session(site=site, index=index, tags=tags)

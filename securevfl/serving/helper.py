@@ -10,13 +10,13 @@ from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party import consent_party, helping_program
 from securevfl.party.heads import exchange_heads
 from securevfl.party.reports import View
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.serving.exchanges import hear, refuse, say_ok
 from securevfl.serving.gathered import Gathered
 from securevfl.serving.place import Place
 from securevfl.serving.policy import Refusal
 from securevfl.serving.shelf import ModelShelf, Named
-from securevfl.site import Site
 from securevfl.training import HelperProgram
 from securevfl.transport import Channel, Mesh, Scalar
 
@@ -66,7 +66,7 @@ class ServeHelper(Gathered):
             self._program = None
             site.ledger.close(outcome)
 
-    async def _serve(self, site: Site) -> None:
+    async def _serve(self, site: PartyContext) -> None:
         upstream = site.links[site.active]
         await say_ok(upstream, table="")
         agreed: Agreed | None = None
@@ -102,7 +102,7 @@ class ServeHelper(Gathered):
             return
         await say_ok(upstream, part=part.digest)
 
-    async def _use(self, site: Site, upstream: Link, meta: Mapping[str, Scalar]) -> Agreed | None:
+    async def _use(self, site: PartyContext, upstream: Link, meta: Mapping[str, Scalar]) -> Agreed | None:
         parts = {name.removeprefix(_PART): str(value) for name, value in meta.items() if name.startswith(_PART)}
         self._program = None
         try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out
 from securevfl.serving.answers import Answers
 from securevfl.serving.daily import DailyCounts
@@ -14,7 +15,6 @@ from securevfl.serving.exchanges import NO_ROWS, hear_answer, say
 from securevfl.serving.policy import MOST_ROWS, Refusal
 from securevfl.serving.questions import Outcome
 from securevfl.serving.session import Index
-from securevfl.site import Site
 from securevfl.training import ActiveProgram
 from securevfl.transport import COORDINATOR, Scalar
 
@@ -23,14 +23,16 @@ __all__ = ["JointScores", "tell", "tell_and_hear"]
 _TRIES = 3
 
 
-async def tell(site: Site, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None) -> None:
+async def tell(
+    site: PartyContext, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None
+) -> None:
     """Say to all others what is next, and for which rows to those that have some."""
     some = {link: NO_ROWS if site.role_of(link.peer) == COORDINATOR else rows for link in site.others}
     await fan_out(site.others, lambda link: say(link, do, some[link], meta or {}))
 
 
 async def tell_and_hear(
-    site: Site, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None
+    site: PartyContext, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None
 ) -> tuple[list[Refusal], dict[str, Mapping[str, Scalar]]]:
     """Say what is next and hear from all: who refuses, and what the others said, by party."""
     await tell(site, do, rows, meta)
@@ -53,7 +55,7 @@ class JointScores:
         groups: row numbers that are scored as a whole; empty where rows are scored as they are asked for.
     """
 
-    site: Site
+    site: PartyContext
     index: Index
     program: ActiveProgram
     counts: DailyCounts

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from securevfl.errors import InputError, PolicyError, ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving.exchanges import hear, refuse, say_ok
@@ -15,7 +16,6 @@ from securevfl.serving.place import Place
 from securevfl.serving.policy import MOST_ROWS, Refusal
 from securevfl.serving.session import Index, PartyServer, Serving
 from securevfl.serving.shelf import Named
-from securevfl.site import Site
 from securevfl.training import PassiveProgram, PassiveRole
 from securevfl.transport import Mesh, Scalar
 
@@ -39,7 +39,7 @@ class ServePassive(PartyServer):
         super().__init__(mesh, place)
         self.once = once
 
-    async def serve(self, site: Site, index: Index) -> None:
+    async def serve(self, site: PartyContext, index: Index) -> None:
         upstream = site.links[site.active]
         await say_ok(upstream, table=self.place.tag(index.digest))
         agreed: Agreed | None = None  # what happens once all parties agreed to it
@@ -112,7 +112,7 @@ class ServePassive(PartyServer):
             return
         await say_ok(upstream, part=part.digest)
 
-    async def _use(self, site: Site, upstream: Link, index: Index, meta: Mapping[str, Scalar]) -> Agreed | None:
+    async def _use(self, site: PartyContext, upstream: Link, index: Index, meta: Mapping[str, Scalar]) -> Agreed | None:
         """Serve the model that the active party has committed."""
         parts = {name.removeprefix(_PART): str(value) for name, value in meta.items() if name.startswith(_PART)}
         model = Named.of(str(meta.get("run")), parts)

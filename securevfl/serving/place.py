@@ -16,11 +16,11 @@ from securevfl.data import PartyTable
 from securevfl.errors import InputError
 from securevfl.ledger import PrivateKey
 from securevfl.party import Job
+from securevfl.party_context import PartyContext, PartySecret
 from securevfl.privacy import Clock, Ledger, Link, LookBook
 from securevfl.run.digests import data_digests
 from securevfl.serving.exchanges import serving_exchanges
 from securevfl.serving.policy import ServingPolicy
-from securevfl.site import PartySecret, Site
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Channel, PartyRole
 
 __all__ = ["Place", "table_digest"]
@@ -106,7 +106,7 @@ class Place:
             write_whole(path, os.urandom(_KEY_BYTES), private=True)
         return path.read_bytes()
 
-    def site(self, run: str, channels: Mapping[str, Channel]) -> Site:
+    def site(self, run: str, channels: Mapping[str, Channel]) -> PartyContext:
         """The party's site for one session, with a ledger of its own.
 
         Args:
@@ -144,7 +144,7 @@ class Place:
             )
             for peer, channel in channels.items()
         }
-        return Site(
+        return PartyContext(
             name=self.name,
             active=self.active,
             passive=tuple(sorted(self.passive)),

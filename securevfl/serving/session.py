@@ -19,13 +19,13 @@ from securevfl.errors import InputError, ProtocolError, SecureVFLError
 from securevfl.party import align_party, consent_party, note_spent, scoring_program
 from securevfl.party.heads import exchange_heads
 from securevfl.party.reports import View
+from securevfl.party_context import PartyContext
 from securevfl.run.model_parts import ModelPart
 from securevfl.run.store import read_tree, write_tree
 from securevfl.serving.daily import DailyCounts
 from securevfl.serving.gathered import Gathered
 from securevfl.serving.place import Place, table_digest
 from securevfl.serving.shelf import ModelShelf, Named
-from securevfl.site import Site
 from securevfl.training import ActiveProgram, PassiveProgram
 from securevfl.transport import Channel, Mesh
 
@@ -141,7 +141,7 @@ class PartyServer(Gathered):
         return epsilon if math.isfinite(epsilon) else None
 
     @abstractmethod
-    async def serve(self, site: Site, index: Index) -> None:
+    async def serve(self, site: PartyContext, index: Index) -> None:
         """Serve in a session, until it is to end; then all exchange signed heads."""
 
     async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
@@ -162,7 +162,7 @@ class PartyServer(Gathered):
             self.serving = None
             site.ledger.close(outcome)
 
-    def _note(self, site: Site) -> None:
+    def _note(self, site: PartyContext) -> None:
         """Write into the ledger what was released, and keep the noise that was drawn once for the next session."""
         if self.serving is None:
             return
@@ -171,7 +171,7 @@ class PartyServer(Gathered):
         if len(releases):
             self._kept = self.serving.key, releases.state()
 
-    async def _index(self, site: Site, view: View) -> Index:
+    async def _index(self, site: PartyContext, view: View) -> Index:
         """The common rows: those that all know from before, or found now."""
         if self._candidate is None and self.index is not None and view.alignment == self.index.mark:
             return self.index
@@ -206,7 +206,7 @@ class PartyServer(Gathered):
         """
         self._candidate = self.place.table()
 
-    def program(self, site: Site, index: Index, part: ModelPart) -> ActiveProgram | PassiveProgram:
+    def program(self, site: PartyContext, index: Index, part: ModelPart) -> ActiveProgram | PassiveProgram:
         """This party's program, before anything was exchanged for it."""
         return scoring_program(site, index.table, index.alignment, self.place.job, part.tree)
 

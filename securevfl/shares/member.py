@@ -12,10 +12,10 @@ from securevfl_crypto.replicated import Computing, Dealt, Opening, Share, deal
 from securevfl_crypto.ring import encode
 
 from securevfl.errors import ProtocolError, RangeError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out, together
 from securevfl.shares.shape import INPUT_BOUND
 from securevfl.shares.wire import computing_at, read_dealt, send_dealt
-from securevfl.site import Site
 
 __all__ = ["Member", "Shapes", "input_words"]
 
@@ -52,7 +52,7 @@ class Member:
         sources: names of the data parties, the active one first.
     """
 
-    def __init__(self, site: Site, computing: Sequence[str], openings: Mapping[str, Opening]) -> None:
+    def __init__(self, site: PartyContext, computing: Sequence[str], openings: Mapping[str, Opening]) -> None:
         self.site = site
         self.computing = tuple(computing)
         self.sources = (site.active, *site.passive)

@@ -11,12 +11,12 @@ from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.protections.base import Protection
 from securevfl.cut.unused import NoActiveCut, NoPassiveCut
 from securevfl.errors import InputError
+from securevfl.party_context import PartyContext
 from securevfl.shares.coordinator import SharesCoordinator
 from securevfl.shares.exchanges import share_exchanges
 from securevfl.shares.programs import SharesActive, SharesPassive
 from securevfl.shares.shape import ERROR_BOUND
 from securevfl.shares.sharing import Sharing
-from securevfl.site import Site
 from securevfl.training.algorithm import Algorithm
 from securevfl.training.rows import Plan
 from securevfl.training.setting import Setting
@@ -121,7 +121,7 @@ class Shares(Protection):
         return share_exchanges(passive, parts=self.hands_out, noise=noise)
 
     def program(
-        self, algorithm: Algorithm, site: Site, plan: Plan, settings: Mapping[str, Setting]
+        self, algorithm: Algorithm, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]
     ) -> SharesActive | SharesPassive | SharesCoordinator:
         sharing = Sharing(algorithm=algorithm, protection=self, site=site, plan=plan)
         if site.role == COORDINATOR:
@@ -130,18 +130,18 @@ class Shares(Protection):
         return _of_data_party(algorithm, setting, sharing)
 
     def scorer(
-        self, algorithm: Algorithm, site: Site, setting: Setting, model: Mapping[str, Any]
+        self, algorithm: Algorithm, site: PartyContext, setting: Setting, model: Mapping[str, Any]
     ) -> SharesActive | SharesPassive:
         sharing = Sharing(algorithm=algorithm, protection=self, site=site, plan=setting.plan, trains=False)
         return _of_data_party(algorithm, setting, sharing)
 
-    def helper(self, algorithm: Algorithm, site: Site, plan: Plan) -> SharesCoordinator:
+    def helper(self, algorithm: Algorithm, site: PartyContext, plan: Plan) -> SharesCoordinator:
         return SharesCoordinator(Sharing(algorithm=algorithm, protection=self, site=site, plan=plan, trains=False))
 
-    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+    def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
         return NoActiveCut()
 
-    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+    def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
         return NoPassiveCut()
 
 

@@ -17,7 +17,7 @@ from securevfl_crypto.replicated import SLOPE_BITS
 from securevfl_crypto.ring import FRACTION, encode
 
 from securevfl.errors import InputError
-from securevfl.site import derive_seed
+from securevfl.party_context import derive_seed
 
 __all__ = ["CURVATURE_BITS", "ERROR_BOUND", "INPUT_BOUND", "TARGET_BOUND", "Layer", "NetworkShape", "Rule"]
 

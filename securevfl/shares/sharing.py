@@ -14,6 +14,7 @@ from securevfl_crypto.replicated import Opening
 
 from securevfl.cut import Protection
 from securevfl.errors import ProtectionInactive, ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Gaussian, Link
 from securevfl.shares.course import Course, check_sizes
 from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
@@ -23,7 +24,6 @@ from securevfl.shares.member import Member
 from securevfl.shares.network import Network
 from securevfl.shares.shape import NetworkShape, Rule
 from securevfl.shares.shared_steps import SharedSteps
-from securevfl.site import Site
 from securevfl.training.halves import Architecture
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan
@@ -66,7 +66,7 @@ class Sharing:
 
     algorithm: OnShares
     protection: Protection
-    site: Site
+    site: PartyContext
     plan: Plan
     trains: bool = True
 

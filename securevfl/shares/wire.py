@@ -10,10 +10,10 @@ from securevfl_crypto.errors import CryptoError
 from securevfl_crypto.replicated import Computing, Dealt, Expected, Opening, agreed_streams
 
 from securevfl.errors import ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.shares.exchanges import CONFIRM, INPUT, KEY, ROUND
 from securevfl.shares.handed_exchanges import PART
-from securevfl.site import Site
 from securevfl.transport import Guard, Kind, Message
 
 __all__ = ["MASKED", "LinkWire", "computing_at", "read_dealt", "send_dealt"]
@@ -37,7 +37,7 @@ class LinkWire:
         site: of one of them.
     """
 
-    def __init__(self, names: Sequence[str], site: Site) -> None:
+    def __init__(self, names: Sequence[str], site: PartyContext) -> None:
         self._site = site
         self._names = tuple(names)
         self._links = [site.links.get(name) for name in names]
@@ -118,7 +118,7 @@ def _checked(
     return array
 
 
-async def computing_at(site: Site, names: Sequence[str], openings: Mapping[str, Opening]) -> Computing:
+async def computing_at(site: PartyContext, names: Sequence[str], openings: Mapping[str, Opening]) -> Computing:
     """The engine of the computing party at `site`, under keys that are fresh for this process and attempt.
 
     Args:

@@ -15,11 +15,11 @@ from securevfl.data import Parties
 from securevfl.data.table import TEST
 from securevfl.errors import SecureVFLError
 from securevfl.party import Alone
+from securevfl.party_context import Keeper
 from securevfl.run.model import Model, predict
 from securevfl.run.partial_scoring import every_set
 from securevfl.run.simulation import COORDINATOR, Ran, join_parties
 from securevfl.run.store import read_tree, write_tree
-from securevfl.site import Keeper
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial, same, seen
 from securevfl.training import PassiveRole

@@ -35,13 +35,13 @@ from securevfl.agreement import (
 from securevfl.data import Parties, PartyTable
 from securevfl.ledger import make_key
 from securevfl.party import Job, JobTerms
+from securevfl.party_context import Observer, PartySecret
 from securevfl.privacy import Policy
 from securevfl.process.launch import read_start
 from securevfl.process.party_process import Attending
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.events import News
 from securevfl.run.simulated_parties import coordinator_of
-from securevfl.site import Observer, PartySecret
 from securevfl.transport import MemoryHub
 
 __all__ = ["Company", "found"]

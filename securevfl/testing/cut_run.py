@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from securevfl.cut import CutSpec, Protection
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, NoiseShare, Policy, bare
-from securevfl.site import Site
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.places import sites
 
@@ -65,7 +65,7 @@ class CutRun:
         sites: where it ran.
     """
 
-    sites: dict[str, Site]
+    sites: dict[str, PartyContext]
     weights: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
     z: list[torch.Tensor] = field(default_factory=list, repr=False)
     back: dict[str, list[torch.Tensor | None]] = field(default_factory=dict, repr=False)
@@ -92,7 +92,7 @@ def batches(spec: CutSpec, passive: Sequence[str], *, sizes: Sequence[int] = (8,
 
 def place(
     protection: Protection, spec: CutSpec, passive: Sequence[str], floor: Policy | None = None
-) -> dict[str, Site]:
+) -> dict[str, PartyContext]:
     """Sites under the protection's policy, whose links take one message at a time and only what it declares."""
     return sites(
         passive=passive,

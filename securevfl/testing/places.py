@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
+from securevfl.party_context import PartyContext, PartySecret
 from securevfl.privacy import Clock, Ledger, Link, Policy
-from securevfl.site import PartySecret, Site
 from securevfl.transport import (
     ACTIVE,
     PASSIVE,
@@ -29,7 +29,7 @@ def sites(
     declared: Iterable[Exchange] | None = None,
     window: int = WINDOW,
     seed: int = 1,
-) -> dict[str, Site]:
+) -> dict[str, PartyContext]:
     """A site for each party, every two of them linked.
 
     Args:
@@ -63,7 +63,7 @@ def sites(
             for peer in names
             if peer != name
         }
-        made[name] = Site(
+        made[name] = PartyContext(
             name=name,
             active=active,
             passive=tuple(passive),

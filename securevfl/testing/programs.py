@@ -9,11 +9,11 @@ from typing import TypeVar
 from securevfl.errors import PartyFailed, PeerEnded, SecureVFLError
 from securevfl.party import Job, declared
 from securevfl.party.program import closing
+from securevfl.party_context import SILENCE, Keeper, Observer, PartyContext, PartySecret
 from securevfl.privacy import Ledgers
 from securevfl.run.blocking import blocking, carrying
-from securevfl.run.party_context import first_secret, site_of
+from securevfl.run.context_building import build_context, draw_secret
 from securevfl.run.roster import Roster
-from securevfl.site import SILENCE, Keeper, Observer, PartySecret, Site
 from securevfl.transport import WINDOW, MemoryChannel, memory_pair
 
 __all__ = ["run_programs", "sites_of"]
@@ -35,7 +35,7 @@ def sites_of(
     window: int = WINDOW,
     silence: float = SILENCE,
     ledgers: Ledgers | None = None,
-) -> dict[str, Site]:
+) -> dict[str, PartyContext]:
     """A site for each name, linked with every other by links that let through what the job declares.
 
     Args:
@@ -50,7 +50,7 @@ def sites_of(
         secrets: party → its secret; for the others it comes from the operating system where the job seals the cut, and
             from the job's seed where it does not.
         window: bytes that may be on their way in each direction of a link.
-        silence: see `Site.silence`; the same for all of them.
+        silence: see `PartyContext.silence`; the same for all of them.
         ledgers: opens the parties' ledgers; with new keys unless given.
     """
     roster = Roster.of(names, owners=owners, coordinator=coordinator)
@@ -63,14 +63,14 @@ def sites_of(
     sites = {}
     for name in roster.names:
         secret = (secrets or {}).get(name)
-        sites[name] = site_of(
+        sites[name] = build_context(
             job,
             roster,
             name,
             ends[name],
             run=run,
             ledgers=ledgers,
-            secret=first_secret(job, name) if secret is None else secret,
+            secret=draw_secret(job, name) if secret is None else secret,
             keeper=(keepers or {}).get(name),
             observer=(observers or {}).get(name) or (observer if name == owners[0] else None),
             messages=messages,
@@ -79,7 +79,7 @@ def sites_of(
     return sites
 
 
-def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapping[str, Site]) -> dict[str, T]:
+def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapping[str, PartyContext]) -> dict[str, T]:
     """Run all parties' programs to their end, each with its site's links and ledger closed after it.
 
     Raises:

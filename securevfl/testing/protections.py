@@ -11,8 +11,8 @@ import torch
 
 from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.errors import SecureVFLError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise, Policy, Releases, bare
-from securevfl.site import Site
 from securevfl.testing.cut_run import SPEC, WIDTHS, Batch, CutRun, batches, drive
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.linear_reference import LinearReference
@@ -166,7 +166,7 @@ def _added(batch: Batch, spec: CutSpec) -> torch.Tensor:
     return torch.stack(shares).sum(dim=0) if spec.reduce == "sum" else torch.stack(shares)
 
 
-def _check_messages(world: Mapping[str, Site], declared: Exchanges, *, noised: int) -> None:
+def _check_messages(world: Mapping[str, PartyContext], declared: Exchanges, *, noised: int) -> None:
     """Hold the ledgers against the declarations.
 
     Args:

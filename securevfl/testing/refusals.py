@@ -9,7 +9,7 @@ import torch
 
 from securevfl.cut import CutSpec, Protection
 from securevfl.errors import ProtectionInactive, ProtocolError, RangeError
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 from securevfl.testing.cut_run import SPEC, WIDTHS, place, within
 from securevfl.testing.failure import CheckFailed
 from securevfl.transport import Kind
@@ -78,7 +78,7 @@ class _Met(Exception):
         error: the error.
     """
 
-    def __init__(self, world: Mapping[str, Site], error: Exception) -> None:
+    def __init__(self, world: Mapping[str, PartyContext], error: Exception) -> None:
         super().__init__(str(error))
         self.world = world
         self.error = error

@@ -15,9 +15,9 @@ from securevfl.cut import BFV, Paillier, Plain, Protection
 from securevfl.data import Parties
 from securevfl.errors import InputError, PartyFailed, PolicyError
 from securevfl.party import Job, consent_party, train_party
+from securevfl.party_context import Keeper, PartyContext, PartySecret
 from securevfl.run.receipt import check_protection
 from securevfl.run.simulation import COORDINATOR, Ran, join_parties
-from securevfl.site import Keeper, PartySecret, Site
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.parties import label_owners, scarce, silent_active
 from securevfl.testing.programs import run_programs, sites_of
@@ -168,7 +168,7 @@ class Trial:
         )
         tables = dict(people)
 
-        async def program(site: Site) -> Trained:
+        async def program(site: PartyContext) -> Trained:
             table = tables.get(site.name)
             await consent_party(site, table, job)
             return await train_party(site, table, aligned.alignments.get(site.name, {}), job)
@@ -189,7 +189,7 @@ class Trial:
         return Ran(trained=trained, ledgers=ledgers, split=trained[owners[0]].split)
 
 
-async def _going_on(work: Callable[[], Awaitable[T]], sites: Mapping[str, Site]) -> T:
+async def _going_on(work: Callable[[], Awaitable[T]], sites: Mapping[str, PartyContext]) -> T:
     """What `work` returns.
 
     Raises:
@@ -213,7 +213,7 @@ async def _going_on(work: Callable[[], Awaitable[T]], sites: Mapping[str, Site])
         task.cancel()
 
 
-def _last(site: Site) -> str:
+def _last(site: PartyContext) -> str:
     entries = site.ledger.entries
     return f"last {entries[-1].way} {entries[-1].what!r}" if entries else "sent nothing"
 

@@ -12,8 +12,8 @@ from securevfl.config import Config
 from securevfl.cut import CutUse, Protection
 from securevfl.data import View
 from securevfl.errors import InputError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import OTHER_OWNERS, Finding
-from securevfl.site import Site
 from securevfl.training import program as programs
 from securevfl.training.abilities import Abilities, Subsets
 from securevfl.training.active_program import ActiveProgram
@@ -109,7 +109,7 @@ class Algorithm(Abilities):
         """`exchanges`, and what the programs around the roles say."""
         return (*self.exchanges(protection, passive), *programs.EXCHANGES)
 
-    def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+    def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         """What the party at `site` runs at the cut. A protection that trains the model itself makes its own programs:
         see `Protection.program`, which jobs call.
 
@@ -124,7 +124,7 @@ class Algorithm(Abilities):
             return PassiveProgram(self.passive(setting))
         return ActiveProgram(self.active(setting))
 
-    def scorer(self, site: Site, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
+    def scorer(self, site: PartyContext, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
         """What scores rows by a trained model at the party at `site`, before it has come back to it.
 
         Args:

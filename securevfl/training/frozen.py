@@ -23,8 +23,8 @@ from msgspec import Meta
 from torch import nn
 
 from securevfl.config import Config
+from securevfl.party_context import PartySecret
 from securevfl.privacy.noise import gaussian, uniform
-from securevfl.site import PartySecret
 from securevfl.training.self_supervised import pretrain
 
 __all__ = ["Frozen", "FrozenBottom", "frozen_activations", "frozen_bottom"]

@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from securevfl.cut import ActiveCut, CutSpec, Protection
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, bare
 from securevfl.privacy.noise import NoiseShare
-from securevfl.site import Site
 from securevfl.training.frozen import Frozen, frozen_bottom
 from securevfl.training.networks import Bottom, block, build_bottom, mlp
 from securevfl.training.optimizers import Adam, forget_gradients
@@ -167,7 +167,7 @@ class PassiveHalf:
     def __init__(
         self,
         architecture: Architecture,
-        site: Site,
+        site: PartyContext,
         spec: CutSpec,
         protection: Protection,
         shape: Sequence[int],

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 import torch
 
+from securevfl.party_context import Keeper, PartyContext, PartySecret, derive_seed
 from securevfl.privacy import Journal, Reading
-from securevfl.site import Keeper, PartySecret, Site, derive_seed
 from securevfl.training.algorithm import Algorithm
 from securevfl.training.program import Program
 from securevfl.training.rows import Epoch, Plan, Trained
@@ -147,7 +147,7 @@ class MemberKeeper(Keeper):
         self._outer.save(place, kept | ({"step": step} if step else {}), step=step)
 
 
-def member_site(site: Site, name: str, *, keeper: Keeper | None = None, talks: bool = True) -> Site:
+def member_site(site: PartyContext, name: str, *, keeper: Keeper | None = None, talks: bool = True) -> PartyContext:
     """A member's place at a party.
 
     Args:
@@ -163,7 +163,7 @@ def member_site(site: Site, name: str, *, keeper: Keeper | None = None, talks: b
     return own if talks else replace(own, passive=(), links={})
 
 
-def member_setting(setting: Setting, member: Member, site: Site, plan: Plan) -> Setting:
+def member_setting(setting: Setting, member: Member, site: PartyContext, plan: Plan) -> Setting:
     """What a member is given: its own place, plan, and split of the same rows."""
     return replace(setting, site=site, plan=plan, table=replace(setting.table, split=member.split))
 

@@ -12,11 +12,11 @@ import torch
 
 from securevfl.cut import Protection
 from securevfl.errors import InputError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import JointRelease, LabelRelease, Noised, RowRelease
 from securevfl.privacy.loss import Loss
 from securevfl.privacy.noise import NoiseShare
 from securevfl.privacy.releases import Releases
-from securevfl.site import Site
 from securevfl.training.rows import Features, NumberedRows, Plan
 from securevfl.training.split import chunks
 
@@ -27,7 +27,7 @@ class Releasing(Interface):
     """What noise has to know of the role that it serves; see `securevfl.training.role.Role`."""
 
     @property
-    def site(self) -> Site:
+    def site(self) -> PartyContext:
         """The party's place."""
         ...
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from securevfl.cut import Protection
+from securevfl.party_context import PartyContext
 from securevfl.privacy.repeated import RepeatedNoise
-from securevfl.site import Site
 from securevfl.training.rows import NumberedRows, Plan
 from securevfl.training.state import State
 
@@ -29,7 +29,7 @@ class Setting:
         widest: in a prediction at the active party, the largest width that any of them fed the cut in training.
     """
 
-    site: Site
+    site: PartyContext
     plan: Plan
     protection: Protection
     table: NumberedRows

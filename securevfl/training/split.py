@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from securevfl.errors import InputError
-from securevfl.site import derive_seed
+from securevfl.party_context import derive_seed
 
 __all__ = ["Split", "batches", "chunks", "epoch_batches", "stratified_marks"]
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from securevfl.cut import ActiveCut, CutSpec
-from securevfl.site import derive_seed
+from securevfl.party_context import derive_seed
 from securevfl.training.halves import ActiveHalf, Architecture
 
 __all__ = ["Draw", "SubsetHalf", "Subsets", "drop_independently", "one_of_a_random_size", "spread", "times_unlikely"]

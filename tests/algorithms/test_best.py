@@ -21,8 +21,8 @@ from small_algorithms import SIZES, make
 
 import securevfl as sv
 from securevfl.algorithms import best, best_roles
+from securevfl.party_context import Keeper, PartyContext, PartySecret
 from securevfl.run.simulation import Ran, join_parties, run_parties
-from securevfl.site import Keeper, PartySecret, Site
 from securevfl.training import Plan, Setting
 from securevfl.training.members import member_setting, member_site
 from securevfl.training.pooling import log_loss, pooled, stacked_weights
@@ -54,7 +54,7 @@ class Single(sv.Best):
     name: ClassVar[str] = "single"
     wanted: str = ""
 
-    def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+    def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         setting = settings[site.active]
         every = self.members(setting.table, site.seed, setting.protection, len(site.passive))
         member = next(one for one in every if one.name == self.wanted)

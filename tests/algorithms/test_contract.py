@@ -15,11 +15,11 @@ from helpers import ready_keys, scarce
 from small_algorithms import KINDS, SETTINGS, SEVERAL, make
 
 import securevfl as sv
+from securevfl.party_context import Keeper, PartySecret
 from securevfl.privacy import READABLE_KINDS
 from securevfl.run.checkpoint import keepers
 from securevfl.run.receipt import check_protection
 from securevfl.run.simulation import Ran, join_parties, run_parties
-from securevfl.site import Keeper, PartySecret
 from securevfl.testing import checks
 from securevfl.training import algorithms
 

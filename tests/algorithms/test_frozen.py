@@ -13,8 +13,8 @@ from torch import nn
 import securevfl as sv
 from securevfl.algorithms import PlugVFL
 from securevfl.experiments.recorder import Recorder
-from securevfl.run.party_context import first_secret
-from securevfl.site import PartySecret
+from securevfl.party_context import PartySecret
+from securevfl.run.context_building import draw_secret
 from securevfl.testing import checks
 from securevfl.training import Algorithm, frozen, frozen_activations, frozen_bottom
 
@@ -79,9 +79,9 @@ def test_a_plain_run_draws_it_from_the_operating_system() -> None:
     assert not torch.equal(*kept)
     derived = frozen_bottom(FROZEN, PartySecret.derived(job.seed, "shop1"), (len(kept[0]),)).weight
     assert not torch.isclose(kept[0], derived).any()
-    assert first_secret(job, "shop1") != PartySecret.derived(job.seed, "shop1")  # of a party's own process
+    assert draw_secret(job, "shop1") != PartySecret.derived(job.seed, "shop1")  # of a party's own process
     plain = job.replace(algorithm=sv.SplitNN())
-    assert first_secret(plain, "shop1") == PartySecret.derived(job.seed, "shop1")
+    assert draw_secret(plain, "shop1") == PartySecret.derived(job.seed, "shop1")
 
 
 def weights_of(result: sv.Result, party: str) -> torch.Tensor:

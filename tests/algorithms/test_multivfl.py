@@ -20,9 +20,9 @@ from securevfl.algorithms.multivfl import averaging
 from securevfl.algorithms.multivfl.averaging import masked, unmasked_mean
 from securevfl.algorithms.multivfl.servers import SERVERS, Server, ServerName, demon
 from securevfl.data import hold_out, label_owners
+from securevfl.party_context import PartySecret
 from securevfl.privacy import Entry, Ledger
 from securevfl.run import align_parties, join_parties
-from securevfl.site import PartySecret
 from securevfl.testing import programs
 from securevfl.transport import memory_pair
 

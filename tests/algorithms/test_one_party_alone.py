@@ -13,9 +13,9 @@ from small_algorithms import KINDS, SETTINGS, SEVERAL, make
 
 import securevfl as sv
 from securevfl.cut import CutSpec, PassiveCut
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, NoiseShare, bare
 from securevfl.run.simulation import join_parties, run_parties
-from securevfl.site import Site
 from securevfl.testing.parties import label_owners
 from securevfl.testing.trial import roles_begun
 from securevfl.training import Algorithm
@@ -45,7 +45,7 @@ class Recording:
 class Watched(sv.Plain):
     """A cut whose passive sides are watched. What is fed does not depend on how it is protected."""
 
-    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+    def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
         cuts = [key for key in FED if key.startswith(f"{site.name} {site.active} ")]
         fed = FED.setdefault(f"{site.name} {site.active} {len(cuts)}", [])
         return Recording(super().passive_cut(site, spec), fed)

@@ -13,8 +13,8 @@ from small_algorithms import KINDS, SETTINGS, make
 import securevfl as sv
 from securevfl.algorithms.fedcvt import attend, polynomial_attend
 from securevfl.cut import Protection
+from securevfl.party_context import PartySecret
 from securevfl.run.simulation import join_parties, run_parties
-from securevfl.site import PartySecret
 from securevfl.transport import Kind
 
 TAKES_CIPHERS = [name for name in FEW if not made(name).reveals]

@@ -12,8 +12,8 @@ from helpers import scarce
 from small_algorithms import make
 
 import securevfl as sv
+from securevfl.party_context import PartySecret
 from securevfl.run.simulation import Ran, join_parties, run_parties
-from securevfl.site import PartySecret
 from securevfl.testing.trial import roles_begun
 from securevfl.training.role import Role
 

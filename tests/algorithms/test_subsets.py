@@ -21,8 +21,8 @@ from torch.nn import functional
 import securevfl as sv
 from securevfl.algorithms.laser import Heads, LaserHalf, LaserLoss, term_weights
 from securevfl.algorithms.plugvfl import information
+from securevfl.party_context import PartySecret
 from securevfl.run.simulation import Ran, join_parties, run_parties
-from securevfl.site import PartySecret
 from securevfl.testing.trial import roles_begun
 from securevfl.training.subsets import Subsets, drop_independently, one_of_a_random_size, spread, times_unlikely
 from securevfl.transport import Array

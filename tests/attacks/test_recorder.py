@@ -10,8 +10,8 @@ from securevfl.attacks import Looks, Transcript, View
 from securevfl.data import hold_out, label_owners
 from securevfl.experiments import simulate
 from securevfl.experiments.recorder import Recorder
+from securevfl.party_context import Observer, PartySecret
 from securevfl.run import join_parties, predict
-from securevfl.site import Observer, PartySecret
 
 SMALL = {"hidden": 4, "top": (4,), "lr": 0.01}
 

@@ -12,7 +12,7 @@ from cuts import KITS, SEALED, Kit, sites
 
 import securevfl as sv
 from securevfl.cut.base import CutSpec
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 from securevfl.transport import Kind
 
 WIDTHS = {"p1": 4, "p2": 2, "p3": 3}
@@ -31,7 +31,7 @@ class Seen:
         self.g = [torch.from_numpy(grad[: len(passive)]).float() for grad in grads]
         self.z: list[torch.Tensor] = []
         self.back: dict[str, list[torch.Tensor | None]] = {p: [] for p in passive}
-        self.sites: dict[str, Site] = {}
+        self.sites: dict[str, PartyContext] = {}
 
 
 def drive(kit: Kit, passive: tuple[str, ...], *, trainable: bool) -> Seen:

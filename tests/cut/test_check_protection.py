@@ -14,8 +14,8 @@ from clear_scheme import Clear
 import securevfl as sv
 from securevfl.cut import ActiveCut, CutSpec, CutUse, PassiveCut, Plain, Protection, Sealed
 from securevfl.cut.plain import FloatActive, FloatPassive
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, NoiseShare, Policy, bare
-from securevfl.site import Site
 from securevfl.testing import CheckFailed, check_protection
 from securevfl.transport import Exchange, Kind
 
@@ -73,13 +73,13 @@ class Broken(Plain):
     """Plain, with one thing wrong."""
 
     name: ClassVar[str] = "broken"
-    active: ClassVar[Callable[[Site, CutSpec], ActiveCut]] = FloatActive
-    passive: ClassVar[Callable[[Site, CutSpec], PassiveCut]] = FloatPassive
+    active: ClassVar[Callable[[PartyContext, CutSpec], ActiveCut]] = FloatActive
+    passive: ClassVar[Callable[[PartyContext, CutSpec], PassiveCut]] = FloatPassive
 
-    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+    def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
         return type(self).active(site, spec)
 
-    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+    def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
         return type(self).passive(site, spec)
 
 

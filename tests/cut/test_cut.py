@@ -17,9 +17,9 @@ from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.plain import FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import PolicyError, RangeError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import NoiseShare, Policy
 from securevfl.privacy.noise import noise_share
-from securevfl.site import Site
 from securevfl.transport import Kind
 
 WIDTHS = {"p1": 4, "p2": 2}
@@ -42,7 +42,7 @@ class Seen:
     z: list[torch.Tensor]
     back: dict[str, list[torch.Tensor | None]]
     after: torch.Tensor
-    sites: dict[str, Site]
+    sites: dict[str, PartyContext]
 
 
 def steady_share(rows: int, width: int = SPEC.width) -> NoiseShare:

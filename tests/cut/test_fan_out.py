@@ -13,14 +13,14 @@ from securevfl.cut.exact import FixedActive
 from securevfl.cut.handshake import announce
 from securevfl.cut.plain import FloatActive
 from securevfl.cut.sealed import SealedActive
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 from securevfl.testing import sites
 from securevfl.transport import Array, Kind
 
 SPEC = CutSpec(width=3, lr=0.5, batch_size=8)
 
 
-async def _both(active: ActiveCut, world: dict[str, Site], protection: str) -> None:
+async def _both(active: ActiveCut, world: dict[str, PartyContext], protection: str) -> None:
     """Set up with two parties of which neither has read anything yet."""
     for name in ("p1", "p2"):
         await announce(world[name], SPEC, protection, 2, trainable=False)

@@ -20,10 +20,10 @@ import securevfl as sv
 from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import InputError
+from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret, derive_seed
 from securevfl.privacy import Noised, NoiseShare, bare
 from securevfl.run.checkpoint import keepers
 from securevfl.run.simulation import Ran, join_parties, run_parties
-from securevfl.site import Keeper, Observer, PartySecret, Site, derive_seed
 from securevfl.testing.parties import parties
 from securevfl.transport import MemoryChannel, Message, encode
 
@@ -114,7 +114,7 @@ def from_the_job_file(names: Mapping[str, int], seed: int) -> Iterator[np.ndarra
     yield halves(names, own["bank"])
 
 
-def _drawn(site: Site, secret: PartySecret, width: int) -> np.ndarray:
+def _drawn(site: PartyContext, secret: PartySecret, width: int) -> np.ndarray:
     object.__setattr__(site, "secret", secret)
     return initial_weights(site, width, HIDDEN)
 

@@ -14,10 +14,10 @@ from securevfl_crypto import generate_keypair
 
 import securevfl as sv
 from securevfl.algorithms import splitnn
+from securevfl.party_context import PartySecret
 from securevfl.privacy import Policy, RowRelease
 from securevfl.privacy.loss import CrossEntropy
 from securevfl.run.simulation import Aligned, align_parties, run_parties
-from securevfl.site import PartySecret
 from securevfl.training import Task
 from securevfl.transport import Kind, MemoryChannel, Message, decode, encode
 

@@ -18,7 +18,7 @@ from securevfl.errors import AuditError, InputError
 from securevfl.privacy import Ledger
 from securevfl.report import Record, render_text
 from securevfl.run import align_parties, write_ledgers
-from securevfl.run.party_context import declare
+from securevfl.run.context_building import record_declarations
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Exchanges, Guard, Kind, Message
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=2, top=()), epochs=2, batch_size=64)
@@ -47,8 +47,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _talk(*messages: tuple[str, Message], declared: tuple[Exchange, ...] = ()) -> tuple[Ledger, Ledger]:
     """Both parties' ledgers of messages; a sender's name with each, and what their run declares."""
     pair = {name: Ledger(name, run="r", job="00", policy="p") for name in ("bank", "shop")}
-    declare(pair["bank"], Exchanges(declared), ACTIVE)
-    declare(pair["shop"], Exchanges(declared), PASSIVE)
+    record_declarations(pair["bank"], Exchanges(declared), ACTIVE)
+    record_declarations(pair["shop"], Exchanges(declared), PASSIVE)
     for sender, message in messages:
         receiver = "shop" if sender == "bank" else "bank"
         pair[sender].record("sent", receiver, message, 100)

@@ -21,9 +21,9 @@ from securevfl.cut import Protection
 from securevfl.ledger.lines import Noted
 from securevfl.party import Alone
 from securevfl.party.program import FEWER
+from securevfl.party_context import PartySecret
 from securevfl.run.partial_scoring import every_set
 from securevfl.run.simulation import join_parties, run_parties
-from securevfl.site import PartySecret
 from securevfl.training import ActiveRole, Plan, Setting, Subsets
 from securevfl.transport import Kind
 from tests.helpers import parties

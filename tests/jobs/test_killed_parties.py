@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import securevfl as sv
+from securevfl.party_context import Observer, PartySecret
 from securevfl.process.launch import read_start
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
-from securevfl.site import Observer, PartySecret
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 

@@ -10,9 +10,9 @@ import pytest
 
 import securevfl as sv
 from securevfl.data import datasets
+from securevfl.party_context import PartySecret
 from securevfl.privacy import read, verify
 from securevfl.run.checkpoint import FolderKeeper, keepers
-from securevfl.site import PartySecret
 from tests.helpers import parties, ready_keys
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(4,)), epochs=4, batch_size=32)

@@ -17,9 +17,9 @@ import pytest
 from rich.table import Table
 
 import securevfl as sv
+from securevfl.party_context import Observer
 from securevfl.report import progress_line, table_html
 from securevfl.report.line import ProgressLine
-from securevfl.site import Observer
 
 HOSTILE = "<script>alert(1)</script>"
 

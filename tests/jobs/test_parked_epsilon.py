@@ -12,11 +12,11 @@ import pytest
 
 import securevfl as sv
 from securevfl.agreement import Agreement
+from securevfl.party_context import Observer
 from securevfl.privacy import RowRelease
 from securevfl.process.launch import read_start
 from securevfl.process.party_process import Attending
 from securevfl.process.state_folder import StateFolder
-from securevfl.site import Observer
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 from securevfl.transport import MemoryHub

@@ -10,10 +10,10 @@ import pytest
 import securevfl as sv
 from securevfl.agreement import read_party_file
 from securevfl.cut import Protection
+from securevfl.party_context import PartySecret
 from securevfl.report import Record
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
-from securevfl.site import PartySecret
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import label_owners, parties, scarce
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 import securevfl as sv
 from securevfl.cli import app
+from securevfl.party_context import Observer, PartySecret
 from securevfl.process.status import read_status
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
-from securevfl.site import Observer, PartySecret
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 

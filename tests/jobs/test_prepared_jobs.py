@@ -13,12 +13,12 @@ from securevfl.agreement.party_file import DataSection
 from securevfl.data import FeatureEncoder
 from securevfl.jobfile.job_file import read_job
 from securevfl.party.numbering import coded_columns, encode
+from securevfl.party_context import PartySecret
 from securevfl.privacy import Link
 from securevfl.report.html import render
 from securevfl.run import Model
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving.process import _table
-from securevfl.site import PartySecret
 
 ROWS = 360
 JOB = """

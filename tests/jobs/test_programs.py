@@ -19,15 +19,15 @@ import securevfl as sv
 from securevfl.algorithms import splitnn
 from securevfl.data import PartyTable, hold_out
 from securevfl.ledger import Chain
+from securevfl.party_context import PartyContext, PartySecret
 from securevfl.privacy import Ledger, verify
 from securevfl.run import in_memory as together
 from securevfl.run import simulated_parties as simulated
 from securevfl.run import simulation
 from securevfl.run.blocking import blocking
-from securevfl.run.party_context import site_of
+from securevfl.run.context_building import build_context
 from securevfl.run.roster import Roster
 from securevfl.run.simulation import align_parties, consent_parties, join_parties, run_parties
-from securevfl.site import PartySecret, Site
 from securevfl.training import algorithms, find_algorithm
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.passive_role import PassiveRole
@@ -41,17 +41,17 @@ PLAIN = sv.Job(
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Site]]:
+def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, PartyContext]]:
     """The sites of every run, in order."""
-    found: list[dict[str, Site]] = []
+    found: list[dict[str, PartyContext]] = []
 
-    def remembers(job: sv.Job, roster: Roster, name: str, *given: Any, **named: Any) -> Site:
+    def remembers(job: sv.Job, roster: Roster, name: str, *given: Any, **named: Any) -> PartyContext:
         if not found or name in found[-1]:
             found.append({})
-        found[-1][name] = site_of(job, roster, name, *given, **named)
+        found[-1][name] = build_context(job, roster, name, *given, **named)
         return found[-1][name]
 
-    monkeypatch.setattr(simulated, "site_of", remembers)
+    monkeypatch.setattr(simulated, "build_context", remembers)
     return found
 
 
@@ -131,13 +131,13 @@ def test_an_undeclared_message_of_a_lax_peer_is_not_taken(
 ) -> None:
     """The passive party's own link lets everything through; the active party's does not."""
 
-    def lax(job: sv.Job, roster: Roster, name: str, *given: Any, **named: Any) -> Site:
-        site = site_of(job, roster, name, *given, **named)
+    def lax(job: sv.Job, roster: Roster, name: str, *given: Any, **named: Any) -> PartyContext:
+        site = build_context(job, roster, name, *given, **named)
         if name == "shop1":
             site.links["bank"]._sends = None
         return site
 
-    monkeypatch.setattr(simulated, "site_of", lax)
+    monkeypatch.setattr(simulated, "build_context", lax)
     with pytest.raises(sv.ProtocolError, match=words) as caught:
         sv.simulate(PLAIN.replace(algorithm=algorithm), parties(passive=1))
     assert "raised at party 'bank'" in "".join(caught.value.__notes__)
@@ -150,7 +150,7 @@ def _ledger(error: sv.SecureVFLError, party: str) -> Ledger:
     return [ledger for ledger in error.ledgers if ledger.party == party][-1]
 
 
-def test_what_is_declared_between_others_is_not_declared_here(made: list[dict[str, Site]]) -> None:
+def test_what_is_declared_between_others_is_not_declared_here(made: list[dict[str, PartyContext]]) -> None:
     """A passive party may send activations to the active one, not to another passive one."""
     sv.simulate(PLAIN.replace(epochs=1), parties())
     link = made[-1]["shop1"].links["shop2"]
@@ -275,7 +275,7 @@ def test_the_functions_of_a_party_are_given_its_own_table(monkeypatch: pytest.Mo
     def watch(step: str) -> None:
         original = getattr(simulation, step)
 
-        async def watched(site: Site, table: PartyTable | None, *more: Any, **named: Any) -> Any:
+        async def watched(site: PartyContext, table: PartyTable | None, *more: Any, **named: Any) -> Any:
             task = asyncio.current_task()
             assert task is not None
             assert task.get_name() == site.name
@@ -394,7 +394,7 @@ def test_every_ledger_tells_how_its_party_ended() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)], ids=["interrupt", "exit"])
-def test_an_interrupt_is_no_failure_of_a_party(error: BaseException, made: list[dict[str, Site]]) -> None:
+def test_an_interrupt_is_no_failure_of_a_party(error: BaseException, made: list[dict[str, PartyContext]]) -> None:
     with pytest.raises(type(error)):
         sv.simulate(PLAIN, parties(), observer=_Breaks(error))
     outcomes = {name: chain.outcome for name, chain in _chains(s.ledger for s in made[-1].values()).items()}
@@ -403,7 +403,7 @@ def test_an_interrupt_is_no_failure_of_a_party(error: BaseException, made: list[
 
 
 @pytest.mark.parametrize("notebook", [False, True], ids=["script", "notebook"])
-def test_ctrl_c_ends_a_run_soon_and_its_ledgers_say_so(notebook: bool, made: list[dict[str, Site]]) -> None:
+def test_ctrl_c_ends_a_run_soon_and_its_ledgers_say_so(notebook: bool, made: list[dict[str, PartyContext]]) -> None:
     """A notebook's event loop runs already, so that the programs run in another thread than the signal's."""
 
     class Presses(sv.Observer):

@@ -14,10 +14,10 @@ import securevfl as sv
 from securevfl.data import LabelBook, hold_out
 from securevfl.errors import PolicyError
 from securevfl.party import rule_against, terms
+from securevfl.party_context import PartyContext
 from securevfl.privacy import REFUSED, Clock, Ledger, Link, Policy, raise_refusal, verify
 from securevfl.run import simulation
 from securevfl.run.simulation import align_parties, consent_parties, join_parties, run_parties
-from securevfl.site import Site
 from securevfl.transport import Kind, MemoryChannel, Message, memory_pair
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
@@ -405,7 +405,7 @@ def test_no_label_owner_sends_a_kind_that_its_terms_do_not_name(aggregation: str
 def test_without_consent_alignment_would_have_begun(monkeypatch: pytest.MonkeyPatch, crossed: list[Message]) -> None:
     """That the tests above would notice: the messages' own checks come later."""
 
-    async def agrees(site: Site, table: object, job: sv.Job, **more: object) -> None:
+    async def agrees(site: PartyContext, table: object, job: sv.Job, **more: object) -> None:
         pass
 
     monkeypatch.setattr(simulation, "consent_party", agrees)

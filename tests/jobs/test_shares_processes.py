@@ -29,10 +29,10 @@ from securevfl_crypto.ring import decode
 
 import securevfl as sv
 from securevfl import cli
+from securevfl.party_context import Observer, PartySecret
 from securevfl.process.launch import read_start
 from securevfl.report import Record
 from securevfl.run.store import read_tree
-from securevfl.site import Observer, PartySecret
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 

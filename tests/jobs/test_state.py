@@ -11,8 +11,8 @@ from securevfl_net.durable import InUse
 
 from securevfl.align import Alignment
 from securevfl.errors import InputError
+from securevfl.party_context import PartySecret
 from securevfl.process.state_folder import StateFolder, StoredAlignment
-from securevfl.site import PartySecret
 
 AGREEMENT = "ab" * 32
 

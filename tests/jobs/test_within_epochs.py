@@ -10,11 +10,11 @@ import pytest
 from helpers import aligned, parties, scarce
 
 import securevfl as sv
+from securevfl.party_context import PartySecret
 from securevfl.privacy import RowRelease
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.simulation import Ran, run_parties
 from securevfl.run.store import tree_digest
-from securevfl.site import PartySecret
 
 STEPS = 2
 EPOCHS = 2

@@ -12,8 +12,8 @@ from scipy.stats import spearmanr
 import securevfl as sv
 from securevfl.data import Parties, PartyTable
 from securevfl.party.numbering import _others
+from securevfl.party_context import PartySecret
 from securevfl.run.simulation import Aligned, align_parties, join_parties, run_parties
-from securevfl.site import PartySecret
 from securevfl.testing.trial import roles_begun
 from securevfl.training import NumberedRows
 

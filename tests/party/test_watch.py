@@ -14,13 +14,13 @@ import torch
 from helpers import parties
 
 import securevfl as sv
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.run import in_memory as together
 from securevfl.run import simulated_parties as simulated
 from securevfl.run.blocking import blocking
-from securevfl.run.party_context import site_of
+from securevfl.run.context_building import build_context
 from securevfl.run.roster import Roster
-from securevfl.site import Site
 from securevfl.transport import MemoryChannel, Message
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=2, batch_size=32)
@@ -31,10 +31,10 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The sites of each run, with little patience; whatever hangs all the same fails."""
     found: list[Any] = []
 
-    def impatient(job: sv.Job, roster: Roster, name: str, *given: Any, **named: Any) -> Site:
+    def impatient(job: sv.Job, roster: Roster, name: str, *given: Any, **named: Any) -> PartyContext:
         if not found or name in found[-1]:
             found.append({})
-        found[-1][name] = site_of(job, roster, name, *given, **named | {"silence": 0.4})
+        found[-1][name] = build_context(job, roster, name, *given, **named | {"silence": 0.4})
         return found[-1][name]
 
     def bounded(main: Any) -> Any:
@@ -43,7 +43,7 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         return blocking(within)
 
-    monkeypatch.setattr(simulated, "site_of", impatient)
+    monkeypatch.setattr(simulated, "build_context", impatient)
     monkeypatch.setattr(together, "blocking", bounded)
     return found
 

@@ -13,8 +13,8 @@ import securevfl as sv
 from securevfl.algorithms import LaserVFL, PartyDropout
 from securevfl.errors import InputError, PolicyError
 from securevfl.experiments.recorder import Recorder
+from securevfl.party_context import Observer
 from securevfl.privacy import LookBook, Noted, RowLooks, looks_allowed
-from securevfl.site import Observer
 from securevfl.training import Algorithm, Plan, Split
 
 SMALL = {"hidden": 2, "top": (4,), "lr": 0.02, "bottom": {"width": 6}}

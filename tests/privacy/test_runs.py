@@ -16,6 +16,7 @@ from securevfl.algorithms.splitnn import Active
 from securevfl.cut import plain
 from securevfl.cut.base import initial_weights
 from securevfl.errors import InputError, PolicyError, RangeError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import (
     CrossEntropy,
     GaussianRelease,
@@ -27,7 +28,6 @@ from securevfl.privacy import (
     epsilon_rdp,
 )
 from securevfl.run.simulation import join_parties, run_parties
-from securevfl.site import Site
 from securevfl.training import ActiveProgram, ActiveRole, Setting
 from securevfl.training.state import State
 
@@ -132,7 +132,7 @@ def test_a_run_with_noise_on_z_counts_every_use_and_says_on_what_it_depends(bott
 
 
 def test_a_passive_party_that_does_not_keep_to_the_bound_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unscaled(site: Site, width: int, columns: int, bound: float) -> np.ndarray:
+    def unscaled(site: PartyContext, width: int, columns: int, bound: float) -> np.ndarray:
         return 1e4 * initial_weights(site, width, columns)
 
     monkeypatch.setattr(plain, "initial_weights", unscaled)

@@ -18,8 +18,8 @@ from securevfl.algorithms.boosting.trees import OwnSplits
 from securevfl.cut import Protection
 from securevfl.cut.working import working
 from securevfl.errors import ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
-from securevfl.site import Site
 from securevfl.transport import Guard, Kind
 
 __all__ = ["OneTree"]
@@ -61,7 +61,7 @@ class Answering(Protocol):
         ...
 
     @property
-    def site(self) -> Site:
+    def site(self) -> PartyContext:
         """The party's place."""
         ...
 

@@ -19,8 +19,8 @@ from securevfl.algorithms.boosting.settings import Settings
 from securevfl.cut import Paillier, Protection
 from securevfl.cut.working import working
 from securevfl.errors import ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, fan_out
-from securevfl.site import Site
 from securevfl.transport import Guard, Kind
 
 __all__ = ["Asking", "plan_of"]
@@ -50,7 +50,7 @@ class Growing(Protocol):
         ...
 
     @property
-    def site(self) -> Site:
+    def site(self) -> PartyContext:
         """The party's place."""
         ...
 

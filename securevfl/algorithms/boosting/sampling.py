@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from securevfl.errors import ProtocolError
+from securevfl.party_context import derive_seed
 from securevfl.privacy import Link, fan_out
-from securevfl.site import derive_seed
 from securevfl.transport import Kind
 
 __all__ = ["drawn_rows", "hear_columns", "hear_rows", "one_sided", "spread", "tell_columns", "tell_rows"]

@@ -8,8 +8,8 @@ from torch import nn
 
 from securevfl.algorithms.few_shot_vfl.fixmatch import cluster, fixmatch, strong, weak
 from securevfl.algorithms.few_shot_vfl.shots import Shots
+from securevfl.party_context import derive_seed
 from securevfl.privacy import Noised, mapped
-from securevfl.site import derive_seed
 from securevfl.training.networks import block, build_bottom
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole

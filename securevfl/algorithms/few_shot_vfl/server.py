@@ -12,8 +12,8 @@ from securevfl.algorithms.fedcvt import attend
 from securevfl.algorithms.few_shot_vfl.fixmatch import cluster, purity
 from securevfl.algorithms.few_shot_vfl.shots import Shots
 from securevfl.errors import ProtocolError
+from securevfl.party_context import derive_seed
 from securevfl.privacy import fan_out
-from securevfl.site import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import Networks
 from securevfl.training.networks import block, build_bottom, mlp

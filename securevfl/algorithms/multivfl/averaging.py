@@ -24,8 +24,8 @@ from securevfl.algorithms.multivfl.servers import Server
 from securevfl.cut import agree_masks
 from securevfl.cut.handshake import key_bytes
 from securevfl.errors import ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Clock, Link, fan_out
-from securevfl.site import Site
 from securevfl.training.state import State, as_dict
 from securevfl.transport import NO_GUARD, Array, Guard, Kind, Scalar
 
@@ -108,7 +108,7 @@ class Averaging(ABC):
         site: the label owner's, linked with the others and the coordinator; the first label owner is the chief.
     """
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: PartyContext) -> None:
         self.site = site
         self.server = site.links[site.coordinator]
         self.owners = site.label_owners
@@ -180,7 +180,7 @@ class BlindAveraging(Averaging):
         optimiser: the server's, which each label owner has a copy of.
     """
 
-    def __init__(self, site: Site, scheme: Aggregation, optimiser: Server) -> None:
+    def __init__(self, site: PartyContext, scheme: Aggregation, optimiser: Server) -> None:
         super().__init__(site)
         self.scheme = scheme
         self.optimiser = optimiser

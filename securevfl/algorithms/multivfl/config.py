@@ -19,8 +19,8 @@ from securevfl.algorithms.multivfl.servers import DemonReading, Server, ServerNa
 from securevfl.algorithms.splitnn import Rate
 from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.errors import PolicyError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import OTHER_OWNERS, Finding
-from securevfl.site import Site
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.program import Program
@@ -91,7 +91,7 @@ class MultiVFL(Convolved):
 
     # What runs where.
 
-    def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+    def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         if site.role == COORDINATOR:
             return self.coordinator(site, plan)
         if not site.coordinator:  # a prediction: one federation by itself, and nothing to bring together
@@ -101,13 +101,13 @@ class MultiVFL(Convolved):
         (setting,) = settings.values()
         return LabelOwnerProgram(LabelOwner(self, setting), site, self.averaging(site, plan))
 
-    def coordinator(self, site: Site, plan: Plan) -> Coordinator:
+    def coordinator(self, site: PartyContext, plan: Plan) -> Coordinator:
         """The coordinator's program."""
         if self.blind:
             return BlindCoordinator(site, plan, self.scheme())
         return MaskedCoordinator(site, plan, self.optimiser(plan))
 
-    def averaging(self, site: Site, plan: Plan) -> Averaging:
+    def averaging(self, site: PartyContext, plan: Plan) -> Averaging:
         """A label owner's side of the aggregation."""
         if self.blind:
             return BlindAveraging(site, self.scheme(), self.optimiser(plan))

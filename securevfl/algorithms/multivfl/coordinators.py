@@ -13,8 +13,8 @@ from securevfl.algorithms.multivfl.averaging import CHANGE_BITS, unmasked_mean, 
 from securevfl.algorithms.multivfl.servers import Server
 from securevfl.cut.handshake import key_bytes
 from securevfl.errors import ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out
-from securevfl.site import Site
 from securevfl.training.program import Program
 from securevfl.training.rows import Plan, Trained
 from securevfl.training.state import State, as_dict, as_flag, as_int
@@ -31,7 +31,7 @@ class Coordinator(Program):
         plan: of the job.
     """
 
-    def __init__(self, site: Site, plan: Plan) -> None:
+    def __init__(self, site: PartyContext, plan: Plan) -> None:
         self.site = site
         self.plan = plan
         self.owners = [site.links[name] for name in site.label_owners]
@@ -102,7 +102,7 @@ class MaskedCoordinator(Coordinator):
         server: the optimiser.
     """
 
-    def __init__(self, site: Site, plan: Plan, server: Server) -> None:
+    def __init__(self, site: PartyContext, plan: Plan, server: Server) -> None:
         super().__init__(site, plan)
         self.server = server
         self.weights = np.empty(0)
@@ -142,7 +142,7 @@ class BlindCoordinator(Coordinator):
         scheme: that adds up.
     """
 
-    def __init__(self, site: Site, plan: Plan, scheme: Aggregation) -> None:
+    def __init__(self, site: PartyContext, plan: Plan, scheme: Aggregation) -> None:
         super().__init__(site, plan)
         self.scheme = scheme
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from securevfl.algorithms.splitnn import Passive, SplitNN
+from securevfl.party_context import Keeper, PartyContext
 from securevfl.privacy import Journal, Spent, together
 from securevfl.privacy.releases import check_together
-from securevfl.site import Keeper, Site
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.program import Program
 from securevfl.training.rows import Trained
@@ -61,7 +61,7 @@ class DataOwner(Program):
         settings: label owner → this party's setting in its federation, in order.
     """
 
-    def __init__(self, config: SplitNN, site: Site, settings: Mapping[str, Setting]) -> None:
+    def __init__(self, config: SplitNN, site: PartyContext, settings: Mapping[str, Setting]) -> None:
         self.site = site
         self.shelves = {owner: _Shelf(site.keeper, owner) for owner in settings}
         self.copies: dict[str, Passive] = {}

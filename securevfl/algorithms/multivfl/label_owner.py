@@ -10,8 +10,8 @@ from securevfl.algorithms.multivfl.averaging import Averaging
 from securevfl.algorithms.multivfl.convolution import Convolving
 from securevfl.cut.handshake import as_share
 from securevfl.errors import InputError, ProtocolError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
-from securevfl.site import Site
 from securevfl.training.active_program import ActiveProgram, Progress
 from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_dict
@@ -99,7 +99,7 @@ class LabelOwnerProgram(ActiveProgram):
 
     goes_on_in_epochs = False  # an epoch ends with averaging
 
-    def __init__(self, role: LabelOwner, site: Site, averaging: Averaging) -> None:
+    def __init__(self, role: LabelOwner, site: PartyContext, averaging: Averaging) -> None:
         super().__init__(role)
         self.averaging = averaging
         self.server = site.links[site.coordinator]

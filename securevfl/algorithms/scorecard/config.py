@@ -16,7 +16,7 @@ from securevfl.algorithms.scorecard.roles import (
 from securevfl.algorithms.scorecard.settings import Settings
 from securevfl.cut import Protection
 from securevfl.errors import InputError
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 from securevfl.training.program import Program
 from securevfl.training.rows import Plan
 from securevfl.training.setting import Setting
@@ -153,7 +153,7 @@ class Scorecard(Settings):
     def passive(self, setting: Setting) -> CardPassive:
         return CardPassive(self, setting)
 
-    def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+    def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         """See `Algorithm.program`."""
         setting = next(iter(settings.values()))
         if site.role == PASSIVE:

@@ -15,8 +15,8 @@ from securevfl.cut.costs import choose
 from securevfl.cut.declared import measuring_exchanges
 from securevfl.cut.protections.base import Protection, find_protection
 from securevfl.cut.protections.sealed import BFV, CKKS, KeyBits, Paillier, Sealed, key_problems
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Policy
-from securevfl.site import Site
 from securevfl.transport import Exchange
 
 __all__ = ["Auto"]
@@ -103,9 +103,9 @@ class Auto(Sealed):
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         return measuring_exchanges(passive, probes=self.link is None) + super().exchanges(use, passive)
 
-    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+    def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
         self.refuse_alone(site)
         return AutoActive(site, spec, self.schemes(), link=self.link)
 
-    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+    def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
         return AutoPassive(site, spec, self.schemes(), link=self.link)

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from securevfl.config import Config
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.errors import InputError
+from securevfl.party_context import PartyContext
 from securevfl.privacy import DP, Policy
 from securevfl.registry import Registry
-from securevfl.site import Site
 from securevfl.transport import Exchange, Kind
 
 __all__ = ["Protection", "find_protection", "protections", "with_dp"]
@@ -93,7 +93,7 @@ class Protection(Config):
     # Algorithms, plans and settings belong to `training`, which imports this room: hence `Any` in the three methods
     # below. A protection that overrides them lives above `training` and names the types.
 
-    def program(self, algorithm: Any, site: Site, plan: Any, settings: Mapping[str, Any]) -> Any:
+    def program(self, algorithm: Any, site: PartyContext, plan: Any, settings: Mapping[str, Any]) -> Any:
         """The program that trains at the party at `site`: the algorithm's own, unless the protection trains the model
         itself.
 
@@ -108,7 +108,7 @@ class Protection(Config):
         """
         return algorithm.program(site, plan, settings)
 
-    def scorer(self, algorithm: Any, site: Site, setting: Any, model: Mapping[str, Any]) -> Any:
+    def scorer(self, algorithm: Any, site: PartyContext, setting: Any, model: Mapping[str, Any]) -> Any:
         """The program that scores rows by a trained model at the party at `site`, before it has come back to it.
 
         Args:
@@ -122,7 +122,7 @@ class Protection(Config):
         """
         return algorithm.scorer(site, setting, model)
 
-    def helper(self, algorithm: Any, site: Site, plan: Any) -> Any:
+    def helper(self, algorithm: Any, site: PartyContext, plan: Any) -> Any:
         """The program by which a party without data takes part in scoring rows, before it has come back to the model.
 
         Args:
@@ -162,11 +162,11 @@ class Protection(Config):
         """
 
     @abstractmethod
-    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+    def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
         """The active party's side of the cut."""
 
     @abstractmethod
-    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+    def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
         """A passive party's side of the cut."""
 
 

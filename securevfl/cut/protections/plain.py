@@ -9,7 +9,7 @@ from securevfl.cut.declared import plain_exchanges
 from securevfl.cut.exact import FixedActive, FixedPassive
 from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.protections.base import Protection, with_dp
-from securevfl.site import Site
+from securevfl.party_context import PartyContext
 from securevfl.transport import Exchange
 
 __all__ = ["Plain", "Unnamed"]
@@ -39,10 +39,10 @@ class Plain(Protection):
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         return plain_exchanges(self.dp, use, passive)
 
-    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+    def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
         return (FixedActive if self.fixed_point else FloatActive)(site, spec)
 
-    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+    def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
         return (FixedPassive if self.fixed_point else FloatPassive)(site, spec)
 
 

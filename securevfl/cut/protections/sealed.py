@@ -14,8 +14,8 @@ from securevfl.cut.declared import Ciphers, sealed_exchanges
 from securevfl.cut.protections.base import Protection, with_dp
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import ProtectionInactive
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Policy
-from securevfl.site import Site
 from securevfl.transport import Exchange
 
 __all__ = ["BFV", "CKKS", "KeyBits", "Paillier", "Sealed", "key_problems"]
@@ -56,16 +56,16 @@ class Sealed(Protection):
         ciphers = Ciphers(names=self.ciphers, key_bits=self.key_bits, reshares=self.reshares(use))
         return sealed_exchanges(self.dp, ciphers, use, passive)
 
-    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+    def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
         self.refuse_alone(site)
         (scheme,) = self.schemes().values()
         return SealedActive(site, spec, scheme)
 
-    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+    def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
         (scheme,) = self.schemes().values()
         return SealedPassive(site, spec, scheme)
 
-    def refuse_alone(self, site: Site) -> None:
+    def refuse_alone(self, site: PartyContext) -> None:
         """Do nothing, unless a party is alone.
 
         Raises:

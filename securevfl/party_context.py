@@ -1,6 +1,6 @@
-"""A site: where one party's program runs, and all that it may touch there.
+"""The context of one party in a run: its name, links, ledger, policy and secret.
 
-`align`, `cut`, `training`, `algorithms` and `party` work at a site; this file imports `privacy` only.
+The programs of `align`, `cut`, `training`, `algorithms` and `party` get one, and reach nothing outside it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from securevfl.errors import InputError
 from securevfl.privacy import Clock, Journal, Ledger, Link, LookBook, Policy
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Array, Message, PartyRole
 
-__all__ = ["SILENCE", "Keeper", "Observer", "PartySecret", "Site", "derive_seed"]
+__all__ = ["SILENCE", "Keeper", "Observer", "PartyContext", "PartySecret", "derive_seed"]
 
 
 def derive_seed(seed: int, *labels: str | int) -> int:
@@ -94,7 +94,7 @@ class PartySecret:
 
 
 SILENCE = 600.0
-"""Seconds; see `Site.silence`."""
+"""Seconds; see `PartyContext.silence`."""
 
 
 class Observer:
@@ -202,8 +202,8 @@ class Keeper:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
-    """One party's place in a run.
+class PartyContext:
+    """Everything that one party's program may use in a run.
 
     Attributes:
         name: the party.
@@ -269,11 +269,11 @@ class Site:
         """Links to all peers, by name."""
         return [self.links[name] for name in sorted(self.links)]
 
-    def federation(self, owner: str) -> Site:
-        """This site as a member of one label owner's federation: that owner and all passive parties.
+    def federation(self, owner: str) -> PartyContext:
+        """The context of this party in one label owner's federation: that owner and all passive parties.
 
-        With one label owner and no coordinator it is the same site: there is one federation. Otherwise links lead to
-        members only, and batches are drawn from a seed of the federation's own.
+        With one label owner and no coordinator there is one federation, and the context is this one. Otherwise links
+        lead to members only, and batches are drawn from a seed of the federation's own.
         """
         if len(self.label_owners) == 1 and not self.coordinator:
             return self

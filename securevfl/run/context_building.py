@@ -1,4 +1,4 @@
-"""A party's place in an attempt: its site, made from what it alone has and its channels to the others."""
+"""Builds a party's context for one attempt from its own files and its channels to the peers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from securevfl.party import Job, declared
+from securevfl.party_context import SILENCE, Keeper, Observer, PartyContext, PartySecret
 from securevfl.privacy import Clock, Ledger, Link, LookBook, OpensLedgers, Policy
 from securevfl.run.roster import Roster
-from securevfl.site import SILENCE, Keeper, Observer, PartySecret, Site
 from securevfl.transport import Channel, Exchanges, PartyRole
 
-__all__ = ["declare", "first_secret", "site_of"]
+__all__ = ["build_context", "draw_secret", "record_declarations"]
 
 
-def first_secret(job: Job, name: str) -> PartySecret:
-    """A party's secret where nothing kept it: from the operating system where the job seals the cut or draws what
-    hides features from it, and from the job's seed elsewhere."""
+def draw_secret(job: Job, name: str) -> PartySecret:
+    """Draw a party's first secret: from the operating system where features depend on it (a sealed cut, an algorithm
+    that draws secretly), otherwise from the job's seed."""
     hides = job.protection.sealed or job.algorithm.draws_secretly
     return PartySecret.fresh() if hides else PartySecret.derived(job.seed, name)
 
 
-def site_of(
+def build_context(
     job: Job,
     roster: Roster,
     name: str,
@@ -36,13 +36,13 @@ def site_of(
     silence: float = SILENCE,
     looks: LookBook | None = None,
     filters: Path | None = None,
-) -> Site:
-    """A site whose links let through what the job declares.
+) -> PartyContext:
+    """Build a party's context; its links pass only the messages that the job declares.
 
     Args:
         job: what is run.
         roster: who takes part.
-        name: whose site it is.
+        name: the party.
         channels: peer → the channel to it.
         run: name of the run, for the ledger.
         ledgers: opens the party's ledger.
@@ -50,9 +50,9 @@ def site_of(
         keeper: keeps its checkpoints.
         observer: hears how it goes on.
         messages: what the job declares, where it is known already.
-        silence: see `Site.silence`.
+        silence: see `PartyContext.silence`.
         looks: the party's book of looks; the keeper's unless given, where the policy has a budget of looks.
-        filters: see `Site.filters`.
+        filters: see `PartyContext.filters`.
     """
     messages = messages or declared(job, len(roster.passive))
     observer = observer or Observer()
@@ -63,7 +63,7 @@ def site_of(
         looks = LookBook() if policy.max_looks is None else keeper.looks
     ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
     if channels:
-        declare(ledger, messages, role)
+        record_declarations(ledger, messages, role)
     links = {
         peer: Link(
             name,
@@ -78,7 +78,7 @@ def site_of(
         )
         for peer, channel in sorted(channels.items())
     }
-    return Site(
+    return PartyContext(
         name=name,
         active=roster.owners[0],
         passive=roster.passive,
@@ -100,8 +100,8 @@ def site_of(
     )
 
 
-def declare(ledger: Ledger, messages: Exchanges, role: PartyRole) -> None:
-    """Write into a party's ledger what the run declares to it, so that an audit needs the ledger alone."""
+def record_declarations(ledger: Ledger, messages: Exchanges, role: PartyRole) -> None:
+    """Record in a party's ledger every message the job declares, so that an audit needs no other file."""
     for exchange in messages:
         if role in (exchange.sender, exchange.receiver):
             ledger.note(
