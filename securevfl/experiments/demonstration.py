@@ -51,13 +51,12 @@ def demo_jobs(
         "ckks": plain.replace(protection=CKKS()),
         "dp-labels": plain.replace(protection=Plain(dp=labels)),
     }
-    if not every:
-        return jobs
-    return jobs | {
+    more = {  # made even where they are left out, so that a bad option is refused
         "bfv": plain.replace(protection=BFV()),
         "paillier": plain.replace(protection=Paillier(bits=bits)),
         "dp": plain.replace(protection=Plain(dp=everything)),
     }
+    return jobs | more if every else jobs
 
 
 def demo(

@@ -258,7 +258,7 @@ def test_a_partys_own_policy_is_a_floor() -> None:
     with pytest.raises(sv.UnknownNameError, match="did you mean 'shop2'"):
         sv.simulate(PLAIN.replace(policies={"shop22": sv.Policy()}), parties())
     few = PLAIN.replace(policies={"bank": sv.Policy(min_intersection=10_000)})
-    with pytest.raises(sv.PolicyError, match="goes on with at least 10000"):
+    with pytest.raises(sv.PolicyError, match="the policy demands at least 10000"):
         sv.simulate(few, parties())
 
 
@@ -321,7 +321,7 @@ def test_a_weaker_key_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch
 def test_noise_that_was_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     job = PLAIN.replace(epochs=1, protection=sv.Plain(dp=sv.DP(features=sv.Gaussian())))
     monkeypatch.setattr(splitnn.Passive, "activations", lambda self, rows: self.half.bottom(self.features(rows)))
-    with pytest.raises(sv.PolicyError, match="has activations without noise"):
+    with pytest.raises(sv.PolicyError, match="contains activations without noise"):
         sv.simulate(job, parties())
     monkeypatch.setattr(sv.Plain, "policy", lambda self: Policy())
     with pytest.raises(sv.ProtectionInactive, match="nothing was released through it"):

@@ -155,7 +155,7 @@ def test_refusals_alone_have_a_code_of_their_own(folder: Path) -> None:
     policies = "[policy.bank]\nsealed = true\n[policy.shop]\nmax_epsilon = 1.0\n"
     mistakes, refusals, code = _check(folder, GOOD + policies)
     assert (mistakes, code) == ([], 3)
-    assert refusals[0].startswith("'bank' refuses the job: activations and gradients would cross in the clear")
+    assert refusals[0].startswith("'bank' refuses the job: activations and gradients would be sent in the clear")
     assert "'shop' refuses the job" in refusals[1]
     assert "without noise" in refusals[1]
     assert _check(folder, GOOD + policies + "min_masking = -1")[2] == 2

@@ -134,7 +134,7 @@ def test_a_changed_ledger_fails_the_audit(run: tuple[Path, subprocess.CompletedP
         (["check", "job.toml"], JOB + "[policy.lab]\nsealed = true", 3, ""),
         (["run", "job.toml"], JOB.replace('"plain"', '"palier"'), 2, "did you mean 'paillier'"),
         (["run", "job.toml"], JOB + "[policy.lab]\nsealed = true", 3, "demands them sealed"),
-        (["run", "job.toml"], JOB + "[policy.lab]\nmin_intersection = 9999", 3, "goes on with at least 9999"),
+        (["run", "job.toml"], JOB + "[policy.lab]\nmin_intersection = 9999", 3, "the policy demands at least 9999"),
         (["report", "nowhere"], "", 2, "nowhere/metrics.json does not exist"),
         (["audit", "nowhere"], "", 2, "nowhere/ledgers holds no ledger"),
         (["demo", "--bits", "1024"], "", 2, "InputError: paillier.bits is 1024; a whole number from 2048 to 8192"),

@@ -81,14 +81,14 @@ def test_job_files(file: Path, content: dict[str, Any]) -> None:
 
 def test_sweep_files(file: Path) -> None:
     file.write_text(toml(SWEEP), encoding="utf-8")
-    assert len(sv.read_sweep(file).specs) == 10
+    assert len(sv.read_sweep(file).cells) == 10
     refused = 0
     for seed in range(300):
         text = mutant(SWEEP, seed)
         file.write_text(text, encoding="utf-8")
         try:
-            for spec in sv.read_sweep(file).specs:
-                assert spec.key
+            for spec in sv.read_sweep(file).cells:
+                assert spec.digest
         except sv.InputError:
             refused += 1
         except Exception as error:

@@ -64,7 +64,7 @@ def sealed(**policies: Policy) -> sv.Job:
 
 
 REFUSALS: dict[str, tuple[sv.Job, str]] = {
-    "sealed, passive": (plain(shop1=Policy(sealed=True)), "activations and gradients would cross in the clear"),
+    "sealed, passive": (plain(shop1=Policy(sealed=True)), "activations and gradients would be sent in the clear"),
     "sealed, active": (plain(bank=Policy(sealed=True)), "demands them sealed"),
     "protections": (
         plain(shop2=Policy(protections=frozenset({"paillier"}))),
@@ -79,11 +79,11 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
     "BFV": (sealed(bank=Policy(min_security=192)).replace(protection=sv.cut.BFV()), "BFV gives 128 bits of security"),
     "key": (sealed(shop1=Policy(min_key_bits=3072)), "key has 2048 bits; the policy demands at least 3072"),
     "security": (sealed(shop1=Policy(min_security=128)), "key has 2048 bits; the policy demands at least 3072"),
-    "noise sent": (plain(shop1=Policy(noised=frozenset({Kind.ACTIVATION}))), "activations would cross without noise"),
-    "noise received": (plain(shop1=Policy(noised=frozenset({Kind.GRADIENT}))), "gradients would cross without noise"),
+    "noise sent": (plain(shop1=Policy(noised=frozenset({Kind.ACTIVATION}))), "activations would be sent without noise"),
+    "noise received": (plain(shop1=Policy(noised=frozenset({Kind.GRADIENT}))), "gradients would be sent without noise"),
     "noise on labels only": (
         plain(sv.DP(labels=sv.Gaussian()), bank=Policy(noised=frozenset({Kind.ACTIVATION}))),
-        "activations would cross without noise",
+        "activations would be sent without noise",
     ),
     "ε": (plain(DP, shop1=Policy(max_epsilon=2.0)), "spends ε = 8; the policy allows 2"),
     "ε without noise": (plain(shop1=Policy(max_epsilon=2.0)), "activations would be released without noise"),
@@ -325,7 +325,7 @@ def test_a_scheme_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch, 
     _only_refusals(crossed, 2)  # the label owner's: it speaks first, and whoever hears it ends
     for name in ("bank", "shop1", "shop2"):
         rule = rule_against(sealed(), name, active="bank", passive=["shop1", "shop2"])
-        assert "'rot13' is none that the policy knows" in rule
+        assert "the policy does not know protection 'rot13'" in rule
 
 
 def test_an_algorithm_that_hands_over_representations_is_judged_by_them() -> None:

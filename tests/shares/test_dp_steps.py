@@ -247,7 +247,7 @@ def test_rows_are_clipped_by_their_owner_also_as_they_are_rounded() -> None:
     assert torch.equal(clipped(short, bounds[2]), short.double())
     with pytest.raises(sv.RangeError, match="'shop' would share a row of norm"):
         check_clipped("shop", encode(rows.numpy()), bounds[2])
-    with pytest.raises(sv.InputError, match="use a larger clip"):
+    with pytest.raises(sv.InputError, match="take a larger clip"):
         clipped(rows, 1e-6)
 
 
