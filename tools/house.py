@@ -26,7 +26,7 @@ from imports import Source, circle, reduced
 __all__ = ["PACKAGES", "House", "HouseError", "draw", "house", "layers"]
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("securevfl", "net/securevfl_net", "psi/securevfl_psi", "crypto/securevfl_crypto")
+PACKAGES = ("securevfl", "psi/securevfl_net", "psi/securevfl_psi", "crypto/securevfl_crypto")
 PICTURE = ROOT / "docs/images/house.svg"
 CONTRACT = "the layers point one way"
 
