@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = {"securevfl-crypto": ROOT / "crypto", "securevfl-psi": ROOT / "psi", "securevfl": ROOT}
 PACKAGES = {
     "securevfl-crypto": {"securevfl_crypto"},
-    "securevfl-psi": {"securevfl_net", "securevfl_psi"},
+    "securevfl-psi": {"securevfl_net", "securevfl_psi", "securevfl_psi_cli"},
     "securevfl": {"securevfl"},
 }
 

@@ -25,11 +25,11 @@ from fuzz.parties import beats, endorsements, proxies, reports, verdicts
 from fuzz.sessions import frames, session
 from securevfl_crypto import CryptoError
 from securevfl_psi import filters, gcs, wire
-from securevfl_psi.command.certificates import Pins, make_certificate
-from securevfl_psi.command.table import Table
 from securevfl_psi.joint.greeting import Greeting
 from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.publication import Offer, Publication
+from securevfl_psi_cli.certificates import Pins, make_certificate
+from securevfl_psi_cli.table import Table
 from toml_mutants import mutant, toml
 
 import securevfl as sv

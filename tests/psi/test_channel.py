@@ -15,10 +15,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from securevfl_psi.command.certificates import Pins, fingerprint, make_certificate, write_secret
-from securevfl_psi.command.channel import Address, connect, left_politely, secured, shown
-from securevfl_psi.command.listening import Listener
 from securevfl_psi.errors import CertificateError, ConnectionLost, InputError, PSIError
+from securevfl_psi_cli.certificates import Pins, fingerprint, make_certificate, write_secret
+from securevfl_psi_cli.channel import Address, connect, left_politely, secured, shown
+from securevfl_psi_cli.listening import Listener
 
 PEM = serialization.Encoding.PEM
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from securevfl_crypto import errors as crypto_errors
 from securevfl_psi import errors
-from securevfl_psi.command.app import exit_code
-from securevfl_psi.command.party import Watch
-from securevfl_psi.command.summary import sized
+from securevfl_psi_cli.app import exit_code
+from securevfl_psi_cli.party import Watch
+from securevfl_psi_cli.summary import sized
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,7 +55,7 @@ def test_bytes_for_people() -> None:
 
 def test_no_torch_is_imported() -> None:
     code = (
-        "import sys, securevfl_psi, securevfl_psi.net, securevfl_psi.command, securevfl_psi.linkage\n"
+        "import sys, securevfl_psi, securevfl_psi_cli.driver, securevfl_psi_cli, securevfl_psi.linkage\n"
         "import securevfl_psi.multiparty, securevfl_psi.unbalanced\n"
         "heavy = {'torch', 'scipy', 'sklearn', 'pyarrow', 'tenseal', 'securevfl', 'matplotlib'}\n"
         "print(sorted(heavy & set(sys.modules)))"

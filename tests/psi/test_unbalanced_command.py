@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from commands import port, run, start
 from securevfl_psi import errors
-from securevfl_psi.command.answering import clients_of, publish, serve
-from securevfl_psi.command.asking import Asked, ask
-from securevfl_psi.command.certificates import Pins, make_certificate
-from securevfl_psi.command.channel import Address, connect, secured
-from securevfl_psi.command.options import Shown
-from securevfl_psi.command.table import Table
-from securevfl_psi.command.talk import Talk
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.unbalanced import Server
 from securevfl_psi.wire import Kind
+from securevfl_psi_cli.answering import clients_of, publish, serve
+from securevfl_psi_cli.asking import Asked, ask
+from securevfl_psi_cli.certificates import Pins, make_certificate
+from securevfl_psi_cli.channel import Address, connect, secured
+from securevfl_psi_cli.options import Shown
+from securevfl_psi_cli.table import Table
+from securevfl_psi_cli.talk import Talk
 
 LARGE = [f"C-{number}" for number in range(500)]
 SMALL = ["X-1", "C-17", "X-2", "C-499"]
