@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from securevfl_net.durable import write_whole
 from securevfl_psi.chunks import split
 from securevfl_psi.errors import (
     BudgetError,
@@ -27,10 +25,9 @@ from securevfl_psi.identifiers import IdRules, normalise_column
 from securevfl_psi.unbalanced import Server
 from securevfl_psi.wire import Kind
 
-from securevfl_psi_cli.certificates import Pins
 from securevfl_psi_cli.channel import Address, left_politely
+from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.listening import Listener
-from securevfl_psi_cli.mesh import AnyOf
 from securevfl_psi_cli.summary import counted
 from securevfl_psi_cli.table import Table
 from securevfl_psi_cli.talk import Talk
@@ -96,28 +93,22 @@ def publish(
 
 def _write_state(path: Path, server: Server) -> None:
     """Whole or not at all, for its owner alone, and on the disk before it counts."""
-    new = path.with_name(path.name + ".new")
     try:
-        new.unlink(missing_ok=True)
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            stream.write(server.to_bytes())
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(new, path)
+        write_whole(path, server.to_bytes(), private=True)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def clients_of(cert: Path, key: Path, texts: Mapping[str, str]) -> dict[str, Pins]:
-    """Who may ask: name → pins, from certificates by name.
+def clients_of(cert: Path, key: Path, texts: Mapping[str, str]) -> Pins:
+    """Who may ask, from certificates by name.
 
     Raises:
         InputError: none, or two with one certificate.
     """
     if not texts:
         raise InputError("no --client; name each that may ask: --client NAME=CERTIFICATE")
-    found = {name: Pins(cert, key, Path(file)) for name, file in texts.items()}
-    if len({pins.expected for pins in found.values()}) < len(found):
+    found = Pins.load(cert, key, {name: Path(file) for name, file in texts.items()})
+    if len(set(found.peers.values())) < len(texts):
         raise InputError("--client: two have the same certificate, so one could spend twice; give each its own")
     return found
 
@@ -125,7 +116,7 @@ def clients_of(cert: Path, key: Path, texts: Mapping[str, str]) -> dict[str, Pin
 def serve(
     filter_from: Path,
     state: Path,
-    clients: Mapping[str, Pins],
+    clients: Pins,
     *,
     at: Address,
     sessions: int | None,
@@ -149,11 +140,9 @@ def serve(
     if Filter.from_bytes(published).key_id != server.key_id:
         raise InputError(f"{filter_from} and {state} are of two keys: take those that one publish wrote")
     server.terms.require_current(int(time.time()))
-    first, *rest = clients.values()
-    pins = AnyOf(first.certificate, first.key, first.peer, tuple(rest))
     asked: dict[str, int] = {}
     done = 0
-    with Listener(at, pins, timeout=timeout, refused=say) as door:
+    with Listener(at, clients, timeout=timeout, refused=say) as door:
         say(f"Listening at {door.where}")
         while sessions is None or done < sessions:
             left = server.terms.expires - time.time()
@@ -162,7 +151,7 @@ def serve(
                 break
             sock, where = door.meet(left if wait is None else min(wait, left))
             with left_politely(sock):
-                name = next((one for one, mine in clients.items() if _shows(sock, mine)), "")
+                name = clients.party(sock)
                 talk = Talk(sock, name or where, timeout=timeout, deadline=deadline, reasons=REASONS)
                 try:
                     count = _session(server, published, name, talk, lambda: _write_state(state, server))
@@ -197,10 +186,6 @@ def _session(server: Server, published: bytes, name: str, talk: Talk, keep: Call
     talk.say_rows(Kind.ANSWERS, (part for answer in answers for part in split(answer)))
     talk.hear(Kind.FINISHED)
     return count
-
-
-def _shows(sock: socket.socket, pins: Pins) -> bool:
-    return isinstance(sock, ssl.SSLSocket) and pins.fits(sock.getpeercert(binary_form=True))
 
 
 def _content(path: Path) -> bytes:

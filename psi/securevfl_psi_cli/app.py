@@ -13,8 +13,9 @@ from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.errors import InputError
 from securevfl_psi.identifiers import IdRules
 
-from securevfl_psi_cli.certificates import make_certificate
+from securevfl_psi_cli.channel import parse_address
 from securevfl_psi_cli.comparison import compare
+from securevfl_psi_cli.credentials import make_certificate
 from securevfl_psi_cli.link_app import link_command
 from securevfl_psi_cli.options import (
     Absent,
@@ -37,7 +38,7 @@ from securevfl_psi_cli.options import (
 from securevfl_psi_cli.party import Watch, run_party
 from securevfl_psi_cli.records import MAX_BYTES
 from securevfl_psi_cli.reporting import exit_code, reported, show
-from securevfl_psi_cli.several import address, neighbours, run_several
+from securevfl_psi_cli.several import neighbours, run_several
 from securevfl_psi_cli.shards.party import run_sharded
 from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
 from securevfl_psi_cli.unbalanced_app import answer_command, ask_command, publish_command
@@ -168,7 +169,7 @@ def _several(
     watch = Watch(least=min_intersection)
     with reported(watch) as err:
         others = neighbours(name, cert, key, peer, peer_cert)
-        here = address(at, "--at")
+        here = parse_address(at, "--at")
         rules = IdRules(
             form=form.value,
             strip=not no_strip,

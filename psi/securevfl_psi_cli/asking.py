@@ -16,8 +16,8 @@ from securevfl_psi.unbalanced import Client
 from securevfl_psi.wire import Kind
 
 from securevfl_psi_cli.answering import REASONS, VERSION
-from securevfl_psi_cli.certificates import Pins
 from securevfl_psi_cli.channel import Address, connect, secured
+from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.options import Shown
 from securevfl_psi_cli.summary import counted, sized
 from securevfl_psi_cli.table import Table

@@ -4,62 +4,61 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-import ssl
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
-from securevfl_psi.errors import CertificateError, ConnectionLost, InputError, PSIError
+from securevfl_net.dialers import Address, Direct
+from securevfl_net.identity import Handshake, Refusal, shake
+from securevfl_psi.errors import ConnectionLost, InputError
 
-from securevfl_psi_cli.certificates import Pins
+from securevfl_psi_cli.credentials import Pins, explain_refusal, wrong_input
 
-__all__ = [
-    "READY",
-    "Address",
-    "connect",
-    "hang_up",
-    "left_politely",
-    "require_pinned",
-    "secured",
-    "shown",
-    "trouble",
-]
+__all__ = ["Address", "connect", "hang_up", "is_local", "left_politely", "make_address", "parse_address", "secured"]
 
-READY = b"\x01"
-"""What the listening side says once it has accepted the caller's certificate."""
 _AGAIN = 0.2  # seconds between two attempts to connect
 _LINGER = 2.0  # seconds in which a peer may take what was said last
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where to listen, or whom to call.
+def make_address(host: str, port: int) -> Address:
+    """An address from two options.
 
-    Attributes:
-        host: a name or a number.
-        port: 0 lets the system choose one to listen at.
+    Raises:
+        InputError: a host that cannot be one, or a port out of range.
     """
+    with wrong_input():
+        return Address(host, port)
 
-    host: str
-    port: int
 
-    def resolved(self) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
-        """What the host's name stands for.
+def parse_address(text: str, option: str) -> Address:
+    """An address from ``HOST:PORT``, the value of an option.
 
-        Raises:
-            InputError: nothing.
-        """
-        try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise InputError(f"--host {self.host!r} is unknown: {why}") from None
-        return [(family, (str(where[0]), int(where[1]))) for family, _, _, _, where in found]
+    Raises:
+        InputError: another form.
+    """
+    try:
+        with wrong_input():
+            return Address.parse(text)
+    except InputError:
+        raise InputError(f"{option} {text!r}; HOST:PORT is needed, the port from 0 to 65535") from None
 
-    def local(self) -> bool:
-        """Whether nothing but this machine is reached."""
-        return all(ipaddress.ip_address(where[0].split("%")[0]).is_loopback for _, where in self.resolved())
+
+def is_local(address: Address) -> bool:
+    """Whether nothing but this machine is reached.
+
+    Raises:
+        InputError: nobody knows the host.
+    """
+    return all(ipaddress.ip_address(where.split("%")[0]).is_loopback for where in _resolve(address))
+
+
+def _resolve(address: Address) -> list[str]:
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"--host {address.host!r} is unknown: {why}") from None
+    return [str(where[0]) for *_, where in found]
 
 
 def connect(address: Address, wait: float) -> socket.socket:
@@ -69,18 +68,14 @@ def connect(address: Address, wait: float) -> socket.socket:
         InputError: an unknown host.
         ConnectionLost: nobody answers within `wait` seconds.
     """
-    targets = address.resolved()
+    _resolve(address)  # a wrong name is the option's mistake, and calling again does not mend it
     end = time.monotonic() + wait
     while True:
-        for _, where in targets:
-            try:
-                return socket.create_connection(where, timeout=max(_AGAIN, end - time.monotonic()))
-            except OSError as error:
-                why = error.strerror or str(error)
-        if time.monotonic() > end:
-            raise ConnectionLost(
-                f"nobody answers at {shown(where)} within {wait:g} s ({why}): does the peer listen there? Raise --wait"
-            )
+        try:
+            return Direct(address).dial(max(_AGAIN, end - time.monotonic()))
+        except Refusal as refusal:
+            if time.monotonic() > end:
+                raise ConnectionLost(f"{refusal.words} Called for {wait:g} s: raise --wait") from None
         time.sleep(_AGAIN)
 
 
@@ -88,61 +83,25 @@ def connect(address: Address, wait: float) -> socket.socket:
 def secured(sock: socket.socket, pins: Pins | None, *, timeout: float) -> Iterator[socket.socket]:
     """The calling side's connection for the run, plain without `pins`; closed at the end, see `left_politely`.
 
-    TLS 1.3 lets the calling side finish before its certificate was looked at, so the listening side says with one byte
-    that it was accepted.
-
     Raises:
         CertificateError: another certificate than the expected one, here or there.
         ConnectionLost: no handshake within `timeout` seconds, or the peer does not speak TLS 1.3.
     """
     with ExitStack() as stack:
         try:
-            sock.settimeout(timeout)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if pins is not None:
-                sock = pins.context(server=False).wrap_socket(sock, do_handshake_on_connect=False)
+                tls = pins.context(server=False).wrap_socket(sock, do_handshake_on_connect=False)
+                sock = tls
         finally:
             stack.enter_context(left_politely(sock))
-        if isinstance(sock, ssl.SSLSocket) and pins is not None:
+        if pins is not None:
+            tls.setblocking(False)
             try:
-                sock.do_handshake()
-                require_pinned(sock, pins)
-                if sock.recv(1) != READY:
-                    raise CertificateError(_not_accepted(pins))
-            except OSError as error:
-                raise trouble(error, pins) from None
+                shake(tls, Handshake(tls, pins.book), timeout)
+            except Refusal as refusal:
+                raise explain_refusal(refusal, pins) from None
+        sock.settimeout(timeout)
         yield sock
-
-
-def require_pinned(sock: ssl.SSLSocket, pins: Pins) -> None:
-    """Do nothing where the peer showed the expected certificate.
-
-    Raises:
-        CertificateError: it showed another one.
-    """
-    if not pins.fits(sock.getpeercert(binary_form=True)):
-        raise CertificateError(f"the peer shows another certificate than {pins.peer}: is it who you think it is?")
-
-
-def trouble(error: OSError, pins: Pins) -> PSIError:
-    """What a handshake's error means."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return CertificateError(
-            f"the peer shows another certificate than {pins.peer} ({error.verify_message}): is it who you think it is?"
-        )
-    if isinstance(error, ssl.SSLError):
-        reason = error.reason or ""
-        if "ALERT" in reason:
-            return CertificateError(_not_accepted(pins))
-        why = reason.replace("_", " ").lower() or "it hung up"
-        return ConnectionLost(f"no TLS 1.3 with the peer ({why}): does it run with --cert, too?")
-    if isinstance(error, TimeoutError):
-        return ConnectionLost("the peer was silent during the TLS handshake: does it run with --cert, too?")
-    return ConnectionLost(f"the peer hung up during the TLS handshake: {error.strerror or error}")
-
-
-def _not_accepted(pins: Pins) -> str:
-    return f"the peer does not accept this party's certificate: is its --peer-cert the same as {pins.certificate}?"
 
 
 @contextmanager
@@ -168,9 +127,3 @@ def hang_up(sock: socket.socket) -> None:
         pass
     finally:
         sock.close()
-
-
-def shown(where: tuple[object, ...]) -> str:
-    """An address for people."""
-    host, port = str(where[0]), where[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

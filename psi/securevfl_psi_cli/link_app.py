@@ -14,6 +14,7 @@ from securevfl_psi.linkage.clk import normal_columns
 from securevfl_psi.linkage.placeholders import find_placeholders
 from securevfl_psi.linkage.witnesses import check_witnesses
 
+from securevfl_psi_cli.channel import parse_address
 from securevfl_psi_cli.link_fields import blocks_of, schema_of
 from securevfl_psi_cli.link_plan import Plan, require_linker
 from securevfl_psi_cli.linking import run_link
@@ -23,7 +24,7 @@ from securevfl_psi_cli.party import Watch
 from securevfl_psi_cli.records import MAX_BYTES
 from securevfl_psi_cli.records_of import Records
 from securevfl_psi_cli.reporting import reported, show
-from securevfl_psi_cli.several import address, named, neighbours
+from securevfl_psi_cli.several import named, neighbours
 from securevfl_psi_cli.written import require_writable
 
 __all__ = ["link_command"]
@@ -113,7 +114,7 @@ def link_command(
 
             for hint in () if records is None else find_placeholders(records.table, list(records.table)):
                 say(f"Note: {hint}")
-            socks = meet_all(name, address(at, "--at"), others, stack, wait=wait, timeout=60.0, say=say)
+            socks = meet_all(name, parse_address(at, "--at"), others, stack, wait=wait, timeout=60.0, say=say)
             found = run_link(plan, records, socks, deadline=deadline)
         if out and records is not None:
             records.write(out, found.links, whole=rows == Shown.full)

@@ -1,28 +1,30 @@
-"""Where a party waits for its peer. Strangers (a port scan, a browser, another certificate) are told so, noted, and do
-not end the wait; several are looked at side by side, so that a silent one does not keep the peer out."""
+"""Where a party waits for its peer. A stranger (a port scan, a browser, another certificate) is refused and noted, and
+does not end the wait; several are looked at side by side, so that a silent one does not keep the peer out."""
 
 from __future__ import annotations
 
 import math
 import selectors
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
-from securevfl_psi.errors import CertificateError, ConnectionLost, InputError, PSIError
+from securevfl_net.dialers import Address, Listen
+from securevfl_net.identity import Accepted, Handshake, Want
+from securevfl_psi.errors import ConnectionLost, PSIError
 from securevfl_psi.wire import MAGIC
 
-from securevfl_psi_cli.certificates import Pins
-from securevfl_psi_cli.channel import READY, Address, hang_up, require_pinned, shown, trouble
+from securevfl_psi_cli.channel import hang_up
+from securevfl_psi_cli.credentials import Pins, explain_refusal, wrong_input
 
 __all__ = ["Listener"]
 
 _CALLERS = 16  # that are looked at side by side; the one that came first makes room
-_LEAVING = 64  # strangers that are still told why
+_LEAVING = 64  # refused callers that may still read why
+_LINGER = 2.0  # seconds in which a refused caller may read why
 _TICK = 0.05
 
 
@@ -34,13 +36,19 @@ class _Caller:
         sock: not blocking.
         where: its address.
         until: when it is given up, monotonic.
+        handshake: in TLS; None over plain TCP.
+        want: what its handshake waits for.
         said: it began to speak, so looking again at once tells nothing.
+        refused: it may read why, and is noted already.
     """
 
     sock: socket.socket
     where: str
     until: float
+    handshake: Handshake | None = None
+    want: Want = Want.READ
     said: bool = False
+    refused: bool = False
 
 
 class Listener:
@@ -59,18 +67,16 @@ class Listener:
     def __init__(
         self, address: Address, pins: Pins | None, *, timeout: float, refused: Callable[[str], None] = lambda _: None
     ) -> None:
-        family, where = address.resolved()[0]
         self._pins, self._timeout, self._refused = pins, timeout, refused
         self._context = None if pins is None else pins.context(server=True)
         self._last: PSIError | None = None
         self._strangers = 0
         self._callers: list[_Caller] = []
         self._begun = time.monotonic()
-        try:
-            self._door = socket.create_server(where, family=family, backlog=_CALLERS)
-        except OSError as error:
-            raise InputError(f"cannot listen at {shown(where)}: {error.strerror or error}") from None
-        self._door.setblocking(False)
+        with wrong_input():
+            self._doors = Listen(address).open()
+        for door in self._doors:
+            door.setblocking(False)
 
     def __enter__(self) -> Listener:
         return self
@@ -78,14 +84,19 @@ class Listener:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._door.close()
+        for door in self._doors:
+            door.close()
         for caller in self._callers:
-            caller.sock.close()
+            # A refusal is under way: closing with bytes unread would discard it at the peer.
+            if caller.refused and threading.active_count() < _LEAVING:
+                threading.Thread(target=hang_up, args=(caller.sock,), daemon=True).start()
+            else:
+                caller.sock.close()
 
     @property
     def where(self) -> str:
         """The address, for people."""
-        return shown(self._door.getsockname())
+        return _name(self._doors[0].getsockname())
 
     def meet(self, wait: float | None) -> tuple[socket.socket, str]:
         """The first connection whose other end is the peer, as far as its certificate, or its first bytes, tell; and
@@ -99,15 +110,7 @@ class Listener:
         """
         end = math.inf if wait is None else self._begun + wait
         while time.monotonic() <= end:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._door, selectors.EVENT_READ)
-                speaking = False
-                for caller in self._callers:
-                    speaking |= caller.said
-                    if not caller.said:
-                        selector.register(caller.sock, selectors.EVENT_READ)
-                nearest = min([end, *(caller.until for caller in self._callers)]) - time.monotonic()
-                selector.select(min(max(nearest, 0.0), _TICK if speaking else 1.0))
+            self._sleep(end)
             self._take_calls()
             for caller in list(self._callers):
                 if found := self._look(caller):
@@ -124,29 +127,54 @@ class Listener:
         self._last = error
         self._refused(f"Refused {where}: {error}; listening on")
 
+    def _sleep(self, end: float) -> None:
+        """Until somebody calls or speaks, or has had its time."""
+        with selectors.DefaultSelector() as selector:
+            for door in self._doors:
+                selector.register(door, selectors.EVENT_READ)
+            for caller in self._callers:
+                if not caller.said:
+                    events = selectors.EVENT_WRITE if caller.want is Want.WRITE else selectors.EVENT_READ
+                    selector.register(caller.sock, events)
+            nearest = min([end, *(caller.until for caller in self._callers)]) - time.monotonic()
+            speaking = any(caller.said for caller in self._callers)
+            selector.select(min(max(nearest, 0.0), _TICK if speaking else 1.0))
+
     def _take_calls(self) -> None:
-        while True:
-            try:
-                sock, where = self._door.accept()
-            except (BlockingIOError, OSError):  # nobody more; or one that has left already
-                return
-            until = time.monotonic() + self._timeout
-            sock.setblocking(False)
-            try:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if self._context is not None:
-                    sock = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-            except OSError:
-                sock.close()
-                continue
-            self._callers.append(_Caller(sock, shown(where), until))
-            if len(self._callers) > _CALLERS:
-                self._give_up(self._callers[0], ConnectionLost("it showed nothing while many others called"))
+        for door in self._doors:
+            while self._take_call(door):
+                pass
+
+    def _take_call(self, door: socket.socket) -> bool:
+        try:
+            sock, where = door.accept()
+        except OSError:  # nobody more; or one that has left already
+            return False
+        caller = _Caller(sock, _name(where), time.monotonic() + self._timeout)
+        sock.setblocking(False)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is not None and self._pins is not None:
+                tls = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                caller.sock, caller.handshake = tls, Handshake(tls, self._pins.book)
+        except OSError:
+            sock.close()
+            return True
+        self._callers.append(caller)
+        waiting = [one for one in self._callers if not one.refused]
+        if len(waiting) > _CALLERS:
+            self._give_up(waiting[0], ConnectionLost("it showed nothing while many others called"))
+        return True
 
     def _look(self, caller: _Caller) -> socket.socket | None:
         """The caller's connection, blocking again, if it is the peer's."""
+        late = time.monotonic() > caller.until
+        if caller.refused:
+            if late or self._step(caller) is Want.DONE:
+                self._drop(caller)
+            return None
         try:
-            known = self._begins(caller) if self._pins is None else self._handshake(caller)
+            known = self._begins(caller) if caller.handshake is None else self._handshake(caller)
         except PSIError as error:
             self._give_up(caller, error)
             return None
@@ -154,23 +182,23 @@ class Listener:
             self._callers.remove(caller)
             caller.sock.settimeout(self._timeout)
             return caller.sock
-        if time.monotonic() > caller.until:
+        if late:
             self._give_up(caller, ConnectionLost(f"it did not show who it is within {self._timeout:g} s"))
         return None
 
+    @staticmethod
+    def _step(caller: _Caller) -> Want:
+        caller.want = Want.DONE if caller.handshake is None else caller.handshake.step()
+        return caller.want
+
     def _handshake(self, caller: _Caller) -> bool:
-        sock, pins = caller.sock, self._pins
-        if not isinstance(sock, ssl.SSLSocket) or pins is None:
-            raise ConnectionLost("it has no TLS")
-        try:
-            sock.do_handshake()
-            require_pinned(sock, pins)
-            sock.send(READY)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        self._step(caller)
+        outcome = None if caller.handshake is None else caller.handshake.outcome
+        if outcome is None or self._pins is None:
             return False
-        except OSError as error:
-            raise trouble(error, pins) from None
-        return True
+        if isinstance(outcome, Accepted):
+            return True
+        raise explain_refusal(outcome, self._pins)
 
     @staticmethod
     def _begins(caller: _Caller) -> bool:
@@ -189,9 +217,18 @@ class Listener:
         return begin == MAGIC
 
     def _give_up(self, caller: _Caller, error: PSIError) -> None:
-        self._callers.remove(caller)
+        """Note a stranger. One whose handshake was refused may still read why."""
         self.refuse(caller.where, error)
-        if isinstance(error, CertificateError) and threading.active_count() < _LEAVING:  # its refusal is under way
-            threading.Thread(target=hang_up, args=(caller.sock,), daemon=True).start()
+        refused = caller.handshake is not None and caller.handshake.outcome is not None
+        if refused and caller.want is not Want.DONE:
+            caller.refused, caller.until = True, time.monotonic() + _LINGER
         else:
-            caller.sock.close()
+            self._drop(caller)
+
+    def _drop(self, caller: _Caller) -> None:
+        self._callers.remove(caller)
+        caller.sock.close()
+
+
+def _name(where: tuple[object, ...]) -> str:
+    return str(Address(str(where[0]), int(str(where[1]))))

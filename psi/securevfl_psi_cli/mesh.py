@@ -15,17 +15,16 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from cryptography.hazmat.primitives import serialization
 from securevfl_psi.errors import CertificateError, ConnectionLost, MalformedError, PeerRefused, PSIError
 from securevfl_psi.joint import Joint
 from securevfl_psi.wire import Frame, FrameReader, FrameWriter, Kind
 
-from securevfl_psi_cli.certificates import Pins
 from securevfl_psi_cli.channel import Address, connect, left_politely, secured
+from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.driver import Traffic
 from securevfl_psi_cli.listening import Listener
 
-__all__ = ["AnyOf", "Neighbour", "meet_all", "move"]
+__all__ = ["Neighbour", "meet_all", "move"]
 
 _READ = 1 << 18
 _TICK = 0.5
@@ -45,22 +44,6 @@ class Neighbour:
     name: str
     address: Address
     pins: Pins
-
-
-@dataclass(frozen=True)
-class AnyOf(Pins):
-    """Pins of several parties, for the door where all of them call."""
-
-    others: tuple[Pins, ...] = ()
-
-    def context(self, *, server: bool) -> ssl.SSLContext:
-        context = super().context(server=server)
-        for other in self.others:
-            context.load_verify_locations(cadata=other.expected.public_bytes(serialization.Encoding.DER))
-        return context
-
-    def fits(self, shown: bytes | None) -> bool:
-        return super().fits(shown) or any(other.fits(shown) for other in self.others)
 
 
 def meet_all(
@@ -94,8 +77,7 @@ def meet_all(
     with ExitStack() as doors:
         door = None
         if callers:
-            first, *rest = (other.pins for other in callers.values())
-            pins = AnyOf(first.certificate, first.key, first.peer, tuple(rest))
+            pins = Pins.merged(other.pins for other in callers.values())
             door = doors.enter_context(Listener(at, pins, timeout=timeout, refused=say))
             say(f"Listening at {door.where}")
         for other in sorted(neighbours.values(), key=lambda one: one.name):
@@ -111,8 +93,8 @@ def meet_all(
                 caught, where = door.meet(wait)
             except PSIError as error:
                 raise type(error)(f"{' and '.join(missing)} did not come: {error}") from None
-            caller = next((one for one in missing if _shows(caught, callers[one].pins)), None)
-            if caller is None:
+            caller = pins.party(caught)
+            if caller not in missing:
                 caught.close()
                 door.refuse(where, CertificateError("that party is here already"))
                 continue
@@ -120,10 +102,6 @@ def meet_all(
             found[caller] = caught
             say(f"Connected with {caller}")
     return found
-
-
-def _shows(sock: socket.socket, pins: Pins) -> bool:
-    return isinstance(sock, ssl.SSLSocket) and pins.fits(sock.getpeercert(binary_form=True))
 
 
 class _Line:

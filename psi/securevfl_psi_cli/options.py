@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from securevfl_net.identity.files import write_new
 from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.errors import InputError, PSIError
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import Lasting, Learns, Role, Terms, Wanted
 
-from securevfl_psi_cli.certificates import Pins, write_secret
-from securevfl_psi_cli.channel import Address
+from securevfl_psi_cli.channel import Address, is_local, make_address
+from securevfl_psi_cli.credentials import Pins, wrong_input
 from securevfl_psi_cli.records import MAX_BYTES
 from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
 
@@ -207,7 +208,7 @@ class Options:
     @property
     def address(self) -> Address:
         """Where to listen, or whom to call."""
-        return Address(self.host, self.port)
+        return make_address(self.host, self.port)
 
     def rules(self) -> IdRules:
         """How identifiers are normalised."""
@@ -227,10 +228,10 @@ class Options:
             InputError: some of the three files are missing, or plain text would leave this machine unasked.
         """
         if self.cert and self.key and self.peer_cert:
-            return Pins(self.cert, self.key, self.peer_cert)
+            return Pins.load(self.cert, self.key, {self.peer: self.peer_cert})
         if self.cert or self.key or self.peer_cert:
             raise InputError("--cert, --key and --peer-cert belong together; give all three, or none")
-        if not self.plain_text and not self.address.local():
+        if not self.plain_text and not is_local(self.address):
             raise InputError(
                 f"--host {self.host} is not this machine alone: give --cert, --key and --peer-cert ('certificate' "
                 "makes them), or --plain-text-i-accept if the network between the parties is encrypted by other means"
@@ -290,7 +291,8 @@ def _lasting(path: Path) -> Lasting:
     if path.exists():
         return Lasting.from_bytes(_content(path))
     made = Lasting()
-    write_secret(path, made.to_bytes())
+    with wrong_input():
+        write_new(path, made.to_bytes(), private=True)
     return made
 
 

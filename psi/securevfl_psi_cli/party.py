@@ -20,8 +20,8 @@ from securevfl_psi.oblivious import row_count, token_bytes
 from securevfl_psi.session import Session
 from securevfl_psi.terms import Protocol, Role, Terms
 
-from securevfl_psi_cli.certificates import Pins, fingerprint
-from securevfl_psi_cli.channel import connect, left_politely, secured, shown
+from securevfl_psi_cli.channel import connect, is_local, left_politely, secured
+from securevfl_psi_cli.credentials import Pins, format_fingerprint
 from securevfl_psi_cli.driver import Traffic, converse
 from securevfl_psi_cli.hints import case_hint
 from securevfl_psi_cli.listening import Listener
@@ -93,10 +93,10 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
     )
     if hint := case_hint(table, terms.rules):
         _say(console, hint)
-    channel = "plain TCP on this machine" if options.address.local() else "plain TCP, as accepted"
+    channel = "plain TCP on this machine" if is_local(options.address) else "plain TCP, as accepted"
     if pins is not None:
         channel = "TLS 1.3, both certificates pinned"
-        _say(console, f"{terms.peer}'s certificate: {fingerprint(pins.expected)}")
+        _say(console, f"{terms.peer}'s certificate: {format_fingerprint(pins.peers[options.peer])}")
 
     def converse_with(sock: socket.socket, where: str, end: Endpoint) -> tuple[Traffic, float]:
         _say(console, f"Connected with {where}, {channel}")
@@ -109,7 +109,7 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
         traffic, seconds, endpoint = _listen(options, pins, console, endpoint, converse_with)
     else:
         with secured(_call(options, console), pins, timeout=options.timeout) as sock:
-            traffic, seconds = converse_with(sock, shown((options.host, options.port)), endpoint)
+            traffic, seconds = converse_with(sock, str(options.address), endpoint)
     result = endpoint.result
     return Summary(
         name=terms.name,
@@ -147,7 +147,7 @@ def _say(console: Console, text: str) -> None:
 
 def _call(options: Options, console: Console) -> socket.socket:
     wait = _CALL_FOR if options.wait is None else options.wait
-    with console.status(f"calling {options.peer} at {shown((options.host, options.port))}"):
+    with console.status(f"calling {options.peer} at {options.address!s}"):
         return connect(options.address, wait)
 
 

@@ -17,15 +17,15 @@ from securevfl_psi.errors import IdentifierError, InputError, SmallIntersectionE
 from securevfl_psi.identifiers import Identifiers, IdRules, normalise_column
 from securevfl_psi.joint import Joint, JointTerms
 
-from securevfl_psi_cli.certificates import Pins
-from securevfl_psi_cli.channel import Address
+from securevfl_psi_cli.channel import Address, parse_address
+from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.mesh import Neighbour, meet_all, move
 from securevfl_psi_cli.options import Shown
 from securevfl_psi_cli.summary import counted, sized
 from securevfl_psi_cli.table import Table
 from securevfl_psi_cli.written import require_writable
 
-__all__ = ["Several", "address", "named", "neighbours", "run_several"]
+__all__ = ["Several", "named", "neighbours", "run_several"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,25 +96,11 @@ def neighbours(
         raise InputError(f"--peer {name}: that is this party; name the others")
     if len(places) < least:
         raise InputError(f"{len(places)} --peer; two or more are needed: for two parties there are listen and connect")
-    found = {
-        one: Neighbour(name=one, address=address(place, "--peer"), pins=Pins(cert, key, Path(files[one])))
-        for one, place in places.items()
-    }
-    if len({other.pins.expected for other in found.values()}) < len(found):
+    addresses = {one: parse_address(place, "--peer") for one, place in places.items()}
+    pins = Pins.load(cert, key, {one: Path(file) for one, file in files.items()})
+    if len(set(pins.peers.values())) < len(places):
         raise InputError("--peer-cert: two parties have the same certificate; each needs its own")
-    return found
-
-
-def address(text: str, option: str) -> Address:
-    """From ``HOST:PORT``.
-
-    Raises:
-        InputError: another form.
-    """
-    host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 1 << 16):
-        raise InputError(f"{option} {text!r}; HOST:PORT is needed, the port from 0 to 65535")
-    return Address(host.strip("[]"), int(port))
+    return {one: Neighbour(name=one, address=where, pins=pins.only(one)) for one, where in addresses.items()}
 
 
 def named(texts: Sequence[str], option: str, form: str) -> dict[str, str]:

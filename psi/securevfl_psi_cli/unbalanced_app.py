@@ -10,7 +10,8 @@ from securevfl_psi.identifiers import IdRules
 
 from securevfl_psi_cli.answering import clients_of, publish, serve
 from securevfl_psi_cli.asking import ask
-from securevfl_psi_cli.certificates import Pins
+from securevfl_psi_cli.channel import parse_address
+from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.options import (
     Absent,
     Column,
@@ -29,7 +30,7 @@ from securevfl_psi_cli.options import (
 from securevfl_psi_cli.party import Watch
 from securevfl_psi_cli.records import MAX_BYTES
 from securevfl_psi_cli.reporting import reported, show
-from securevfl_psi_cli.several import address, named
+from securevfl_psi_cli.several import named
 from securevfl_psi_cli.summary import counted, sized
 from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
 
@@ -97,7 +98,7 @@ def answer_command(
             filter_from,
             state,
             clients_of(cert, key, named(client, "--client", "NAME=CERTIFICATE")),
-            at=address(at, "--at"),
+            at=parse_address(at, "--at"),
             sessions=sessions,
             wait=wait,
             timeout=timeout,
@@ -140,10 +141,10 @@ def ask_command(
         found = ask(
             read,
             rules,
-            Pins(cert, key, peer_cert),
+            Pins.load(cert, key, {server: peer_cert}),
             name=name,
             server=server,
-            at=address(at, "--at"),
+            at=parse_address(at, "--at"),
             kept=kept,
             max_set_size=max_set_size,
             wait=wait,

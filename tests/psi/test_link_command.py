@@ -17,7 +17,7 @@ from commands import run, start
 from securevfl_psi import errors
 from securevfl_psi.linkage import Date, FamilyErrors, Field, Number, Schema, Text, simulate_families
 from securevfl_psi_cli import linking
-from securevfl_psi_cli.certificates import make_certificate
+from securevfl_psi_cli.credentials import make_certificate
 from securevfl_psi_cli.link_fields import blocks_of, schema_of
 from securevfl_psi_cli.link_plan import Linking, Plan
 from securevfl_psi_cli.linking import run_link

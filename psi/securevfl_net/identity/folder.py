@@ -81,25 +81,44 @@ def new_party(
     kind: Literal["p256", "ed25519"] = "p256",
     days: int = DAYS,
     now: Callable[[], datetime] = utc_now,
+    request: bool = True,
 ) -> Certificate:
     """Make ``NAME.key``, which only its owner may read, ``NAME.crt``, signed with it, and ``NAME.csr``.
+
+    Args:
+        name: the party's.
+        folder: for the files; made if it is missing.
+        kind: of the key.
+        days: that the certificate is valid.
+        now: this machine's clock.
+        request: whether ``NAME.csr`` is made; a certificate that peers pin needs no authority.
 
     Raises:
         InputError: a name that no party can have, days out of bounds, or one of the files is there already.
     """
-    return _write_party(name, name, folder, Key.generate(kind), days, now)
+    return _write_party(name, name, folder, Key.generate(kind), days, now, request=request)
 
 
 def _write_party(
-    name: str, stem: str, folder: Path, key: Key, days: int, now: Callable[[], datetime], *, by_authority: bool = False
+    name: str,
+    stem: str,
+    folder: Path,
+    key: Key,
+    days: int,
+    now: Callable[[], datetime],
+    *,
+    by_authority: bool = False,
+    request: bool = True,
 ) -> Certificate:
-    found, request = self_signed(name, key, now(), days), make_request(name, key)
+    found = self_signed(name, key, now(), days)
     make_folder(folder)
-    files = {suffix: folder / f"{stem}.{suffix}" for suffix in ("key", "crt", "csr")}
+    suffixes = ("key", "crt", "csr") if request else ("key", "crt")
+    files = {suffix: folder / f"{stem}.{suffix}" for suffix in suffixes}
     if there := [path for path in files.values() if path.exists()]:
         raise InputError(f"{there[0]} is there already, and is never overwritten: move it away, or name another folder")
     write_new(files["key"], key.pem, private=True)
-    write_new(files["csr"], request)
+    if request:
+        write_new(files["csr"], make_request(name, key))
     if not by_authority:
         write_new(files["crt"], found.pem)
     return found

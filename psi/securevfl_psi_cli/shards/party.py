@@ -19,7 +19,7 @@ from securevfl_psi.errors import InputError, PSIError
 from securevfl_psi.sharded.plan import bits_of
 from securevfl_psi.terms import Role, Terms
 
-from securevfl_psi_cli.channel import connect, left_politely, secured, shown
+from securevfl_psi_cli.channel import connect, left_politely, secured
 from securevfl_psi_cli.listening import Listener
 from securevfl_psi_cli.party import Watch
 from securevfl_psi_cli.shards.cut import cut_source, is_cut, read_key
@@ -149,7 +149,7 @@ def run_sharded(options: Options, watch: Watch, console: Console, *, listens: bo
                         run = lead(sock, terms, source, folder, pool, line, bits=bits, key=key, say=say)
             else:
                 called = connect(options.address, 30.0 if options.wait is None else options.wait)
-                say(f"Connected with {shown((options.host, options.port))}")
+                say(f"Connected with {options.address}")
                 with secured(called, pins, timeout=options.timeout) as sock:
                     run = lead(sock, terms, source, folder, pool, line, bits=bits, key=key, say=say)
         out = write_common(options.out, options.columns, options.delimiter, run) if options.out else None

@@ -20,8 +20,8 @@ from pathlib import Path
 from securevfl_psi.errors import ConnectionLost
 from securevfl_psi.wire import MAGIC
 
-from securevfl_psi_cli.certificates import Pins
 from securevfl_psi_cli.channel import Address, left_politely, secured
+from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.driver import Traffic, converse
 from securevfl_psi_cli.listening import Listener
 from securevfl_psi_cli.shards.shard import ShardSession
@@ -66,7 +66,7 @@ class Line:
     @property
     def pins(self) -> Pins | None:
         """Certificates."""
-        return Pins(Path(self.cert), Path(self.key), Path(self.peer_cert)) if self.cert else None
+        return Pins.load(Path(self.cert), Path(self.key), {"peer": Path(self.peer_cert)}) if self.cert else None
 
 
 def run_shard(folder: str, line: str, shard: int, place: int, lane: int) -> bytes:
