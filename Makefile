@@ -13,13 +13,13 @@ help: ## Show what can be made.
 
 setup: $(STAMP) ## Make .venv with exact versions.
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml crypto/pyproject.toml psi/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "securevfl needs Python 3.11 or later; set PYTHON=…")'
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt hatchling editables torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--no-build-isolation --editable '.[dev]'
+		--no-build-isolation --editable ./crypto --editable ./psi --editable '.[dev]'
 	touch $@
 
 demo: $(STAMP) ## Run the main job and show its report (ARGS=--full for the whole table).

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from securevfl_psi.endpoint import Endpoint
-from securevfl_psi.net import converse
 from securevfl_psi.terms import Protocol, Role, Terms
+from securevfl_psi_cli.driver import converse
 
 __all__ = ["run_party", "run_transfer"]
 

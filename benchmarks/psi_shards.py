@@ -31,14 +31,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from securevfl_crypto.pools import LocalPool
-from securevfl_psi.command.shard_party import write_common
-from securevfl_psi.command.shard_source import source_of
-from securevfl_psi.command.shard_task import Line
-from securevfl_psi.command.sharding import SHARD_CONTEXT, lead
-from securevfl_psi.command.table import Missing
 from securevfl_psi.errors import PSIError
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import Terms
+from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, lead
+from securevfl_psi_cli.shards.party import write_common
+from securevfl_psi_cli.shards.source import source_of
+from securevfl_psi_cli.shards.worker import Line
+from securevfl_psi_cli.table import Missing
 
 ROLES = ("receiver", "sender")
 _RESULTS = Path(os.environ.get("SECUREVFL_BENCHMARKS") or Path(__file__).parent / "results") / "psi_shards.json"

@@ -19,7 +19,7 @@ folder.mkdir(parents=True, exist_ok=True)
 def start(party: str, *arguments: str) -> subprocess.Popen[str]:
     """One command of one party."""
     print(f"{party}$ securevfl-psi {' '.join(arguments)}")
-    command = [sys.executable, "-m", "securevfl_psi", *arguments]
+    command = [sys.executable, "-m", "securevfl_psi_cli", *arguments]
     return subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from securevfl_psi.command import main
+from securevfl_psi_cli import main
 
 __all__ = ["BANK", "SHOP", "port", "run", "start"]
 
@@ -27,7 +27,7 @@ def _heed_interrupts() -> None:
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "securevfl_psi", *arguments]
+    command = [sys.executable, "-m", "securevfl_psi_cli", *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     return subprocess.Popen(  # a background job's children begin with SIGINT ignored
         command,

@@ -49,7 +49,7 @@ def _printed() -> dict[str, str]:
 
 
 def _fields() -> Iterator[tuple[str, str]]:
-    for package in ("securevfl", "net/securevfl_net", "crypto/securevfl_crypto"):
+    for package in ("securevfl", "psi/securevfl_net", "crypto/securevfl_crypto"):
         for file in sorted((ROOT / package).rglob("*.py")):
             text = file.read_text(encoding="utf-8")
             for node in ast.walk(ast.parse(text)) if "@dataclass" in text else ():

@@ -112,28 +112,6 @@ def test_examples_run(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").exists()
 
 
-def test_the_wheel_holds_the_packages_their_data_and_types(tmp_path: Path) -> None:
-    import zipfile
-
-    from hatchling.builders.wheel import WheelBuilder
-
-    wheel = next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"]))
-    names = set(zipfile.ZipFile(wheel).namelist())
-    for name in (
-        "securevfl/__init__.py",
-        "securevfl/py.typed",
-        "securevfl/data/files/default_credit.csv.xz",
-        "securevfl/data/files/README.md",
-        "securevfl/report/templates/report.html.j2",
-        "securevfl_psi/dh.py",
-        "securevfl_psi/py.typed",
-        "securevfl_crypto/rlwe/bfv.py",
-        "securevfl_crypto/py.typed",
-    ):
-        assert name in names
-    assert not [name for name in names if name.startswith(("tests", "docs", "psi/", "crypto/"))]
-
-
 def test_versions_agree() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == securevfl.__version__

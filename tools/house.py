@@ -26,7 +26,7 @@ from imports import Source, circle, reduced
 __all__ = ["PACKAGES", "House", "HouseError", "draw", "house", "layers"]
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("securevfl", "net/securevfl_net", "psi/securevfl_psi", "crypto/securevfl_crypto")
+PACKAGES = ("securevfl", "psi/securevfl_net", "psi/securevfl_psi", "psi/securevfl_psi_cli", "crypto/securevfl_crypto")
 PICTURE = ROOT / "docs/images/house.svg"
 CONTRACT = "the layers point one way"
 
@@ -39,6 +39,7 @@ COLOURS = {
     "securevfl": ("#e0e7ff", "#4f46e5"),
     "securevfl_net": ("#fce7f3", "#be185d"),
     "securevfl_psi": ("#ccfbf1", "#0d9488"),
+    "securevfl_psi_cli": ("#e0f2fe", "#0369a1"),
     "securevfl_crypto": ("#fef3c7", "#b45309"),
 }
 """Package → the fill and the edge of its rooms."""

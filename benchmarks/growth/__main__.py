@@ -53,7 +53,7 @@ def old_tree(work: Path) -> Path | None:
 def run_cell(tree: Path, folder: Path, what: str, steps: int, limit: float, threads: int) -> dict[str, Any]:
     """The figures of one cell; with ``ended`` where it did not come to its end, and those that it had until then."""
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(map(str, (tree, tree / "net", tree / "psi", tree / "crypto"))),
+        "PYTHONPATH": os.pathsep.join(map(str, (tree, tree / "psi", tree / "crypto"))),
         "OMP_NUM_THREADS": str(threads),
         "TMPDIR": str(folder),
     }

@@ -25,11 +25,11 @@ from fuzz.parties import beats, endorsements, proxies, reports, verdicts
 from fuzz.sessions import frames, session
 from securevfl_crypto import CryptoError
 from securevfl_psi import filters, gcs, wire
-from securevfl_psi.command.certificates import Pins, make_certificate
-from securevfl_psi.command.table import Table
 from securevfl_psi.joint.greeting import Greeting
 from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.publication import Offer, Publication
+from securevfl_psi_cli.credentials import Pins, make_certificate
+from securevfl_psi_cli.table import Table
 from toml_mutants import mutant, toml
 
 import securevfl as sv
@@ -331,7 +331,7 @@ def _certificate() -> tuple[list[bytes], Callable[[bytes], object]]:
     for name in ("bank", "shop"):
         if not (folder / f"{name}.crt").exists():
             make_certificate(name, folder, 30)
-    read = lambda path: Pins(folder / "bank.crt", folder / "bank.key", path)  # noqa: E731
+    read = lambda path: Pins.load(folder / "bank.crt", folder / "bank.key", {"shop": path})  # noqa: E731
     return [(folder / "shop.crt").read_bytes()], _file("peer.crt", read)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 __all__ = ["ROOT", "Break", "Outcome", "attempt", "broken"]
 
 ROOT = Path(__file__).parents[2]
-_COPIED = ("securevfl", "net", "psi", "crypto", "tests", "examples", "benchmarks", "docs", "tools")
+_COPIED = ("securevfl", "psi", "crypto", "tests", "examples", "benchmarks", "docs", "tools")
 _FILES = ("pyproject.toml", "mkdocs.yml", "README.md", "Makefile", "CHANGELOG.md", "SECURITY.md")
 
 
@@ -84,7 +84,7 @@ def attempt(one: Break, folder: Path, *, limit: float = 300.0) -> Outcome:
     file = folder / one.file
     right = file.read_text(encoding="utf-8")
     file.write_text(broken(one, right), encoding="utf-8")
-    path = os.pathsep.join(str(folder / part) for part in ("", "net", "psi", "crypto"))
+    path = os.pathsep.join(str(folder / part) for part in ("", "psi", "crypto"))
     environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", "-rf", *one.tests]
     command += ["-k", one.keywords] if one.keywords else []

@@ -15,10 +15,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from securevfl_psi.command.certificates import Pins, fingerprint, make_certificate, write_secret
-from securevfl_psi.command.channel import Address, connect, left_politely, secured, shown
-from securevfl_psi.command.listening import Listener
+from securevfl_net.identity import URI
+from securevfl_net.identity.files import write_new
 from securevfl_psi.errors import CertificateError, ConnectionLost, InputError, PSIError
+from securevfl_psi_cli.channel import Address, connect, is_local, left_politely, secured
+from securevfl_psi_cli.credentials import Pins, make_certificate, wrong_input
+from securevfl_psi_cli.listening import Listener
 
 PEM = serialization.Encoding.PEM
 
@@ -32,7 +34,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _pins(keys: Path, own: str, peer: str) -> Pins:
-    return Pins(keys / f"{own}.crt", keys / f"{own}.key", keys / f"{peer}.crt")
+    return Pins.load(keys / f"{own}.crt", keys / f"{own}.key", {peer: keys / f"{peer}.crt"})
 
 
 def _meet(bank: Pins | None, shop: Pins | None) -> tuple[object, object]:
@@ -151,7 +153,7 @@ def test_silent_strangers_are_given_up_and_make_room() -> None:
         one.close()
 
 
-def _signed(folder: Path, name: str, issuer: str = "", **times: datetime.datetime) -> None:
+def _signed(folder: Path, name: str, issuer: str = "", *, authority: bool = True, **times: datetime.datetime) -> None:
     """A P-256 certificate, its own authority or signed by another's key."""
     key = ec.generate_private_key(ec.SECP256R1())
     signer = serialization.load_pem_private_key((folder / f"{issuer}.key").read_bytes(), None) if issuer else key
@@ -161,19 +163,23 @@ def _signed(folder: Path, name: str, issuer: str = "", **times: datetime.datetim
         x509.CertificateBuilder(by, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(times.get("begin", now - datetime.timedelta(days=1)))
         .not_valid_after(times.get("end", now + datetime.timedelta(days=1)))
-        .add_extension(x509.BasicConstraints(ca=not issuer, path_length=None), critical=True)
+        .add_extension(x509.BasicConstraints(ca=not issuer and authority, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(URI + name)]), critical=False)
         .sign(signer, hashes.SHA256())  # type: ignore[arg-type]
     )
     private = serialization.PrivateFormat.PKCS8
     (folder / f"{name}.key").write_bytes(key.private_bytes(PEM, private, serialization.NoEncryption()))
+    (folder / f"{name}.key").chmod(0o600)
     (folder / f"{name}.crt").write_bytes(certificate.public_bytes(PEM))
 
 
 def test_what_the_pinned_certificate_has_signed_is_not_the_pinned_certificate(keys: Path, tmp_path: Path) -> None:
     for name in ("bank.crt", "bank.key"):
         (tmp_path / name).write_bytes((keys / name).read_bytes())
-    _signed(tmp_path, "shop")
+        (tmp_path / name).chmod(0o600)
+    _signed(tmp_path, "shop", authority=False)
     assert _meet(_pins(tmp_path, "bank", "shop"), _pins(tmp_path, "shop", "bank")) == ("shop", "bank")
+    _signed(tmp_path, "shop")  # an authority's certificate, pinned like any other
     _signed(tmp_path, "branch", issuer="shop")
     bank, branch = _meet(_pins(tmp_path, "bank", "shop"), _pins(tmp_path, "branch", "bank"))
     assert isinstance(bank, CertificateError)
@@ -189,20 +195,21 @@ def test_files_that_cannot_be_used(keys: Path, tmp_path: Path) -> None:
     locked = tmp_path / "locked.key"
     secret = serialization.load_pem_private_key((keys / "bank.key").read_bytes(), None)
     how = serialization.BestAvailableEncryption(b"secret")
+    locked.touch(mode=0o600)
     locked.write_bytes(secret.private_bytes(PEM, serialization.PrivateFormat.PKCS8, how))
     bank, key, shop = keys / "bank.crt", keys / "bank.key", keys / "shop.crt"
     for files, words in (
-        ((bank, key, keys / "none.crt"), "none.crt cannot be read: No such file"),
-        ((bank, key, key), "bank.key is no certificate"),
+        ((bank, key, keys / "none.crt"), "none.crt cannot be read (No such file"),
+        ((bank, key, key), "bank.key holds 0 certificates"),
         ((bank, key, two), "holds 2 certificates"),
         ((bank, key, bank), "are one certificate"),
-        ((bank, keys / "shop.key", shop), "key values mismatch"),
+        ((bank, keys / "shop.key", shop), "is not the key of"),
         ((bank, locked, shop), "without a password"),
         ((bank, keys / "none.key", shop), "No such file"),
-        ((bank, key, tmp_path / "old.crt"), "is valid from 2020-01-01 00:00 to 2020-01-10 00:00 UTC"),
+        ((bank, key, tmp_path / "old.crt"), "is valid from 2020-01-01 00:00 UTC to 2020-01-10 00:00 UTC"),
     ):
         with pytest.raises(InputError) as caught:
-            Pins(*files)
+            Pins.load(files[0], files[1], {"peer": files[2]})
         assert words in str(caught.value)
 
 
@@ -211,13 +218,12 @@ def test_a_key_is_its_owners_and_nothing_is_overwritten(tmp_path: Path) -> None:
     if os.name == "posix":
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
     found = x509.load_pem_x509_certificate(certificate.read_bytes())
-    assert digits == fingerprint(found)
     assert found.fingerprint(hashes.SHA256()).hex() == digits.replace(" ", "")
     before = key.read_bytes()
     with pytest.raises(InputError, match="is there already"):
         make_certificate("bank", tmp_path / "new", 3)
-    with pytest.raises(InputError, match="cannot be made: File exists"):
-        write_secret(key, b"other")
+    with pytest.raises(InputError, match="is there already"), wrong_input():
+        write_new(key, b"other", private=True)
     assert key.read_bytes() == before
     for name, days in (("", 3), ("../bank", 3), ("a\nb", 3), ("x" * 65, 3), ("shop", 0), ("shop", 10**6)):
         with pytest.raises(InputError):
@@ -227,7 +233,7 @@ def test_a_key_is_its_owners_and_nothing_is_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("host", "local"), [("127.0.0.1", True), ("127.9.9.9", True), ("0.0.0.0", False)])  # noqa: S104
 def test_loopback_is_told_from_networks(host: str, local: bool) -> None:
-    assert Address(host, 1).local() is local
+    assert is_local(Address(host, 1)) is local
 
 
 def test_nobody_there() -> None:
@@ -238,13 +244,13 @@ def test_nobody_there() -> None:
         listener.meet(0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=r"cannot listen at 127.0.0.1:\d+: "):
+        with pytest.raises(InputError, match=r"cannot listen at 127.0.0.1:\d+ \("):
             Listener(Address("127.0.0.1", port), None, timeout=1)
     with pytest.raises(ConnectionLost, match=r"nobody answers at 127\.0\.0\.1"):
         connect(Address("127.0.0.1", port), 0.1)
     with pytest.raises(InputError, match="is unknown"):
         connect(Address("x" * 70, 1), 0.1)
-    assert shown(("::1", 9)) == "[::1]:9"
+    assert str(Address("::1", 9)) == "[::1]:9"
 
 
 def test_what_was_said_last_arrives_though_the_peer_still_talks() -> None:

@@ -115,7 +115,7 @@ PARTY = ["listen", "bank.csv", "--id", "customer", "--name", "bank", "--peer", "
         (["--pad-to", "2"], 3, "SetSizeError: 3 identifiers"),
         (["--lasting", "key"], 2, "--lasting belongs to --protocol pseudonyms"),
         (["--lasting", "bank.csv", "--protocol", "pseudonyms"], 2, "no lasting key of this version"),
-        (["--lasting", "none/key", "--protocol", "pseudonyms"], 2, "none/key cannot be made"),
+        (["--lasting", "none/key", "--protocol", "pseudonyms"], 2, "none/key cannot be written"),
         (["--port", "70000"], 2, "less than or equal to 65535"),
         (["--rows", "some"], 2, "some"),
     ],
@@ -153,7 +153,7 @@ def test_certificates_are_made_and_not_overwritten(tables: Path, capsys: pytest.
     assert "keys/bank.key" in said
     assert re.search(r"fingerprint +([0-9a-f]{4} ){15}[0-9a-f]{4}", said)
     assert run("certificate", "--name", "bank", "--out", "keys") == 2
-    assert "keys/bank.crt is there already" in capsys.readouterr().err
+    assert "keys/bank.key is there already" in capsys.readouterr().err
 
 
 def test_interrupted_while_waiting(tables: Path) -> None:

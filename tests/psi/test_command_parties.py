@@ -15,11 +15,11 @@ import pytest
 from commands import BANK, port, run, start
 from rich.console import Console
 from securevfl_psi import errors
-from securevfl_psi.command.app import exit_code
-from securevfl_psi.command.options import Options, Shown
-from securevfl_psi.command.party import Watch, run_party
-from securevfl_psi.command.summary import Summary
 from securevfl_psi.terms import PROTOCOLS, Lasting, Terms
+from securevfl_psi_cli.app import exit_code
+from securevfl_psi_cli.options import Options, Shown
+from securevfl_psi_cli.party import Watch, run_party
+from securevfl_psi_cli.summary import Summary
 
 # two parties
 
@@ -190,7 +190,7 @@ def test_nothing_in_common_is_an_error_of_its_own(tables: Path) -> None:
 
 
 def test_a_table_that_changes_under_the_run(tables: Path) -> None:
-    from securevfl_psi.command.table import Table
+    from securevfl_psi_cli.table import Table
 
     table = Table.read(Path("bank.csv"), "customer")
     Path("bank.csv").write_text(BANK.replace("eve", "eva"))

@@ -16,10 +16,10 @@ import pyarrow.parquet as pa_parquet
 import pytest
 from commands import BANK, SHOP, run
 from securevfl_psi import IdentifierError, IdRules, identifiers, normalise, normalise_column
-from securevfl_psi.command import records
-from securevfl_psi.command.hints import case_hint
-from securevfl_psi.command.table import Table
 from securevfl_psi.errors import InputError, SetSizeError
+from securevfl_psi_cli import records
+from securevfl_psi_cli.hints import case_hint
+from securevfl_psi_cli.table import Table
 
 
 def _compare(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, object]:

@@ -15,15 +15,15 @@ import pytest
 from commands import run, start
 from rich.console import Console
 from securevfl_psi import errors
-from securevfl_psi.command.certificates import make_certificate
-from securevfl_psi.command.channel import Address
-from securevfl_psi.command.mesh import move
-from securevfl_psi.command.options import Shown
-from securevfl_psi.command.several import Several, address, neighbours, run_several
-from securevfl_psi.command.table import Table
 from securevfl_psi.identifiers import Identifiers, IdRules
 from securevfl_psi.joint import Joint, JointTerms
 from securevfl_psi.wire import FrameWriter, Kind
+from securevfl_psi_cli.channel import Address, parse_address
+from securevfl_psi_cli.credentials import make_certificate
+from securevfl_psi_cli.mesh import move
+from securevfl_psi_cli.options import Shown
+from securevfl_psi_cli.several import Several, neighbours, run_several
+from securevfl_psi_cli.table import Table
 
 TABLES = {
     "bank": "customer,city\nann,Rome\nbob,Oslo\neve,Bern\njoe,Graz\n",
@@ -251,4 +251,4 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(
 @pytest.mark.parametrize("text", ["localhost", "zoe:99999", ":9", "a:b", "a:-1", "a:\u0663"])
 def test_an_address_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(errors.InputError, match="HOST:PORT"):
-        address(text, "--peer")
+        parse_address(text, "--peer")

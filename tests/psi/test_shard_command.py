@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 from securevfl_psi import IdRules
-from securevfl_psi.command.options import Options
-from securevfl_psi.command.party import Watch
-from securevfl_psi.command.shard_cut import cut_source, read_key
-from securevfl_psi.command.shard_party import ShardedSummary, run_sharded
-from securevfl_psi.command.shard_source import parquet_batches
-from securevfl_psi.command.table import Missing
 from securevfl_psi.errors import IdentifierError, InputError, PSIError, ShardError
 from securevfl_psi.sharded import bucket_of
+from securevfl_psi_cli.options import Options
+from securevfl_psi_cli.party import Watch
+from securevfl_psi_cli.shards.cut import cut_source, read_key
+from securevfl_psi_cli.shards.party import ShardedSummary, run_sharded
+from securevfl_psi_cli.shards.source import parquet_batches
+from securevfl_psi_cli.table import Missing
 
 from tests.psi.test_sharded import BANK, KEY, SHOP, _ports
 
@@ -96,7 +96,7 @@ def test_a_table_that_was_cut_is_not_cut_again(tmp_path: Path, monkeypatch: pyte
     def refused(*_: object) -> None:
         raise AssertionError("partitioned again")
 
-    monkeypatch.setattr("securevfl_psi.command.sharding.partition", refused)
+    monkeypatch.setattr("securevfl_psi_cli.shards.leading.partition", refused)
     one, _ = meet(tmp_path, cut(tmp_path / "bank", BANK, 2), cut(tmp_path / "shop", SHOP, 2), {})
     assert isinstance(one, ShardedSummary), one
     assert one.common == 100

@@ -22,9 +22,6 @@ from hypothesis import strategies as st
 from securevfl_crypto.pools import LocalPool, Pool, ProcessPool
 from securevfl_psi import IdRules, Terms
 from securevfl_psi.column import Identifiers
-from securevfl_psi.command import shard_task
-from securevfl_psi.command.shard_task import Line
-from securevfl_psi.command.sharding import SHARD_CONTEXT, ShardedRun, Source, lead
 from securevfl_psi.endpoint import run_in_process
 from securevfl_psi.errors import (
     ConnectionLost,
@@ -39,22 +36,22 @@ from securevfl_psi.errors import (
 from securevfl_psi.okvs import MAX_KEYS, scaled, slots_for
 from securevfl_psi.sharded import (
     Batch,
-    RunState,
-    Settings,
     ShardPlan,
-    ShardSession,
     bits_for,
     bucket_hashes,
     bucket_of,
     in_batches,
     overflow_exponent,
     padded,
-    partition,
-    sort_shard,
 )
-from securevfl_psi.sharded.files import read_result, read_shard
-from securevfl_psi.sharded.partition import part_path, read_part
 from securevfl_psi.sharded.reading import normalised_batch, of_arrow
+from securevfl_psi_cli.shards import worker
+from securevfl_psi_cli.shards.files import read_result, read_shard
+from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, ShardedRun, Source, lead
+from securevfl_psi_cli.shards.partition import part_path, partition, read_part
+from securevfl_psi_cli.shards.shard import ShardSession, sort_shard
+from securevfl_psi_cli.shards.state import RunState, Settings
+from securevfl_psi_cli.shards.worker import Line
 
 KEY = bytes(range(64))
 RULES = IdRules()
@@ -598,7 +595,7 @@ def test_a_result_that_was_damaged_or_is_anothers_is_run_again(tmp_path: Path) -
 def test_digests_of_swapped_sessions_do_not_pass(tmp_path: Path) -> None:
     one, _ = _check(_run(tmp_path, BANK, SHOP), BANK, SHOP)
     tag = one.state.settings.run
-    from securevfl_psi.sharded.files import read_digest, write_digest
+    from securevfl_psi_cli.shards.files import read_digest, write_digest
 
     first, second = (read_digest(one.state.digest_path(shard), tag, shard) for shard in range(2))
     write_digest(one.state.digest_path(0), tag, 0, second)
@@ -625,7 +622,7 @@ def test_workers_out_of_step_find_each_other(tmp_path: Path) -> None:
 
     def go(name: str, line: str, places: Sequence[int]) -> None:
         for place in places:
-            found[name].append(shard_task.run_shard(str(tmp_path / name), line, place % 2, place, 0))
+            found[name].append(worker.run_shard(str(tmp_path / name), line, place % 2, place, 0))
 
     for places in ((1,), (0, 1)), ((0, 1), (1,)):
         for one in found.values():

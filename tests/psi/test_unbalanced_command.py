@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 from commands import port, run, start
+from securevfl_net.identity import Handshake, shake
 from securevfl_psi import errors
-from securevfl_psi.command.answering import clients_of, publish, serve
-from securevfl_psi.command.asking import Asked, ask
-from securevfl_psi.command.certificates import Pins, make_certificate
-from securevfl_psi.command.channel import Address, connect, secured
-from securevfl_psi.command.options import Shown
-from securevfl_psi.command.table import Table
-from securevfl_psi.command.talk import Talk
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.unbalanced import Server
 from securevfl_psi.wire import Kind
+from securevfl_psi_cli.answering import clients_of, publish, serve
+from securevfl_psi_cli.asking import Asked, ask
+from securevfl_psi_cli.channel import Address, connect, secured
+from securevfl_psi_cli.credentials import Pins, make_certificate
+from securevfl_psi_cli.options import Shown
+from securevfl_psi_cli.table import Table
+from securevfl_psi_cli.talk import Talk
 
 LARGE = [f"C-{number}" for number in range(500)]
 SMALL = ["X-1", "C-17", "X-2", "C-499"]
@@ -88,7 +89,7 @@ class _Served:
 
 
 def _pins(folder: Path, name: str = "clinic", peer: str = "registry") -> Pins:
-    return Pins(folder / f"{name}.crt", folder / f"{name}.key", folder / f"{peer}.crt")
+    return Pins.load(folder / f"{name}.crt", folder / f"{name}.key", {peer: folder / f"{peer}.crt"})
 
 
 def _ask(folder: Path, at: Address, **more: Any) -> Asked:
@@ -196,8 +197,11 @@ def test_a_client_believes_no_server_that_deviates(folder: Path, tmp_path: Path,
 
         def work() -> None:
             pins = _pins(folder, "registry", "clinic")
-            with pins.context(server=True).wrap_socket(door.accept()[0], server_side=True) as sock:
-                sock.send(b"\x01")
+            raw = door.accept()[0]
+            raw.setblocking(False)
+            tls = pins.context(server=True).wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
+            with tls as sock:
+                shake(sock, Handshake(sock, pins.book), 5.0)
                 talk = Talk(sock, "clinic", timeout=5.0, deadline=10.0, reasons={})
                 try:
                     talk.hear_fields({})

@@ -26,7 +26,7 @@ from securevfl_psi.linkage.link import CommonIds, Linked, link
 from securevfl_psi.linkage.placeholders import Placeholder, find_placeholders
 from securevfl_psi.linkage.schema import Field, Schema
 from securevfl_psi.linkage.similarity import Candidates, dice, similar_pairs
-from securevfl_psi.linkage.tables import link_tables, write_links
+from securevfl_psi.linkage.tables import format_links, link_tables
 from securevfl_psi.linkage.threshold import Estimate, estimate
 from securevfl_psi.linkage.witnesses import WitnessEstimate, estimate_by_witnesses, witness_tokens
 
@@ -66,11 +66,11 @@ __all__ = [
     "estimate_by_witnesses",
     "find_duplicates",
     "find_placeholders",
+    "format_links",
     "hamming_tokens",
     "link",
     "link_tables",
     "similar_pairs",
     "simulate_families",
     "witness_tokens",
-    "write_links",
 ]

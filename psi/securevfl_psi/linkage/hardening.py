@@ -6,7 +6,7 @@ None of these makes an encoding safe to publish; they raise the cost of the atta
 from __future__ import annotations
 
 import math
-import os
+import secrets
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -101,6 +101,6 @@ class Blip:
 
     def apply(self, filters: np.ndarray, key: bytes) -> np.ndarray:
         """See `Hardening.apply`."""
-        draws = np.frombuffer(os.urandom(4 * filters.size), dtype="<u4").reshape(filters.shape)
+        draws = np.frombuffer(secrets.token_bytes(4 * filters.size), dtype="<u4").reshape(filters.shape)
         flipped: np.ndarray = filters ^ (draws < round(self.flip * 2**32))
         return flipped

@@ -1,4 +1,4 @@
-"""Two tables in, a table of links out, where one organisation holds both; and the link table as a CSV file.
+"""Two tables in, a table of links out, where one organisation holds both; and the link table as CSV.
 
 Between organisations each encodes its own table and a linker compares: see `encode` and `link`.
 """
@@ -6,10 +6,10 @@ Between organisations each encodes its own table and a linker compares: see `enc
 from __future__ import annotations
 
 import csv
+import io
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from securevfl_psi.linkage.link import Linked, link
 from securevfl_psi.linkage.schema import Schema
 from securevfl_psi.linkage.witnesses import witness_tokens
 
-__all__ = ["link_tables", "write_links"]
+__all__ = ["format_links", "link_tables"]
 
 _HEADER = ("row_a", "row_b", "score", "probability")
 
@@ -83,16 +83,13 @@ def _rows(table: Mapping[str, Sequence[object]], schema: Schema, rows: np.ndarra
     return {field.name: [table[field.name][row] for row in rows.tolist()] for field in schema.fields}
 
 
-def write_links(linked: Linked, path: Path) -> None:
-    """A CSV file of ``row_a, row_b, score, probability``, by ``row_a``; rows are counted from 0.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+def format_links(linked: Linked) -> str:
+    """The text of a CSV file of ``row_a, row_b, score, probability``, by ``row_a``; rows are counted from 0."""
     order = np.argsort(linked.rows_a, kind="stable")
     columns = (linked.rows_a, linked.rows_b, linked.scores, linked.probabilities)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(_HEADER)
-        for row_a, row_b, score, probability in zip(*(column[order].tolist() for column in columns), strict=True):
-            writer.writerow((row_a, row_b, f"{score:.6f}", f"{probability:.6f}"))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(_HEADER)
+    for row_a, row_b, score, probability in zip(*(column[order].tolist() for column in columns), strict=True):
+        writer.writerow((row_a, row_b, f"{score:.6f}", f"{probability:.6f}"))
+    return text.getvalue()

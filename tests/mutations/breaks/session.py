@@ -4,11 +4,11 @@ from mutations.base import Break
 
 __all__ = ["BREAKS"]
 
-_END = "net/securevfl_net/session/end.py"
-_MEETING = "net/securevfl_net/session/meeting.py"
-_HELLO = "net/securevfl_net/session/hello.py"
-_LINE = "net/securevfl_net/session/line.py"
-_STREAMS = "net/securevfl_net/session/streams.py"
+_END = "psi/securevfl_net/session/end.py"
+_MEETING = "psi/securevfl_net/session/meeting.py"
+_HELLO = "psi/securevfl_net/session/hello.py"
+_LINE = "psi/securevfl_net/session/line.py"
+_STREAMS = "psi/securevfl_net/session/streams.py"
 _TESTS = ("tests/transport/session",)
 _MODEL = ("tests/transport/session/test_model.py",)
 _FLOW = ("tests/transport/session/test_flow.py",)

@@ -1,0 +1,281 @@
+"""A folder with a party's or an authority's files: ``bank.key``, ``bank.crt``, ``bank.csr``, ``bank.1.crt`` …"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from cryptography import x509
+
+from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.errors import InputError
+from securevfl_net.fields.names import wrong_name
+from securevfl_net.identity.certificate import Certificate, read_certificates, utc_now
+from securevfl_net.identity.endorsement import Endorsement, Signer
+from securevfl_net.identity.files import read_bounded, read_private, write_new
+from securevfl_net.identity.making import (
+    DAYS,
+    LIST_DAYS,
+    Key,
+    issue,
+    make_authority,
+    make_request,
+    revocation_list,
+    self_signed,
+)
+from securevfl_net.identity.revocation import RevocationList
+
+__all__ = [
+    "Rotated",
+    "issue_to",
+    "new_authority",
+    "new_party",
+    "new_request",
+    "read_key",
+    "read_request",
+    "revoke",
+    "rotate",
+]
+
+_KEY = 8 << 10
+_NUMBERED = r"%s\.([1-9][0-9]{0,8})\.key"
+_REQUEST = 64 << 10
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """What `rotate` made.
+
+    Attributes:
+        file: of the new certificate.
+        certificate: the new one; None where an authority has to issue it.
+        endorsement: file with it, if a signing key was given.
+    """
+
+    file: Path
+    certificate: Certificate | None
+    endorsement: Path | None
+
+
+def read_key(path: Path) -> Key:
+    """A private key that `securevfl certs` made.
+
+    Raises:
+        InputError: others may read it, or it is none.
+    """
+    content = read_private(path, _KEY, "a private key of `securevfl certs` (PEM)")
+    try:
+        return Key.read(content)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def new_party(
+    name: str,
+    folder: Path,
+    *,
+    kind: Literal["p256", "ed25519"] = "p256",
+    days: int = DAYS,
+    now: Callable[[], datetime] = utc_now,
+    request: bool = True,
+) -> Certificate:
+    """Make ``NAME.key``, which only its owner may read, ``NAME.crt``, signed with it, and ``NAME.csr``.
+
+    Args:
+        name: the party's.
+        folder: for the files; made if it is missing.
+        kind: of the key.
+        days: that the certificate is valid.
+        now: this machine's clock.
+        request: whether ``NAME.csr`` is made; a certificate that peers pin needs no authority.
+
+    Raises:
+        InputError: a name that no party can have, days out of bounds, or one of the files is there already.
+    """
+    return _write_party(name, name, folder, Key.generate(kind), days, now, request=request)
+
+
+def _write_party(
+    name: str,
+    stem: str,
+    folder: Path,
+    key: Key,
+    days: int,
+    now: Callable[[], datetime],
+    *,
+    by_authority: bool = False,
+    request: bool = True,
+) -> Certificate:
+    found = self_signed(name, key, now(), days)
+    make_folder(folder)
+    suffixes = ("key", "crt", "csr") if request else ("key", "crt")
+    files = {suffix: folder / f"{stem}.{suffix}" for suffix in suffixes}
+    if there := [path for path in files.values() if path.exists()]:
+        raise InputError(f"{there[0]} is there already, and is never overwritten: move it away, or name another folder")
+    write_new(files["key"], key.pem, private=True)
+    if request:
+        write_new(files["csr"], make_request(name, key))
+    if not by_authority:
+        write_new(files["crt"], found.pem)
+    return found
+
+
+def new_request(name: str, key: Path, out: Path) -> None:
+    """Make a signing request for a key that exists.
+
+    Raises:
+        InputError: a key that cannot be used, or `out` is there already.
+    """
+    write_new(out, make_request(name, read_key(key)))
+
+
+def rotate(
+    name: str,
+    folder: Path,
+    *,
+    days: int = DAYS,
+    signer: Signer | None = None,
+    agreement: bytes = b"",
+    kind: Literal["p256", "ed25519"] = "p256",
+    now: Callable[[], datetime] = utc_now,
+) -> Rotated:
+    """Make a party's next key and certificate, ``NAME.1.crt``, ``NAME.2.crt`` …, and ``NAME.N.endorsement``.
+
+    Where an authority issued the certificate of now, it has to issue the next one, too: then there is a request for it.
+
+    Args:
+        name: the party's, whose ``NAME.crt`` lies in the folder.
+        folder: with the party's files.
+        days: that the new certificate is valid.
+        signer: the party's signing key; no endorsement without it.
+        agreement: SHA-256 of the proposal that the endorsement holds for, 32 bytes.
+        kind: of the new key.
+        now: this machine's clock.
+
+    Raises:
+        InputError: the folder holds no certificate of the party, or files cannot be written.
+    """
+    if mistake := wrong_name(name):
+        raise InputError(mistake)
+    first = folder / f"{name}.crt"
+    (known,) = read_certificates(first)
+    numbers = [int(one[1]) for path in folder.iterdir() if (one := re.fullmatch(_NUMBERED % name, path.name))]
+    counter = max(numbers, default=0) + 1
+    stem = f"{name}.{counter}"
+    by_authority = not known.self_signed
+    if by_authority and signer is not None:
+        raise InputError(f"{first} was issued by an authority, and peers trust that one: rotate without an endorsement")
+    found = _write_party(name, stem, folder, Key.generate(kind), days, now, by_authority=by_authority)
+    file = folder / f"{stem}.crt"
+    if signer is None:
+        return Rotated(file, None if by_authority else found, None)
+    out = file.with_suffix(".endorsement")
+    write_new(out, Endorsement(name, counter, agreement, found).signed(signer))
+    return Rotated(file, found, out)
+
+
+def new_authority(name: str, folder: Path, *, now: Callable[[], datetime] = utc_now) -> Certificate:
+    """Make an authority for development: ``ca.key``, ``ca.crt`` and an empty revocation list, ``ca.crl``.
+
+    Raises:
+        InputError: a name that cannot be one, or one of the files is there already.
+    """
+    key = Key.generate()
+    found = make_authority(name, key, now())
+    make_folder(folder)
+    if there := [path for suffix in ("key", "crt", "crl") if (path := folder / f"ca.{suffix}").exists()]:
+        raise InputError(f"{there[0]} is there already, and is never overwritten: name another folder")
+    write_new(folder / "ca.key", key.pem, private=True)
+    write_new(folder / "ca.crt", found.pem)
+    write_new(folder / "ca.crl", revocation_list(found, key, (), now(), number=1))
+    return found
+
+
+def issue_to(
+    name: str,
+    request: Path,
+    folder: Path,
+    out: Path,
+    *,
+    days: int = DAYS,
+    now: Callable[[], datetime] = utc_now,
+) -> Certificate:
+    """Issue a certificate for a party's request.
+
+    Args:
+        name: the party's, which the authority has checked.
+        request: file with it.
+        folder: of the authority.
+        out: file for the certificate; not there yet.
+        days: that it is valid.
+        now: this machine's clock.
+
+    Raises:
+        InputError: a request for another name, files that cannot be used, or `out` is there already.
+    """
+    authority = _authority(folder)
+    key = read_key(folder / "ca.key")
+    content = read_bounded(request, _REQUEST, "a signing request (PEM)")
+    try:
+        found = issue(content, authority, key, now(), name=name, days=days)
+    except InputError as error:
+        raise InputError(f"{request}: {error}") from None
+    make_folder(out.parent)
+    write_new(out, found.pem)
+    return found
+
+
+def revoke(
+    folder: Path,
+    certificate: Path | None = None,
+    *,
+    days: int = LIST_DAYS,
+    now: Callable[[], datetime] = utc_now,
+) -> RevocationList:
+    """Sign the authority's next revocation list, with one certificate more.
+
+    Args:
+        folder: of the authority.
+        certificate: file of the one to revoke; none, to sign the list anew before it is due.
+        days: until the next list is due.
+        now: this machine's clock.
+
+    Raises:
+        InputError: the certificate is another authority's, or files cannot be used.
+    """
+    authority = _authority(folder)
+    key = read_key(folder / "ca.key")
+    path = folder / "ca.crl"
+    known = RevocationList.read(path, authority)
+    revoked = list(known.revoked)
+    if certificate is not None:
+        (found,) = read_certificates(certificate)
+        if not found.issued_by(authority):
+            raise InputError(f"{certificate} was not issued by the authority in {folder}: ask the one that issued it")
+        if found.x509.serial_number not in {serial for serial, _ in revoked}:
+            revoked.append((found.x509.serial_number, now()))
+    write_whole(path, revocation_list(authority, key, revoked, now(), number=known.number + 1, days=days))
+    return RevocationList.read(path, authority)
+
+
+def _authority(folder: Path) -> Certificate:
+    (found,) = read_certificates(folder / "ca.crt")
+    if not found.authority:
+        raise InputError(f"{folder / 'ca.crt'} is no authority's certificate: name the folder that `certs ca` made")
+    return found
+
+
+def read_request(path: Path) -> x509.CertificateSigningRequest:
+    """A signing request in PEM.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return x509.load_pem_x509_csr(read_bounded(path, _REQUEST, "a signing request (PEM)"))
+    except ValueError:
+        raise InputError(f"{path} is no signing request in PEM") from None

@@ -1,0 +1,5 @@
+"""``python -m securevfl_psi_cli``."""
+
+from securevfl_psi_cli import main
+
+main()

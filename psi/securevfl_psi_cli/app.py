@@ -1,0 +1,234 @@
+"""The commands. Exit codes are those of `securevfl`: 0 done; 1 an error of the toolkit; 2 what the user gave; 3 a
+policy of this party forbids it; 4 no common rows, or the parties do not agree; 5 the peer broke the protocol; 6 the
+peer is lost, refused, or another one than expected; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from securevfl_psi.blinding import MAX_SET_SIZE
+from securevfl_psi.errors import InputError
+from securevfl_psi.identifiers import IdRules
+
+from securevfl_psi_cli.channel import parse_address
+from securevfl_psi_cli.comparison import compare
+from securevfl_psi_cli.credentials import make_certificate
+from securevfl_psi_cli.link_app import link_command
+from securevfl_psi_cli.options import (
+    Absent,
+    Column,
+    Delimiter,
+    Fold,
+    Form,
+    FormOption,
+    Json,
+    KeepSpace,
+    Least,
+    MostBytes,
+    Numeric,
+    Options,
+    Out,
+    Shown,
+    Squeeze,
+    takes,
+)
+from securevfl_psi_cli.party import Watch, run_party
+from securevfl_psi_cli.records import MAX_BYTES
+from securevfl_psi_cli.reporting import exit_code, reported, show
+from securevfl_psi_cli.several import neighbours, run_several
+from securevfl_psi_cli.shards.party import run_sharded
+from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
+from securevfl_psi_cli.unbalanced_app import answer_command, ask_command, publish_command
+
+__all__ = ["app", "exit_code", "main"]
+
+app = typer.Typer(
+    name="psi",
+    help="Which rows do two tables have in common, without showing the others?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _run(options: Options, *, listens: bool) -> None:
+    watch = Watch()
+    with reported(watch) as err:
+        watch.least = options.min_intersection
+        if options.shard_key is not None and options.shards is None:
+            raise InputError("--shard-key without --shards: say how many shards, or 'auto'")
+        run = run_party if options.shards is None else run_sharded
+        summary = run(options, watch, err, listens=listens)
+        if options.json:
+            typer.echo(summary.as_json())
+        else:
+            show(summary.title(), summary.lines())
+
+
+def _listen(options: Options) -> None:
+    """Wait for the other party, compare with it once, and end."""
+    _run(options, listens=True)
+
+
+def _connect(options: Options) -> None:
+    """Call a party that listens, and compare with it."""
+    _run(options, listens=False)
+
+
+app.command("listen")(takes(_listen))
+app.command("connect")(takes(_connect))
+
+
+@app.command("compare")
+def _compare(
+    one: Annotated[Path, typer.Argument(metavar="A", help="A table: CSV (UTF-8, with a header; .gz too) or .parquet.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+    column: Column,
+    column_b: Annotated[
+        list[str] | None, typer.Option("--id-b", help="Column of B, if it has another name; as often as --id.")
+    ] = None,
+    delimiter: Delimiter = ",",
+    missing: Absent = Missing.refuse,
+    max_bytes: MostBytes = MAX_BYTES,
+    casefold: Fold = False,
+    no_strip: KeepSpace = False,
+    squeeze: Squeeze = False,
+    numeric: Numeric = False,
+    form: FormOption = Form.NFKC,
+    min_intersection: Least = 1,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Compare two tables on this machine: for tests, and for somebody whom both parties trust with their tables."""
+    watch = Watch(least=min_intersection)
+    with reported(watch):
+        columns = column_b or column
+        if len(columns) != len(column):
+            raise InputError(
+                f"--id is given {len(column)} times and --id-b {len(columns)}: name as many columns of each"
+            )
+        rules = IdRules(
+            form=form.value,
+            strip=not no_strip,
+            casefold=casefold,
+            squeeze=squeeze,
+            numeric=numeric,
+            columns=len(column),
+        )
+        found = compare(
+            one,
+            other,
+            column,
+            columns,
+            delimiter,
+            rules,
+            min_intersection,
+            out,
+            missing=missing,
+            max_bytes=max_bytes,
+        )
+        if json:
+            typer.echo(found.as_json())
+        else:
+            show(found.title(), found.lines())
+
+
+@app.command("several")
+def _several(
+    table: Annotated[Path, typer.Argument(help="This party's table: CSV (UTF-8, with a header; .gz too) or .parquet.")],
+    column: Column,
+    name: Annotated[str, typer.Option(help="This party's name.")],
+    leader: Annotated[str, typer.Option(help="The party that compares; all name the same.")],
+    at: Annotated[str, typer.Option(help="HOST:PORT where this party listens.")],
+    peer: Annotated[list[str], typer.Option(help="NAME=HOST:PORT of another party; one for each.")],
+    peer_cert: Annotated[list[str], typer.Option(help="NAME=FILE, that party's certificate; one for each.")],
+    cert: Annotated[Path, typer.Option(help="This party's certificate, PEM.")],
+    key: Annotated[Path, typer.Option(help="Its key, PEM.")],
+    delimiter: Delimiter = ",",
+    missing: Absent = Missing.refuse,
+    max_bytes: MostBytes = MAX_BYTES,
+    casefold: Fold = False,
+    no_strip: KeepSpace = False,
+    squeeze: Squeeze = False,
+    numeric: Numeric = False,
+    form: FormOption = Form.NFKC,
+    min_intersection: Least = 1,
+    max_set_size: Annotated[int, typer.Option(min=1, help="Most rows that another may announce.")] = MAX_SET_SIZE,
+    context: Annotated[str, typer.Option(help="What the run is for; all must say the same.")] = "",
+    wait: Annotated[float, typer.Option(min=0.1, help="Seconds until all must be there.")] = 600.0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds of silence after which all are lost.")] = 60.0,
+    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the run, once all are there.")] = 3600.0,
+    out: Out = None,
+    rows: Annotated[Shown, typer.Option(help="Row numbers and identifiers, or whole rows.")] = Shown.numbers,
+    json: Json = False,
+) -> None:
+    """Compare with two or more others at once: which rows do all hold? Each party runs this, all over mutual TLS."""
+    watch = Watch(least=min_intersection)
+    with reported(watch) as err:
+        others = neighbours(name, cert, key, peer, peer_cert)
+        here = parse_address(at, "--at")
+        rules = IdRules(
+            form=form.value,
+            strip=not no_strip,
+            casefold=casefold,
+            squeeze=squeeze,
+            numeric=numeric,
+            columns=len(column),
+        )
+        most = max_set_size if max_set_size > MAX_SET_SIZE else ONE_SESSION
+        read = Table.read(table, column, delimiter, missing=missing, max_rows=most, max_bytes=max_bytes)
+        found = run_several(
+            read,
+            rules,
+            others,
+            name=name,
+            leader=leader,
+            at=here,
+            context=context,
+            least=min_intersection,
+            max_set_size=max_set_size,
+            wait=wait,
+            timeout=timeout,
+            deadline=deadline,
+            out=out,
+            shown=rows,
+            console=err,
+        )
+        if json:
+            typer.echo(found.as_json())
+        else:
+            show(found.title(), found.lines())
+
+
+@app.command("certificate")
+def _certificate(
+    name: Annotated[str, typer.Option(help="This party's name.")],
+    folder: Annotated[Path, typer.Option("--out", help="Where the two files go.")] = Path("."),
+    days: Annotated[int, typer.Option(help="Until it expires.")] = 365,
+) -> None:
+    """Make a key and a certificate of this party; the peer gets the certificate, nobody the key."""
+    with reported(Watch()):
+        certificate, key, digits = make_certificate(name, folder, days)
+        show(
+            f"A certificate of {name}, for {days} days",
+            [
+                ("certificate", f"{certificate}: give it to the peer, who names it in --peer-cert"),
+                ("key", f"{key}: keep it here; only you can read it"),
+                ("fingerprint", digits),
+                ("", "Read the fingerprint to the peer over the telephone: both must see the same."),
+            ],
+        )
+
+
+app.command("link")(link_command)
+app.command("publish")(publish_command)
+app.command("answer")(answer_command)
+app.command("ask")(ask_command)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of `securevfl-psi` and ``python -m securevfl_psi_cli``."""
+    app(args=arguments, prog_name="securevfl-psi")

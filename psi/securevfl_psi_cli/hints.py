@@ -1,0 +1,60 @@
+"""Rows that differ in how an identifier is written alone: said, so that nobody loses them without knowing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from securevfl_psi.identifiers import IdRules
+
+from securevfl_psi_cli.summary import counted
+from securevfl_psi_cli.table import Table
+
+__all__ = ["case_hint", "more_matches"]
+
+_MOST = 1 << 18
+"""Rows beyond which looking would take longer than what is told is worth: they are not compared, and not looked at."""
+_OPTIONS = {"casefold": "--casefold", "squeeze": "--squeeze", "numeric": "--numeric"}
+
+
+def more_matches(a: Table, b: Table, rules: IdRules) -> list[str]:
+    """What other rules would find beside the common rows of two tables that are both here, a line for each option."""
+    found: list[str] = []
+    if len(a.ids) + len(b.ids) > _MOST:
+        return found
+    common = len(_normal(a, rules) & _normal(b, rules))
+    for name, option in _OPTIONS.items():
+        if getattr(rules, name):
+            continue
+        wider = replace(rules, **{name: True})  # type: ignore[arg-type]
+        more = len(_normal(a, wider) & _normal(b, wider)) - common
+        if more > 0:
+            found.append(f"{option} would find {counted(more, 'more common row')}")
+    return found
+
+
+def case_hint(table: Table, rules: IdRules) -> str:
+    """What a party can see of its own table: identifiers in both cases, which do not match what the peer writes in
+    another one; empty where there is nothing to say."""
+    if rules.casefold:
+        return ""
+    capital = small = 0
+    looked = min(len(table.ids), _MOST)
+    for row in range(looked):
+        text = "".join(table.fields(row))
+        capital += text != text.lower()
+        small += text != text.upper()
+    if not capital or not small or capital == small:  # one case, or every identifier has both, as a name has
+        return ""
+    return (
+        f"{capital:,} of {counted(looked, 'identifier')} here have capital letters and {small:,} small ones; what "
+        "the peer writes in another case does not match: --casefold at both ignores case"
+    )
+
+
+def _normal(table: Table, rules: IdRules) -> set[tuple[str, ...]]:
+    return {tuple(map(rules.apply, fields)) for fields in _fields(table)}
+
+
+def _fields(table: Table) -> Iterable[tuple[str, ...]]:
+    return (table.fields(row) for row in range(len(table.ids)))

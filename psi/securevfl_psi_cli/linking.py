@@ -1,0 +1,269 @@
+"""Linkage between processes: two parties with records, and who compares their encodings: a third one, or one of them.
+
+Each two parties have a connection. The two with records agree on a key over theirs, and send encodings to the linker.
+It gives each a random name for every linked row; both compare a hash of these names, so that a linker which tells
+the two different things is found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from securevfl_psi.chunks import split
+from securevfl_psi.circle import Circle, PairwiseKeys
+from securevfl_psi.errors import DisagreementError, LinkageError, MalformedError, PSIError
+from securevfl_psi.linkage import Encodings, blocking_tokens, encode, find_duplicates, link, witness_tokens
+from securevfl_psi.terms import parse_nonce
+from securevfl_psi.wire import Kind
+
+from securevfl_psi_cli.link_plan import Linking, Plan
+from securevfl_psi_cli.records_of import Records
+from securevfl_psi_cli.talk import Talk
+
+__all__ = ["REASONS", "Compared", "run_link"]
+
+REASONS = {
+    "keys": "the parties' encodings cannot be compared: other fields, key or context",
+    "scores": "the similarities show no threshold: it has to give --threshold",
+    "terms": "it runs under other terms",
+    "size": "it accepts fewer records",
+    "malformed": "what it received is not what the protocol allows",
+    "error": "of an error",
+}
+_VERSION = 2
+_ID = 16
+_MOST_HEAD = 1 << 12
+_SIZE = 5
+_LOW, _HIGH, _COMMON = "recall_low", "recall_high", "common"
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What the linker has of a party: encodings, and tokens of blocks and of witnesses, where there are any."""
+
+    encodings: Encodings = field(repr=False)
+    blocks: np.ndarray | None = field(default=None, repr=False)
+    witnesses: np.ndarray | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the linker tells a party: a name of 16 bytes for each record, zeros where it is not linked, and figures."""
+
+    names: np.ndarray = field(repr=False)
+    figures: Mapping[str, float]
+
+
+def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.socket], *, deadline: float) -> Linking:
+    """This party's part.
+
+    Args:
+        plan: what it runs.
+        records: its own; None at a linker without any.
+        socks: a connection with each other party.
+        deadline: seconds for the run, and for every wait in it.
+
+    Raises:
+        PSIError: whatever went wrong, after all others were told.
+    """
+    started = time.perf_counter()
+    talks = {
+        name: Talk(sock, name, timeout=deadline, deadline=deadline, reasons=REASONS) for name, sock in socks.items()
+    }
+    try:
+        rows, duplicates, found, links = _run(plan, records, talks)
+    except PSIError as error:
+        for talk in talks.values():
+            talk.refuse(_word(error))
+        raise
+    return Linking(
+        name=plan.name,
+        linker=plan.linker,
+        parties=plan.parties,
+        rows=rows,
+        duplicates=duplicates,
+        pairs=int(found.figures["pairs"]),
+        threshold=found.figures["threshold"],
+        precision=found.figures["precision"],
+        recall=found.figures["recall"],
+        recall_range=(found.figures[_LOW], found.figures[_HIGH]),
+        common=found.figures.get(_COMMON),
+        sent=sum(talk.sent for talk in talks.values()),
+        received=sum(talk.received for talk in talks.values()),
+        seconds=time.perf_counter() - started,
+        links=links,
+    )
+
+
+def _word(error: PSIError) -> str:
+    if isinstance(error, LinkageError):
+        return "keys" if "tags differ" in str(error) else "scores"
+    return {"DisagreementError": "terms", "SetSizeError": "size", "MalformedError": "malformed"}.get(
+        type(error).__name__, "error"
+    )
+
+
+def _run(
+    plan: Plan, records: Records | None, talks: Mapping[str, Talk]
+) -> tuple[int, int, Compared, list[tuple[int, str]]]:
+    nonces = _greet(plan, talks)
+    if records is None or plan.schema is None:
+        found = _compare_for_both(plan, talks)
+        return 0, 0, found, []
+    (peer,) = [name for name in plan.parties if name != plan.name]
+    key = _key(plan, talks[peer], peer, nonces)
+    table, rows = records.table, np.arange(records.rows)
+    if plan.deduplicate:
+        rows = find_duplicates(table, plan.schema).rows
+    rows = rows[np.argsort(np.frombuffer(secrets.token_bytes(8 * len(rows)), dtype=np.uint64))]
+    table = {name: [values[row] for row in rows.tolist()] for name, values in table.items()}
+    with_key = {"schema": plan.schema, "key": key, "context": plan.context}
+    own = _Sent(
+        encode(table, **with_key),  # type: ignore[arg-type]
+        blocking_tokens(table, rules=plan.rules, **with_key) if plan.rules else None,  # type: ignore[arg-type]
+        witness_tokens(table, rules=plan.witnesses, **with_key) if plan.witnesses else None,  # type: ignore[arg-type]
+    )
+    if plan.linker == plan.name:
+        theirs = _take(plan, talks[peer])
+        mine, other, figures = _compare(plan, own, theirs)
+        _tell(talks[peer], other, figures)
+        found = Compared(mine, figures)
+    else:
+        talk = talks[plan.linker]
+        _give(talk, own)
+        found = _told(talk, len(rows))
+    linked = np.flatnonzero(found.names.any(axis=1))
+    links = sorted((found.names[at].tobytes().hex(), int(rows[at])) for at in linked.tolist())
+    _require_same(talks[peer], [name for name, _ in links], plan)
+    return records.rows, records.rows - len(rows), found, [(row, name) for name, row in links]
+
+
+def _greet(plan: Plan, talks: Mapping[str, Talk]) -> dict[str, bytes]:
+    """Name → nonce of 16 bytes, of all."""
+    nonce = secrets.token_bytes(16)
+    fields = {"version": _VERSION, "what": "link", "linker": plan.linker, "context": plan.context}
+    fields |= {"names": list(plan.names)}
+    for talk in talks.values():
+        talk.say_fields(fields | {"name": plan.name, "nonce": nonce.hex(), "rules": plan.what})
+    found = {plan.name: nonce}
+    for name, talk in talks.items():
+        said = talk.hear_fields(fields | {"name": name})
+        found[name] = parse_nonce(said.get("nonce"))
+        both = plan.what and name in plan.parties
+        if both and said.get("rules") != plan.what:
+            raise DisagreementError(
+                f"{name!r} compares other fields, weights, blocks or witnesses: give the same --field, --block and "
+                "--witness at both"
+            )
+    return found
+
+
+def _key(plan: Plan, talk: Talk, peer: str, nonces: Mapping[str, bytes]) -> bytes:
+    """What encodings are made under; a linker that is a third party has no part in it."""
+    nonce = b"".join(nonces[name] for name in sorted(plan.parties))
+    own = PairwiseKeys(Circle(names=tuple(sorted(plan.parties)), nonce=nonce, rules_tag=plan.what), plan.name)
+    talk.say(Kind.KEY, own.public_key)
+    return own.seeds({peer: talk.hear(Kind.KEY)})[peer]
+
+
+def _give(talk: Talk, sent: _Sent) -> None:
+    data = sent.encodings.to_bytes()
+    tokens = [b"" if of is None else of.astype("<u8").tobytes() for of in (sent.blocks, sent.witnesses)]
+    talk.say(Kind.COUNT, b"".join(len(part).to_bytes(_SIZE, "big") for part in (data, *tokens)))
+    for part in (data, *tokens):
+        talk.say_bytes(part)
+
+
+def _take(plan: Plan, talk: Talk) -> _Sent:
+    head = talk.hear(Kind.COUNT)
+    if len(head) != 3 * _SIZE:
+        raise MalformedError(f"{talk.peer!r} announces its records in {len(head)} bytes; {3 * _SIZE} were expected")
+    sizes = [int.from_bytes(head[at * _SIZE : (at + 1) * _SIZE], "big") for at in range(3)]
+    most = _MOST_HEAD + plan.max_set_size * 1024
+    if max(sizes) > most:
+        raise MalformedError(
+            f"{talk.peer!r} announces {sizes[0]} bytes of encodings, {sizes[1]} of blocks and {sizes[2]} of witnesses; "
+            f"at most {most}"
+        )
+    encodings = Encodings.from_bytes(talk.hear_bytes(sizes[0]), max_rows=plan.max_set_size)
+    return _Sent(encodings, *(_tokens(talk, size, len(encodings)) for size in sizes[1:]))
+
+
+def _tokens(talk: Talk, size: int, rows: int) -> np.ndarray | None:
+    data = talk.hear_bytes(size)
+    if not data:
+        return None
+    if not rows or len(data) % (8 * rows):
+        raise MalformedError(f"{talk.peer!r} sent {len(data)} bytes of blocks or witnesses for {rows} records")
+    return np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(rows, -1)
+
+
+def _both(one: np.ndarray | None, other: np.ndarray | None, option: str) -> tuple[np.ndarray, np.ndarray] | None:
+    if one is None and other is None:
+        return None
+    if one is None or other is None or one.shape[1] != other.shape[1]:
+        raise DisagreementError(f"the parties do not have the same {option}: give it alike at both")
+    return one, other
+
+
+def _compare(plan: Plan, one: _Sent, other: _Sent) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+    a, b = one.encodings, other.encodings
+    blocks, seen = _both(one.blocks, other.blocks, "--block"), _both(one.witnesses, other.witnesses, "--witness")
+    found = link(a, b, blocks=blocks, witnesses=seen, threshold=plan.threshold, precision=plan.precision)
+    names = np.frombuffer(secrets.token_bytes(_ID * len(found)), dtype=np.uint8).reshape(-1, _ID)
+    given = []
+    for size, rows in ((len(a), found.rows_a), (len(b), found.rows_b)):
+        whole = np.zeros((size, _ID), dtype=np.uint8)
+        whole[rows] = names
+        given.append(whole)
+    figures = {"pairs": float(len(found)), "threshold": found.threshold, "precision": found.precision}
+    figures |= {"recall": found.recall, _LOW: found.recall_between[0], _HIGH: found.recall_between[1]}
+    if found.common is not None:
+        figures[_COMMON] = found.common
+    return given[0], given[1], figures
+
+
+def _compare_for_both(plan: Plan, talks: Mapping[str, Talk]) -> Compared:
+    first, second = plan.parties
+    taken = {name: _take(plan, talks[name]) for name in (first, second)}
+    one, other, figures = _compare(plan, taken[first], taken[second])
+    _tell(talks[first], one, figures)
+    _tell(talks[second], other, figures)
+    return Compared(one[:0], figures)
+
+
+def _tell(talk: Talk, names: np.ndarray, figures: Mapping[str, float]) -> None:
+    talk.say_fields(figures)
+    talk.say_rows(Kind.TOKENS, split(names))
+
+
+def _told(talk: Talk, rows: int) -> Compared:
+    said = talk.hear_fields({})
+    figures = {}
+    more = (_COMMON,) if _COMMON in said else ()
+    for name in ("pairs", "threshold", "precision", "recall", _LOW, _HIGH, *more):
+        value = said.get(name)
+        most = (rows + 1) ** 2 if name == _COMMON else rows + 1
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise MalformedError(f"{talk.peer!r} told {name} as {value!r:.40}; a number was expected")
+        figures[name] = float(value)
+    parts = list(talk.hear_rows(Kind.TOKENS, _ID, rows, f"the names of {talk.peer!r}"))
+    return Compared(np.concatenate(parts), figures)
+
+
+def _require_same(talk: Talk, names: list[str], plan: Plan) -> None:
+    """Both have the same names of rows: they are random, so their hash tells nothing."""
+    if len(set(names)) < len(names):
+        raise MalformedError(f"{plan.linker!r} gave two rows one name")
+    digest = hashlib.sha256("\n".join(names).encode()).digest()
+    talk.say(Kind.SHARE, digest)
+    if not secrets.compare_digest(talk.hear(Kind.SHARE), digest):
+        raise DisagreementError(
+            f"{talk.peer!r} was given other links than this party: {plan.linker!r} told the two different things"
+        )

@@ -1,0 +1,91 @@
+"""What every command does with its end: one message and an exit code in the place of a traceback, and a summary.
+
+Exit codes are those of `securevfl`: 0 done; 1 an error of the toolkit; 2 what the user gave; 3 a policy of this party
+forbids it; 4 no common rows, or the parties do not agree; 5 the peer broke the protocol; 6 the peer is lost, refused,
+or another one than expected; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+from securevfl_crypto import CryptoError
+from securevfl_crypto.errors import EngineError
+from securevfl_psi.errors import (
+    BudgetError,
+    CertificateError,
+    ConnectionLost,
+    DisagreementError,
+    ExpiredError,
+    IdentifierError,
+    InputError,
+    LinkageError,
+    MalformedError,
+    PeerRefused,
+    PSIError,
+    SetSizeError,
+    SmallIntersectionError,
+)
+
+from securevfl_psi_cli.party import Watch
+
+__all__ = ["exit_code", "reported", "show"]
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """A console; wide where nobody looks (a file, a pipe) unless COLUMNS says otherwise."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, width=120)
+
+
+def exit_code(error: Exception, watch: Watch) -> int:
+    """The exit code of an error.
+
+    Args:
+        error: what ended the run.
+        watch: how far the run was.
+    """
+    if isinstance(error, SmallIntersectionError):
+        return 4 if watch.least <= 1 else 3
+    if isinstance(error, SetSizeError):  # before both agreed, a limit of this party's; after it, the peer's breach
+        return 3 if watch.peer_rows is None else 5
+    codes = (
+        ((InputError, IdentifierError, EngineError, LinkageError), 2),
+        ((BudgetError, ExpiredError), 3),
+        (DisagreementError, 4),
+        (MalformedError, 5),
+        ((ConnectionLost, PeerRefused, CertificateError), 6),
+    )
+    return next((code for kinds, code in codes if isinstance(error, kinds)), 1)
+
+
+@contextmanager
+def reported(watch: Watch) -> Iterator[Console]:
+    """One message and an exit code instead of a traceback."""
+    err = _console(stderr=True)
+    try:
+        yield err
+    except (PSIError, CryptoError) as error:
+        err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
+        err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(exit_code(error, watch)) from None
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        raise typer.Exit(130) from None
+
+
+def show(title: str, lines: list[tuple[str, str]]) -> None:
+    """Print a title, and below it labels and texts."""
+    out = _console()
+    out.print(title, style="bold", markup=False, highlight=False)
+    grid = Grid.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, text in lines:
+        grid.add_row(f"  {label}", text)
+    out.print(grid, markup=False, highlight=False)

@@ -1,0 +1,170 @@
+"""The commands of an unbalanced intersection: `publish` and `answer` at the large side, `ask` at a small one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from securevfl_psi.identifiers import IdRules
+
+from securevfl_psi_cli.answering import clients_of, publish, serve
+from securevfl_psi_cli.asking import ask
+from securevfl_psi_cli.channel import parse_address
+from securevfl_psi_cli.credentials import Pins
+from securevfl_psi_cli.options import (
+    Absent,
+    Column,
+    Delimiter,
+    Fold,
+    Form,
+    FormOption,
+    Json,
+    KeepSpace,
+    MostBytes,
+    Numeric,
+    Out,
+    Shown,
+    Squeeze,
+)
+from securevfl_psi_cli.party import Watch
+from securevfl_psi_cli.records import MAX_BYTES
+from securevfl_psi_cli.reporting import reported, show
+from securevfl_psi_cli.several import named
+from securevfl_psi_cli.summary import counted, sized
+from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
+
+__all__ = ["answer_command", "ask_command", "publish_command"]
+
+Seconds = Annotated[float, typer.Option(min=0.1, help="Seconds of silence after which the other side is lost.")]
+_TABLE = typer.Argument(help="This party's table: CSV (UTF-8, with a header; .gz too) or .parquet.")
+
+
+def publish_command(
+    table: Annotated[Path, _TABLE],
+    column: Column,
+    name: Annotated[str, typer.Option(help="This party's name.")],
+    filter_to: Annotated[Path, typer.Option("--filter", help="Where the filter goes, which clients get.")],
+    state: Annotated[Path, typer.Option(help="Where key and counts go, secret.")],
+    hours: Annotated[float, typer.Option(min=0.001, max=87600, help="Until the filter expires.")] = 24.0,
+    max_queries: Annotated[int, typer.Option(min=1, help="Most identifiers that one client may ask.")] = 1000,
+    bits: Annotated[int, typer.Option(min=20, max=60, help="An identifier is taken for one by chance in 2^bits.")] = 40,
+    delimiter: Delimiter = ",",
+    missing: Absent = Missing.refuse,
+    max_bytes: MostBytes = MAX_BYTES,
+    casefold: Fold = False,
+    no_strip: KeepSpace = False,
+    squeeze: Squeeze = False,
+    numeric: Numeric = False,
+    form: FormOption = Form.NFKC,
+) -> None:
+    """Make the filter of a large table once, for many small clients; 'answer' serves it."""
+    with reported(Watch()):
+        rules = _rules(form, no_strip, casefold, squeeze, numeric, column)
+        read = Table.read(table, column, delimiter, missing=missing, max_rows=ONE_SESSION, max_bytes=max_bytes)
+        made = publish(
+            read, rules, name=name, hours=hours, most=max_queries, bits=bits, filter_to=filter_to, state_to=state
+        )
+        show(
+            f"A filter of {counted(len(made.hashes.values), 'identifier')}, for {hours:g} hours",
+            [
+                (
+                    "filter",
+                    f"{filter_to}, {sized(filter_to.stat().st_size)}: 'answer' gives it to clients",
+                ),
+                ("state", f"{state}: keep it here; with it and the filter anybody can list the set"),
+                ("clients", f"may ask {counted(max_queries, 'identifier')} each"),
+            ],
+        )
+
+
+def answer_command(
+    filter_from: Annotated[Path, typer.Argument(metavar="FILTER", help="What publish wrote.")],
+    state: Annotated[Path, typer.Option(help="What publish wrote, secret; counts go into it.")],
+    client: Annotated[list[str], typer.Option(help="NAME=CERTIFICATE of a client that may ask; one for each.")],
+    cert: Annotated[Path, typer.Option(help="This party's certificate, PEM.")],
+    key: Annotated[Path, typer.Option(help="Its key, PEM.")],
+    at: Annotated[str, typer.Option(help="HOST:PORT where this party listens.")] = "127.0.0.1:9000",
+    sessions: Annotated[
+        int | None, typer.Option(min=1, help="End after so many clients; else when the filter expires.")
+    ] = None,
+    wait: Annotated[float | None, typer.Option(min=0.1, help="Seconds from the start for clients to come.")] = None,
+    timeout: Seconds = 60.0,
+    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for one client.")] = 600.0,
+) -> None:
+    """Answer clients that 'ask', one after the other, over mutual TLS, until the filter expires."""
+    with reported(Watch()) as err:
+        asked = serve(
+            filter_from,
+            state,
+            clients_of(cert, key, named(client, "--client", "NAME=CERTIFICATE")),
+            at=parse_address(at, "--at"),
+            sessions=sessions,
+            wait=wait,
+            timeout=timeout,
+            deadline=deadline,
+            say=lambda text: err.print(text, markup=False, highlight=False, soft_wrap=True),
+        )
+        show("Done", [(name, f"asked {counted(number, 'identifier')}") for name, number in sorted(asked.items())])
+
+
+def ask_command(
+    table: Annotated[Path, _TABLE],
+    column: Column,
+    name: Annotated[str, typer.Option(help="This party's name, as the server calls it.")],
+    server: Annotated[str, typer.Option(help="The server's name.")],
+    cert: Annotated[Path, typer.Option(help="This party's certificate, PEM.")],
+    key: Annotated[Path, typer.Option(help="Its key, PEM.")],
+    peer_cert: Annotated[Path, typer.Option(help="The server's certificate, PEM.")],
+    at: Annotated[str, typer.Option(help="HOST:PORT where the server listens.")] = "127.0.0.1:9000",
+    kept: Annotated[Path | None, typer.Option("--filter", help="Where the filter is kept for the next time.")] = None,
+    delimiter: Delimiter = ",",
+    missing: Absent = Missing.refuse,
+    max_bytes: MostBytes = MAX_BYTES,
+    casefold: Fold = False,
+    no_strip: KeepSpace = False,
+    squeeze: Squeeze = False,
+    numeric: Numeric = False,
+    form: FormOption = Form.NFKC,
+    max_set_size: Annotated[int, typer.Option(min=1, help="Most rows of the server's.")] = ONE_SESSION,
+    wait: Annotated[float, typer.Option(min=0.1, help="Seconds until the server must answer the call.")] = 30.0,
+    timeout: Seconds = 60.0,
+    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the whole run.")] = 600.0,
+    out: Out = None,
+    rows: Annotated[Shown, typer.Option(help="Row numbers and identifiers, or whole rows.")] = Shown.numbers,
+    json: Json = False,
+) -> None:
+    """Ask a server with a large set, that 'answer's, which of this small table's identifiers it has."""
+    with reported(Watch()):
+        rules = _rules(form, no_strip, casefold, squeeze, numeric, column)
+        read = Table.read(table, column, delimiter, missing=missing, max_rows=ONE_SESSION, max_bytes=max_bytes)
+        found = ask(
+            read,
+            rules,
+            Pins.load(cert, key, {server: peer_cert}),
+            name=name,
+            server=server,
+            at=parse_address(at, "--at"),
+            kept=kept,
+            max_set_size=max_set_size,
+            wait=wait,
+            timeout=timeout,
+            deadline=deadline,
+            out=out,
+            shown=rows,
+        )
+        if json:
+            typer.echo(found.as_json())
+        else:
+            show(found.title(), found.lines())
+
+
+def _rules(form: Form, no_strip: bool, casefold: bool, squeeze: bool, numeric: bool, column: list[str]) -> IdRules:
+    return IdRules(
+        form=form.value,
+        strip=not no_strip,
+        casefold=casefold,
+        squeeze=squeeze,
+        numeric=numeric,
+        columns=len(column),
+    )

@@ -1,0 +1,91 @@
+"""Three wheels of one repository: each has its own packages, their data and types, and the commands that belong to it.
+
+``python tools/try_wheels.py`` installs them in fresh environments."""
+
+from __future__ import annotations
+
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = {"securevfl-crypto": ROOT / "crypto", "securevfl-psi": ROOT / "psi", "securevfl": ROOT}
+PACKAGES = {
+    "securevfl-crypto": {"securevfl_crypto"},
+    "securevfl-psi": {"securevfl_net", "securevfl_psi", "securevfl_psi_cli"},
+    "securevfl": {"securevfl"},
+}
+
+
+def _project(name: str) -> dict[str, Any]:
+    return tomllib.loads((FOLDERS[name] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, zipfile.ZipFile]:
+    folder = str(tmp_path_factory.mktemp("wheels"))
+    return {
+        name: zipfile.ZipFile(next(WheelBuilder(str(path)).build(directory=folder, versions=["standard"])))
+        for name, path in FOLDERS.items()
+    }
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_wheel_has_its_own_packages_and_no_other(name: str, wheels: dict[str, zipfile.ZipFile]) -> None:
+    names = set(wheels[name].namelist())
+    assert {one.split("/")[0] for one in names if not one.split("/")[0].endswith(".dist-info")} == PACKAGES[name]
+    for package in PACKAGES[name]:
+        sources = {path.relative_to(FOLDERS[name]).as_posix() for path in (FOLDERS[name] / package).rglob("*.py")}
+        assert sources
+        assert sources <= names
+        assert f"{package}/py.typed" in names
+    assert any(one.endswith("/licenses/LICENSE") for one in names)
+    assert (FOLDERS[name] / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_data_and_templates_are_in_the_wheel(wheels: dict[str, zipfile.ZipFile]) -> None:
+    names = set(wheels["securevfl"].namelist())
+    for name in (
+        "securevfl/data/files/default_credit.csv.xz",
+        "securevfl/data/files/README.md",
+        "securevfl/report/templates/report.html.j2",
+    ):
+        assert name in names
+
+
+def test_only_the_last_wheel_needs_torch(wheels: dict[str, zipfile.ZipFile]) -> None:
+    needs = {}
+    for name, wheel in wheels.items():
+        info = next(one for one in wheel.namelist() if one.endswith("/METADATA"))
+        about = wheel.read(info).decode().splitlines()
+        required = [line.split(": ", 1)[1] for line in about if line.startswith("Requires-Dist:")]
+        needs[name] = {one.split(">")[0].split("=")[0].strip() for one in required if ";" not in one}
+    assert needs["securevfl-crypto"] == {"cryptography", "gmpy2", "llvmlite", "numpy"}
+    assert needs["securevfl-psi"] == {"cryptography", "msgspec", "numpy", "rich", "securevfl-crypto", "typer"}
+    assert {"securevfl-crypto", "securevfl-psi", "torch"} <= needs["securevfl"]
+
+
+def test_versions_and_bounds_agree() -> None:
+    whole = _project("securevfl")
+    for name in ("securevfl-crypto", "securevfl-psi"):
+        own = _project(name)
+        assert own["version"] == whole["version"]
+        pin = f"{name}=={whole['version']}"
+        assert pin in whole["dependencies"]
+        assert name == "securevfl-crypto" or f"securevfl-crypto=={whole['version']}" in own["dependencies"]
+        bounds = {one.split(">")[0]: one for one in whole["dependencies"]}
+        for one in own["dependencies"]:
+            assert bounds.get(one.split(">")[0], one) == one, f"{name} and securevfl ask for different versions"
+
+
+def test_each_command_belongs_to_one_wheel(wheels: dict[str, zipfile.ZipFile]) -> None:
+    commands = {}
+    for name, wheel in wheels.items():
+        points = [one for one in wheel.namelist() if one.endswith("/entry_points.txt")]
+        text = wheel.read(points[0]).decode() if points else ""
+        commands[name] = {line.split(" = ")[0] for line in text.splitlines() if line.startswith("securevfl")}
+    assert commands == {"securevfl-crypto": set(), "securevfl-psi": {"securevfl-psi"}, "securevfl": {"securevfl"}}
