@@ -1,17 +1,16 @@
-"""Does this version train the same models as version 0.1, bit by bit?
+"""Do two versions train the same models and send the same messages, bit for bit?
 
-    git worktree add ../securevfl-0.1 4bacf19
-    python -m benchmarks.unchanged --old ../securevfl-0.1 [--only splitnn risa …]
+    git worktree add ../before d44675f
+    python -m benchmarks.unchanged --old ../before [--only splitnn risa …] [--under plain shares …]
 
-Each version trains every algorithm over the same parties in a process of its own, in plain, in the integers of the
-sealed cut, and under BFV. What is compared: the active party's rows after alignment by PSI, its probabilities of the
-test rows, and the loss of every epoch, each as a SHA-256 of its bytes. Multi-VFL's weights are covered by the same
-digests of its first label owner. Noise of differential privacy comes from the operating system, so such runs have no
-digest.
+Each version trains every algorithm under every protection over the same parties, in a separate process with its own
+code. Five values of each run are compared, each as a SHA-256 of its bytes: the active party's rows after alignment by
+PSI, its probabilities of the test rows, the loss of every epoch, the list of messages in all ledgers (direction, peer,
+kind, content, shapes, size), and the messages' own SHA-256 from the ledgers, that is, the bytes on the wire.
 
-Since passive parties alone draw the first weights of the cut, whatever trains over a cut begins elsewhere than in 0.1:
-its probabilities and losses differ, and under BFV they differ from run to run. `local` and `fedcvt` have no such
-weights. To compare the others, take two versions after that change.
+Both processes replace the operating system's randomness by one fixed stream, so encryption, shares and noise can be
+compared too. Party keys of the ledgers are made inside OpenSSL and stay random; they enter none of the five values.
+An algorithm that refuses a protection has to refuse it in both versions; refusals are counted separately.
 """
 
 from __future__ import annotations
@@ -20,34 +19,77 @@ import argparse
 import hashlib
 import json
 import os
+import random
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+SMALL: Mapping[str, Any] = {"hidden": 4, "top": (4,)}
 SETTINGS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "splitnn": ("splitnn", {"hidden": 4, "top": (4,), "bottom": (5,)}),
-    "splitnn, momentum": ("splitnn", {"hidden": 4, "top": (), "cut_momentum": 0.5, "cut_weight_decay": 0.01}),
-    "logistic_regression": ("logistic_regression", {}),
-    "local": ("local", {"hidden": 4, "top": (4,)}),
-    "zero_imputation": ("zero_imputation", {"hidden": 4, "top": (4,)}),
-    "random_match": ("random_match", {"hidden": 4, "top": (4,), "bottom": (4,)}),
     "all_labels": ("all_labels", {"hidden": 4, "top": ()}),
-    "entity_augmentation": ("entity_augmentation", {"hidden": 4, "top": (4,), "bottom": (4,)}),
-    "ssl": ("ssl", {"hidden": 4, "bottom": (6,), "pretraining": 20}),
+    "apc_vfl": ("apc_vfl", {"bottom": (6,), "code": 4, "top": (4,), "steps": 10, "student_steps": 10}),
+    "best": ("best", {**SMALL, "folds": 2, "methods": ("residual",)}),
+    "boosting": ("boosting", {"lr": 0.3, "depth": 2, "bins": 8, "min_hessian": 0.01, "rows": 0.9, "columns": 0.8}),
+    "distilled": ("distilled", {**SMALL, "teacher_steps": 6, "folds": 2}),
+    "entity_augmentation": ("entity_augmentation", {**SMALL, "bottom": (4,)}),
     "fedcvt": ("fedcvt", {"bottom": (6,)}),
     "fedda": ("fedda", {"hidden": 4, "bottom": (6,), "first": 2, "generator_steps": 10}),
+    "fedhssl": (
+        "fedhssl",
+        {**SMALL, "bottom": (6,), "rounds": 2, "cross_steps": 4, "local_steps": 4, "projection": 8, "squeeze": 4},
+    ),
+    "few_shot_vfl": ("few_shot_vfl", {"bottom": (6,), "local_steps": 10, "agreement": 0.5, "confidence": 0.6}),
+    "laser": ("laser", {**SMALL, "masks": "fixed"}),
+    "local": ("local", SMALL),
+    "logistic_regression": ("logistic_regression", {}),
+    "mftl": ("mftl", {"bottom": (6,)}),
+    "multi_vfl": ("multi_vfl", {"hidden": 4, "top": (4,), "bottom": (3,), "server": "fedyogi", "server_lr": 0.02}),
+    "party_dropout": ("party_dropout", SMALL),
+    "plugvfl": ("plugvfl", {**SMALL, "reader": (4,)}),
+    "random_match": ("random_match", {**SMALL, "bottom": (4,)}),
+    "residual": ("residual", {**SMALL, "folds": 2}),
     "risa": ("risa", {"hidden": 4, "bottom": (6,), "self_training": 2, "confidence": 0.6}),
     "risa, no evidence": (
         "risa",
         {"hidden": 4, "bottom": (6,), "self_training": 2, "confidence": 0.6, "evidential": False},
     ),
-    "multi_vfl": ("multi_vfl", {"hidden": 4, "top": (4,), "bottom": (3,), "server": "fedyogi", "server_lr": 0.02}),
+    "scorecard": ("scorecard", {"lr": 0.05, "bins": 4, "least": 4, "key_bits": 2048}),
+    "sfhtl": ("sfhtl", {"bottom": (6,), "first": 2, "confidence": 0.7}),
+    "splitnn": ("splitnn", {"hidden": 4, "top": (4,), "bottom": (5,)}),
+    "splitnn, momentum": ("splitnn", {"hidden": 4, "top": (), "cut_momentum": 0.5, "cut_weight_decay": 0.01}),
+    "ssl": ("ssl", {"hidden": 4, "bottom": (6,), "pretraining": 20}),
+    "zero_imputation": ("zero_imputation", SMALL),
 }
-PLAIN_ONLY = {"fedcvt", "fedda", "local", "multi_vfl"}
-UNDER_BFV = {"splitnn", "risa"}
-"""With momentum each side rounds its own random share: two such runs of one version differ in the last place."""
+PROTECTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "plain": lambda sv: sv.Plain(),
+    "integers": lambda sv: sv.Plain(fixed_point=True),
+    "dp": lambda sv: sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8.0))),
+    "dp, features": lambda sv: sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=8.0))),
+    "responses": lambda sv: sv.Plain(dp=sv.DP(labels=sv.RandomisedResponse(epsilon=4.0))),
+    "shares": lambda sv: sv.Shares(),
+    "bfv": lambda sv: sv.BFV(),
+    "ckks": lambda sv: sv.CKKS(),
+    "paillier": lambda sv: sv.Paillier(bits=2048),
+}
+"""Name → its protection from a version's public names."""
+SLOW = {"bfv", "ckks", "paillier"}
+VALUES = ("rows", "probabilities", "losses", "messages", "bytes")
+
+
+def fix_randomness() -> None:
+    """Replace the operating system's randomness by a fixed stream, in this process, before anything imports it."""
+    drawn = 0
+
+    def stream(size: int) -> bytes:
+        nonlocal drawn
+        drawn += 1
+        return hashlib.shake_128(drawn.to_bytes(8, "little")).digest(size)
+
+    os.urandom = stream
+    random._urandom = stream  # type: ignore[attr-defined]  # what the module `secrets` draws from
 
 
 def digest(*arrays: object) -> str:
@@ -88,73 +130,138 @@ def owners() -> Any:
     return sv.Parties.of(*tables)
 
 
-def runs(only: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """What this process's version trains: name → digests. Works with 0.1 and with this version."""
-    import torch
+def people_of(algorithm: str, classes: int, *, small: bool) -> Any:
+    """The parties of a run: two label owners for Multi-VFL, otherwise one active and two passive parties, or one
+    passive party where the algorithm takes one."""
     from helpers import parties, scarce
 
+    from securevfl.training import find_algorithm
+
+    rows = 90 if small else 160
+    if algorithm == "multi_vfl":
+        return owners()
+    if algorithm in ("splitnn", "logistic_regression", "boosting", "scorecard"):
+        return parties(passive=2, rows=rows, classes=classes)
+    return scarce(find_algorithm(algorithm).most_passive or 2, rows=rows, classes=classes)
+
+
+def messages_of(result: Any, key: str) -> tuple[str, str]:
+    """SHA-256 of the list of messages, and of the messages' content."""
+    shapes, contents = hashlib.sha256(), hashlib.sha256()
+    for party, ledger in sorted(result.ledgers[key].items()):
+        for e in ledger.entries:
+            line = [party, e.way, e.peer, e.kind, e.what, sorted(e.shapes.items()), e.bytes, e.cipher, e.bits, e.noise]
+            shapes.update(repr(line).encode())
+            contents.update(e.digest.encode())
+    return shapes.hexdigest()[:16], contents.hexdigest()[:16]
+
+
+def train(algorithm: str, settings: Mapping[str, Any], protection: str, classes: int) -> dict[str, Any]:
+    """What one run gives: five digests and its probabilities, or the kind of error that refused it."""
     import securevfl as sv
+    from securevfl.training import find_algorithm
+
+    secret = vars(sys.modules[sv.Observer.__module__])["PartySecret"]  # its module has another name in other versions
+    small = protection in SLOW
+    people = people_of(algorithm, classes, small=small)
+    try:
+        job = sv.Job(
+            algorithm=find_algorithm(algorithm)(**settings),
+            protection=PROTECTIONS[protection](sv),
+            epochs=1 if protection == "paillier" else 2 if small else 4,
+            batch_size=20,
+            seed=3,
+        )
+        result = sv.simulate(
+            job, people, baselines=(), observer=sv.Observer(), secrets={n: secret.derived(3, n) for n in people}
+        )
+    except sv.SecureVFLError as error:
+        return {"refused": type(error).__name__}
+    (run,) = result.record.runs
+    scores = result.scores[run.key]
+    messages, contents = messages_of(result, run.key)
+    found = [digest(list("\n".join(result.test_ids).encode())), digest(scores)]
+    found += [digest([epoch.train_loss for epoch in run.epochs]), messages, contents]
+    return dict(zip(VALUES, found, strict=True)) | {"scores": [round(float(value), 9) for value in scores.ravel()]}
+
+
+def runs(only: list[str], under: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What this process's version trains: name → its values. Works in either version."""
+    import torch
 
     torch.set_num_threads(1)
-    classes_of = {kind.name: kind for kind in vars(sv.algorithms).values() if isinstance(getattr(kind, "name", 0), str)}
-    protections = {"plain": sv.Plain(), "integers": sv.Plain(fixed_point=True), "bfv": sv.BFV()}
     for name, (algorithm, settings) in SETTINGS.items():
-        for protection, made in protections.items():
-            left_out = (protection != "plain" and algorithm in PLAIN_ONLY) or (
-                protection == "bfv" and name not in UNDER_BFV
-            )
-            if left_out or (only and algorithm not in only):
+        for protection in PROTECTIONS:
+            if (only and algorithm not in only) or (under and protection not in under):
                 continue
-            for classes in (2,) if protection != "plain" or algorithm == "multi_vfl" else (2, 3):
-                if algorithm == "multi_vfl":
-                    people = owners()
-                elif algorithm in ("splitnn", "logistic_regression"):
-                    people = parties(passive=2, rows=150, classes=classes)
-                else:
-                    people = scarce(1, rows=160, classes=classes)
-                job = sv.Job(
-                    algorithm=classes_of[algorithm](**settings), protection=made, epochs=4, batch_size=20, seed=3
-                )
-                result = sv.simulate(job, people)
-                (run,) = result.record.runs
-                scores = result.scores[run.key]
-                ids = "\n".join(result.test_ids).encode()
-                found = [digest(list(ids)), digest(scores), digest([epoch.train_loss for epoch in run.epochs])]
-                yield f"{name}, {protection}, {classes} classes", found
+            for classes in (2, 3) if protection == "plain" and algorithm != "multi_vfl" else (2,):
+                begun = time.perf_counter()
+                found = train(algorithm, settings, protection, classes)
+                yield f"{name}, {protection}, {classes} classes", found | {"seconds": time.perf_counter() - begun}
 
 
-def child(tree: Path, only: list[str]) -> dict[str, list[str]]:
-    """What the version in `tree` trains, from a process of its own."""
-    path = os.pathsep.join(str(tree / part) for part in ("", "psi", "crypto", "tests"))
-    command = [sys.executable, str(Path(__file__).resolve()), "--print", *only]
-    environment = os.environ | {"PYTHONPATH": path + os.pathsep + str(Path(__file__).resolve().parents[1])}
-    ended = subprocess.run(command, env=environment, cwd=tree, capture_output=True, text=True, check=False)
+def child(tree: Path, only: list[str], under: list[str]) -> dict[str, dict[str, Any]]:
+    """What the version in `tree` trains, from a separate process."""
+    parts = [tree / part for part in ("", "net", "psi", "crypto", "tests")]
+    path = os.pathsep.join(str(part) for part in parts if part.is_dir())  # PYTHONPATH comes before installed packages
+    command = [sys.executable, str(Path(__file__).resolve()), "--print", "--only", *only, "--under", *under]
+    # A fixed hash seed: an order of sets would otherwise differ between two processes of one version.
+    environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
+    ended = subprocess.run(command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=False)
     if ended.returncode:
-        raise SystemExit(f"{tree}: {ended.stderr[-2000:]}")
-    return dict(json.loads(line) for line in ended.stdout.splitlines())
+        raise SystemExit(f"{tree}: exit status {ended.returncode}")
+    found = dict(json.loads(line) for line in ended.stdout.splitlines())
+    used = found.pop("package")
+    if Path(used) != tree / "securevfl":
+        raise SystemExit(f"{tree}: its process imported {used}")
+    return found
+
+
+def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, str]:
+    """One run of both versions: ``same``, ``refused`` or ``DIFFERS``, and how."""
+    if old.get("refused") or new.get("refused"):
+        kinds = [one.get("refused", "trains") for one in (old, new)]
+        return ("refused" if kinds[0] == kinds[1] else "DIFFERS"), " → ".join(dict.fromkeys(kinds))
+    differ = [value for value in VALUES if old.get(value) != new.get(value)]
+    if not differ:
+        return "same", ""
+    if not new:
+        return "DIFFERS", "missing"
+    pairs = zip(old["scores"], new["scores"], strict=False)
+    most = max((abs(one - other) for one, other in pairs), default=0.0)
+    return "DIFFERS", f"{', '.join(differ)}; probabilities by up to {most:.1e}"
 
 
 def main() -> None:
     """Print what is the same and what is not; the exit status is 1 where anything differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--old", type=Path, help="a checkout of version 0.1")
+    parser.add_argument("--old", type=Path, help="a checkout of the version to compare with")
     parser.add_argument("--only", nargs="*", default=[], help="names of algorithms")
-    parser.add_argument("--print", nargs="*", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--under", nargs="*", default=[], choices=list(PROTECTIONS), help="protections")
+    parser.add_argument("--print", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.print is not None:
-        for item in runs(chosen.print):
+    if chosen.print:
+        fix_randomness()
+        import securevfl
+
+        print(json.dumps(["package", str(Path(securevfl.__file__).parent)]), flush=True)
+        for item in runs(chosen.only, chosen.under):
             print(json.dumps(item), flush=True)
         return
     if chosen.old is None:
         from benchmarks import skip  # not above: the other version's process has other benchmarks
 
-        skip.skip("benchmarks.unchanged", "it needs a checkout of version 0.1: --old FOLDER")
-    old, new = child(chosen.old.resolve(), chosen.only), child(Path(__file__).resolve().parents[1], chosen.only)
-    differ = [name for name in old.keys() | new.keys() if old.get(name) != new.get(name)]
-    for name in sorted(old):
-        print(f"{'DIFFERS' if name in differ else 'same   '}  {name}  {' '.join(new.get(name, ['missing']))}")
-    print(f"{len(old) - len(differ)} of {len(old)} runs are the same, bit by bit")
-    raise SystemExit(1 if differ else 0)
+        skip.skip("benchmarks.unchanged", "it needs a checkout of another version: --old FOLDER")
+    here = Path(__file__).resolve().parents[1]
+    old, new = (child(tree, chosen.only, chosen.under) for tree in (chosen.old.resolve(), here))
+    found = {name: compare(old.get(name, {}), new.get(name, {})) for name in old | new}
+    for name, (verdict, how) in found.items():
+        print(f"{verdict:<8} {name}  {how}  ({new.get(name, {}).get('seconds', 0):.1f} s)")
+    verdicts = [verdict for verdict, _ in found.values()]
+    trained = len(verdicts) - verdicts.count("refused")
+    print(f"{verdicts.count('same')} of {trained} runs are the same, bit for bit; ", end="")
+    print(f"both versions refuse {verdicts.count('refused')} others")
+    raise SystemExit(1 if "DIFFERS" in verdicts else 0)
 
 
 if __name__ == "__main__":
