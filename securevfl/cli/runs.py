@@ -67,8 +67,8 @@ def _show_one_screen(result: sv.Result, page: Path) -> None:
     """Print the card, the comparison and where the report is."""
     from securevfl.report import cards_text, comparison_table, warnings_text
 
-    terminal.out.print(cards_text(result.record))
-    terminal.out.print(comparison_table(result.record))
+    terminal.out.print(cards_text(result.record, brief=True))
+    terminal.out.print(comparison_table(result.record, brief=True))
     if (warnings := warnings_text(result.record)) is not None:
         terminal.out.print(warnings, soft_wrap=True)
     terminal.out.print(f"Report: {page}", soft_wrap=True, highlight=False)

@@ -157,29 +157,36 @@ _STANDINGS = {"reads it": "bold red", "bounded": "yellow", "nothing found": "gre
 _MARKS = {"reads it": "●", "bounded": "◐", "nothing found": "○"}
 
 
-def card_table(card: Card) -> RenderableType:
-    """What each party could read of each other's data, at worst: a row for who reads, a column for whose data."""
+def card_table(card: Card, *, brief: bool = False) -> RenderableType:
+    """What each party could read of each other's data, at worst: a row for who reads, a column for whose data.
+
+    Args:
+        card: what to show.
+        brief: leave out the reasons and figures of cells in which nothing was found, and the lines between rows.
+    """
     table = Table(
         title=Text.assemble(("What could each party read, at worst? ", "bold"), card.title),
         title_justify="left",
         header_style="bold",
         box=box.SQUARE,
-        show_lines=True,
+        show_lines=not brief,
     )
     table.add_column("who reads")
     for column in card.columns:
         table.add_column(Text(f"{column.of} of\n{column.owner.title}"), overflow="fold", ratio=1)
     for group, row in zip(card.rows, card.cells, strict=True):
-        table.add_row(Text(group.title), *(_card_cell(cell) for cell in row))
+        table.add_row(Text(group.title), *(_card_cell(cell, brief=brief) for cell in row))
     below = [Text(f"No more than that, if {card.assumes}.", "bold")] if card.assumes else []
     below += [Text(f"{told}.", "dim") for told in card.rows_told]
     return Lines(table, *below)
 
 
-def _card_cell(cell: CardCell) -> Text:
+def _card_cell(cell: CardCell, *, brief: bool) -> Text:
     style = _STANDINGS[cell.standing]
     if cell.standing == "its own":
         return Text("its own", style)
+    if brief and cell.standing == "nothing found":
+        return Text(f"{_MARKS[cell.standing]} {cell.standing}", style)
     found = Text(f"{_MARKS[cell.standing]} {cell.standing}", style)
     found.append(f"\n{cell.says}", "not bold default")
     return found.append(f"\n{cell.figure}", "default") if cell.figure else found

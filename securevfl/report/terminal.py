@@ -55,10 +55,15 @@ def _number(run: RunRecord, metric: str, digits: int) -> str:
     return text + ("" if spread is None else f"\n± {metric_text(metric, spread, digits)}")
 
 
-def comparison_table(record: Record) -> Table:
+def comparison_table(record: Record, *, brief: bool = False) -> Table:
     """One row a run: quality on the test rows, gain over the active party alone, time, bytes, ε.
 
-    Whole from 80 columns on; in a narrower terminal rich leaves out what does not fit.
+    Fits 80 columns where no run is repeated; deviations of several metrics need 92. In a narrower terminal rich leaves
+    out what does not fit.
+
+    Args:
+        record: of the runs.
+        brief: show the first metric alone, so that rows take one line of 80 columns, and the shortest caption.
     """
     table = Table(
         title=Text(record.title, "bold"),
@@ -71,6 +76,8 @@ def comparison_table(record: Record) -> Table:
     )
     table.add_column("run", overflow="fold", min_width=8)
     first, *more = metrics_of(record) or [("auc", "AUC", 4)]
+    if brief:
+        more = []
     for column in (
         first[1],
         "gain",
@@ -104,7 +111,7 @@ def comparison_table(record: Record) -> Table:
     table.caption = Text(
         f"{a.common:,} common rows{agreed}: {a.train:,} train, {a.valid:,} validate, {a.test:,} test. "
         f"Figures are of the test rows; time is that of {whose}."
-        + (f" {words}" if (words := constant_of(record)) else "")
+        + (f" {words}" if not brief and (words := constant_of(record)) else "")
     )
     table.caption_justify = "left"
     return table
@@ -151,15 +158,16 @@ def run_line(run: RunRecord) -> str:
     return f"{run.title}: {figures or 'no test rows'}"
 
 
-def cards_text(record: Record, attacked: AttackRecord | None = None) -> RenderableType:
+def cards_text(record: Record, attacked: AttackRecord | None = None, *, brief: bool = False) -> RenderableType:
     """The card of the first job, which its report opens with; nothing where nobody could read of anybody.
 
     Args:
         record: of the runs.
         attacked: attacks on the job of one of them, whose figures the card shows.
+        brief: see `card_table`.
     """
     first = next(iter(cards(record, attacked).values()), None)
-    return Group() if first is None else card_table(first)
+    return Group() if first is None else card_table(first, brief=brief)
 
 
 def learned_table(record: Record) -> Table:

@@ -22,7 +22,7 @@ from securevfl.privacy.severity import measured, severity_of_view
 from securevfl.report import Card, Record, card_table, make_card, render, render_text
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import STANDINGS
-from securevfl.report.derived import worst
+from securevfl.report.derived import cards, worst
 from securevfl.report.record import LearnedRecord, PartyRecord
 from securevfl.run.recording import job_card, learned_of
 from securevfl.shares.exchanges import MASKED, PREDICTED
@@ -258,6 +258,16 @@ def test_a_record_without_sights_has_a_card_and_says_no_less(result: sv.Result) 
     assert card is not None
     assert {c.standing for c in card} == {"reads it"}
     assert "reads it" in render_text(card_table(card))
+
+
+def test_a_brief_card_keeps_every_standing_and_every_word_of_a_cell_that_is_read(result: sv.Result) -> None:
+    card = next(iter(cards(result.record).values()))
+    full, brief = (" ".join(render_text(card_table(card, brief=one), width=400).split()) for one in (False, True))
+    assert len(brief) < len(full)
+    for cell in card:
+        assert brief.count(cell.standing) == full.count(cell.standing)
+        if cell.standing != "nothing found":
+            assert cell.says in brief
 
 
 def test_what_has_to_hold_besides_stands_below() -> None:

@@ -167,6 +167,17 @@ def test_no_figure_is_cut_off_in_a_common_terminal(record: Record, width: int) -
             assert {3 * 40_000_000: "120 MB", 3 * 20_000_000: "60 MB"}.get(link.bytes, "MB") in row
 
 
+def test_a_brief_table_of_repeated_runs_fits_a_common_terminal(record: Record) -> None:
+    """Four metrics with deviations need 92 columns; the first alone fits 80, with all other figures."""
+    spread = {"auc": 0.0037, "accuracy": 0.0034, "log_loss": 0.0102, "ks": 0.024}
+    runs = [run if run.baseline else replace(run, deviation=spread) for run in record.runs]
+    text = render_text(comparison_table(replace(record, runs=runs), brief=True), width=80)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert text.count("± 0.0037") == sum(not run.baseline for run in record.runs)
+    assert "8.00" in text
+    assert not {"KS", "log-"} & set(text.split())
+
+
 @pytest.mark.parametrize(
     "title",
     ["[/] x", "[red]x[/red]", r"$\frac$ and $x^$", "a $5 b $6", "银行", "a\x00b", "x" * 200, 'id="x" url(#y)', ""],
