@@ -103,7 +103,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.shares import Shares
     from securevfl.training import Algorithm, Frozen
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES: Mapping[str, str] = {
     "securevfl.align": "Align Linkage",
@@ -135,6 +135,18 @@ _NAMES: Mapping[str, str] = {
     "securevfl.training": "Algorithm Frozen",
 }
 """Module → the public names that it gives to `sv`. A module without one is still loaded by its own name."""
+
+_RENAMED: Mapping[str, str] = {
+    "CrossValidation": "use sv.Study",
+    "Marvell": "it is not differential privacy; use sv.Gaussian or sv.RandomisedResponse",
+    "SearchResult": "use sv.Study",
+    "SweepResult": "use sv.Study",
+    "identity": "import securevfl_net.identity",
+    "jobs": "import securevfl.run, jobfile, agreement, auditing, experiments, checks or process",
+    "scale": "import securevfl_crypto.pools",
+    "site": "import securevfl.party_context",
+}
+"""Name in 0.1.0 → what to use instead, for the error."""
 
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -242,7 +254,8 @@ if not TYPE_CHECKING:  # a type checker that saw this would take every name for 
             return value
         if f"{__name__}.{name}" in _NAMES:
             return import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        instead = f" since 0.2.0: {_RENAMED[name]}" if name in _RENAMED else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{instead}")
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_MODULES})

@@ -113,9 +113,76 @@ def test_examples_run(tmp_path: Path) -> None:
 
 
 def test_versions_agree() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["version"] == securevfl.__version__
+    version = securevfl.__version__
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert settings["project"]["dynamic"] == ["version"]
+    assert settings["tool"]["hatch"]["version"]["path"] == "securevfl/__init__.py"
+    projects = [settings["project"]]
+    for part in ("psi", "crypto"):
+        projects.append(tomllib.loads((ROOT / part / "pyproject.toml").read_text(encoding="utf-8"))["project"])
+        assert projects[-1]["version"] == version, part
+    own = [line for project in projects for line in project["dependencies"] if line.startswith("securevfl-")]
+    assert sorted(own) == [f"securevfl-crypto=={version}"] * 2 + [f"securevfl-psi=={version}"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    deployed = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
+    assert set(re.findall(r"SECUREVFL_VERSION:-([^}]+)", deployed)) == {version}
     pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     assert "torch==2.13.0" in pins
     for line in pins.splitlines():
         assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9_.-]+==[^=\s]+", line), line
+
+
+def test_the_bill_of_materials_lists_each_runtime_dependency(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    sbom = importlib.import_module("sbom")
+    found = sbom.make_sbom()
+    assert found == sbom.make_sbom()
+    assert (found["bomFormat"], found["specVersion"], found["version"]) == ("CycloneDX", "1.6", 1)
+    assert re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", found["serialNumber"])
+    assert found["metadata"]["component"]["name"] == "securevfl"
+    for component in found["components"]:
+        assert component["type"] == "library"
+        assert component["version"], component
+        assert component["purl"] == component["bom-ref"] == f"pkg:pypi/{component['name']}@{component['version']}"
+    refs = {component["bom-ref"] for component in (*found["components"], found["metadata"]["component"])}
+    assert {link["ref"] for link in found["dependencies"]} == refs
+    assert {one for link in found["dependencies"] for one in link["dependsOn"]} <= refs
+    names = {component["name"] for component in found["components"]}
+    for folder in ("", "psi", "crypto"):
+        lines = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+        assert {re.split(r"[<>=!\[ ]", line)[0] for line in lines} <= names
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("Marvell", "sv.RandomisedResponse"),
+        ("CrossValidation", "sv.Study"),
+        ("SearchResult", "sv.Study"),
+        ("SweepResult", "sv.Study"),
+        ("jobs", "securevfl.run"),
+        ("scale", "securevfl_crypto.pools"),
+    ],
+)
+def test_a_public_name_of_before_gives_an_error_with_the_new_one(name: str, remedy: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(remedy)):
+        getattr(securevfl, name)
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ("[protection.dp.labels]\nmechanism = 'marvell'", "known: 'gaussian', 'randomised_response'"),
+        ("[protection.dp]\nepsilon = 3.0", "known: 'features', 'labels', 'model'"),
+        ("[protection.dp]\nactivations = true", "known: 'features', 'labels', 'model'"),
+    ],
+)
+def test_a_job_file_of_before_gives_an_error_with_the_spellings_of_today(
+    section: str, words: str, tmp_path: Path
+) -> None:
+    text = (ROOT / "examples" / "credit.toml").read_text(encoding="utf-8")
+    file = tmp_path / "job.toml"
+    file.write_text(text.replace('[protection]\nname = "plain"', f'[protection]\nname = "plain"\n{section}'))
+    with pytest.raises(securevfl.InputError, match=re.escape(words)):
+        securevfl.read_job(file)
