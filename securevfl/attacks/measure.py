@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -252,17 +251,3 @@ def score_labels(
         seen=seen,
         source=source,
     )
-
-
-def median_of(tries: Callable[[int], Measured], draws: int) -> Measured:
-    """The median of an attack over several choices of what the attacker knows, by its value."""
-    found = sorted((tries(draw) for draw in range(draws)), key=lambda one: one.value)
-    return found[len(found) // 2]
-
-
-def by_attack(found: list[Measured]) -> Mapping[str, list[Measured]]:
-    """Attack → its figures."""
-    groups: dict[str, list[Measured]] = {}
-    for one in found:
-        groups.setdefault(one.attack, []).append(one)
-    return groups
