@@ -13,6 +13,7 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.privacy import CrossEntropy, Finding, Loss, Noised, bare
 from securevfl.training import ActiveRole, Algorithm, PassiveRole, Setting, Subsets
+from securevfl.training.fits import Fits
 from securevfl.training.state import State
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
@@ -34,7 +35,7 @@ class Broken(SplitNN):
     """SplitNN under another name; nothing is broken yet."""
 
     name: ClassVar[str] = "broken"
-    protects: ClassVar[frozenset[str]] = frozenset()
+    fits: ClassVar[Fits] = Fits()
     sides: ClassVar[tuple[type[Active], type[Passive]]] = (Active, Passive)
 
     def active(self, setting: Setting) -> ActiveRole:
@@ -423,7 +424,7 @@ class TooLittleNoise(Broken):
 class Boastful(Broken):
     """It says that it can have DP-SGD, and does nothing about it."""
 
-    protects: ClassVar[frozenset[str]] = frozenset({"model"})
+    fits: ClassVar[Fits] = Fits(dp={"model"})
 
 
 class Sloppy(Passive):

@@ -63,9 +63,7 @@ class Best(SplitNN):
 
     name: ClassVar[str] = "best"
     label: ClassVar[str] = "best"
-    counts_looks: ClassVar[bool] = False
     not_frozen: ClassVar[str] = "each of its methods would look at every row, in every fold"
-    protects: ClassVar[frozenset[str]] = frozenset()
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
     methods: tuple[str, ...] = ("laser", "residual", "local")

@@ -23,6 +23,7 @@ from securevfl.cut import CutSpec, Plain, Protection
 from securevfl.party_context import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks, Subsets
+from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
@@ -51,6 +52,7 @@ class Distilled(SplitNN):
 
     name: ClassVar[str] = "distilled"
     label: ClassVar[str] = "distilled"
+    fits: ClassVar[Fits] = Fits(counts=True)
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
     asks_partner: ClassVar[bool] = False

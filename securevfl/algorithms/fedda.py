@@ -66,7 +66,6 @@ class FedDA(SplitNN):
 
     name: ClassVar[str] = "fedda"
     label: ClassVar[str] = "FedDA"
-    counts_looks: ClassVar[bool] = False
     not_frozen: ClassVar[str] = HANDED_OVER
     uses_others: ClassVar[bool] = True
     most_passive: ClassVar[int | None] = 1

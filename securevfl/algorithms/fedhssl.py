@@ -77,7 +77,6 @@ class FedHSSL(SplitNN):
 
     name: ClassVar[str] = "fedhssl"
     label: ClassVar[str] = "FedHSSL"
-    counts_looks: ClassVar[bool] = False
     not_frozen: ClassVar[str] = "fedhssl pretrains its encoders with the other parties and goes on training them"
     uses_others: ClassVar[bool] = True
     reveals: ClassVar[str] = "hands each side the other's projections of aligned rows, and weights of its encoders"

@@ -17,6 +17,7 @@ from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.privacy import Noised
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks
+from securevfl.training.fits import Fits
 from securevfl.training.frozen import Frozen
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.networks import Bottom, bottom_problems
@@ -53,11 +54,8 @@ class SplitNN(Algorithm):
 
     name: ClassVar[str] = "splitnn"
     label: ClassVar[str] = "SplitNN"
-    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
-    counts_looks: ClassVar[bool] = True
+    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, learns={"labels", "numbers", "weights"}, shares=True, counts=True)
     not_frozen: ClassVar[str] = ""
-    on_shares: ClassVar[bool] = True
-    learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
     hidden: Width = 16
     top: tuple[Width, ...] = (16,)
     bottom: Bottom = ()

@@ -16,6 +16,7 @@ import torch
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Protection
 from securevfl.privacy import Noised, mapped
+from securevfl.training.fits import Fits
 from securevfl.training.halves import Architecture, PassiveHalf
 from securevfl.training.role import Role
 from securevfl.training.sides import active_side
@@ -41,6 +42,8 @@ class OnSubsets(SplitNN):
             a later prediction with another subset opens a second sum. ``"redrawn"``: a row has another subset in each
             batch, and differences tell each party's part.
     """
+
+    fits: ClassVar[Fits] = Fits(counts=True)
 
     uses_others: ClassVar[bool] = True
     masks: Masks = "together"

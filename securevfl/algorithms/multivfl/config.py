@@ -51,9 +51,7 @@ class MultiVFL(Convolved):
 
     name: ClassVar[str] = "multi_vfl"
     label: ClassVar[str] = "Multi-VFL"
-    counts_looks: ClassVar[bool] = False
     not_frozen: ClassVar[str] = "multi_vfl averages bottoms that every label owner trains"
-    protects: ClassVar[frozenset[str]] = frozenset()
     many_owners: ClassVar[bool] = True
     server: ServerName = "fedavg"
     server_lr: Rate | None = None
