@@ -28,6 +28,7 @@ from securevfl.errors import ProtocolError
 from securevfl.privacy import Noised, RowRelease, mapped
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
+from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.networks import HANDED_OVER, Bottom, mlp
 from securevfl.training.optimizers import Adam
@@ -66,6 +67,7 @@ class FedDA(SplitNN):
 
     name: ClassVar[str] = "fedda"
     label: ClassVar[str] = "FedDA"
+    fits: ClassVar[Fits] = Fits()
     not_frozen: ClassVar[str] = HANDED_OVER
     uses_others: ClassVar[bool] = True
     most_passive: ClassVar[int | None] = 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from securevfl.errors import PolicyError
 from securevfl.privacy.looks import RowLooks
-from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy
+from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, quoted
 from securevfl.transport import Guard, Kind, Message
 
 __all__ = ["REFUSED", "Terms", "broken_rule", "raise_refusal"]
@@ -77,7 +77,7 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
         (
             policy.sealed and bool(readable),
             f"{_names(readable, 's')} would be sent in the clear, but the policy demands them sealed; use "
-            f"protection {_names_quoted(SCHEMES)}, and an algorithm that stays at the cut layer",
+            f"protection {quoted(SCHEMES)}, and an algorithm that stays at the cut layer",
         ),
         (True, _about_protections(policy, terms)),
         (True, _about_computing(policy, terms)),
@@ -105,11 +105,6 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
         ),
     )
     return next((rule for broken, rule in checks if broken and rule), "")
-
-
-def _names_quoted(names: Iterable[str]) -> str:
-    *others, last = map(repr, sorted(names))
-    return f"{', '.join(others)} or {last}"
 
 
 def _about_protections(policy: Policy, terms: Terms) -> str:

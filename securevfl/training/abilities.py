@@ -11,7 +11,7 @@ from securevfl.config import Config
 from securevfl.cut import Protection, sealing_protections
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import DP
-from securevfl.training.fits import Fits, LearnsKind
+from securevfl.training.fits import UNDECLARED, Fits, LearnsKind
 from securevfl.training.halves import Architecture
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.registry import algorithms, algorithms_fit, loaded
@@ -44,12 +44,12 @@ class Abilities(Config):
     uses_book: ClassVar[bool] = False
     subsets: ClassVar[Subsets] = "all"
     reveals: ClassVar[str] = ""
-    fits: ClassVar[Fits] = Fits()
+    fits: ClassVar[Fits] = UNDECLARED
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "fits" not in cls.__dict__:  # what a base class can do was never checked with this one's changes
-            cls.fits = Fits()
+            cls.fits = UNDECLARED
 
     @property
     def title(self) -> str:
@@ -109,7 +109,7 @@ class Abilities(Config):
             )
 
     def _undeclared(self, argument: str, fit: Callable[[Fits], bool]) -> str:
-        """What to declare, where a base class is fit and this class has said nothing; empty elsewhere.
+        """What to declare, where a base class is fit and this class left `fits` out; empty elsewhere.
 
         Args:
             argument: of `Fits`, as it is written.
@@ -117,7 +117,7 @@ class Abilities(Config):
         """
         kind = type(self)
         base = next((one for one in kind.__mro__[1:] if issubclass(one, Abilities) and fit(one.fits)), None)
-        if base is None:
+        if base is None or kind.fits is not UNDECLARED:
             return ""
         return (
             f". {base.__name__} can, and a subclass does not inherit it: if it still holds for {kind.__name__}, "

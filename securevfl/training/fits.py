@@ -10,7 +10,7 @@ from securevfl_net.fields import nearest
 
 from securevfl.errors import InputError
 
-__all__ = ["Fits", "LearnsKind", "NoiseKind"]
+__all__ = ["UNDECLARED", "Fits", "LearnsKind", "NoiseKind"]
 
 NoiseKind = Literal["joint", "model", "stop"]
 """Kinds of differential privacy beside Gaussian noise on activations and gradients; see `DP`."""
@@ -52,3 +52,8 @@ class Fits:
                 if name not in known:
                     raise InputError(f"fits.{field} names {name!r}{nearest(str(name), known)}")
             object.__setattr__(self, field, frozenset(given))
+
+
+UNDECLARED = Fits()
+"""What a class has that declares nothing: the least. It is one object, so that a refusal can tell an author who left
+`fits` out from one who declared ``Fits()``."""
