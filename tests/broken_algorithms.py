@@ -346,7 +346,7 @@ class Couple(Broken):
 
 class ExactGradients(Active):
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
-        logits = await self.half.forward(self.activations(rows), train=True)
+        logits = await self.half.forward(self.activations(rows, train=True), train=True)
         loss = self.loss(logits, self.targets(rows)).sum()
         await self.half.backward(loss / self.plan.batch_size)
         return loss.detach()
@@ -360,8 +360,8 @@ class Bare(Broken):
 
 
 class ExactActivations(Passive):
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
-        return bare(super().activations(rows))
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
+        return bare(super().activations(rows, train=train))
 
 
 @found_by("noise on features")
@@ -372,8 +372,8 @@ class Unmarked(Broken):
 
 
 class Muted(Passive):
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
-        noisy, exact = super().activations(rows), self.features(rows)
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
+        noisy, exact = super().activations(rows, train=train), self.features(rows)
         return noisy.map(lambda value: exact + 0 * value) if isinstance(noisy, Noised) else noisy
 
 
@@ -428,8 +428,8 @@ class Boastful(Broken):
 
 
 class Sloppy(Passive):
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
-        found = super().activations(rows)
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
+        found = super().activations(rows, train=train)
         return found if self.protection.sealed or isinstance(found, Noised) else found + 0.25
 
 

@@ -122,7 +122,7 @@ class _LocalActive(Active):
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         if self.private is None:
             return await super().train_batch(rows)
-        losses = self.loss(await self.half.forward(self.activations(rows), train=True), self.targets(rows))
+        losses = self.loss(await self.half.forward(self.activations(rows, train=True), train=True), self.targets(rows))
         self.private.backward(losses, rows, divide=self.plan.batch_size)
         self.half.optimizer.step()
         return losses.detach().sum()

@@ -203,7 +203,7 @@ class _Active(_Taught, Active):
             self.taught[torch.from_numpy(part).to(said.device)] = said
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
-        logits = await self.half.forward(self.activations(rows), train=True)
+        logits = await self.half.forward(self.activations(rows, train=True), train=True)
         losses = self.loss(logits, self.labels(rows))
         aligned = torch.from_numpy(np.flatnonzero(rows < self.table.aligned)).to(logits.device)
         if len(aligned) and self.config.share:

@@ -330,8 +330,8 @@ class _Active(_Completed, Active):
         await self.site.links[self.peer].send(Kind.CONTROL, "fedda/rows", rows=self.chosen)
         return True
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor:
-        return self.completed(super().activations(rows), rows)
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor:
+        return self.completed(super().activations(rows, train=train), rows)
 
     def remember(self) -> State:
         return super().remember() | {"y": self.y, "tally": self.tally.state()}
@@ -364,5 +364,5 @@ class _Passive(_Completed, Passive):
         self.chosen = checked_rows(message.arrays["rows"], self.table.rows, self.peer)
         return False
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
-        return mapped(super().activations(rows), lambda a: self.completed(a, rows))
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
+        return mapped(super().activations(rows, train=train), lambda a: self.completed(a, rows))
