@@ -13,6 +13,7 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.privacy import CrossEntropy, Finding, Loss, Noised, bare
 from securevfl.training import ActiveRole, Algorithm, PassiveRole, Setting, Subsets
+from securevfl.training.fits import Fits
 from securevfl.training.state import State
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
@@ -34,7 +35,7 @@ class Broken(SplitNN):
     """SplitNN under another name; nothing is broken yet."""
 
     name: ClassVar[str] = "broken"
-    protects: ClassVar[frozenset[str]] = frozenset()
+    fits: ClassVar[Fits] = Fits()
     sides: ClassVar[tuple[type[Active], type[Passive]]] = (Active, Passive)
 
     def active(self, setting: Setting) -> ActiveRole:
@@ -345,7 +346,7 @@ class Couple(Broken):
 
 class ExactGradients(Active):
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
-        logits = await self.half.forward(self.activations(rows), train=True)
+        logits = await self.half.forward(self.activations(rows, train=True), train=True)
         loss = self.loss(logits, self.targets(rows)).sum()
         await self.half.backward(loss / self.plan.batch_size)
         return loss.detach()
@@ -359,8 +360,8 @@ class Bare(Broken):
 
 
 class ExactActivations(Passive):
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
-        return bare(super().activations(rows))
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
+        return bare(super().activations(rows, train=train))
 
 
 @found_by("noise on features")
@@ -371,8 +372,8 @@ class Unmarked(Broken):
 
 
 class Muted(Passive):
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
-        noisy, exact = super().activations(rows), self.features(rows)
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
+        noisy, exact = super().activations(rows, train=train), self.features(rows)
         return noisy.map(lambda value: exact + 0 * value) if isinstance(noisy, Noised) else noisy
 
 
@@ -423,12 +424,12 @@ class TooLittleNoise(Broken):
 class Boastful(Broken):
     """It says that it can have DP-SGD, and does nothing about it."""
 
-    protects: ClassVar[frozenset[str]] = frozenset({"model"})
+    fits: ClassVar[Fits] = Fits(dp={"model"})
 
 
 class Sloppy(Passive):
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
-        found = super().activations(rows)
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
+        found = super().activations(rows, train=train)
         return found if self.protection.sealed or isinstance(found, Noised) else found + 0.25
 
 

@@ -15,6 +15,7 @@ from securevfl.errors import InputError
 from securevfl.privacy import PrivateSteps
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks, Subsets
+from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.passive_role import PassiveRole
@@ -46,9 +47,7 @@ class LogisticRegression(SplitNN):
 
     name: ClassVar[str] = "logistic_regression"
     label: ClassVar[str] = "logistic regression"
-    learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
-    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
-    on_shares: ClassVar[bool] = True
+    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, learns={"labels", "numbers", "weights"}, shares=True, counts=True)
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -71,8 +70,7 @@ class Local(SplitNN):
 
     name: ClassVar[str] = "local"
     label: ClassVar[str] = "local"
-    learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
-    protects: ClassVar[frozenset[str]] = frozenset({"model", "stop"})
+    fits: ClassVar[Fits] = Fits(dp={"model", "stop"}, learns={"labels", "numbers", "weights"}, counts=True)
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
 
@@ -124,7 +122,7 @@ class _LocalActive(Active):
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         if self.private is None:
             return await super().train_batch(rows)
-        losses = self.loss(await self.half.forward(self.activations(rows), train=True), self.targets(rows))
+        losses = self.loss(await self.half.forward(self.activations(rows, train=True), train=True), self.targets(rows))
         self.private.backward(losses, rows, divide=self.plan.batch_size)
         self.half.optimizer.step()
         return losses.detach().sum()
@@ -146,9 +144,7 @@ class ZeroImputation(SplitNN):
 
     name: ClassVar[str] = "zero_imputation"
     label: ClassVar[str] = "local + VFL (zeros)"
-    learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
-    protects: ClassVar[frozenset[str]] = frozenset({"stop"})
-    on_shares: ClassVar[bool] = True
+    fits: ClassVar[Fits] = Fits(dp={"stop"}, learns={"labels", "numbers", "weights"}, shares=True, counts=True)
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
 
@@ -175,9 +171,7 @@ class RandomMatch(SplitNN):
 
     name: ClassVar[str] = "random_match"
     label: ClassVar[str] = "random match"
-    learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
-    protects: ClassVar[frozenset[str]] = frozenset({"stop"})
-    on_shares: ClassVar[bool] = True
+    fits: ClassVar[Fits] = Fits(dp={"stop"}, learns={"labels", "numbers", "weights"}, shares=True, counts=True)
     uses_others: ClassVar[bool] = True
 
     def active(self, setting: Setting) -> ActiveRole:
@@ -233,8 +227,7 @@ class AllLabels(SplitNN):
 
     name: ClassVar[str] = "all_labels"
     label: ClassVar[str] = "all labels (zeros)"
-    protects: ClassVar[frozenset[str]] = frozenset({"stop"})
-    on_shares: ClassVar[bool] = True
+    fits: ClassVar[Fits] = Fits(dp={"stop"}, shares=True, counts=True)
     uses_others: ClassVar[bool] = True
     uses_book: ClassVar[bool] = True
 

@@ -34,7 +34,8 @@ from securevfl.errors import InputError
 from securevfl.party_context import PartyContext, derive_seed
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Algorithm, Subsets, find_algorithm
+from securevfl.training.algorithm import Algorithm, Subsets, algorithms, find_algorithm
+from securevfl.training.fits import Fits
 from securevfl.training.members import Member
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.passive_role import PassiveRole
@@ -63,9 +64,8 @@ class Best(SplitNN):
 
     name: ClassVar[str] = "best"
     label: ClassVar[str] = "best"
-    counts_looks: ClassVar[bool] = False
+    fits: ClassVar[Fits] = Fits()
     not_frozen: ClassVar[str] = "each of its methods would look at every row, in every fold"
-    protects: ClassVar[frozenset[str]] = frozenset()
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
     methods: tuple[str, ...] = ("laser", "residual", "local")
@@ -77,11 +77,10 @@ class Best(SplitNN):
         if not self.methods or len(set(self.methods)) < len(self.methods):
             return [*found, f"{self.name}.methods is {self.methods!r}; different names, one at least, were expected"]
         for name in self.methods:
-            kind = find_algorithm(name)
-            if name == self.name or not issubclass(kind, SplitNN) or kind.uses_book or kind.many_owners or kind.reveals:
+            if not _can_be_member(name):
                 found.append(
                     f"{self.name}.methods names {name!r}, which cannot be one of several: take methods that learn from "
-                    "the active party's own labels at the cut (laser, local, residual, zero_imputation, splitnn)"
+                    f"the active party's own labels at the cut ({', '.join(filter(_can_be_member, algorithms()))})"
                 )
         return found
 
@@ -128,7 +127,7 @@ class Best(SplitNN):
         if protection.dp is not None:
             raise InputError(
                 f"{self.title} trains {self.folds * len(self.methods)} models on the same rows, and ε would be spent "
-                "by each of them: take one method with differential privacy (residual, laser)"
+                "by each of them: train one method alone, for example residual"
             )
         super().check(protection)
         for each in self.algorithms().values():
@@ -169,6 +168,14 @@ class Best(SplitNN):
         if setting.site.role == PASSIVE:
             return PassiveProgram(BestPassive(self, setting, members))
         return ActiveProgram(BestActive(self, setting, members))
+
+
+def _can_be_member(name: str) -> bool:
+    """Whether an algorithm learns from the active party's own labels at the cut, and is not such an average itself."""
+    kind = find_algorithm(name)
+    return issubclass(kind, SplitNN) and not (
+        issubclass(kind, Best) or kind.uses_book or kind.many_owners or kind.reveals
+    )
 
 
 def _configured(name: str, shared: Mapping[str, Any]) -> Algorithm:

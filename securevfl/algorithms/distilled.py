@@ -23,6 +23,7 @@ from securevfl.cut import CutSpec, Plain, Protection
 from securevfl.party_context import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks, Subsets
+from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
@@ -51,6 +52,7 @@ class Distilled(SplitNN):
 
     name: ClassVar[str] = "distilled"
     label: ClassVar[str] = "distilled"
+    fits: ClassVar[Fits] = Fits(counts=True)
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
     asks_partner: ClassVar[bool] = False
@@ -201,7 +203,7 @@ class _Active(_Taught, Active):
             self.taught[torch.from_numpy(part).to(said.device)] = said
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
-        logits = await self.half.forward(self.activations(rows), train=True)
+        logits = await self.half.forward(self.activations(rows, train=True), train=True)
         losses = self.loss(logits, self.labels(rows))
         aligned = torch.from_numpy(np.flatnonzero(rows < self.table.aligned)).to(logits.device)
         if len(aligned) and self.config.share:

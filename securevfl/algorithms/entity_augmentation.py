@@ -23,6 +23,7 @@ from securevfl.cut import Protection
 from securevfl.party_context import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
+from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.role import Role
 from securevfl.training.rows import NumberedRows, Plan
@@ -43,7 +44,7 @@ class EntityAugmentation(SplitNN):
     label: ClassVar[str] = "Entity Augmentation"
     uses_others: ClassVar[bool] = True
     uses_book: ClassVar[bool] = True
-    on_shares: ClassVar[bool] = True
+    fits: ClassVar[Fits] = Fits(shares=True, counts=True)
     keep_aligned: bool = True
 
     def active(self, setting: Setting) -> ActiveRole:

@@ -411,7 +411,7 @@ class _Passive(_Bottoms, PassiveRole):
         self.mine = self.other_batches(self.site.name, epoch)
         return False
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
         """``[R_c; R_u]`` of these rows, (n, 2d), clipped and noised where the job says so."""
         return self.noise(self.both(self.features(rows)), rows)
 
@@ -421,7 +421,7 @@ class _Passive(_Bottoms, PassiveRole):
         await self.upstream.send(Kind.REPRESENTATION, "fedcvt/representations", r=cut_off)
 
     async def train_batch(self, rows: np.ndarray) -> None:
-        r = self.activations(np.concatenate([rows, next(self.mine)]))
+        r = self.activations(np.concatenate([rows, next(self.mine)]), train=True)
         await self.hand_over(r)
         message = await self.upstream.receive(Kind.GRADIENT, "fedcvt/gradient", "gradient")
         shape = tuple(bare(r).shape)
@@ -430,5 +430,5 @@ class _Passive(_Bottoms, PassiveRole):
 
     async def answer(self, rows: np.ndarray) -> None:
         with torch.no_grad():
-            r = self.activations(rows)
+            r = self.activations(rows, train=False)
         await self.hand_over(r)

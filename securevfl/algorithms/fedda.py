@@ -28,6 +28,7 @@ from securevfl.errors import ProtocolError
 from securevfl.privacy import Noised, RowRelease, mapped
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
+from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.networks import HANDED_OVER, Bottom, mlp
 from securevfl.training.optimizers import Adam
@@ -66,7 +67,7 @@ class FedDA(SplitNN):
 
     name: ClassVar[str] = "fedda"
     label: ClassVar[str] = "FedDA"
-    counts_looks: ClassVar[bool] = False
+    fits: ClassVar[Fits] = Fits()
     not_frozen: ClassVar[str] = HANDED_OVER
     uses_others: ClassVar[bool] = True
     most_passive: ClassVar[int | None] = 1
@@ -329,8 +330,8 @@ class _Active(_Completed, Active):
         await self.site.links[self.peer].send(Kind.CONTROL, "fedda/rows", rows=self.chosen)
         return True
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor:
-        return self.completed(super().activations(rows), rows)
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor:
+        return self.completed(super().activations(rows, train=train), rows)
 
     def remember(self) -> State:
         return super().remember() | {"y": self.y, "tally": self.tally.state()}
@@ -363,5 +364,5 @@ class _Passive(_Completed, Passive):
         self.chosen = checked_rows(message.arrays["rows"], self.table.rows, self.peer)
         return False
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
-        return mapped(super().activations(rows), lambda a: self.completed(a, rows))
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
+        return mapped(super().activations(rows, train=train), lambda a: self.completed(a, rows))

@@ -37,6 +37,7 @@ from securevfl.party_context import derive_seed
 from securevfl.privacy import Link, Noised, RowRelease, fan_out
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
+from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.networks import Bottom, build_bottom
 from securevfl.training.optimizers import Adam
@@ -77,7 +78,7 @@ class FedHSSL(SplitNN):
 
     name: ClassVar[str] = "fedhssl"
     label: ClassVar[str] = "FedHSSL"
-    counts_looks: ClassVar[bool] = False
+    fits: ClassVar[Fits] = Fits()
     not_frozen: ClassVar[str] = "fedhssl pretrains its encoders with the other parties and goes on training them"
     uses_others: ClassVar[bool] = True
     reveals: ClassVar[str] = "hands each side the other's projections of aligned rows, and weights of its encoders"

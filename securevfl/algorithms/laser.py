@@ -28,6 +28,7 @@ from securevfl.algorithms.subset_roles import OnSubsets, SubsetActive, SubsetPas
 from securevfl.cut import CutSpec
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.fits import Fits
 from securevfl.training.halves import Architecture
 from securevfl.training.networks import mlp
 from securevfl.training.passive_role import PassiveRole
@@ -54,7 +55,7 @@ class LaserVFL(OnSubsets):
 
     name: ClassVar[str] = "laser"
     label: ClassVar[str] = "LASER-VFL"
-    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
+    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True)
     linear: bool = True
     passive_heads: bool = True
     normalise: bool = False

@@ -265,7 +265,7 @@ class _Passive(_Party, PassiveRole):
         await super().setup()
         await self.upstream.send(Kind.CONTROL, "mftl/width", meta={"width": self.width})
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
         """u^B of these rows, (n, d), clipped and noised where the job says so."""
         return self.noise(self.bottom(self.features(rows)), rows)
 
@@ -274,7 +274,7 @@ class _Passive(_Party, PassiveRole):
         await self.upstream.send(Kind.REPRESENTATION, "mftl/representations", u=mapped(u, torch.Tensor.detach))
 
     async def train_batch(self, rows: np.ndarray) -> None:
-        u = self.activations(rows)
+        u = self.activations(rows, train=True)
         await self.hand_over(u)
         message = await self.upstream.receive(Kind.GRADIENT, "mftl/gradient", "gradient")
         gradient = received(message.arrays["gradient"], tuple(bare(u).shape), self.upstream.peer, self.plan.device)
@@ -284,5 +284,5 @@ class _Passive(_Party, PassiveRole):
 
     async def answer(self, rows: np.ndarray) -> None:
         with torch.no_grad():
-            u = self.activations(rows)
+            u = self.activations(rows, train=False)
         await self.hand_over(u)

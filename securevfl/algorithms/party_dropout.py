@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from securevfl.algorithms.subset_roles import OnSubsets, SubsetActive, SubsetPassive
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.setting import Setting
 from securevfl.training.subsets import Draw, drop_independently
@@ -30,7 +31,7 @@ class PartyDropout(OnSubsets):
 
     name: ClassVar[str] = "party_dropout"
     label: ClassVar[str] = "party dropout"
-    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
+    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True)
     drop: Annotated[float, Meta(ge=0, lt=1)] = 0.5
 
     def draw(self) -> Draw:

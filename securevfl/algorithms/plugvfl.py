@@ -25,6 +25,7 @@ from securevfl.algorithms.subset_roles import SubsetActive, SubsetPassive
 from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.fits import Fits
 from securevfl.training.halves import Networks
 from securevfl.training.networks import mlp
 from securevfl.training.passive_role import PassiveRole
@@ -45,7 +46,7 @@ class PlugVFL(PartyDropout):
 
     name: ClassVar[str] = "plugvfl"
     label: ClassVar[str] = "PlugVFL"
-    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
+    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True)
     disguise: Annotated[float, Meta(ge=0, le=100)] = 0.1
     reader: tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] = (64,)
     reader_lr: Annotated[float, Meta(gt=0, le=100)] = 0.003

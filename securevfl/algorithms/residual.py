@@ -33,6 +33,7 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Subsets
+from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, Networks
 from securevfl.training.networks import block, build_bottom, mlp
 from securevfl.training.passive_role import PassiveRole
@@ -65,7 +66,7 @@ class ResidualAtTheCut(SplitNN):
 
     name: ClassVar[str] = "residual"
     label: ClassVar[str] = "residual at the cut"
-    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
+    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True)
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
     weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 1e-3

@@ -33,6 +33,7 @@ from securevfl.party_context import derive_seed
 from securevfl.privacy import fan_out
 from securevfl.privacy.loss import Loss
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import Labelling, SelfTraining, answer_rows, give_labels, score_rows
@@ -79,6 +80,7 @@ class RISA(SplitNN):
 
     name: ClassVar[str] = "risa"
     label: ClassVar[str] = "RISA"
+    fits: ClassVar[Fits] = Fits(counts=True)
     uses_others: ClassVar[bool] = True
     self_training: Annotated[int, Meta(ge=0)] = 0
     labelling: Labelling = "confidence"

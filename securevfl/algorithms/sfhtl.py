@@ -364,7 +364,7 @@ class _Passive(_Party, PassiveRole):
         self.draw(epoch)
         return False
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
         """This party's view of these rows, (n, d), clipped and noised where the job says so."""
         return self.noise(self.bottom(self.features(rows)), rows)
 
@@ -376,7 +376,7 @@ class _Passive(_Party, PassiveRole):
         mine = rows[self.has(self.site.name, rows)]
         loss = self.reconstruction()
         if len(mine):
-            e = self.activations(mine)
+            e = self.activations(mine, train=True)
             await self.hand_over(e)
             message = await self.upstream.receive(Kind.GRADIENT, "sfhtl/gradient", "gradient")
             shape = tuple(bare(e).shape)
@@ -389,7 +389,7 @@ class _Passive(_Party, PassiveRole):
 
     async def answer(self, rows: np.ndarray) -> None:
         with torch.no_grad():
-            e = self.activations(rows)
+            e = self.activations(rows, train=False)
         await self.hand_over(e)
 
     def remember(self) -> State:

@@ -17,6 +17,7 @@ from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.privacy import Noised
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks
+from securevfl.training.fits import Fits
 from securevfl.training.frozen import Frozen
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.networks import Bottom, bottom_problems
@@ -53,11 +54,8 @@ class SplitNN(Algorithm):
 
     name: ClassVar[str] = "splitnn"
     label: ClassVar[str] = "SplitNN"
-    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
-    counts_looks: ClassVar[bool] = True
+    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, learns={"labels", "numbers", "weights"}, shares=True, counts=True)
     not_frozen: ClassVar[str] = ""
-    on_shares: ClassVar[bool] = True
-    learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
     hidden: Width = 16
     top: tuple[Width, ...] = (16,)
     bottom: Bottom = ()
@@ -167,8 +165,13 @@ class Active(ActiveRole):
         cut, passive = active_side(self, spec), len(self.site.passive)
         return ActiveHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor:
-        """The active party's own activations of these rows, (n, d)."""
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor:
+        """The active party's own activations of these rows, (n, d).
+
+        Args:
+            rows: their numbers, (n,).
+            train: whether the rows train; False where they are scored.
+        """
         a: torch.Tensor = self.half.bottom(self.features(rows))
         return a
 
@@ -183,7 +186,8 @@ class Active(ActiveRole):
         return logits
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
-        logits = self.shifted(await self.half.forward(self.activations(self.feed(rows)), train=True), rows, train=True)
+        a = self.activations(self.feed(rows), train=True)
+        logits = self.shifted(await self.half.forward(a, train=True), rows, train=True)
         targets = self.targets(rows)
         loss = self.weigh(self.loss(self.label_noise.correct(logits), targets), rows).sum()
         noised = self.label_noise.gradient(logits, targets, rows)
@@ -195,14 +199,14 @@ class Active(ActiveRole):
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         with torch.no_grad():
-            a = self.activations(rows)
+            a = self.activations(rows, train=False)
         return self.shifted(await self.half.forward(a, train=False), rows, train=False)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         """Zeros in place of the passive parties' part of z: nothing was trained on that, unless an algorithm says so;
         see `Algorithm.subsets`."""
         with torch.no_grad():
-            return self.half.alone(self.activations(rows))
+            return self.half.alone(self.activations(rows, train=False))
 
     def part_of_model(self) -> State:
         """With the width of the widest party, by which a sealed cut's shares were sized: a prediction without that
@@ -232,19 +236,19 @@ class Passive(PassiveRole):
     def opens(self) -> int:
         return self.half.cut_width
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
-        """a_p of these rows, (n, d), clipped and noised where the job says so."""
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
+        """a_p of these rows, (n, d), clipped and noised where the job asks for it; see `PassiveRole.activations`."""
         return self.noise(self.half.bottom(self.features(rows)), rows)
 
     async def train_batch(self, rows: np.ndarray) -> None:
         fed = self.feed(rows)
-        a = self.activations(fed)
+        a = self.activations(fed, train=True)
         await self.half.forward(a, train=True, noise=self.noise.share(fed, self.half.cut_width))
         await self.half.backward(a)
 
     async def answer(self, rows: np.ndarray) -> None:
         with torch.no_grad():
-            a = self.activations(rows)
+            a = self.activations(rows, train=False)
         await self.half.forward(a, train=False, noise=self.noise.share(rows, self.half.cut_width))
 
     def before_checkpoint(self) -> None:

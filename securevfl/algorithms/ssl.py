@@ -14,6 +14,7 @@ from torch import nn
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.role import Role
 from securevfl.training.self_supervised import pretrain
@@ -33,6 +34,7 @@ class SelfSupervised(SplitNN):
 
     name: ClassVar[str] = "ssl"
     label: ClassVar[str] = "SSL + VFL"
+    fits: ClassVar[Fits] = Fits(counts=True)
     not_frozen: ClassVar[str] = "ssl goes on training what it pretrained; splitnn has Frozen(…, learned='own rows')"
     uses_others: ClassVar[bool] = True
     pretraining: Annotated[int, Meta(ge=0)] = 1200

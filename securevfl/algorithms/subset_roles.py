@@ -16,6 +16,7 @@ import torch
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Protection
 from securevfl.privacy import Noised, mapped
+from securevfl.training.fits import Fits
 from securevfl.training.halves import Architecture, PassiveHalf
 from securevfl.training.role import Role
 from securevfl.training.sides import active_side
@@ -41,6 +42,8 @@ class OnSubsets(SplitNN):
             a later prediction with another subset opens a second sum. ``"redrawn"``: a row has another subset in each
             batch, and differences tell each party's part.
     """
+
+    fits: ClassVar[Fits] = Fits(counts=True)
 
     uses_others: ClassVar[bool] = True
     masks: Masks = "together"
@@ -140,7 +143,7 @@ class SubsetActive(_Present[C], Active):
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         present = self.subsets.of(rows, self.epoch)
         self.enter(present)
-        logits = await self.half.forward_present(self.activations(rows), present)
+        logits = await self.half.forward_present(self.activations(rows, train=True), present)
         targets = self.targets(rows)
         loss = self.loss(self.corrected(logits), targets).sum()
         exchanged = rows[present.any(axis=1)]
@@ -160,7 +163,7 @@ class SubsetActive(_Present[C], Active):
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         """Logits (n, outputs) of rows from the active party's own columns; no message."""
         with torch.no_grad():
-            return self.half.alone(self.activations(rows))
+            return self.half.alone(self.activations(rows, train=False))
 
 
 class SubsetPassive(_Present[C], Passive):
@@ -178,7 +181,7 @@ class SubsetPassive(_Present[C], Passive):
         """Activations (n, d) of the rows in which this party takes part, released with noise where the job says so,
         and exact zeros for the others, which are no release."""
         mine = np.flatnonzero(present)
-        a = mapped(self.activations(rows[mine]), lambda part: spread(part, mine, len(rows)))
+        a = mapped(self.activations(rows[mine], train=True), lambda part: spread(part, mine, len(rows)))
         if self.site.observer.listening:
             self.site.observer.fed(self.site.name, self.site.active, rows, a.value if isinstance(a, Noised) else a)
         return a

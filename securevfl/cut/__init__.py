@@ -17,6 +17,7 @@ from securevfl.cut.protections import (
     Unnamed,
     find_protection,
     protections,
+    sealing_protections,
 )
 from securevfl.cut.wrapped import ObservedCut, WrappedCut
 
@@ -43,5 +44,6 @@ __all__ = [
     "find_protection",
     "protections",
     "read_share",
+    "sealing_protections",
     "share_bytes",
 ]

@@ -175,7 +175,7 @@ def _values(job: Job, mine: bool) -> int | None:
         return 0
     if job.protection.on_shares:
         return 1  # its final prediction, or one for each class: numbers of classes are known later
-    return job.algorithm.values_opened(job.plan) if job.algorithm.counts_looks else None
+    return job.algorithm.values_opened(job.plan) if job.algorithm.fits.counts else None
 
 
 def _leaks(findings: Iterable[Finding], party: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from securevfl.errors import PolicyError
 from securevfl.privacy.looks import RowLooks
-from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy
+from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, quoted
 from securevfl.transport import Guard, Kind, Message
 
 __all__ = ["REFUSED", "Terms", "broken_rule", "raise_refusal"]
@@ -77,7 +77,7 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
         (
             policy.sealed and bool(readable),
             f"{_names(readable, 's')} would be sent in the clear, but the policy demands them sealed; use "
-            "protection 'paillier', 'bfv' or 'ckks', and an algorithm that stays at the cut layer",
+            f"protection {quoted(SCHEMES)}, and an algorithm that stays at the cut layer",
         ),
         (True, _about_protections(policy, terms)),
         (True, _about_computing(policy, terms)),
@@ -146,7 +146,7 @@ def _about_epsilon(policy: Policy, terms: Terms) -> str:
             "metrics of its validation rows and predictions of its test rows would be opened without noise, "
             "which spends ε of those rows without bound, whatever noise the model has; the policy allows "
             f"{policy.max_epsilon:.3g}: leave max_epsilon out for this job, or use a protection with noise on "
-            "what is sent ('plain' or 'bfv' with dp=…)"
+            "what is sent (dp=…)"
         )
     if math.isinf(terms.epsilon):
         return (
@@ -166,7 +166,7 @@ def _about_looks(policy: Policy, terms: Terms, party: str) -> str:
     if terms.values is None:
         return (
             "the algorithm does not count the values it opens of a row, and the policy bounds them by "
-            "max_looks: use one at the cut (splitnn, logistic_regression), or leave max_looks out"
+            "max_looks: use one at the cut that counts them, for example splitnn, or leave max_looks out"
         )
     if not terms.columns:
         return ""

@@ -21,7 +21,7 @@ KINDS: Mapping[str, tuple[DP, ...]] = {
     "stop": (DP(features=_STOP), DP(labels=_STOP), DP(model=_STOP)),
     "joint": (DP(features=JointNoise(epsilon=20.0, weight_bound=4.0)),),
 }
-"""What `Algorithm.protects` can name → a job's differential privacy that asks for it, in every place where it can
+"""What `Fits.dp` can name → a job's differential privacy that asks for it, in every place where it can
 stand."""
 
 
@@ -126,14 +126,14 @@ def _check_revealed(declared: tuple[Exchange, ...], where: str) -> None:
 
 
 def check_refusals(trial: Trial) -> None:
-    """It refuses the kinds of differential privacy that `protects` does not name, and has those that it names."""
+    """It refuses the kinds of differential privacy that `fits.dp` does not name, and has those that it names."""
     algorithm = trial.algorithm
-    protects = type(algorithm).__dict__.get("protects", frozenset())
+    declared = algorithm.fits.dp
     for kind, forms in KINDS.items():
         taken = [dp for dp in forms if accepted(algorithm, Plain(dp=dp))]
-        if taken and kind not in protects:
+        if taken and kind not in declared:
             raise CheckFailed(
-                f"it accepts {taken[0]!r}, and protects does not name {kind!r}: does check() call super()?"
+                f"it accepts {taken[0]!r}, and fits.dp does not name {kind!r}: does check() call super()?"
             )
-        if not taken and kind in protects:
-            raise CheckFailed(f"protects names {kind!r}, and check() refuses {' and '.join(map(repr, forms))}")
+        if not taken and kind in declared:
+            raise CheckFailed(f"fits.dp names {kind!r}, and check() refuses {' and '.join(map(repr, forms))}")

@@ -125,9 +125,9 @@ def check_randomised_labels(trial: Trial) -> None:
 
 
 def check_further_protections(trial: Trial) -> None:
-    """It runs under each kind of differential privacy that `protects` names."""
+    """It runs under each kind of differential privacy that `fits.dp` names."""
     algorithm = trial.algorithm
-    for kind in sorted(type(algorithm).__dict__.get("protects", frozenset())):
+    for kind in sorted(algorithm.fits.dp):
         for dp in KINDS[kind]:
             if not accepted(algorithm, Plain(dp=dp)):
                 continue

@@ -12,6 +12,7 @@ Algorithms, `party`, `jobs` and `testing` import from here; this folder imports 
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks, Subsets, algorithms, find_algorithm
+from securevfl.training.fits import Fits
 from securevfl.training.frozen import Frozen, frozen_activations, frozen_bottom
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.passive_role import PassiveRole
@@ -27,6 +28,7 @@ __all__ = [
     "ActiveRole",
     "Algorithm",
     "Epoch",
+    "Fits",
     "Frozen",
     "HelperProgram",
     "Keep",

@@ -3,16 +3,18 @@ before anything is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 from securevfl.config import Config
-from securevfl.cut import Protection
+from securevfl.cut import Protection, sealing_protections
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import DP
+from securevfl.training.fits import UNDECLARED, Fits, LearnsKind
 from securevfl.training.halves import Architecture
 from securevfl.training.objectives import LossOfNumber
-from securevfl.training.registry import algorithms, loaded, that_learn
+from securevfl.training.registry import algorithms, algorithms_fit, loaded
 
 __all__ = ["Abilities", "Subsets"]
 
@@ -34,12 +36,7 @@ class Abilities(Config):
             those of the active party, by its own columns; ``"any"``, those of the active party with the columns of any
             set of the passive parties. Training has shown it such rows; see `ActiveRole.score_alone`.
         reveals: what the algorithm hands to the peer in the clear by design; not empty: it cannot be sealed.
-        on_shares: whether the algorithm is one split network, trained on the rows that its roles feed towards their
-            targets, and nothing else: then it can be trained on shares as it is. Each class says it anew.
-        protects: what of `DP` it can do beside noise on activations and gradients: ``"joint"``, ``"model"``,
-            ``"stop"``; each class says it anew.
-        learns: what it can beside classes that count alike: ``"numbers"``, a numeric target; ``"labels"``, several of a
-            row; ``"weights"``, of rows and classes; each class says it anew.
+        fits: what the class was written to do beyond the least. A subclass that does not declare its own has `Fits()`.
     """
 
     name: ClassVar[str]
@@ -47,9 +44,12 @@ class Abilities(Config):
     uses_book: ClassVar[bool] = False
     subsets: ClassVar[Subsets] = "all"
     reveals: ClassVar[str] = ""
-    on_shares: ClassVar[bool] = False
-    protects: ClassVar[frozenset[str]] = frozenset()
-    learns: ClassVar[frozenset[str]] = frozenset()
+    fits: ClassVar[Fits] = UNDECLARED
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "fits" not in cls.__dict__:  # what a base class can do was never checked with this one's changes
+            cls.fits = UNDECLARED
 
     @property
     def title(self) -> str:
@@ -85,16 +85,18 @@ class Abilities(Config):
             PolicyError: it hands over by design what the protection would seal.
             InputError: a kind of differential privacy that it cannot have.
         """
-        able = type(self).__dict__.get("protects", frozenset()) | ({"model"} if protection.on_shares else frozenset())
+        able = frozenset(self.fits.dp) | ({"model"} if protection.on_shares else frozenset())
         for kind in sorted(_wanted(protection.dp) - able):
             raise InputError(
                 f"{self.title} has no dp with {_KINDS[kind]}; leave it out, or use an algorithm that has it"
+                + self._undeclared(f"dp={{{kind!r}}}", partial(_has_noise, kind))
             )
-        if protection.on_shares and not type(self).__dict__.get("on_shares", False):
+        if protection.on_shares and not self.fits.shares:
             raise InputError(
                 f"{self.title} is not one split network that is trained on the rows which its parties feed, and cannot "
-                "be trained on shares: use splitnn, logistic_regression, zero_imputation, random_match, all_labels or "
-                "entity_augmentation, or a protection of the cut ('bfv')"
+                f"be trained on shares: use {_listed(algorithms_fit(lambda fits: fits.shares))}, or a protection of "
+                f"the cut ({_quoted(sealing_protections())})"
+                + self._undeclared("shares=True", lambda fits: fits.shares)
             )
         dp = protection.dp
         if protection.on_shares and dp is not None:
@@ -103,8 +105,24 @@ class Abilities(Config):
             raise PolicyError(
                 f"{self.title} {self.reveals}, so {protection.name!r} cannot seal it: use protection "
                 "'plain', with dp=sv.DP(features=sv.Gaussian()) for noise on what is handed over, or an algorithm that "
-                "stays at the cut layer (splitnn, entity_augmentation, risa)"
+                f"stays at the cut layer ({_listed(_sealable())})"
             )
+
+    def _undeclared(self, argument: str, fit: Callable[[Fits], bool]) -> str:
+        """What to declare, where a base class is fit and this class left `fits` out; empty elsewhere.
+
+        Args:
+            argument: of `Fits`, as it is written.
+            fit: what is asked for.
+        """
+        kind = type(self)
+        base = next((one for one in kind.__mro__[1:] if issubclass(one, Abilities) and fit(one.fits)), None)
+        if base is None or kind.fits is not UNDECLARED:
+            return ""
+        return (
+            f". {base.__name__} can, and a subclass does not inherit it: if it still holds for {kind.__name__}, "
+            f"declare fits = Fits({argument}) in that class"
+        )
 
     def check_number(self, number: LossOfNumber, protection: Protection) -> None:
         """Refuse to learn a number where this algorithm, or the protection, is for classes.
@@ -116,11 +134,10 @@ class Abilities(Config):
         Raises:
             InputError: says what to use.
         """
-        if "numbers" not in type(self).__dict__.get("learns", frozenset()):
-            able = ", ".join(that_learn("numbers"))
+        if "numbers" not in self.fits.learns:
             raise InputError(
                 f"{self.title} learns classes, and task is 'regression': use an algorithm that learns a number "
-                f"({able}), or make classes of the label"
+                f"({_that_learn('numbers')}), or make classes of the label" + self._unlearned("numbers")
             )
         if protection.on_shares:
             _check_number_on_shares(number)
@@ -149,16 +166,15 @@ class Abilities(Config):
         Raises:
             InputError: says what to use.
         """
-        if "labels" not in type(self).__dict__.get("learns", frozenset()):
-            able = ", ".join(that_learn("labels"))
+        if "labels" not in self.fits.learns:
             raise InputError(
                 f"{self.title} learns one label, and task is 'multilabel': use an algorithm that learns several "
-                f"({able}), or train one job for each label"
+                f"({_that_learn('labels')}), or train one job for each label" + self._unlearned("labels")
             )
         if protection.on_shares:
             raise InputError(
                 "several labels cannot be trained on shares: the classes of a row exclude each other there. Name a "
-                "protection of the cut ('bfv', 'ckks', 'paillier'), or train one job for each label"
+                f"protection of the cut ({_quoted(sealing_protections())}), or train one job for each label"
             )
         dp = protection.dp
         if dp is not None and dp.randomised is not None:
@@ -174,16 +190,15 @@ class Abilities(Config):
         Raises:
             InputError: says what to use.
         """
-        if "weights" not in type(self).__dict__.get("learns", frozenset()):
-            able = ", ".join(that_learn("weights"))
+        if "weights" not in self.fits.learns:
             raise InputError(
-                f"{why}, and {self.title} counts all rows alike: use an algorithm that weighs rows ({able}) "
-                "or leave weights out"
+                f"{why}, and {self.title} counts all rows alike: use an algorithm that weighs rows "
+                f"({_that_learn('weights')}) or leave weights out" + self._unlearned("weights")
             )
         if protection.on_shares:
             raise InputError(
-                f"{why}, and on shares all rows count alike: name a protection of the cut ('bfv', 'ckks', 'paillier'), "
-                "or leave weights out"
+                f"{why}, and on shares all rows count alike: name a protection of the cut "
+                f"({_quoted(sealing_protections())}), or leave weights out"
             )
         dp = protection.dp
         if dp is not None and (dp.labels is not None or dp.model is not None):
@@ -191,6 +206,9 @@ class Abilities(Config):
                 f"{why}, and the noise on labels, or on the model, is sized for rows that count alike: a weight "
                 "follows from exact labels, or is a row's own, and ε would not cover it. Leave weights, or noise, out"
             )
+
+    def _unlearned(self, what: LearnsKind) -> str:
+        return self._undeclared(f"learns={{{what!r}}}", lambda fits: what in fits.learns)
 
     def _check_noise_on_shares(self, dp: DP) -> None:
         """Refuse noise that cannot be on shares.
@@ -241,7 +259,7 @@ class Abilities(Config):
         fit = [name for name in algorithms() if getattr(loaded(name), "subsets", "all") != "all"]
         raise InputError(
             f"{without}, for it was trained on rows of all parties: predict those, or train "
-            f"an algorithm that is fit for the others, too ({', '.join(fit)})"
+            f"an algorithm that is fit for the others, too ({_listed(fit)})"
         )
 
 
@@ -251,6 +269,27 @@ _KINDS = {
     "stop": "on_budget='stop' (all parties have to find the same last epoch from what is public)",
     "joint": "features=sv.JointNoise(…) (noise inside the ciphertext, on the sum over the parties)",
 }
+
+
+def _has_noise(kind: str, fits: Fits) -> bool:
+    return kind in fits.dp
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _that_learn(what: LearnsKind) -> str:
+    return _listed(algorithms_fit(lambda fits: what in fits.learns))
+
+
+def _sealable() -> list[str]:
+    """Names of the algorithms that hand over nothing in the clear by design."""
+    return [name for name in algorithms() if not getattr(loaded(name), "reveals", "")]
 
 
 def _wanted(dp: DP | None) -> set[str]:
@@ -272,7 +311,7 @@ def _check_number_on_shares(number: LossOfNumber) -> None:
         raise InputError(
             f"loss is {number.name!r}, and on shares a number is learned by the Huber loss, whose gradient is bounded "
             "whatever the weights are, so that no product wraps: take loss 'auto' (errors beyond 3 deviations count "
-            "linearly there) or 'huber', or a protection of the cut ('bfv', 'ckks', 'paillier')"
+            f"linearly there) or 'huber', or a protection of the cut ({_quoted(sealing_protections())})"
         )
     low, high = _DELTAS_ON_SHARES
     if not low <= number.delta <= high:

@@ -54,8 +54,6 @@ class Algorithm(Abilities):
         many_owners: whether several parties own labels, and a coordinator without data stands between them.
         asks_partner: whether passive parties take part in scoring a common row; False where the active party scores it
             from its own columns.
-        counts_looks: whether a passive party counts all that it hands over of its rows, so that `Policy.max_looks` can
-            bound it; each class says it anew.
         view: what it learns from: scaled numbers for a ``"network"``, or ``"coded"`` columns for trees; see
             `FeatureEncoder`.
     """
@@ -65,7 +63,6 @@ class Algorithm(Abilities):
     most_classes: ClassVar[int | None] = None
     many_owners: ClassVar[bool] = False
     asks_partner: ClassVar[bool] = True
-    counts_looks: ClassVar[bool] = False
     view: ClassVar[View] = "network"
 
     @classmethod

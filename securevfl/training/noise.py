@@ -77,8 +77,8 @@ class Releasing(Interface):
 class Feeding(Releasing, Interface):
     """A passive party's role; see `securevfl.training.passive_role.PassiveRole`."""
 
-    def activations(self, rows: np.ndarray) -> object:
-        """What the party would feed for numbered rows."""
+    def activations(self, rows: np.ndarray, *, train: bool) -> object:
+        """What the party feeds for numbered rows, to train on them or to score them."""
         ...
 
     def looked(self, rows: np.ndarray, width: int) -> None:
@@ -161,7 +161,7 @@ class FeatureNoise:
         self._ahead = True
         with torch.no_grad():
             for rows in chunks(aligned, role.plan.eval_rows):
-                role.activations(rows)
+                role.activations(rows, train=False)  # the noise belongs to the row, whatever it is drawn for
         self._ahead = False
 
 

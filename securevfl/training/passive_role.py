@@ -72,8 +72,13 @@ class PassiveRole(Role):
         """The link to the active party."""
         return self.site.links[self.site.active]
 
-    def activations(self, rows: np.ndarray) -> object:
-        """What this party would feed for numbered rows; where it feeds nothing, nothing."""
+    def activations(self, rows: np.ndarray, *, train: bool) -> object:
+        """What this party feeds for numbered rows, or None where it feeds nothing.
+
+        Args:
+            rows: their numbers, (n,).
+            train: whether the rows train. Where they are scored, a row's result must not depend on the rows beside it.
+        """
         return None
 
     @abstractmethod

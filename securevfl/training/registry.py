@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint
 from typing import Any
 
 from securevfl.registry import Registry
+from securevfl.training.fits import Fits
 
-__all__ = ["algorithms", "loaded", "that_learn"]
+__all__ = ["algorithms", "algorithms_fit", "loaded"]
 
 _REGISTRY = Registry("algorithm", "securevfl.algorithms")
 
@@ -23,6 +24,6 @@ def loaded(name: str) -> Any:
     return _REGISTRY.load(name)
 
 
-def that_learn(what: str) -> list[str]:
-    """Names of those whose `learns` has this."""
-    return sorted(name for name in algorithms() if what in getattr(loaded(name), "__dict__", {}).get("learns", ()))
+def algorithms_fit(fit: Callable[[Fits], bool]) -> list[str]:
+    """Names of the algorithms whose `fits` this accepts: messages list them from here."""
+    return [name for name in algorithms() if fit(getattr(loaded(name), "fits", Fits()))]

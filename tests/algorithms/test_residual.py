@@ -95,7 +95,7 @@ def test_training_begins_at_the_local_model() -> None:
         alone = role.score_alone(rows)
         assert alone.abs().max() < 9  # none at the floor
         remote = torch.randn(len(rows), 8)
-        z = role.half.join(remote, role.half.own(role.activations(rows)))
+        z = role.half.join(remote, role.half.own(role.activations(rows, train=False)))
         assert torch.equal(role.shifted(z, rows, train=False), alone) == zero_start
 
 

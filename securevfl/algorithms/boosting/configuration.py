@@ -10,6 +10,7 @@ from securevfl.algorithms.boosting.passive import BoostingPassive
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.data import View
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.setting import Setting
 
@@ -48,7 +49,7 @@ class Boosting(Settings):
     name: ClassVar[str] = "boosting"
     label: ClassVar[str] = "Boosting"
     view: ClassVar[View] = "coded"
-    learns: ClassVar[frozenset[str]] = frozenset({"numbers", "weights"})
+    fits: ClassVar[Fits] = Fits(learns={"numbers", "weights"})
     elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("trees", "n_estimators", "num_boost_round", "iterations", "max_iter"), _TREES),
         **dict.fromkeys(("learning_rate", "eta", "shrinkage"), "lr"),

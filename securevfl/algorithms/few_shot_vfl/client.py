@@ -106,7 +106,7 @@ class Client(Shots, PassiveRole):
             p = torch.softmax(model(self.features(table.others(self.site.name))), dim=1)
         self.sure = int((p.amax(dim=1) >= config.confidence).sum()) if len(p) else 0
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
         """The representations of these rows, (n, d), clipped and noised where the job says so."""
         return self.noise(self.bottom(self.features(rows)), rows)
 
@@ -114,12 +114,12 @@ class Client(Shots, PassiveRole):
         """Hand over representations to train with."""
         rows = self.uploaded(self.site.name, shot, labelled)
         self.site.observer.batch(self.site.name, self.site.active, 1, rows)
-        await self.hand_over("upload", rows)
+        await self.hand_over("upload", rows, train=True)
 
-    async def hand_over(self, step: str, rows: np.ndarray) -> None:
+    async def hand_over(self, step: str, rows: np.ndarray, *, train: bool) -> None:
         """Send the representations of these rows."""
         with torch.no_grad():
-            h = mapped(self.activations(rows), torch.Tensor.detach)
+            h = mapped(self.activations(rows, train=train), torch.Tensor.detach)
         await self.upstream.send(Kind.REPRESENTATION, f"few_shot_vfl/{step}", h=h)
 
     async def train_batch(self, rows: np.ndarray) -> None:
@@ -127,7 +127,7 @@ class Client(Shots, PassiveRole):
 
     async def answer(self, rows: np.ndarray) -> None:
         if not self.known(rows):
-            await self.hand_over("answer", rows)
+            await self.hand_over("answer", rows, train=False)
 
     def remember(self) -> State:
         return {"met": self.met, "sure": self.sure, "chosen": kept_rows(self.chosen)}

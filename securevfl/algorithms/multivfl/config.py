@@ -22,6 +22,7 @@ from securevfl.errors import PolicyError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import OTHER_OWNERS, Finding
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.program import Program
 from securevfl.training.rows import Plan
@@ -51,9 +52,8 @@ class MultiVFL(Convolved):
 
     name: ClassVar[str] = "multi_vfl"
     label: ClassVar[str] = "Multi-VFL"
-    counts_looks: ClassVar[bool] = False
+    fits: ClassVar[Fits] = Fits()
     not_frozen: ClassVar[str] = "multi_vfl averages bottoms that every label owner trains"
-    protects: ClassVar[frozenset[str]] = frozenset()
     many_owners: ClassVar[bool] = True
     server: ServerName = "fedavg"
     server_lr: Rate | None = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from torch import nn
 
 from securevfl.algorithms.splitnn import Active, SplitNN, Width
 from securevfl.cut import ActiveCut, CutSpec
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture
 from securevfl.training.setting import Setting
 from securevfl.training.sides import active_side
@@ -24,6 +26,8 @@ class Convolved(SplitNN):
         convolution: channels, height and width that the first hidden layer z is read as, for a 3 x 3 convolution with
             as many channels, below the top's linear layers; their product is `hidden`. ``()`` for none.
     """
+
+    fits: ClassVar[Fits] = Fits(counts=True)
 
     convolution: tuple[Width, ...] = ()
 

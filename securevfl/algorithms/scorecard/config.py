@@ -17,6 +17,7 @@ from securevfl.algorithms.scorecard.settings import Settings
 from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
+from securevfl.training.fits import Fits
 from securevfl.training.program import Program
 from securevfl.training.rows import Plan
 from securevfl.training.setting import Setting
@@ -58,7 +59,7 @@ class Scorecard(Settings):
     name: ClassVar[str] = "scorecard"
     label: ClassVar[str] = "scorecard"
     most_classes: ClassVar[int | None] = 2
-    protects: ClassVar[frozenset[str]] = frozenset()
+    fits: ClassVar[Fits] = Fits(counts=True)
 
     def check(self, protection: Protection) -> None:
         """See `Algorithm.check`.

@@ -10,6 +10,7 @@ from msgspec import Meta
 from securevfl.algorithms.baselines import LogisticRegression
 from securevfl.algorithms.splitnn import Rate
 from securevfl.cut import KeyBits
+from securevfl.training.fits import Fits
 from securevfl.training.halves import Architecture
 
 __all__ = ["CardArchitecture", "Settings"]
@@ -29,7 +30,7 @@ class CardArchitecture(Architecture):
 class Settings(LogisticRegression):
     """The fields of `securevfl.Scorecard`, which describes them."""
 
-    protects: ClassVar[frozenset[str]] = frozenset()
+    fits: ClassVar[Fits] = Fits(counts=True)
     lr: Rate = 0.02
     cut_lr: Rate = 1.0
     bins: Annotated[int, Meta(ge=2, le=256)] = 10

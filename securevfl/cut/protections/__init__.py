@@ -9,7 +9,7 @@ from __future__ import annotations
 from securevfl.cut.protections.auto import Auto
 from securevfl.cut.protections.base import Protection, find_protection, protections
 from securevfl.cut.protections.plain import Plain, Unnamed
-from securevfl.cut.protections.sealed import BFV, CKKS, KeyBits, Paillier, Sealed
+from securevfl.cut.protections.sealed import BFV, CKKS, KeyBits, Paillier, Sealed, sealing_protections
 
 __all__ = [
     "BFV",
@@ -23,4 +23,5 @@ __all__ = [
     "Unnamed",
     "find_protection",
     "protections",
+    "sealing_protections",
 ]

@@ -11,14 +11,14 @@ from msgspec import Meta
 
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.declared import Ciphers, sealed_exchanges
-from securevfl.cut.protections.base import Protection, with_dp
+from securevfl.cut.protections.base import Protection, find_protection, protections, with_dp
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import ProtectionInactive
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Policy
 from securevfl.transport import Exchange
 
-__all__ = ["BFV", "CKKS", "KeyBits", "Paillier", "Sealed", "key_problems"]
+__all__ = ["BFV", "CKKS", "KeyBits", "Paillier", "Sealed", "key_problems", "sealing_protections"]
 
 KeyBits = Annotated[
     int, Meta(ge=2048, le=8192, description="2048 bits give 112-bit security, 3072 bits give 128-bit security")
@@ -150,3 +150,8 @@ class CKKS(Sealed):
 
     def schemes(self) -> Mapping[str, crypto.Scheme]:
         return {self.name: crypto.CKKS()}
+
+
+def sealing_protections() -> list[str]:
+    """Names in job files of the installed protections that encrypt at the cut: messages list them from here."""
+    return [name for name in protections() if issubclass(find_protection(name), Sealed)]

@@ -12,7 +12,7 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.errors import ProtocolError
 from securevfl.privacy import CrossEntropy, Loss, fan_out
-from securevfl.training import ActiveRole, PassiveRole, Setting
+from securevfl.training import ActiveRole, Fits, PassiveRole, Setting
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
 
@@ -25,7 +25,7 @@ class Smoothed(SplitNN):
 
     name: ClassVar[str] = "smoothed"
     label: ClassVar[str] = "SplitNN, smoothed labels"
-    protects: ClassVar[frozenset[str]] = frozenset({"joint", "stop"})
+    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True)
     smoothing: Annotated[float, Meta(ge=0, lt=1, description="0.1 is usual")] = 0.1
 
     @property

@@ -1,0 +1,59 @@
+"""What a class of algorithms declares that it can do. Jobs ask for no more than that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from securevfl_net.fields import nearest
+
+from securevfl.errors import InputError
+
+__all__ = ["UNDECLARED", "Fits", "LearnsKind", "NoiseKind"]
+
+NoiseKind = Literal["joint", "model", "stop"]
+"""Kinds of differential privacy beside Gaussian noise on activations and gradients; see `DP`."""
+
+LearnsKind = Literal["labels", "numbers", "weights"]
+"""Targets beside classes that count alike: several labels of a row, numbers, weights of rows and classes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fits:
+    """What a class of algorithms was written, and checked, to do. The default is the least: plain or sealed training on
+    classes, with Gaussian noise.
+
+    It holds for the class that declares it and for no subclass: whoever changes an algorithm declares what still holds.
+
+    Attributes:
+        dp: kinds of differential privacy that it can have; see `NoiseKind`.
+        learns: targets that it can learn; see `LearnsKind`.
+        shares: whether it is one split network, trained on the rows that its roles feed towards their targets, and
+            nothing else. Then it can be trained on shares as it is.
+        counts: whether a passive party counts every value that it hands over of a row, so that `Policy.max_looks` can
+            bound it.
+
+    Raises:
+        InputError: an unknown kind.
+    """
+
+    dp: Collection[NoiseKind] = frozenset()
+    learns: Collection[LearnsKind] = frozenset()
+    shares: bool = False
+    counts: bool = False
+
+    def __post_init__(self) -> None:
+        for field, known in (("dp", get_args(NoiseKind)), ("learns", get_args(LearnsKind))):
+            given = getattr(self, field)
+            if isinstance(given, str):
+                raise InputError(f"fits.{field} is {given!r}: give a set of names, {{{given!r}}}")
+            for name in given:
+                if name not in known:
+                    raise InputError(f"fits.{field} names {name!r}{nearest(str(name), known)}")
+            object.__setattr__(self, field, frozenset(given))
+
+
+UNDECLARED = Fits()
+"""What a class has that declares nothing: the least. It is one object, so that a refusal can tell an author who left
+`fits` out from one who declared ``Fits()``."""
