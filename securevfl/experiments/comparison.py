@@ -61,12 +61,13 @@ def simulate(
 ) -> Result:
     """Run one job with all parties in this process: align, verify, train, test.
 
+    `compare` explains the parameters that are not listed here.
+
     Args:
         job: what to run.
         parties: the parties' tables; one of them has the labels.
         baselines: which of `BASELINES` to run beside it.
         name: of the run, for the report.
-        title, command, aligned, observer, observers, checkpoints, draws, secrets, keys, ledgers, looks: see `compare`.
 
     Raises:
         SecureVFLError: whatever ended the run; its `exit_code` gives the kind.
