@@ -79,7 +79,7 @@ def hash_items(
 def finalise(
     column: Identifiers, rows: np.ndarray, points: np.ndarray, dst: bytes, length: int, by: Engine | None
 ) -> np.ndarray:
-    """Compute H2, uint8 (n, length): domain tag, identifier and point, each with its length (RFC 9497, section 3.3.1)."""
+    """Compute H2, uint8 (n, length): domain tag, identifier, point, each with its length (RFC 9497, section 3.3.1)."""
     size, end = (np.frombuffer(part, dtype=np.uint8) for part in (POINT_BYTES.to_bytes(2, "big"), b"Finalize"))
     fixed = [np.broadcast_to(part, (len(points), len(part))) for part in (size, end)]
     tails = np.concatenate([fixed[0], points, fixed[1]], axis=1)
