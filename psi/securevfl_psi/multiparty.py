@@ -180,7 +180,7 @@ class Leader(_Member):
         self._rows: np.ndarray | None = None
 
     def blinded(self) -> Iterator[np.ndarray]:
-        """Yield the leader's blinded set in chunks of uint8 (n, 32) for every party. Raises PSIError the second time."""
+        """Yield the leader's blinded set in chunks of uint8 (n, 32), for every party. Raises PSIError if called twice."""
         return self._client.blinded()
 
     def receive(

@@ -211,7 +211,7 @@ class Terms:
             raise MalformedError("the peer's hello is not a JSON object")
         if isinstance(fields.get("lasting"), bool) and fields["lasting"] != (self.lasting is not None):
             raise DisagreementError(
-                "one party keeps its key for pseudonyms that last (--lasting), the other draws a fresh one: use the same "
+                "one party keeps its key for pseudonyms that last (--lasting), the other draws a fresh one: use one "
                 f"setting at both; the peer {'keeps' if fields['lasting'] else 'does not keep'} its key"
             )
         expected = self._agreed()

@@ -1,4 +1,4 @@
-"""Scripts of the two ends that compare salted hashes, which hide nothing from a party that can enumerate identifiers."""
+"""Scripts of the two ends that compare salted hashes. A party that can enumerate identifiers can read the other's set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Final step of every protocol in which both learn rows: one party proves them, the other finds them and sends a receipt.
+"""Final step of every protocol in which both learn rows: one party proves them, the other answers with a receipt.
 
 The party that compared sends the number of common rows and a proof of each, in the order that both will use. The other
 party finds its rows by the proofs and answers with a receipt of these rows in that order. See `proofs`.

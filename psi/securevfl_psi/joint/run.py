@@ -154,7 +154,7 @@ class Joint:
         self._ended.add(peer)
 
     def _planned(self) -> tuple[str, bool] | None:
-        """The plan, and whether there is a label book; the active party decides, the others learn it from its greeting."""
+        """The plan, and whether there is a label book. The active party decides; its greeting informs the others."""
         if self.active:
             plans = _ALLOWED[self.terms.protocol]
             together = len(self.terms.passive) > 1 and not self._labelled and _GLOBAL in plans

@@ -64,9 +64,7 @@ class JointTerms:
 
     def __post_init__(self) -> None:
         if self.protocol not in JOINT_PROTOCOLS:
-            raise PSIError(
-                f"protocol {self.protocol!r} of a joint run; expected one of {', '.join(JOINT_PROTOCOLS)}"
-            )
+            raise PSIError(f"protocol {self.protocol!r} of a joint run; expected one of {', '.join(JOINT_PROTOCOLS)}")
         if self.link is not None and not 0 < self.link < math.inf:
             raise PSIError(f"link={self.link!r}; megabits a second, above 0")
         if self.pad_to is not None and self.protocol == "unbalanced":

@@ -15,8 +15,8 @@ messages. So the decoder, once it has all rows, draws coefficients; the encoder 
 40 sets of them, and the decoder compares ΣQ_j with ΣT_j ⊕ (C(ΣD_j) ∧ s). 80 rows of random words at the end hide the
 sums of D, as do the 88 or more slots that a key-value store leaves free and random: a sum of sums reveals something
 only if it leaves out all of these rows and is a sum of the store's equations, for one of the 2^40 with probability at
-most 2^(40 − 80 − 88). Rows that are not codewords pass if all 40 sums leave them out, 2^-40, or if the encoder guessed the
-bits of s that they touch: g bits with probability 2^-g, and then it knows these g bits.
+most 2^(40 − 80 − 88). Rows that are not codewords pass if all 40 sums leave them out, 2^-40, or if the encoder guessed
+the bits of s that they touch: g bits with probability 2^-g, and then it knows these g bits.
 """
 
 from __future__ import annotations
