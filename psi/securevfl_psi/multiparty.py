@@ -180,7 +180,7 @@ class Leader(_Member):
         self._rows: np.ndarray | None = None
 
     def blinded(self) -> Iterator[np.ndarray]:
-        """Yield the leader's blinded set in chunks of uint8 (n, 32), for every party. Raises PSIError if called twice."""
+        """Yield the leader's blinded set in chunks of uint8 (n, 32), for all parties. Once; then PSIError."""
         return self._client.blinded()
 
     def receive(

@@ -1,4 +1,4 @@
-"""Scripts of the two ends that compare salted hashes. A party that can enumerate identifiers can read the other's set."""
+"""Scripts of the two ends that compare salted hashes; a party that can enumerate identifiers can read the other set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check that all parties have the same rows in the same order. Each pair compares, so no party can deceive two others."""
+"""Check that all parties have the same rows in the same order; each pair compares, so no party can deceive others."""
 
 from __future__ import annotations
 
