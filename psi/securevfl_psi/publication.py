@@ -104,7 +104,7 @@ class Offer:
         length = int.from_bytes(data[NONCE_BYTES : NONCE_BYTES + 8], "big")
         if not _GCS_HEADER <= length <= most_bytes(count):
             raise MalformedError(
-                f"the peer offers a filter of {length} bytes; {count} items take {_GCS_HEADER} to {most_bytes(count)}"
+                f"a filter of {length} bytes is offered; {count} items take {_GCS_HEADER} to {most_bytes(count)}"
             )
         return cls(data[:NONCE_BYTES], length, data[-_DIGEST_BYTES:])
 

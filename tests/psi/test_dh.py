@@ -208,7 +208,7 @@ def test_a_step_cannot_be_taken_twice_or_out_of_order() -> None:
         client.take_answers(_points(["a"]))
     with pytest.raises(PSIError, match=r"answers chunks\(\), so call that first"):
         client.finish()
-    with pytest.raises(PSIError, match="nothing of the client's set waits"):
+    with pytest.raises(PSIError, match="no chunk of the client's set waits"):
         server.answer()
     with pytest.raises(PSIError, match="0 of 1 are known"):
         server.rows(np.zeros((1, 16), dtype=np.uint8))

@@ -294,7 +294,7 @@ def test_what_was_agreed_is_checked() -> None:
         Party([], "lead", circle, seeds["lead"])
     with pytest.raises(PSIError, match="not a party of this run"):
         Party([], "d", circle, seeds["b"])
-    with pytest.raises(PSIError, match="one with each other"):
+    with pytest.raises(PSIError, match="each other party needs one"):
         Party([], "b", circle, seeds["c"])
     with pytest.raises(IdentifierError):
         Party(["x", "x"], "b", circle, seeds["b"])

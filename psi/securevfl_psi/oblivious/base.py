@@ -118,7 +118,7 @@ class Chooser:
         what = "the first message of the base transfers"
         point = decompressed(message, what)
         if not in_subgroup(point):
-            raise MalformedError(f"{what} contains a point outside the prime-order subgroup")
+            raise MalformedError(f"{what} contains a point of small order, or with a component of small order")
         (u,) = montgomery([point])
         secrets = [_secret() for _ in range(TRANSFERS)]
         without = b"".join(public for _, public in secrets)
