@@ -1,4 +1,4 @@
-"""Masks that cancel: two parties expand a common seed to the same stream; one adds it, the other subtracts it."""
+"""Masks that cancel: two parties expand a common seed to one stream; one party adds it, the other subtracts it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from securevfl_crypto.errors import CryptoError, MalformedError
 
 __all__ = ["PairwiseMasks", "ZeroShares"]
 
+# A number of 128 bits more than the modulus, reduced, is within 2^-128 of uniform.
 _SLACK = 128
 
 
@@ -32,10 +33,10 @@ class PairwiseMasks:
         self._last = -1
 
     def masks(self, counter: int, count: int, modulus: mpz) -> list[mpz]:
-        """`count` masks modulo `modulus`, within 2⁻¹²⁸ of uniform.
+        """Draw `count` masks modulo `modulus`, within 2⁻¹²⁸ of uniform.
 
         Raises:
-            CryptoError: this counter, or a later one, was used before: a mask must not be used twice.
+            CryptoError: this counter, or a later one, was used before: nobody may use a mask twice.
         """
         width = (int(modulus).bit_length() + _SLACK + 7) // 8
         stream = self._stream(counter, width * count)
@@ -43,7 +44,7 @@ class PairwiseMasks:
         return [mpz(self._sign * part) % modulus for part in parts]
 
     def words(self, counter: int, count: int) -> np.ndarray:
-        """`count` uniform masks modulo 2^64, uint64.
+        """Draw `count` uniform masks modulo 2^64, uint64.
 
         Raises:
             CryptoError: as for `masks`.
@@ -52,7 +53,7 @@ class PairwiseMasks:
         return words if self._sign > 0 else np.negative(words)
 
     def blocks(self, counter: int, count: int, words: int) -> tuple[int, np.ndarray]:
-        """The sign, and `count` numbers of `words` 64-bit words, uint64 (count, words), for a caller's own ring.
+        """Draw `count` numbers of `words` 64-bit words for a caller's ring: the sign, and uint64 (count, words).
 
         Raises:
             CryptoError: as for `masks`.
@@ -61,11 +62,12 @@ class PairwiseMasks:
         return self._sign, stream.reshape(count, words)
 
     def _stream(self, counter: int, length: int) -> bytes:
+        # Two messages under one mask would show their difference, so counters only grow.
         if counter <= self._last:
             raise CryptoError(
                 f"mask counter {counter} after {self._last}; use a larger one: masks are never used twice"
             )
-        self._last = counter
+        self._last = counter  # before the stream exists: a caller that fails later must not reuse the counter
         nonce = (0).to_bytes(8, "little") + counter.to_bytes(8, "little")  # 64-bit block counter, 64-bit nonce
         return Cipher(algorithms.ChaCha20(self._seed, nonce), mode=None).encryptor().update(bytes(length))
 
@@ -82,27 +84,27 @@ class ZeroShares:
         return len(self._pairs)
 
     def next(self, count: int, modulus: mpz) -> list[mpz]:
-        """`count` fresh shares modulo `modulus`. All parties must call in the same order, with the same counts."""
+        """Draw `count` fresh shares modulo `modulus`. All parties must call in the same order, with the same counts."""
         self._counter += 1
         blocks = [pair.masks(self._counter, count, modulus) for pair in self._pairs]
         return [mpz(sum(column)) % modulus for column in zip(*blocks, strict=True)] if blocks else [mpz(0)] * count
 
     def words(self, count: int, bits: int) -> np.ndarray:
-        """`count` fresh shares modulo 2^bits, uint64. All parties must call in the same order, as for `next`.
+        """Draw `count` fresh shares modulo 2^bits, uint64. All parties must call in the same order, as for `next`.
 
         Raises:
             MalformedError: bits is not from 1 to 64.
         """
         if not 1 <= bits <= 64:
-            raise MalformedError(f"shares of zero modulo 2^{bits}; 1 to 64 bits are possible")
+            raise MalformedError(f"shares of zero modulo 2^{bits}; expected 1 to 64 bits")
         self._counter += 1
         total = np.zeros(count, dtype=np.uint64)
         for pair in self._pairs:
             total += pair.words(self._counter, count)
-        return total & np.uint64((1 << bits) - 1)
+        return total & np.uint64((1 << bits) - 1)  # 2^bits divides 2^64, so the sum stays uniform and still cancels
 
     def blocks(self, count: int, words: int) -> list[tuple[int, np.ndarray]]:
-        """For each pair, the sign and fresh numbers, uint64 (count, words).
+        """Draw for each pair the sign and fresh numbers, uint64 (count, words).
 
         The caller reduces them in its own ring and adds them up. All parties must call in the same order.
         """

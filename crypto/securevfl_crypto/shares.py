@@ -1,4 +1,4 @@
-"""One side's share of a block of weights, and the linear optimiser that each side runs on its own share.
+"""One side's share of a block of weights, and the linear optimiser that each side runs on its share.
 
 SGD with momentum μ and weight decay λ; the learning rate η is already part of the gradient g:
 ``M ← μ M + η (g + λ W)``, ``W ← W − M``. The step is linear in (W, M, g), so each side computes it on its shares. With
@@ -17,7 +17,7 @@ from securevfl_crypto.scheme import Ring
 
 __all__ = ["Rule", "Share"]
 
-_FRACTION = 30  # bits of μ and ηλ
+_FRACTION = 30  # fractional bits of μ and ηλ
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +37,9 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not 0 <= self.momentum <= 0.99:
-            raise MalformedError(f"momentum is {self.momentum}; it lies from 0 to 0.99")
+            raise MalformedError(f"momentum is {self.momentum}; expected 0 to 0.99")
         if not 0 <= self.decay < 1:
-            raise MalformedError(f"learning rate times weight decay is {self.decay}; it lies from 0 to below 1")
+            raise MalformedError(f"learning rate times weight decay is {self.decay}; expected 0 to below 1")
 
     @property
     def rounds(self) -> bool:
@@ -74,6 +74,7 @@ class Share:
             carried = self.values * round(self.rule.decay * 2**_FRACTION)
             if self.velocity is not None:
                 carried = carried + self.velocity * round(self.rule.momentum * 2**_FRACTION)
+            # Half a unit is added first, so the shift rounds to the nearest integer instead of down.
             change = gradient + ((carried + (1 << (_FRACTION - 1))) >> _FRACTION)
             self.velocity = change if self.rule.momentum else None
         self.values = self.ring.reduce(self.values - change)
@@ -101,11 +102,11 @@ class Share:
                 in any ring. Numbers of a smaller ring cannot be detected.
         """
         if values.shape != self.values.shape:
-            raise MalformedError(f"a share {values.shape}; {self.values.shape} was expected")
+            raise MalformedError(f"a share has shape {values.shape}; expected {self.values.shape}")
         modulus = self.ring.modulus
         if modulus is not None and len(values) and values.min() >= 0 and values.max() >= modulus:
             raise MalformedError(
                 f"a share of numbers up to {int(values.max()).bit_length()} bits, where they are modulo one of "
-                f"{modulus.bit_length()}: it was made under another scheme or block; name that scheme in the job"
+                f"{modulus.bit_length()}: it comes from another scheme or block; name that scheme in the job"
             )
         self.values, self.velocity = self.ring.reduce(values), velocity

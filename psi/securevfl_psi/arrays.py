@@ -1,4 +1,4 @@
-"""Arrays with one row of bytes per item: duplicates, matching, secret orders."""
+"""Arrays with one row of bytes per item: find duplicates, match rows, draw secret orders."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def _halves(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def duplicates(tokens: np.ndarray) -> int:
-    """How many rows of uint8 (n, 16) are equal to one before them."""
+    """Count the rows of uint8 (n, 16) that equal an earlier row."""
     first, second = _halves(tokens)
-    ordered = np.sort(first)
+    ordered = np.sort(first)  # equal first halves are rare, so one sort of 64-bit words settles nearly every call
     if not (ordered[1:] == ordered[:-1]).any():
         return 0
     order = np.lexsort((second, first))
@@ -32,17 +32,19 @@ def duplicates(tokens: np.ndarray) -> int:
 
 
 def require_unique(tokens: np.ndarray, what: str) -> None:
-    """Different points may have one dual: Q and Q + T with T of small order, which clamped scalars remove.
+    """Raise if two tokens are equal.
+
+    Different points may share a token: Q and Q + T with T of small order, as clamped scalars remove T.
 
     Raises:
-        MalformedError: a token comes twice.
+        MalformedError: two tokens are equal.
     """
     if duplicates(tokens):
-        raise MalformedError(f"tokens of {what} come twice; the peer does not follow the protocol")
+        raise MalformedError(f"tokens of {what} appear twice; the peer does not follow the protocol")
 
 
 def match(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where rows of two arrays, each without duplicates, are equal.
+    """Find the equal rows of two arrays, each without duplicates.
 
     Args:
         mine: uint8 (n, 16).
@@ -52,7 +54,7 @@ def match(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         Row numbers of `mine`, ascending, and of `theirs`, both int64 (k,).
 
     Raises:
-        MalformedError: more of `theirs` have equal first halves than chance gives.
+        MalformedError: more of `theirs` have equal first halves than chance explains.
     """
     their_first, their_second = _halves(theirs)
     order = np.argsort(their_first)
@@ -68,6 +70,7 @@ def match(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         waiting = np.arange(len(first))
         rounds = 0
         while len(waiting):  # more than one round only where first halves are equal by chance
+            # A peer could send many tokens with one first half, which would make this loop quadratic.
             if rounds > _MOST_EQUAL:
                 raise MalformedError(
                     f"more than {_MOST_EQUAL} tokens have equal first halves; the peer does not follow the protocol"
@@ -86,9 +89,9 @@ def match(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def secret_order(count: int) -> np.ndarray:
-    """A uniformly random permutation from the operating system's randomness, uint32 (count,), or int64 from 2^32 on.
+    """Draw a uniform permutation from the operating system's randomness: uint32 (count,), or int64 from 2^32 on.
 
-    Sorting by random keys of 64 bits; two equal keys, which would keep the order in which they stand, are drawn again.
+    Sorts by random 64-bit keys. If two keys are equal, all are drawn again: a tie would keep its original order.
     """
     while True:
         keys = np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""What all roles do with their own set: hash it to the group, blind it in a secret order, give it away in chunks."""
+"""Base class of all roles: hash the party's set to the group, blind it in a secret order, send it in chunks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from securevfl_psi.session import Session
 __all__ = ["MAX_SET_SIZE", "Gathered", "Party", "Waiting"]
 
 MAX_SET_SIZE = 1 << 28
-"""Default bound of a set; the tokens' length allows 2^40. It is a policy, and no promise of memory: sets of more than
-2^24 are better cut into shards, see `sharded`."""
+"""Default bound of a set. It is a policy: tokens are long enough for 2^40, but memory may not be; cut sets of more than
+2^24 into shards, see `sharded`."""
 
 
 class Gathered:
-    """Rows of a peer's that arrive in chunks: room for them grows with what has come, never with what was announced.
+    """Collects a peer's rows that arrive in chunks; memory grows with arrivals, never with the announced number.
 
-    They stand in segments of 2^22 rows, large enough that the system takes each back when it is let go; of a segment
-    only what was written counts.
+    Rows are stored in segments of 2^22, large enough that the operating system reclaims each one when it is freed;
+    pages of a segment that were not written yet take no memory.
     """
 
     _SEGMENT = 1 << 22
@@ -39,14 +39,14 @@ class Gathered:
         self.count = 0
 
     def add(self, rows: np.ndarray) -> None:
-        """One more chunk, which is copied.
+        """Copy one more chunk.
 
         Raises:
             SetSizeError: more rows than allowed.
         """
         if self.count + len(rows) > self._limit:
             raise SetSizeError(
-                f"{self._what} holds {self.count + len(rows)} points or more; at most {self._limit} are accepted: "
+                f"{self._what} contains {self.count + len(rows)} points or more; at most {self._limit} are accepted: "
                 "raise max_set_size"
             )
         while len(rows):
@@ -59,14 +59,14 @@ class Gathered:
             rows = rows[len(fits) :]
 
     def whole(self, count: int | None) -> np.ndarray:
-        """All rows; refuses another number than was announced, and rows that come twice."""
+        """Return all rows; raise if their number differs from the announced one or two rows are equal."""
         if count is not None and self.count != count:
-            raise SetSizeError(f"{self._what} holds {self.count} points; {count} were announced")
+            raise SetSizeError(f"{self._what} contains {self.count} points; {count} were announced")
         if len(self._segments) == 1:
             rows, self.count = self._segments.pop()[: self.count], 0
         else:
             rows = np.empty((self.count, self._width), dtype=np.uint8)
-            while self._segments:  # one by one, so that the segments and the whole are not there at the same time
+            while self._segments:  # freed one at a time, so that memory never contains every row twice
                 segment, start = self._segments.pop(), len(self._segments) * self._SEGMENT
                 rows[start : self.count] = segment[: self.count - start]
                 self.count = start
@@ -75,11 +75,11 @@ class Gathered:
 
 
 class Waiting:
-    """Chunks of a peer's points that were checked when they came, and wait to be multiplied.
+    """A queue of a peer's points, checked on arrival, that still have to be multiplied.
 
     Args:
         limit: most points.
-        what: what they are, for messages.
+        what: how error messages name them.
     """
 
     def __init__(self, limit: int, what: str) -> None:
@@ -91,46 +91,46 @@ class Waiting:
         return len(self._chunks)
 
     def add(self, points: np.ndarray) -> None:
-        """One more chunk, uint8 (n, 32).
+        """Check and append a chunk, uint8 (n, 32).
 
         Raises:
-            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
+            MalformedError: wrong type or shape, a bad coordinate, a point of small order, or the same point twice.
             SetSizeError: more than allowed.
         """
         check_points(points, self._what)
         self._count += len(points)
         if self._count > self._limit:
             raise SetSizeError(
-                f"{self._what} holds {self._count} points or more; at most {self._limit} are accepted: "
+                f"{self._what} contains {self._count} points or more; at most {self._limit} are accepted: "
                 "raise max_set_size"
             )
         self._chunks.append(points)
 
     def first(self) -> np.ndarray:
-        """The chunk that came first, which waits no longer.
+        """Remove and return the oldest chunk.
 
         Raises:
-            PSIError: none waits.
+            PSIError: no chunk waits.
         """
         if not self._chunks:
-            raise PSIError(f"nothing of {self._what} waits for an answer")
+            raise PSIError(f"no chunk of {self._what} waits for an answer")
         return self._chunks.popleft()
 
 
 class Party:
-    """What all roles share: own identifiers, hashed and blinded in a secret order.
+    """A party with its identifiers, which it hashes and blinds in a secret order.
 
     Args:
-        ids: normalised identifiers, none twice.
-        session: what both agreed on.
+        ids: normalised, unique identifiers.
+        session: the session that both parties agreed on.
         max_set_size: largest set, own or peer's.
         pad_to: fill the set with random points up to this size, so that the peer learns only a bound.
         by: the engine; by default the fastest.
-        secret: the blinding scalar, to be used again; by default a fresh one.
+        secret: an earlier blinding scalar to reuse; by default a fresh one.
 
     Raises:
         SetSizeError: more identifiers than `max_set_size` or `pad_to`.
-        IdentifierError: identifiers that are doubled.
+        IdentifierError: duplicate identifiers.
     """
 
     def __init__(
@@ -144,28 +144,28 @@ class Party:
         secret: bytes | None = None,
     ) -> None:
         self.size = max(len(ids), pad_to or 0)
-        """Points that this party sends."""
+        """Number of points that this party sends, padding included."""
         if self.size > max_set_size:
             raise SetSizeError(f"a set of {self.size} identifiers; at most {max_set_size}: raise max_set_size")
         if pad_to is not None and len(ids) > pad_to:
             raise SetSizeError(f"{len(ids)} identifiers do not fit into pad_to={pad_to}: raise pad_to")
         self._ids = Identifiers.of_texts(ids)
         if self._ids.doubled():
-            raise IdentifierError("identifiers are doubled; normalise them first, which says which")
+            raise IdentifierError("identifiers are doubled; call normalise first: its error lists the rows")
         self._session = session
         self._max = max_set_size
         self._by = by
         self._key = Scalar(secret, by)
         self._filler = secret or secrets.token_bytes(32)
         self._order = secret_order(self.size)
-        self._sent = not self.size  # of an empty set there is nothing to send
+        self._sent = not self.size  # an empty set needs no message
         self._done: set[str] = set()
 
     def chunks(self) -> Iterator[np.ndarray]:
-        """The party's set, blinded, in a secret order: parts of uint8 (k, 32), computed as they are asked for. Once.
+        """Yield the party's set, blinded, in a secret order: chunks of uint8 (k, 32), computed on demand. Call it once.
 
         Raises:
-            PSIError: asked for a second time.
+            PSIError: called a second time.
         """
         self._once("chunks")
         self._sent = True
@@ -181,7 +181,7 @@ class Party:
         return points
 
     def _dummy(self, number: int) -> bytes:
-        """What fills the set up: with a secret that is used again it comes back as rows do, or it would stand out."""
+        """A padding message. With a reused secret it repeats in each run, as rows do; fresh padding would stand out."""
         return hmac.digest(self._filler, b"padding" + number.to_bytes(8, "big"), "sha512")[:32]
 
     def _once(self, step: str) -> None:
@@ -191,4 +191,4 @@ class Party:
 
     def _require_sent(self, what: str) -> None:
         if not self._sent:
-            raise PSIError(f"{what} was called out of order: the peer answers to chunks(), which was not called")
+            raise PSIError(f"{what} was called out of order: the peer answers chunks(), so call that first")

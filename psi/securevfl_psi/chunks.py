@@ -1,5 +1,7 @@
-"""Sets on the wire: arrays of points or tokens in chunks, so that both sides compute while bytes move, checked as they
-arrive."""
+"""Split sets of points or tokens into chunks for the wire, and check each chunk as it arrives.
+
+Chunks let both sides compute while bytes move.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,18 @@ _SMALL_ORDER_ROWS = np.frombuffer(b"".join(u.to_bytes(32, "little") for u in _SM
 
 
 def split(array: np.ndarray) -> Iterator[np.ndarray]:
-    """The rows of an array in chunks of at most `CHUNK`; none of an empty array."""
+    """Yield the rows of an array in chunks of at most `CHUNK`; an empty array gives no chunk."""
     for start in range(0, len(array), CHUNK):
         yield array[start : start + CHUNK]
 
 
 def gather(chunks: Iterable[np.ndarray], count: int, width: int, what: str) -> np.ndarray:
-    """The opposite of `split`: the rows that arrived, uint8 (count, width).
+    """Join chunks that arrived, the inverse of `split`: uint8 (count, width).
 
-    `count` is what was announced: check it against the policy before, as that much memory is taken at once.
+    `count` is the announced number. Check it against the policy first: this function allocates that much at once.
 
     Raises:
-        MalformedError: a chunk of another type, shape or number of rows.
+        MalformedError: a chunk with the wrong type, shape or number of rows.
         SetSizeError: more or fewer rows than announced.
     """
     out = np.empty((count, width), dtype=np.uint8)
@@ -49,7 +51,7 @@ def gather(chunks: Iterable[np.ndarray], count: int, width: int, what: str) -> n
     for chunk in chunks:
         require_rows(chunk, width, what)
         if done + len(chunk) > count:
-            raise SetSizeError(f"{what} holds more than the {count} rows that were announced")
+            raise SetSizeError(f"{what} contains more than the {count} rows that were announced")
         out[done : done + len(chunk)] = chunk
         done += len(chunk)
     if done != count:
@@ -58,74 +60,77 @@ def gather(chunks: Iterable[np.ndarray], count: int, width: int, what: str) -> n
 
 
 def require_rows(chunk: np.ndarray, width: int, what: str) -> None:
-    """A chunk on the wire: uint8 (n, width) with 1 to `CHUNK` rows, or MalformedError."""
+    """Raise MalformedError unless the chunk is uint8 (n, width) with 1 to `CHUNK` rows."""
     if not isinstance(chunk, np.ndarray):
-        raise MalformedError(f"{what} holds a {type(chunk).__name__}; arrays, uint8 (n, {width}), were expected")
+        raise MalformedError(f"{what} contains a {type(chunk).__name__}; expected arrays, uint8 (n, {width})")
     if chunk.dtype != np.uint8 or chunk.ndim != 2 or chunk.shape[1] != width:
-        raise MalformedError(f"{what} holds {chunk.dtype} {chunk.shape}; uint8 (n, {width}) was expected")
+        raise MalformedError(f"{what} contains {chunk.dtype} {chunk.shape}; expected uint8 (n, {width})")
     if not 1 <= len(chunk) <= CHUNK:
-        raise MalformedError(f"{what} holds a chunk of {len(chunk)} rows; 1 to {CHUNK} are possible: use split")
+        raise MalformedError(f"{what} contains a chunk of {len(chunk)} rows; expected 1 to {CHUNK}: use split")
 
 
 def require_chunk(chunk: np.ndarray, width: int, done: int, count: int, what: str) -> None:
-    """The chunk that follows `done` of `count` rows: full unless it is the last, so that rows cannot be sent one by
-    one, which costs the receiver thirty times the memory and a hundred times the work.
+    """Check the chunk that follows `done` of `count` rows: it must be full unless it is the last.
+
+    A peer that sent one row per chunk would cost the receiver thirty times the memory and a hundred times the work.
 
     Raises:
-        MalformedError: another type, shape or number of rows.
+        MalformedError: wrong type, shape or number of rows.
         SetSizeError: more rows than announced.
     """
     require_rows(chunk, width, what)
     if done + len(chunk) > count:
-        raise SetSizeError(f"{what} holds {done + len(chunk)} rows or more; {count} were announced")
+        raise SetSizeError(f"{what} contains {done + len(chunk)} rows or more; {count} were announced")
     due = min(CHUNK, count - done)
     if len(chunk) < due:
-        raise MalformedError(f"{what} holds a chunk of {len(chunk)} rows where {due} are due: use split")
+        raise MalformedError(f"{what} contains a chunk of {len(chunk)} rows where {due} are due: use split")
 
 
 def require_size(count: object, limit: int, what: str) -> int:
-    """An announced size, before anything is allocated.
+    """Check an announced size before anything is allocated for it, and return it.
 
     Raises:
         MalformedError: not a whole number, or negative.
         SetSizeError: above the limit.
     """
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise MalformedError(f"{what} is announced with {count!r} rows; a whole number was expected")
+        raise MalformedError(f"{what} is announced with {count!r} rows; expected a whole number")
     if count > limit:
         raise SetSizeError(f"{what} is announced with {count} rows; at most {limit} are accepted: raise max_set_size")
     return count
 
 
 def check_points(points: np.ndarray, what: str) -> None:
-    """Refuse a chunk of points that no party makes that follows the protocol.
+    """Refuse a chunk of points that no honest party would send.
 
     Raises:
-        MalformedError: another type or shape, a number that is no canonical coordinate, a point of small order, or the
-            same point twice.
+        MalformedError: wrong type or shape, a coordinate that is not canonical, a point of small order, or the same
+            point twice.
     """
     require_rows(points, POINT_BYTES, what)
     words = np.ascontiguousarray(points).view("<u8")
+    # Not canonical: u and u + p are the same point, so a repeated point would pass the check for duplicates.
     if ((words[:, 3] == _TOP) & (words[:, 2] == _ONES) & (words[:, 1] == _ONES) & (words[:, 0] >= _LOWEST_OF_P)).any():
-        raise MalformedError(f"{what} holds a coordinate that is not below 2^255 - 19: it was not made by X25519")
+        raise MalformedError(f"{what} contains a coordinate that is not below 2^255 - 19: X25519 did not compute it")
     if (words[:, 3] > _TOP).any():
         raise MalformedError(
-            f"{what} holds a coordinate that is not below 2^255 - 19 (highest bit set): it was not made by X25519"
+            f"{what} contains a coordinate that is not below 2^255 - 19 (highest bit set): X25519 did not compute it"
         )
+    # One comparison of 64 bits a point; the five full comparisons run only on rows that pass it.
     suspects = points[np.isin(words[:, 0], _SMALL_ORDER_ROWS.view("<u8")[:, 0])]
     for row in _SMALL_ORDER_ROWS if len(suspects) else ():
         if (suspects == row).all(axis=1).any():
-            raise MalformedError(f"{what} holds a point of small order; the peer does not follow the protocol")
+            raise MalformedError(f"{what} contains a point of small order; the peer does not follow the protocol")
     _refuse_doubled(points[:, :_PREFIX], what)
 
 
 def _refuse_doubled(prefixes: np.ndarray, what: str) -> None:
     if duplicates(prefixes):
-        raise MalformedError(f"{what} holds a point twice; every identifier is unique")
+        raise MalformedError(f"{what} contains a point twice; every identifier is unique")
 
 
 class PointStream:
-    """Chunks of points as they arrive, checked; a repetition across chunks is found before the last one is passed."""
+    """Checks chunks of points as they arrive; finds a repetition across chunks before it yields the last chunk."""
 
     def __init__(self, chunks: Iterable[np.ndarray], count: int, what: str) -> None:
         self._chunks = chunks
@@ -138,7 +143,7 @@ class PointStream:
         for chunk in self._chunks:
             check_points(chunk, self._what)
             if done + len(chunk) > self._count:
-                raise SetSizeError(f"{self._what} holds more than the {self._count} points that were announced")
+                raise SetSizeError(f"{self._what} contains more than the {self._count} points that were announced")
             seen[done : done + len(chunk)] = chunk[:, :_PREFIX]
             done += len(chunk)
             if done == self._count:

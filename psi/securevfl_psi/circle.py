@@ -1,4 +1,4 @@
-"""Three or more parties: what they agree on before they begin, and the seed that each two of them share."""
+"""Runs of three or more parties: the parameters that all agree on, and a secret seed for each pair."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _SEED_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Circle:
-    """What all parties agree on before they begin; every hash and seed is bound to it.
+    """The parameters of one run. Every hash and seed includes them.
 
     Attributes:
-        names: of all parties, different, the leader's first; two or more.
+        names: of all parties, two or more, all different, the leader's first.
         nonce: fresh random bytes, at least 16.
         rules_tag: how identifiers are normalised, `IdRules.tag`.
         version: of the protocol, up to 16 letters and digits.
 
     Raises:
-        PSIError: names, a nonce or a version of another form.
+        PSIError: malformed names, nonce or version.
     """
 
     names: tuple[str, ...]
@@ -46,7 +46,7 @@ class Circle:
                 "are needed: secrets.token_bytes(16)"
             )
         if not (self.version.isascii() and self.version.isalnum() and len(self.version) <= 16):
-            raise PSIError(f"protocol version {self.version!r}; 1 to 16 ASCII letters and digits are possible")
+            raise PSIError(f"protocol version {self.version!r}; expected 1 to 16 ASCII letters and digits")
 
     @property
     def leader(self) -> str:
@@ -63,7 +63,7 @@ class Circle:
     def require(self, name: str) -> None:
         """Raise PSIError unless `name` takes part."""
         if name not in self.names:
-            raise PSIError(f"{name!r} takes no part; names are {', '.join(self.names)}")
+            raise PSIError(f"{name!r} is not a party of this run; the parties are {', '.join(self.names)}")
 
 
 def _framed(*parts: bytes) -> bytes:
@@ -71,10 +71,10 @@ def _framed(*parts: bytes) -> bytes:
 
 
 class PairwiseKeys:
-    """Agreement of one party with each other on a seed that only the two know: X25519 (RFC 7748), HKDF (RFC 5869).
+    """One party's key agreement with each other party: a seed per pair, by X25519 (RFC 7748) and HKDF (RFC 5869).
 
-    Public keys have to arrive over channels that authenticate the peer. The leader must not be able to replace them:
-    with keys of its own in their place it would know all seeds, and with them every pairwise intersection.
+    Public keys must arrive over channels that authenticate the peer. A leader that could replace them with its own
+    would learn all seeds, and with them every pairwise intersection.
     """
 
     def __init__(self, circle: Circle, name: str) -> None:
@@ -84,27 +84,28 @@ class PairwiseKeys:
         self._key = X25519PrivateKey.generate()
         self._done = False
         self.public_key: bytes = self._key.public_key().public_bytes_raw()
-        """32 bytes for every other party."""
+        """This party's public key for every other party, 32 bytes."""
 
     def seeds(self, public_keys: Mapping[str, bytes]) -> dict[str, bytes]:
-        """A seed of 32 bytes for each other party.
+        """Derive a seed of 32 bytes for each other party.
 
         Args:
-            public_keys: of all the others, by name.
+            public_keys: the other parties' keys, by name.
 
         Raises:
             PSIError: called a second time.
-            MalformedError: a party too many or too few, or a key that is no X25519 key: of another length, of small
-                order, or equal to another.
+            MalformedError: a missing or unknown party, or a key that is not 32 bytes, has small order or equals
+                another party's.
         """
         if self._done:
             raise PSIError("seeds was called twice; one agreement serves one session")
         self._done = True
         others = [name for name in self._circle.names if name != self._name]
         if set(public_keys) != set(others):
-            raise MalformedError(f"public keys of {sorted(public_keys)}; those of {sorted(others)} were expected")
+            raise MalformedError(f"public keys of {sorted(public_keys)}; expected those of {sorted(others)}")
+        # Honest parties draw fresh keys, so equal ones mean that somebody copies or reflects messages.
         if len({self.public_key, *public_keys.values()}) != len(self._circle.names):
-            raise MalformedError("two parties have the same public key; each makes its own for each session")
+            raise MalformedError("two parties have the same public key; each must make a fresh one for each session")
         return {name: self._seed(name, public_keys[name]) for name in others}
 
     def _seed(self, name: str, public_key: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Identifiers as a column: one block of bytes and where each begins, so that ten million fit and hash in batches."""
+"""Identifiers as a column: one block of bytes with the start of each, so that ten million fit and hash in batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Identifiers"]
 
 
 class Identifiers(Sequence[str]):
-    """Texts in UTF-8, as they are hashed; reads like a list of texts.
+    """A read-only list of texts, stored as the UTF-8 that is hashed.
 
     Args:
         data: all bytes, with anything between the texts, uint8 (total,).
@@ -28,17 +28,17 @@ class Identifiers(Sequence[str]):
 
     @classmethod
     def of_bytes(cls, messages: Sequence[bytes]) -> Identifiers:
-        """Of byte strings."""
+        """Make a column of byte strings."""
         lengths = np.fromiter((len(m) for m in messages), dtype=np.int32, count=len(messages))
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[:-1] if len(messages) else _NONE
         return cls(np.frombuffer(b"".join(messages), dtype=np.uint8), starts.astype(np.int64), lengths)
 
     @classmethod
     def of_texts(cls, texts: Sequence[str]) -> Identifiers:
-        """Of texts.
+        """Make a column of texts.
 
         Raises:
-            IdentifierError: not a text, or one with half of a surrogate pair, which no encoding can carry.
+            IdentifierError: not a text, or a text with a lone surrogate, which UTF-8 cannot encode.
         """
         if isinstance(texts, Identifiers):
             return texts
@@ -48,7 +48,7 @@ class Identifiers(Sequence[str]):
         except (TypeError, UnicodeEncodeError):
             return cls.of_bytes([encode(text, row) for row, text in enumerate(texts)])
         ends = np.flatnonzero(data == 0)
-        if len(ends) != len(texts) - 1:  # an identifier holds the separator, or there are none
+        if len(ends) != len(texts) - 1:  # an identifier contains the separator, or the column is empty
             return cls.of_bytes([encode(text, row) for row, text in enumerate(texts)])
         starts = np.concatenate([[0], ends + 1]).astype(np.int64)
         lengths = np.concatenate([ends, [len(data)]]) - starts
@@ -64,7 +64,7 @@ class Identifiers(Sequence[str]):
         return self._data[start : start + int(self._lengths[row])].tobytes().decode()
 
     def distinct(self) -> Identifiers:
-        """Itself, told that no text comes twice: whoever says so has looked."""
+        """Mark the column as free of duplicates and return it. The caller must have checked that."""
         self._doubled = []
         return self
 
@@ -78,20 +78,20 @@ class Identifiers(Sequence[str]):
         return not len(self._data) or int(self._data.max()) < 128
 
     def has_space(self) -> bool:
-        """Whether there is white space in a column that is ASCII, between texts or in them."""
+        """Whether an ASCII column has white space, between texts or in them."""
         return bool(_SPACE[self._data].any())
 
     def lower(self) -> Identifiers:
-        """The same with the letters A to Z in lower case, for a column that is ASCII."""
+        """Return an ASCII column with the letters A to Z in lower case."""
         capital = (self._data >= ord("A")) & (self._data <= ord("Z"))
         return Identifiers(self._data | (capital.astype(np.uint8) << 5), self._starts, self._lengths)
 
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """First and last byte of each text, which must not be empty, uint8 (n,)."""
+        """First and last byte of each text, uint8 (n,); texts must not be empty."""
         return self._data[self._starts], self._data[self._starts + self._lengths - 1]
 
     def matrices(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The texts of some rows, grouped by length.
+        """Yield the texts of some rows, grouped by length.
 
         Yields:
             Places in `rows`, int64 (k,), and their bytes, uint8 (k, length).
@@ -101,13 +101,13 @@ class Identifiers(Sequence[str]):
         borders = np.flatnonzero(np.diff(lengths[order])) + 1
         for places in np.split(order, borders) if len(order) else ():
             length = int(lengths[places[0]])
-            if length:  # every stretch of that length, of which those are copied that are wanted
+            if length:  # a view of every stretch of that length; indexing copies only the wanted ones
                 yield places, sliding_window_view(self._data, length)[self._starts[rows[places]]]
             else:
                 yield places, np.empty((len(places), 0), dtype=np.uint8)
 
     def framed(self, rows: np.ndarray) -> Iterator[bytes]:
-        """The texts of some rows in their order, each after its length in four big-endian bytes; some at a time."""
+        """Yield the texts of some rows in their order, each after its length in four big-endian bytes, in batches."""
         for start in range(0, len(rows), _PART):
             part = rows[start : start + _PART]
             ends = np.cumsum(self._lengths[part] + 4, dtype=np.int64)
@@ -125,8 +125,7 @@ class Identifiers(Sequence[str]):
         return Identifiers(self._data, self._starts[start:stop], self._lengths[start:stop])
 
     def padded(self, size: int) -> Identifiers:
-        """With random texts of 32 hexadecimal digits after them, until there are `size`; 128 bits each, so that none
-        comes twice or is anybody's."""
+        """Append random texts of 32 hexadecimal digits up to `size`; with 128 bits each, none equals another text."""
         more = size - len(self)
         if more <= 0:
             return self
@@ -137,17 +136,17 @@ class Identifiers(Sequence[str]):
         return Identifiers(np.concatenate([self._data[:end], digits]), starts, lengths)
 
     def joined(self, rows: np.ndarray) -> np.ndarray:
-        """The texts of some rows, one after the other, uint8 (total,). Takes eight bytes for each of them meanwhile."""
+        """Concatenate the texts of some rows, uint8 (total,). Temporarily takes eight bytes for each of theirs."""
         lengths = self._lengths[rows].astype(np.int64)
         ends = np.cumsum(lengths)
         shift = np.repeat(self._starts[rows] - (ends - lengths), lengths)
         return self._data[shift + np.arange(len(shift))]
 
     def doubled(self) -> list[tuple[int, int]]:
-        """Rows of equal texts, each with the first of its kind, in order.
+        """Return pairs of rows with equal texts: the first row of each text and a later one, in order.
 
-        Only rows whose 64-bit fingerprints (a multilinear hash with random coefficients) are equal are compared. They
-        are looked for once: normalising asks, and the protocol again.
+        Compares only rows whose 64-bit fingerprints (a multilinear hash with random coefficients) are equal. The result
+        is cached, because normalising asks first and the protocol asks again.
         """
         if self._doubled is None:
             self._doubled = self._find_doubled()
@@ -170,6 +169,7 @@ class Identifiers(Sequence[str]):
 
     def _fingerprints(self) -> np.ndarray:
         words = int(self._lengths.max(initial=0)) // 8 + 2
+        # Secret factors: with fixed ones, chosen identifiers could all share a fingerprint and make this quadratic.
         factors = np.frombuffer(secrets.token_bytes(8 * words), dtype=np.uint64) | np.uint64(1)
         out = np.empty(len(self), dtype=np.uint64)
         for start in range(0, len(self), _PART):
@@ -190,10 +190,10 @@ _SPACE = np.array([code < 128 and chr(code).isspace() for code in range(256)])
 
 
 def encode(text: str, row: int) -> bytes:
-    """One identifier in UTF-8, as it is hashed.
+    """Encode one identifier as the UTF-8 that is hashed.
 
     Raises:
-        IdentifierError: not a text, or one with half of a surrogate pair, which no encoding can carry.
+        IdentifierError: not a text, or a text with a lone surrogate, which UTF-8 cannot encode.
     """
     if not isinstance(text, str):
         raise IdentifierError(f"the identifier in row {row} is a {type(text).__name__}; normalise writes it as text")
@@ -201,6 +201,6 @@ def encode(text: str, row: int) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise IdentifierError(
-            f"the identifier in row {row}, {text[:40]!r}, holds a lone surrogate, so it is no Unicode text: "
+            f"the identifier in row {row}, {text[:40]!r}, holds a lone surrogate, so it is not Unicode text: "
             "read the column with its right encoding"
         ) from None

@@ -1,21 +1,21 @@
-"""Do two parties hold the same thing? A comparison that neither of them can search off line.
+"""Compare two secrets, one at each party, so that neither party can search for the other's off line.
 
-A digest of guessable things, keyed or not, can be tried on all guesses by whoever has the key. CPace (Abdalla, Haase
-and Hesse, ASIACRYPT 2021; draft-irtf-cfrg-cpace, recommendations X25519 and SHA-512), a password-authenticated key
-exchange, takes the place of the password by what is compared: both map it to a generator G of the group, exchange
-multiples of it, and confirm that they have the same key.
+A digest of something guessable, keyed or not, lets whoever has the key try all guesses. CPace (Abdalla, Haase and
+Hesse, ASIACRYPT 2021; draft-irtf-cfrg-cpace, recommendations X25519 and SHA-512), a password-authenticated key
+exchange, prevents that. Here the compared list replaces the password: both parties map it to a generator G of the
+group, exchange multiples of G, and confirm that they derived the same key.
 
     G = H1(list of what is compared, both names, session)
     A → B: Y_A = a·G          B → A: Y_B = b·G
     K = a·Y_B = b·Y_A, ISK = SHA-512("…ISK", session, K, transcript)
     A → B: HMAC(ISK, Y_A, A)  B → A: HMAC(ISK, Y_B, B)
 
-A party whose list differs learns that it differs, and nothing else: it has tested the one list that went into its own
-message. Whoever listens learns nothing. So each run costs one guess of the *whole* list.
+A party whose list differs learns only that it differs: its message committed it to one list, and the run tested that
+one. An eavesdropper learns nothing. So each run allows one guess of the *whole* list.
 
-As the draft has it: fields behind their lengths, the neutral element refused, confirmation over the own message and
-name (its section on explicit key confirmation). Different here: G is RFC 9380's hash to the curve with two maps in
-place of one, by the batch engine, whose time does not depend on what is hashed; and the transcript is ordered by name.
+As in the draft: length-prefixed fields, the neutral element is refused, and each party confirms its own message and
+name (section on explicit key confirmation). Different here: G uses RFC 9380's hash to the curve with two maps instead
+of one, computed by the constant-time batch engine; and the transcript is ordered by name.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def _framed(*parts: bytes) -> bytes:
 
 
 class Comparison:
-    """One party's side of one comparison with one peer.
+    """One party's side of a comparison with one peer.
 
     Args:
-        secret: what is compared; a digest of it will do.
+        secret: the value to compare, or a digest of it.
         name: this party.
-        peer: the other one.
-        session: a tag of the run, fresh and known to both.
+        peer: the other party.
+        session: a fresh tag of the run that both parties know.
         by: the engine; by default the fastest.
     """
 
@@ -58,7 +58,7 @@ class Comparison:
             raise PSIError(f"both parties are called {name!r}; give them different names")
         self._name, self._peer, self._session = name.encode(), peer.encode(), session
         self._scalar = Scalar(by=by)
-        named = sorted((self._name, self._peer))
+        named = sorted((self._name, self._peer))  # by name, as neither party is first; both must hash the same bytes
         generator = hashlib.sha512(_framed(_DOMAIN, secret, *named, session)).digest()
         self._own = self._scalar.multiply(hash_to_group([generator], _DST, by=by), "the own share")
         self._key: bytes | None = None
@@ -70,19 +70,20 @@ class Comparison:
         return self._own.tobytes()
 
     def confirmation(self, share: bytes) -> bytes:
-        """What proves that both have the same, 64 bytes, for the peer. Once.
+        """This party's key confirmation for the peer, 64 bytes. Call it once.
 
         Args:
             share: the peer's, 32 bytes.
 
         Raises:
-            PSIError: called a second time; a second share would be a second guess.
-            MalformedError: another length, a point of small order, a bad coordinate, or this party's own share.
+            PSIError: called a second time; a second share would allow the peer a second guess.
+            MalformedError: a wrong length, a point of small order, a bad coordinate, or this party's own share.
         """
         if self._key is not None:
-            raise PSIError("confirmation was called twice; one comparison serves one guess")
+            raise PSIError("confirmation was called twice; one comparison allows one guess")
+        # A reflected share would let a peer confirm with this party's own tag, without knowing the secret.
         if len(share) != SHARE_BYTES or share == self.share:
-            raise MalformedError(f"a share of {len(share)} bytes, or this party's own; 32 of the peer's were expected")
+            raise MalformedError(f"a share of {len(share)} bytes, or this party's own; expected 32 bytes of the peer's")
         point = np.frombuffer(share, dtype=np.uint8).reshape(1, -1)
         check_points(point, "the peer's share")
         common = self._scalar.multiply(point, "the peer's share").tobytes()
@@ -93,16 +94,16 @@ class Comparison:
         return self._tag(self.share, self._name)
 
     def require_equal(self, confirmation: bytes) -> None:
-        """Refuse a peer that does not have the same.
+        """Raise unless the peer confirmed the same secret.
 
         Raises:
             PSIError: called before `confirmation`.
-            RowsDifferError: it has another thing.
+            RowsDifferError: the peer's secret differs.
         """
         if self._key is None:
-            raise PSIError("require_equal was called out of order: the peer confirms after it has this party's share")
+            raise PSIError("require_equal was called out of order: call confirmation first, with the peer's share")
         if not hmac.compare_digest(self._tag(self._theirs, self._peer), confirmation):
-            raise RowsDifferError("the parties do not have the same common rows in the same order; none is used")
+            raise RowsDifferError("the parties do not have the same common rows in the same order; no row is used")
 
     def _tag(self, share: bytes, name: bytes) -> bytes:
         key = hashlib.sha512(_framed(_DOMAIN + b" MAC", self._key or b"")).digest()

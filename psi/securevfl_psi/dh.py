@@ -2,8 +2,8 @@
 
 The *client* blinds its identifiers, the *server* multiplies them by its key, and both end with the outputs of a
 pseudo-random function at their own identifiers (Jarecki, Kiayias and Krawczyk, ASIACRYPT 2014; as a set intersection:
-Jarecki and Liu, SCN 2010). H1 hashes to the group (RFC 9380), H2 is `oprf.finalise`, and `proofs` says what the three
-parts of an output are for.
+Jarecki and Liu, SCN 2010). H1 hashes to the group (RFC 9380), H2 is `oprf.finalise`, and `proofs` explains the three
+parts of an output.
 
 Client, secret a                        Server, secret k
 a·H1(x), shuffled      chunks() →
@@ -13,18 +13,18 @@ take_answers(…), take_tokens(…)
 finish()               D(x) →           outputs.rows(…)
 outputs.require_receipt(…)  ← receipt   outputs.receipt(…)
 
-The client learns which of its rows the server has, and so does the server once it has the proofs. Both learn the size
-of the other's set. Scalar products: 3n + m for a client of n and a server of m, so the smaller set had better ask.
+The client learns which of its rows the server has; the server learns the same from the proofs. Both learn the size of
+the other's set. Scalar products: 3n + m for a client of n and a server of m, so the smaller set should ask.
 
-A token binds identifier and point, so a server that answers with other points, or in another order, matches nothing,
-and no message holds a digest that could be tried on guesses: each of them needs a point under k, which only the server
-can make, one for each point that the client sent.
+A token binds identifier and point. So a server that answers with other points, or in another order, matches nothing.
+No message contains a digest that could be tested on guesses: each test needs a point under k, which only the server can
+compute, and it computes one for each point that the client sent.
 
-Sets go in chunks of 2^15 rows, so that memory is bounded and both sides compute while bytes move.
+Sets travel in chunks of 2^15 rows, which bounds memory and lets both sides compute while bytes move.
 
 Security: in the random oracle model under the (one-more gap) Diffie–Hellman assumption on Curve25519, about 126 bits.
-Whoever can enumerate identifiers can run the protocol on them: it hides what is not in the intersection only from
-parties that use their own set. `docs/psi.md` says what a party can do that deviates.
+A party that can enumerate identifiers can run the protocol on all of them: the protocol hides identifiers outside the
+intersection only from parties that enter their real set. `docs/psi.md` describes what a deviating party can do.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = ["MAX_SET_SIZE", "TOKEN_BYTES", "Client", "Server", "Session", "inters
 
 
 class _End(Party):
-    """What both ends have: outputs by the own rows, filled in as they become known."""
+    """Base of both ends: the outputs of this party's rows, filled in as they become known."""
 
     _filled = 0
 
@@ -59,18 +59,18 @@ class _End(Party):
 
     @property
     def complete(self) -> bool:
-        """Whether the outputs at all own identifiers are known."""
+        """Whether the outputs of all this party's identifiers are known."""
         return self._filled == len(self._ids)
 
     @property
     def outputs(self) -> Outputs:
-        """At the own identifiers.
+        """The outputs of this party's identifiers.
 
         Raises:
-            PSIError: asked for before all are known: what is not written yet must pass for no output.
+            PSIError: not all are known yet; the unwritten part of the table must not pass for an output.
         """
         if not self.complete:
-            raise PSIError(f"outputs asked for when {self._filled} of {len(self._ids)} are known: wait for the rest")
+            raise PSIError(f"outputs were read when {self._filled} of {len(self._ids)} are known: wait for the rest")
         return Outputs(self._table, self._session.dst)
 
     def _fill(self, rows: np.ndarray, points: np.ndarray) -> None:
@@ -82,27 +82,27 @@ class _End(Party):
 
 
 class Client(_End):
-    """The party that asks, and compares."""
+    """The party that asks and compares tokens."""
 
     _answered = 0
     _their_tokens: Gathered | None = None
 
     def take_answers(self, points: np.ndarray) -> None:
-        """A chunk of what `Server.answer` made of this party's set, uint8 (k, 32), in the same order.
+        """Take a chunk of this party's set from `Server.answer`, uint8 (k, 32), in the order sent.
 
         Raises:
             PSIError: called before the set was sent.
-            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
-            SetSizeError: more than were sent.
+            MalformedError: wrong type or shape, a bad coordinate, a point of small order, or the same point twice.
+            SetSizeError: more points than were sent.
         """
         what = "the answered set"
         self._require_sent("take_answers")
         check_points(points, what)
         if self._answered + len(points) > self.size:
-            raise SetSizeError(f"{what} holds {self._answered + len(points)} points; {self.size} were sent")
+            raise SetSizeError(f"{what} contains {self._answered + len(points)} points; {self.size} were sent")
         rows = self._order[self._answered : self._answered + len(points)]
         self._answered += len(points)
-        own = rows < len(self._ids)  # the others only fill the set up
+        own = rows < len(self._ids)  # the others are padding
         self._fill(rows[own], self._key.divide(points, what)[own])
 
     def take_tokens(self, tokens: np.ndarray) -> None:
@@ -119,34 +119,34 @@ class Client(_End):
         self._their_tokens.add(tokens)
 
     def finish(self, count: int | None = None) -> np.ndarray:
-        """The own rows that the server has, ascending, int64 (k,).
+        """Return this party's rows that the server has, ascending, int64 (k,).
 
         Args:
-            count: how many tokens of the server were announced, if they were.
+            count: the number of tokens that the server announced, or None.
 
         Raises:
-            PSIError: called before the own set was sent, or a second time.
-            SetSizeError: another number than announced, or fewer answers than points that were sent.
-            MalformedError: tokens that come twice.
+            PSIError: called before this party's set was sent, or a second time.
+            SetSizeError: another number than announced, or fewer answers than points sent.
+            MalformedError: two equal tokens.
         """
         self._require_sent("finish")
         self._once("finish")
         if self._answered != self.size:
-            raise SetSizeError(f"the answered set holds {self._answered} points; {self.size} were sent")
+            raise SetSizeError(f"the answered set contains {self._answered} points; {self.size} were sent")
         theirs = (self._their_tokens or Gathered(TOKEN_BYTES, 0, "the server's set")).whole(count)
         return match(self.outputs.tokens(), theirs)[0]
 
 
 class Server(_End):
-    """The party that holds the key; it learns the other set's size and which of its rows the client proves."""
+    """The party that has the key; it learns the size of the client's set and which of its rows the client proves."""
 
     def chunks(self) -> Iterator[np.ndarray]:
-        """T(y) of the own set in a secret order: parts of uint8 (k, 16), computed as they are asked for. Once.
+        """Yield T(y) of this party's set in a secret order: chunks of uint8 (k, 16), computed on demand. Call it once.
 
-        What fills the set up is random bytes, which equal no token.
+        Padding is random bytes, which match no token.
 
         Raises:
-            PSIError: asked for a second time.
+            PSIError: called a second time.
         """
         self._once("chunks")
         self._sent = True
@@ -163,7 +163,7 @@ class Server(_End):
 
     @cached_property
     def waiting(self) -> Waiting:
-        """Chunks of the client's set that wait for their answer."""
+        """Chunks of the client's set that were not answered yet."""
         return Waiting(self._max, "the client's set")
 
     def take(self, points: np.ndarray) -> None:
@@ -176,19 +176,19 @@ class Server(_End):
         self.waiting.add(points)
 
     def answer(self) -> np.ndarray:
-        """k times each point of the chunk that has waited longest, in its order: uint8 (n, 32).
+        """Multiply each point of the oldest waiting chunk by k, in its order: uint8 (n, 32).
 
         Raises:
-            PSIError: none waits.
+            PSIError: no chunk waits.
         """
         return self._key.multiply(self.waiting.first(), "the client's set")
 
     def rows(self, proofs: np.ndarray) -> np.ndarray:
-        """The own rows that the client proved to have, in the order of its proofs: int64 (k,). Once.
+        """Find the rows that the client proved to have, in the order of its proofs: int64 (k,). Call it once.
 
         Raises:
-            PSIError: called before all own tokens were sent, or a second time.
-            MalformedError: a proof of no own row, or one that comes twice.
+            PSIError: called before all tokens were sent, or a second time.
+            MalformedError: a proof matches no row of this party, or two proofs are equal.
         """
         outputs = self.outputs
         self._once("rows")
@@ -198,7 +198,7 @@ class Server(_End):
 def intersect_in_process(
     client_ids: Iterable[object], server_ids: Iterable[object], rules: IdRules | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both ends in one process, for tests and examples: whoever calls it holds both sets, so it hides nothing.
+    """Run both ends in one process, for tests and examples. The caller has both sets, so this hides nothing.
 
     Args:
         client_ids: one identifier per row, see `normalise`.
@@ -209,7 +209,7 @@ def intersect_in_process(
         The client's rows, ascending, and the server's rows of the same identifiers, both int64 (k,).
 
     Raises:
-        IdentifierError: identifiers that cannot be used.
+        IdentifierError: unusable identifiers, see `normalise`.
     """
     rules = rules or IdRules()
     session = Session(names=("client", "server"), nonce=secrets.token_bytes(16), rules_tag=rules.tag())

@@ -1,14 +1,14 @@
-"""Both sets under both keys, as state machines over arrays of bytes: for `cardinality` and `pseudonyms`.
+"""Multiply both sets by both keys, as state machines over byte arrays: for `cardinality` and `pseudonyms`.
 
-Meadows 1986; Huberman, Franklin and Hogg 1999. Each party multiplies its set by a secret scalar and the other's set by
-the same scalar; multiplication commutes, so both sets end under both keys. 2n + 2m scalar products.
+Meadows 1986; Huberman, Franklin and Hogg 1999. Each party multiplies its set and the other party's set by one secret
+scalar. Multiplication commutes, so both sets end up under both keys. 2n + 2m scalar products.
 
-`Counter`: the receiver gets tokens of ab·H1(x) in an order that the sender shuffles, so it learns how many are common,
-not which. These tokens cannot bind identifiers, since their maker does not know them: a receiver that deviates can
-multiply each of its points by a scalar of its own, undo it on the tokens' side and so learn which are common.
+`Counter`: the sender shuffles the tokens of ab·H1(x) before it returns them, so the receiver learns how many are
+common, not which. The sender does not know the receiver's identifiers and cannot bind them into the tokens: a deviating
+receiver can multiply each point by a different scalar, undo each on the tokens and so learn which are common.
 
-`Namer`: each party gets its own set back under both keys and hashes it *with its identifiers*, H2(x, ab·H1(x)). Neither
-can name an identifier without the other, which one key alone would allow to the party that holds it.
+`Namer`: each party gets its own set back under both keys and hashes it *with its identifiers*, H2(x, ab·H1(x)). With
+one key, the party that has it could name any identifier; with two, both parties must take part.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from securevfl_psi.oprf import finalise
 __all__ = ["Counter", "Namer"]
 
 _PEERS = "the peer's set"
-_DOUBLED = "the doubled set"
+_DOUBLED = "the doubled set"  # this party's set under both keys
 
 
 class Counter(Party):
-    """Either role of `cardinality`."""
+    """A party of `cardinality`, in either role."""
 
     _doubled: Gathered | None = None
     _answers: Gathered | None = None
@@ -50,15 +50,15 @@ class Counter(Party):
         self._doubled.add(tokens(self._key.multiply(points, _PEERS), self._session.dst, by=self._by))
 
     def shuffled(self, count: int | None = None) -> np.ndarray:
-        """Tokens of the whole peer's set in a secret order, uint8 (n, 16): what the sender answers. Once.
+        """At the sender, tokens of the peer's complete set in a secret order, uint8 (n, 16). Call it once.
 
         Args:
-            count: how many points were announced, if they were.
+            count: the announced number of points, or None.
 
         Raises:
-            PSIError: called a second time; a second set would be an oracle for more guesses.
+            PSIError: called a second time; a second set would allow more guesses.
             SetSizeError: another number than announced.
-            MalformedError: tokens that come twice: by points sent twice, the count would show which are common.
+            MalformedError: two equal tokens: if points could repeat, the count would show which are common.
         """
         self._once("shuffled")
         whole = self._theirs(count)
@@ -66,11 +66,11 @@ class Counter(Party):
         return shuffled
 
     def take_tokens(self, doubled: np.ndarray) -> None:
-        """At the receiver, a chunk of what the sender answered, uint8 (n, 16).
+        """At the receiver, take a chunk of the sender's answer, uint8 (n, 16).
 
         Raises:
-            MalformedError: another type or shape.
-            SetSizeError: more than were sent.
+            MalformedError: wrong type or shape.
+            SetSizeError: more tokens than points sent.
         """
         require_rows(doubled, TOKEN_BYTES, _DOUBLED)
         if self._answers is None:
@@ -78,21 +78,21 @@ class Counter(Party):
         self._answers.add(doubled)
 
     def count(self, announced: int | None = None) -> int:
-        """At the receiver, how many are common.
+        """At the receiver, count the common identifiers.
 
         Args:
-            announced: how many points of the sender were announced, if they were.
+            announced: the number of points that the sender announced, or None.
 
         Raises:
-            PSIError: called before the own set was sent, or a second time.
+            PSIError: called before this party's set was sent, or a second time.
             SetSizeError: another number than announced, or than was sent.
-            MalformedError: tokens that come twice.
+            MalformedError: two equal tokens.
         """
         self._require_sent("count")
         self._once("count")
         answers = (self._answers or Gathered(TOKEN_BYTES, 0, _DOUBLED)).whole(None)
         if len(answers) != self.size:
-            raise SetSizeError(f"{_DOUBLED} holds {len(answers)} tokens; {self.size} points were sent")
+            raise SetSizeError(f"{_DOUBLED} contains {len(answers)} tokens; {self.size} points were sent")
         return len(match(answers, self._theirs(announced))[0])
 
     def _theirs(self, count: int | None) -> np.ndarray:
@@ -100,7 +100,7 @@ class Counter(Party):
 
 
 class Namer(Party):
-    """Either role of `pseudonyms`."""
+    """A party of `pseudonyms`, in either role."""
 
     _named = 0
 
@@ -110,7 +110,7 @@ class Namer(Party):
 
     @cached_property
     def waiting(self) -> Waiting:
-        """Chunks of the peer's set that wait to be doubled."""
+        """Chunks of the peer's set that still have to be multiplied by this party's key."""
         return Waiting(self._max, _PEERS)
 
     def take(self, points: np.ndarray) -> None:
@@ -123,47 +123,47 @@ class Namer(Party):
         self.waiting.add(points)
 
     def double(self) -> np.ndarray:
-        """The own key times each point of the chunk that has waited longest, in its order: uint8 (n, 32).
+        """Multiply the oldest waiting chunk by this party's key, in its order: uint8 (n, 32).
 
         Raises:
-            PSIError: none waits.
+            PSIError: no chunk waits.
         """
         return self._key.multiply(self.waiting.first(), _PEERS)
 
     def take_doubled(self, points: np.ndarray) -> None:
-        """A chunk of what `double` made of this party's set, uint8 (n, 32), in the same order.
+        """Take a chunk of this party's set that the peer's `double` returned, uint8 (n, 32), in the order sent.
 
         Raises:
             PSIError: called before the set was sent.
-            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
-            SetSizeError: more than were sent.
+            MalformedError: wrong type or shape, a bad coordinate, a point of small order, or the same point twice.
+            SetSizeError: more points than were sent.
         """
         self._require_sent("take_doubled")
         check_points(points, _DOUBLED)
         if self._named + len(points) > self.size:
-            raise SetSizeError(f"{_DOUBLED} holds {self._named + len(points)} points; {self.size} were sent")
+            raise SetSizeError(f"{_DOUBLED} contains {self._named + len(points)} points; {self.size} were sent")
         rows = self._order[self._named : self._named + len(points)]
         self._named += len(points)
         own = rows < len(self._ids)
         numbers = rows[own].astype(np.int64)
         self._names[rows[own]] = finalise(self._ids, numbers, points[own], self._session.dst, TOKEN_BYTES, self._by)
-        # What fills the set up is named as rows are, or it would stand out where the peer changes its key.
+        # Padding gets names as rows do: otherwise a peer that changes its key between runs could tell the two apart.
         filler = Identifiers.of_bytes([self._dummy(int(row) - len(self._ids)) for row in rows[~own]])
         places = np.arange(len(filler))
         self._names[rows[~own]] = finalise(filler, places, points[~own], self._session.dst, TOKEN_BYTES, self._by)
 
     def own(self) -> np.ndarray:
-        """H2(x, ab·H1(x)) by the own rows, uint8 (n, 16).
+        """H2(x, ab·H1(x)) for each of this party's rows, uint8 (n, 16).
 
         Raises:
-            SetSizeError: fewer answers than points that were sent.
+            SetSizeError: fewer answers than points sent.
         """
         if self._named != self.size:
-            raise SetSizeError(f"{_DOUBLED} holds {self._named} points; {self.size} were sent")
+            raise SetSizeError(f"{_DOUBLED} contains {self._named} points; {self.size} were sent")
         return self._names[: len(self._ids)]
 
     def shuffled(self) -> np.ndarray:
-        """`own` in a secret order, filled up to the size that was announced: what the sender sends, uint8 (n, 16)."""
+        """The names that the sender sends: `own` and the padding's names in a secret order, uint8 (n, 16)."""
         self.own()
         require_unique(self._names, "the own set")
         shuffled: np.ndarray = self._names[secret_order(self.size)]

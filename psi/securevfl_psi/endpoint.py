@@ -1,4 +1,4 @@
-"""A party of a two-party protocol as a state machine over bytes: no sockets, no threads, no clock.
+"""One party of a two-party protocol as a state machine over bytes, without sockets, threads or clocks.
 
 >>> bank = Endpoint(["ann", "bob", "eve"], Terms(name="bank", peer="shop", role="receiver"))
 >>> shop = Endpoint(["eve", "zoe", "ann"], Terms(name="shop", peer="bank", role="sender"))
@@ -6,9 +6,8 @@
 >>> sorted(bank.result.rows.tolist()), sorted(shop.result.rows.tolist()), bank.result.verified
 ([0, 2], [0, 2], True)
 
-Whoever moves the bytes asks for `next_frame` as long as there is one, and feeds what arrives. What is sent is computed
-when it is asked for. An end can always be fed, so two ends that feed what arrives before they send more cannot block
-each other.
+The caller moves the bytes: it sends each `next_frame` until there is none and passes arriving bytes to `feed`. Frames
+are computed on demand. An end always accepts `feed`, so two callers that feed before they send more cannot deadlock.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from securevfl_psi.wire import TAG_BYTES, Frame, FrameReader, FrameWriter, Kind
 
 __all__ = ["Endpoint", "Result", "run_in_process"]
 
-_REASONS = (  # the first that fits; never what an error's own text says, which may hold an identifier
+_REASONS = (  # the first that fits; an error's text is never sent, as it may contain an identifier
     (SmallIntersectionError, "policy"),
     (DisagreementError, "terms"),
     (SetSizeError, "size"),
@@ -53,24 +52,24 @@ _WORDS = {
     "policy": "its policy does not allow the result",
     "terms": "it runs under other terms, or found other common rows",
     "size": "a set is larger than it accepts, or not as large as announced",
-    "malformed": "what it received is not what the protocol allows",
+    "malformed": "it received a message that the protocol does not allow",
     "input": "its own identifiers cannot be used",
-    "error": "of an error",
+    "error": "it had an internal error",
 }
 
 
 class Endpoint:
-    """One party's end.
+    """One party's end of a two-party run.
 
     Args:
         ids: its identifiers, one per row; normalised here by the terms' rules.
-        terms: what it brings and demands.
+        terms: its parameters and its conditions on the peer.
         by: the engine; by default the fastest.
-        normalised: the identifiers are so already, and none comes twice.
+        normalised: True if the identifiers are already normalised and unique.
 
     Raises:
-        IdentifierError: identifiers that cannot be used, before anything is sent.
-        SetSizeError: more than the terms allow.
+        IdentifierError: unusable identifiers; raised before anything is sent.
+        SetSizeError: more identifiers than the terms allow.
         EngineError: the environment demands a code path that is unknown or cannot run here.
     """
 
@@ -96,47 +95,47 @@ class Endpoint:
         self._failed = False
 
     def again(self) -> Endpoint:
-        """A new end over the same set and terms, with a fresh nonce: for another attempt after one that failed."""
+        """Return a new end with the same set and terms and a fresh nonce, for a retry after a failed run."""
         terms = replace(self.terms, nonce=secrets.token_bytes(len(self.terms.nonce)))
         return Endpoint(self._ids, terms, by=self._by, normalised=True)
 
     @property
     def done(self) -> bool:
-        """Whether the result is there and everything was sent."""
+        """Whether the result is known and all frames were sent."""
         return self._talk is not None and self._talk.result is not None and not self._failed and self._peek() is None
 
     @property
     def agreed(self) -> bool:
-        """Whether the peer's hello came, and both agree on the terms."""
+        """Whether the peer's hello arrived and both agree on the terms."""
         return self._talk is not None
 
     def _peek(self) -> Frame | None:
-        """What is to be sent next. Frames are numbered as they leave, so a refusal can still take this one's place."""
+        """Return the next frame without sending it. Frames get numbers as they leave, so a refusal can replace it."""
         if self._ahead is None:
             self._ahead = next(self._sending, None)
         return self._ahead
 
     @property
     def result(self) -> Result:
-        """What this party learned.
+        """The run's result for this party.
 
         Raises:
-            PSIError: asked for before the end.
+            PSIError: the run has not ended.
         """
         if self._talk is None or self._talk.result is None or self._failed:
             raise PSIError("there is no result yet")
         return self._talk.result
 
     def next_frame(self) -> bytes | None:
-        """What to send next; None if the peer has to speak first."""
+        """Return the bytes to send next, or None if the peer has to send first."""
         frame, self._ahead = self._peek(), None
         return None if frame is None else self._writer.write(frame.kind, frame.payload)
 
     def feed(self, data: bytes) -> None:
-        """What arrived, in pieces of any length.
+        """Process bytes that arrived, in pieces of any length.
 
         Raises:
-            PSIError: anything wrong; `next_frame` then gives a refusal to send, after which this end is dead.
+            PSIError: any failure. `next_frame` then returns a refusal for the peer; after it, this end is unusable.
         """
         if self._failed:
             raise PSIError("this end has failed; begin a new run")
@@ -144,18 +143,18 @@ class Endpoint:
             for frame in self._reader.feed(data):
                 self._take(frame)
         except PeerRefused:
-            self._fail(iter(()))
+            self._fail(iter(()))  # a refusal is not answered
             raise
         except PSIError as error:
             self._refuse(error)
             raise
 
     def close(self) -> None:
-        """The peer hung up.
+        """Report that the peer closed the connection.
 
         Raises:
-            ConnectionLost: before the end.
-            MalformedError: in the middle of a frame.
+            ConnectionLost: the run has not ended.
+            MalformedError: the peer stopped in the middle of a frame.
         """
         if not self.done:
             self._reader.close()
@@ -166,13 +165,14 @@ class Endpoint:
         self._fail(iter([Frame(Kind.REFUSED, reason.encode())]))
 
     def _fail(self, last: Outgoing) -> None:
-        """Nothing but `last` is sent from here on."""
+        """Mark this end as failed; it sends `last` and nothing more."""
         self._failed = True
         self._sending, self._ahead = last, None
 
     def _take(self, frame: Frame) -> None:
         if frame.kind == Kind.REFUSED:
             word = frame.payload.decode("ascii", "replace")
+            # Only words of this table are shown: the peer's own could be anything.
             raise PeerRefused(f"{self.terms.peer!r} ended the run: {_WORDS.get(word, 'it gave no known reason')}")
         if self._talk is None:
             if frame.kind != Kind.HELLO:
@@ -181,7 +181,7 @@ class Endpoint:
             return
         if self._hearing is None or frame.kind != self._due:
             raise MalformedError(
-                f"a {frame.kind.name}, which a {self.terms.role} of {self._talk.session.protocol} never gets now: "
+                f"a {frame.kind.name} came, which a {self.terms.role} of {self._talk.session.protocol} never gets now: "
                 + (f"a {self._due.name} is due" if self._due is not None else "nothing is due")
             )
         try:
@@ -201,10 +201,10 @@ class Endpoint:
 
 
 def run_in_process(one: Endpoint, other: Endpoint) -> None:
-    """Both ends in one process, frame by frame: whoever calls it holds both sets, so it hides nothing.
+    """Run both ends in one process, frame by frame. The caller has both sets, so this hides nothing.
 
     Raises:
-        PSIError: what an end raises; the other end hears of it first.
+        PSIError: an end failed. The other end receives the refusal first.
     """
     pairs = ((one, other), (other, one))
     while not (one.done and other.done):

@@ -1,5 +1,4 @@
-"""The exceptions of this package. Each message gives the value, the bound and the cure; never another party's
-identifiers."""
+"""The exceptions of this package. A message gives the value, the bound and a remedy, never a peer's identifiers."""
 
 from __future__ import annotations
 
@@ -28,28 +27,28 @@ class PSIError(Exception):
 
 
 class InputError(PSIError, ValueError):
-    """Files or options of the command line that cannot be used: a table, a certificate, an address."""
+    """A file or command-line option is unusable: a table, a certificate, an address."""
 
 
 class IdentifierError(PSIError, ValueError):
-    """A party's own identifiers cannot be used: null, doubled, empty or of mixed types."""
+    """A party's own identifiers are unusable: null, duplicated, empty or of mixed types."""
 
 
 class LinkageError(PSIError, ValueError):
-    """Records cannot be linked as asked: a schema or key that cannot be used, a record without a usable field, scores
-    that tell no matches apart."""
+    """Records cannot be linked: an unusable schema or key, a record without a usable field, or scores that do not
+    separate matches from other pairs."""
 
 
 class SmallIntersectionError(PSIError):
-    """Fewer identifiers are common than the party's policy demands; the peer was not told which."""
+    """Fewer identifiers are common than the party's policy demands. The peer did not learn which."""
 
 
 class DisagreementError(PSIError):
-    """The parties do not run the same thing (protocol, rules, context), or do not find the same common rows."""
+    """The parties' parameters differ (protocol, rules, context), or they found different common rows."""
 
 
 class RowsDifferError(DisagreementError):
-    """The parties do not hold the same common rows in the same order."""
+    """The parties do not have the same common rows in the same order."""
 
 
 class PlanRefusedError(PSIError):
@@ -57,33 +56,33 @@ class PlanRefusedError(PSIError):
 
 
 class ConnectionLost(PSIError):
-    """The peer hung up, or was silent for too long."""
+    """The peer closed the connection or was silent for too long."""
 
 
 class CertificateError(PSIError):
-    """The peer shows another certificate than the expected one, or does not accept this party's."""
+    """The peer's certificate is not the expected one, or the peer does not accept this party's."""
 
 
 class PeerRefused(PSIError):
-    """The peer ended the run and said why, in general terms."""
+    """The peer ended the run and gave one of a few general reasons."""
 
 
 class MalformedError(PSIError, ValueError):
-    """What arrived is not what the protocol allows."""
+    """A message arrived that the protocol does not allow."""
 
 
 class SetSizeError(MalformedError):
-    """A set is larger than the limit, or not as large as announced."""
+    """A set exceeds the limit, or its size differs from the announced one."""
 
 
 class BudgetError(PSIError):
-    """A client asked more than the server allows it within the life of one filter."""
+    """A client asked more queries than the server allows during the life of one filter."""
 
 
 class ExpiredError(PSIError):
-    """A published filter is used outside the time that its server stated."""
+    """A published filter was used outside its period of validity."""
 
 
 class ShardError(PSIError):
-    """A run in shards that cannot begin or go on: a plan that is not possible, a set that does not fit it, a file of a
-    shard that is missing, was changed or belongs to another run."""
+    """A run in shards cannot start or continue: an impossible plan, a set that does not fit it, or a shard's file that
+    is missing, changed or from another run."""

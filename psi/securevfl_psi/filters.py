@@ -1,4 +1,4 @@
-"""What the server of an unbalanced intersection publishes: its terms, its key's fingerprint and a Golomb-coded set.
+"""The filter that an unbalanced intersection's server publishes: terms, key fingerprint and Golomb-coded set.
 
 Layout, numbers big-endian: ``PSIF`` and the version 1 (5 bytes), key id (16), not before and expires (8 each), most
 queries (4), bits (1), the server's name and the rules (each 2 bytes of length and UTF-8), and the set, see `gcs`.
@@ -23,18 +23,18 @@ _LENGTH = struct.Struct(">H")
 
 @dataclass(frozen=True, kw_only=True)
 class FilterTerms:
-    """On what terms a server publishes a filter.
+    """The conditions under which a server publishes a filter.
 
     Attributes:
         server: its name.
         rules_tag: how identifiers are normalised, `IdRules.tag`.
-        not_before: from when the filter may be used, seconds since 1970 (UTC).
-        expires: from when it may no longer be used.
-        max_queries: most identifiers that one client may ask while it lives.
-        bits: of the false-positive rate, for each identifier.
+        not_before: start of validity, seconds since 1970 (UTC).
+        expires: end of validity, seconds since 1970 (UTC).
+        max_queries: most identifiers that one client may ask during the filter's life.
+        bits: the false-positive rate of an identifier is 2^-bits.
 
     Raises:
-        PSIError: times that are not in order, or another number out of its range.
+        PSIError: the times are out of order, or a number is out of range.
     """
 
     server: str
@@ -47,12 +47,12 @@ class FilterTerms:
     def __post_init__(self) -> None:
         for number in (self.not_before, self.expires, self.max_queries, self.bits):
             if not isinstance(number, int):
-                raise PSIError(f"terms hold {number!r}; whole numbers are needed: int(time.time())")
+                raise PSIError(f"terms contain {number!r}; whole numbers are needed: int(time.time())")
         if not 0 <= self.not_before < self.expires < 1 << 63:
             raise PSIError(f"a filter from {self.not_before} to {self.expires}; whole seconds, in order, are needed")
         if not 1 <= self.max_queries < 1 << 32 or not 1 <= self.bits <= gcs.MAX_BITS:
             raise PSIError(
-                f"{self.max_queries} queries and {self.bits} bits; 1 to 2^32 - 1, and 1 to {gcs.MAX_BITS}, are possible"
+                f"{self.max_queries} queries and {self.bits} bits; expected 1 to 2^32 - 1, and 1 to {gcs.MAX_BITS}"
             )
         for text in (self.server, self.rules_tag):
             if len(text.encode()) > MAX_NAME_BYTES:
@@ -67,19 +67,19 @@ class FilterTerms:
             )
 
     def to_bytes(self) -> bytes:
-        """The terms as they stand in a filter."""
+        """Encode the terms as in a filter."""
         times = _TIMES.pack(self.not_before, self.expires, self.max_queries, self.bits)
         return times + framed_text(self.server) + framed_text(self.rules_tag)
 
 
 def framed_text(text: str) -> bytes:
-    """UTF-8 behind its length in 2 bytes."""
+    """Encode a text as its length in 2 bytes and its UTF-8."""
     data = text.encode()
     return _LENGTH.pack(len(data)) + data
 
 
 class Reader:
-    """Takes bytes from the front, after checking that they are there."""
+    """Reads fields from the front of a byte string and checks that they are complete."""
 
     def __init__(self, data: bytes, magic: bytes, what: str) -> None:
         self._data = data
@@ -88,24 +88,24 @@ class Reader:
         if not isinstance(data, bytes):
             raise MalformedError(f"{what} is a {type(data).__name__}; bytes were expected")
         if self.take(len(magic)) != magic:
-            raise MalformedError(f"{what} does not begin with {magic!r}: it is another thing, or of another version")
+            raise MalformedError(f"{what} does not begin with {magic!r}: another kind of file, or another version")
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Return the next `size` bytes."""
         if len(self._data) - self._at < size:
             raise MalformedError(f"{self._what} ends after {len(self._data)} bytes; {self._at + size} were expected")
         self._at += size
         return self._data[self._at - size : self._at]
 
     def text(self) -> str:
-        """A text behind its length."""
+        """Read a text that follows its length."""
         try:
             return self.take(*_LENGTH.unpack(self.take(_LENGTH.size))).decode()
         except UnicodeDecodeError:
-            raise MalformedError(f"{self._what} holds a name that is no UTF-8") from None
+            raise MalformedError(f"{self._what} contains a name that is not UTF-8") from None
 
     def terms(self) -> FilterTerms:
-        """FilterTerms, by `FilterTerms.to_bytes`."""
+        """Read what `FilterTerms.to_bytes` wrote."""
         not_before, expires, max_queries, bits = _TIMES.unpack(self.take(_TIMES.size))
         server, rules_tag = self.text(), self.text()
         try:
@@ -118,10 +118,10 @@ class Reader:
                 bits=bits,
             )
         except PSIError as error:
-            raise MalformedError(f"{self._what} holds impossible terms: {error}") from None
+            raise MalformedError(f"{self._what} contains impossible terms: {error}") from None
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """Return the remaining bytes."""
         return self.take(len(self._data) - self._at)
 
 
@@ -130,9 +130,9 @@ class Filter:
     """A published filter.
 
     Attributes:
-        terms: on which it was published.
+        terms: the server's conditions.
         key_id: fingerprint of the server's key, 16 bytes.
-        hashes: the OPRF's outputs at the server's set.
+        hashes: the OPRF outputs of the server's set.
     """
 
     terms: FilterTerms
@@ -141,15 +141,15 @@ class Filter:
 
     @staticmethod
     def pack(terms: FilterTerms, key_id: bytes, body: bytes) -> bytes:
-        """The bytes of a filter whose Golomb-coded set is `body`."""
+        """Encode a filter whose Golomb-coded set is `body`."""
         return _MAGIC + key_id + terms.to_bytes() + body
 
     @classmethod
     def from_bytes(cls, data: bytes, *, max_items: int = gcs.MAX_ITEMS) -> Filter:
-        """What `Server.publish` wrote. The bytes are not signed: they have to come over an authenticated channel.
+        """Decode what `Server.publish` wrote. The bytes are not signed, so use an authenticated channel.
 
         Raises:
-            MalformedError: bytes that it does not write.
+            MalformedError: not the bytes of a filter.
             SetSizeError: more items than `max_items`.
         """
         reader = Reader(data, _MAGIC, "a filter")
@@ -157,5 +157,5 @@ class Filter:
         terms = reader.terms()
         hashes = gcs.decode(reader.rest(), max_items=max_items)
         if hashes.bits != terms.bits:
-            raise MalformedError(f"a filter of {hashes.bits} bits whose terms say {terms.bits}")
+            raise MalformedError(f"a filter has {hashes.bits} bits; its terms give {terms.bits}")
         return cls(terms, key_id, hashes)

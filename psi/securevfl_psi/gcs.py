@@ -1,4 +1,4 @@
-"""Golomb-coded set: a compressed list of hashes that answers "is it in?", wrong for one stranger in 2^bits.
+"""Golomb-coded set: a compressed set of hashes for membership tests with a false-positive rate of 2^-bits.
 
 Golomb (IEEE Transactions on Information Theory 1966) and Rice; as a filter, Putze, Sanders and Singler (JEA 2009,
 section 4). n hashes are mapped to whole numbers below n 2^bits, sorted, and their differences coded: the quotients by
@@ -35,7 +35,7 @@ class GolombSet:
     """A decoded set.
 
     Attributes:
-        bits: a hash that was not encoded is taken for one that was with probability 2^-bits.
+        bits: a hash outside the set passes for a member with probability 2^-bits.
         values: of the encoded hashes, sorted, uint64 (n,).
     """
 
@@ -43,7 +43,7 @@ class GolombSet:
     values: np.ndarray
 
     def contains(self, hashes: np.ndarray) -> np.ndarray:
-        """Which of these, uint8 (q, 16), are in the set: bool (q,)."""
+        """Test which of these hashes, uint8 (q, 16), are in the set: bool (q,)."""
         wanted = _values(hashes, max(len(self.values), 1), self.bits)
         place = np.searchsorted(self.values, wanted)
         inside = place < len(self.values)
@@ -53,7 +53,7 @@ class GolombSet:
 
 
 def encode(hashes: np.ndarray, bits: int = 40) -> bytes:
-    """The set of these hashes.
+    """Encode a set of hashes.
 
     Args:
         hashes: uint8 (n, 16), uniform (outputs of a pseudo-random function); whoever reads the set can test them.
@@ -66,7 +66,7 @@ def encode(hashes: np.ndarray, bits: int = 40) -> bytes:
     """
     count = len(hashes)
     if count > MAX_ITEMS:
-        raise SetSizeError(f"a Golomb-coded set of {count} items; at most {MAX_ITEMS} are possible")
+        raise SetSizeError(f"a Golomb-coded set of {count} items; at most {MAX_ITEMS} are possible: cut the set")
     if not 1 <= bits <= MAX_BITS or count << bits > 1 << 64:
         raise PSIError(
             f"{bits} bits for {count} items; 1 to {MAX_BITS} are possible, and items times 2^bits up to 2^64"

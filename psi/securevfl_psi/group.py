@@ -1,6 +1,6 @@
-"""The group of the protocols: Curve25519 by its u-coordinates, hashing into it, secret scalars, and tokens.
+"""The protocols' group: Curve25519 by u-coordinates, with hashing to it, secret scalars and tokens.
 
-Everything is an array of bytes with one row per identifier, so that the batch engine can take many at a time.
+Functions take and return byte arrays with one row per identifier, so that the batch engine processes many at once.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ POINT_BYTES = 32
 TOKEN_BYTES = 16
 """Length of a token: two of 2^40 collide with probability 2^-48."""
 ORDER = 2**252 + 27742317777372353535851937790883648493
-"""Of the subgroup in which products lie (RFC 7748, section 4.1)."""
+"""Order of the prime-order subgroup, in which all products lie (RFC 7748, section 4.1)."""
 
 
 class Scalar:
-    """A secret multiplier: 32 bytes, clamped as RFC 7748, section 5, says.
+    """A secret multiplier: 32 bytes, clamped as in RFC 7748, section 5.
 
     Args:
-        secret: to use again; by default drawn from the operating system, such that `divide` is possible.
+        secret: an earlier secret to reuse; by default drawn from the operating system such that `divide` is possible.
         by: the engine; by default the fastest.
 
     Raises:
-        PSIError: a secret of another length.
+        PSIError: the secret is not 32 bytes.
     """
 
     def __init__(self, secret: bytes | None = None, by: Engine | None = None) -> None:
@@ -44,11 +44,12 @@ class Scalar:
             self._secret = secret
             return
         self._secret = secrets.token_bytes(POINT_BYTES)
+        # About two draws: half of all clamped scalars have a clamped inverse, which `divide` needs.
         while _inverse(self._secret) is None:
             self._secret = secrets.token_bytes(POINT_BYTES)
 
     def to_bytes(self) -> bytes:
-        """The secret, to be kept as carefully as any key: whoever has it can test any identifier."""
+        """The secret. Store it as carefully as any key: with it, any identifier can be tested."""
         return self._secret
 
     def multiply(self, points: np.ndarray, what: str = "the set") -> np.ndarray:
@@ -56,10 +57,10 @@ class Scalar:
 
         Args:
             points: u-coordinates, uint8 (n, 32).
-            what: what they are, for messages.
+            what: how error messages name the points.
 
         Raises:
-            MalformedError: another type or shape, or a point of small order (the product is zero; RFC 7748, 6.1).
+            MalformedError: wrong type or shape, or a point of small order (the product is zero; RFC 7748, 6.1).
         """
         return self._product(self._secret, points, what)
 
@@ -67,8 +68,8 @@ class Scalar:
         """k⁻¹·P for each row: undoes `multiply` on points of the subgroup of prime order.
 
         Raises:
-            PSIError: a secret, given by the caller, whose inverse no clamped scalar stands for; drawn ones have it.
-            MalformedError: as `multiply`.
+            PSIError: the caller gave a secret whose inverse is not a clamped scalar. Drawn secrets always have one.
+            MalformedError: as for `multiply`.
         """
         inverse = _inverse(self._secret)
         if inverse is None:
@@ -77,15 +78,16 @@ class Scalar:
 
     def _product(self, secret: bytes, points: np.ndarray, what: str) -> np.ndarray:
         if not isinstance(points, np.ndarray) or points.dtype != np.uint8 or points.shape[1:] != (POINT_BYTES,):
-            raise MalformedError(f"{what} is no array of points, uint8 (n, {POINT_BYTES})")
+            raise MalformedError(f"{what} is not an array of points, uint8 (n, {POINT_BYTES})")
         product = self._engine.x25519(secret, points)
+        # Clamping kills small-order components, so a small-order point multiplies to zero: RFC 7748, 6.1, checks that.
         if not product.view("<u8").any(axis=1).all():
-            raise MalformedError(f"{what} holds a point of small order; the peer does not follow the protocol")
+            raise MalformedError(f"{what} contains a point of small order; the peer does not follow the protocol")
         return product
 
 
 def _inverse(secret: bytes) -> bytes | None:
-    """The clamped scalar that is the inverse modulo the group's order, if there is one.
+    """Return the clamped scalar that inverts `secret` modulo the group's order, or None if no clamped scalar does.
 
     Clamped scalars are the multiples of 8 from 2^254 to 2^255: about half of all residues have one.
     """
@@ -99,12 +101,12 @@ def _inverse(secret: bytes) -> bytes | None:
 def hash_to_group(
     messages: Identifiers | Sequence[bytes], dst: bytes, rows: np.ndarray | None = None, by: Engine | None = None
 ) -> np.ndarray:
-    """A point for each message as a random oracle gives it, `hash_many_to_u`: uint8 (n, 32)."""
+    """Hash each message to a point, modelled as a random oracle (`hash_many_to_u`): uint8 (n, 32)."""
     return hash_many_to_u(messages, dst, rows, by)
 
 
 def tokens(points: np.ndarray, dst: bytes, length: int = TOKEN_BYTES, by: Engine | None = None) -> np.ndarray:
-    """A digest of each point, SHA-512 of point and `dst`, truncated: uint8 (n, length)."""
+    """Hash each point with SHA-512 of point and `dst`, truncated: uint8 (n, length)."""
     suffix = np.broadcast_to(np.frombuffer(dst, dtype=np.uint8), (len(points), len(dst)))
     digests = (by or engine()).sha512(np.concatenate([points, suffix], axis=1))
     return np.ascontiguousarray(digests[:, :length])

@@ -30,17 +30,17 @@ __all__ = [
 
 CHUNK = 1 << 15
 """Points that are computed, sent and checked at a time: a megabyte."""
-_FIELD_BYTES = 48
+_FIELD_BYTES = 48  # L = ⌈(255 + 128) / 8⌉ of RFC 9380, section 5.1: the bias modulo 2^255 − 19 is at most 2^-128
 
 
 def hash_to_field(message: bytes, dst: bytes) -> tuple[mpz, mpz]:
-    """RFC 9380, section 5.2, count = 2: two elements of GF(2^255 − 19)."""
+    """Hash a message to two elements of GF(2^255 − 19) (RFC 9380, section 5.2, count = 2)."""
     data = expand_message_xmd(message, dst, 2 * _FIELD_BYTES)
     return mpz(int.from_bytes(data[:_FIELD_BYTES], "big")) % P, mpz(int.from_bytes(data[_FIELD_BYTES:], "big")) % P
 
 
 def hash_to_curve(message: bytes, dst: bytes) -> Point:
-    """The point (x, y) of the whole suite, cofactor cleared (RFC 9380, section 3), in big integers."""
+    """Hash a message to the point (x, y) of the full suite, cofactor cleared (RFC 9380, section 3), as big integers."""
     point = sums_of_maps([int(u) for u in hash_to_field(message, dst)])[0]
     for _ in range(3):  # times 8, the cofactor
         point = double(point)
@@ -50,7 +50,7 @@ def hash_to_curve(message: bytes, dst: bytes) -> Point:
 def hash_many_to_u(
     messages: Identifiers | Sequence[bytes], dst: bytes, rows: np.ndarray | None = None, by: Engine | None = None
 ) -> np.ndarray:
-    """For each message the u-coordinate of the suite's point *before* its cofactor is cleared.
+    """Hash each message to the u-coordinate of the suite's point *before* its cofactor is cleared.
 
     Enough for X25519: a clamped scalar k is a multiple of 8 (RFC 7748, section 5: its three lowest bits are cleared),
     so k/8 is a whole number, and multiplication by whole numbers composes: ``k Q = (k/8) (8 Q)`` with Q = Q0 + Q1.
@@ -59,7 +59,7 @@ def hash_many_to_u(
     Args:
         messages: identifiers, or bytes.
         dst: domain separation tag, 1 to 255 bytes; up to 45 are hashed fastest.
-        rows: which messages, in which order, int64 (n,); all without it.
+        rows: which messages, in which order, int64 (n,); by default all.
         by: the engine; by default the fastest.
 
     Returns:
@@ -73,5 +73,5 @@ def hash_many_to_u(
         for places, matrix in column.matrices(wanted[start : start + CHUNK]):
             out[start + places] = compute.hash_to_u(matrix, dst)
     if len(out) and not out.view("<u8").reshape(-1, 4).any(axis=1).all():
-        raise PSIError("the point at infinity came out of a hash; this happens with probability 2^-250: hash again")
+        raise PSIError("a hash gave the point at infinity, an event of probability 2^-250: start a new session")
     return out

@@ -1,4 +1,4 @@
-"""Identifiers by declared rules: two parties that normalise differently would silently lose rows."""
+"""Normalise identifiers by declared rules; parties with different rules would silently lose rows."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ MAX_ID_BYTES = 1024
 MISSING = frozenset(
     ["", "#N/A", "#NA", "<NA>", "N/A", "NA", "NAN", "NULL", "NaN", "NaT", "None", "Null", "n/a", "nan", "null"]
 )
-"""Texts that programs write where there is no value. As identifiers, one of each table would match one of the other."""
+"""Texts that programs write for a missing value. As identifiers, they would match unrelated rows of two tables."""
 _EXAMPLES = 3
 _SPACES = re.compile(r"\s+")
-_WHOLE = re.compile(r"\+?0*(0|[1-9][0-9]*)(?:\.0*)?")  # looks at each digit a bounded number of times
+_WHOLE = re.compile(r"\+?0*(0|[1-9][0-9]*)(?:\.0*)?")  # linear time: reads each digit a bounded number of times
 # Default_Ignorable_Code_Point of Unicode 15.1, DerivedCoreProperties.txt; whole ranges are reserved for it, so that
 # later versions assign characters within them. NFKC_Casefold drops the same.
 _INVISIBLE = re.compile(
@@ -46,7 +46,7 @@ _SPACE = np.array([chr(code).isspace() for code in range(128)])
 
 @dataclass(frozen=True, kw_only=True)
 class IdRules:
-    """How identifiers are normalised. The tag is part of the handshake: parties with other rules are refused.
+    """Rules for normalising identifiers. The handshake compares their tags and refuses parties with different rules.
 
     Attributes:
         form: Unicode normalisation form, ``"NFKC"`` or ``"NFC"``.
@@ -71,17 +71,17 @@ class IdRules:
 
     def __post_init__(self) -> None:
         if self.form not in ("NFC", "NFKC"):
-            raise IdentifierError(f"Unicode form {self.form!r}; 'NFC' and 'NFKC' are known")
+            raise IdentifierError(f"Unicode form {self.form!r}; expected 'NFC' or 'NFKC'")
         if not isinstance(self.columns, int) or not 1 <= self.columns <= _MOST_COLUMNS:
-            raise IdentifierError(f"columns={self.columns!r}; 1 to {_MOST_COLUMNS} can make an identifier")
+            raise IdentifierError(f"columns={self.columns!r}; an identifier takes 1 to {_MOST_COLUMNS}")
 
     def tag(self) -> str:
-        """Short text that is equal exactly if the rules are."""
+        """Return a short text that is equal for two rules exactly if the rules are equal."""
         chosen = [name for name in ("strip", "casefold", "squeeze", "numeric") if getattr(self, name)]
         return "/".join(["v2", self.form, *chosen, *([f"columns={self.columns}"] if self.columns > 1 else [])])
 
     def describe(self) -> str:
-        """The rules in words, for messages and reports."""
+        """Describe the rules in words, for messages and reports."""
         parts = [
             f"Unicode {self.form} without invisible characters",
             "white space at both ends dropped" if self.strip else "white space kept",
@@ -93,12 +93,12 @@ class IdRules:
         return ", ".join(parts)
 
     def apply(self, text: str) -> str:
-        """One identifier, normalised."""
+        """Normalise one identifier."""
         if self.casefold:
             # Case folding may undo the normal form, and the other way round: Unicode 15, section 3.13, D146.
             text = unicodedata.normalize(self.form, text).casefold()
         text = unicodedata.normalize(self.form, text)
-        if not text.isascii() and _INVISIBLE.search(text):  # what stood beside them may compose now
+        if not text.isascii() and _INVISIBLE.search(text):  # characters that they separated may compose now
             text = unicodedata.normalize(self.form, _INVISIBLE.sub("", text))
         if self.squeeze:
             text = _SPACES.sub(" ", text)
@@ -109,7 +109,7 @@ class IdRules:
 
 
 def normalise_column(ids: Iterable[object], rules: IdRules) -> Identifiers:
-    """What `normalise` gives, as a column; many times faster where all identifiers are ASCII texts.
+    """Normalise identifiers as `normalise`, into a column; many times faster if all are ASCII texts.
 
     Args:
         ids: one identifier per row, see `normalise`.
@@ -127,8 +127,11 @@ def normalise_column(ids: Iterable[object], rules: IdRules) -> Identifiers:
 
 
 def _require_assigned(text: str, row: int) -> None:
-    """Normal forms and case folding of assigned characters never change (Unicode's stability policies); those of
-    others may, so two parties with different versions of Python could silently lose a row."""
+    """Raise if a character is unassigned.
+
+    Normal forms and case folding of assigned characters never change (Unicode's stability policies). Those of others
+    may, so two parties with different versions of Python could silently lose a row.
+    """
     unknown = [char for char in text if unicodedata.category(char) == "Cn"]
     if unknown:
         raise IdentifierError(
@@ -138,7 +141,7 @@ def _require_assigned(text: str, row: int) -> None:
 
 
 def _joined(raw: Sequence[object]) -> Identifiers | None:
-    """Texts as a column, None where not all are texts."""
+    """Make a column, or return None if not all are texts."""
     try:
         return Identifiers.of_texts(raw)  # type: ignore[arg-type]
     except IdentifierError:
@@ -146,8 +149,9 @@ def _joined(raw: Sequence[object]) -> Identifiers | None:
 
 
 def ascii_column(column: Identifiers, rules: IdRules) -> Identifiers | None:
-    """The column, if all are ASCII texts that need no more than a change of case; None where the long way must look.
-    Whether one comes twice is not looked at.
+    """Normalise a column of ASCII texts that need at most a change of case; return None for all others.
+
+    Does not check for duplicates.
 
     ASCII texts are in every normal form already (Unicode Standard Annex #15, section 3).
     """
@@ -161,15 +165,15 @@ def ascii_column(column: Identifiers, rules: IdRules) -> Identifiers | None:
 
 
 def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
-    """Identifiers as texts by `rules`, in their order.
+    """Normalise identifiers to texts, in their order.
 
     Args:
         ids: texts, or whole numbers (written in decimal); not both. Tuples of such, where several columns make one.
         rules: how to normalise.
 
     Raises:
-        IdentifierError: nulls, empty texts, other types, two types, texts that are no Unicode or longer than
-            `MAX_ID_BYTES`, or identifiers that are equal once normalised; says which and where (rows counted from 0).
+        IdentifierError: nulls, empty texts, other types, mixed types, texts that are not Unicode or longer than
+            `MAX_ID_BYTES`, or identifiers that are equal once normalised; names the rows (counted from 0).
     """
     normal = normalise_rows(_listed(ids), rules)
     _refuse_duplicates(normal)
@@ -177,16 +181,16 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
 
 
 def normalise_rows(raw: Sequence[object], rules: IdRules) -> list[str]:
-    """What `normalise` gives, without looking whether one comes twice: for a part of a column.
+    """Normalise a part of a column as `normalise`, without a check for duplicates.
 
     Raises:
-        IdentifierError: as `normalise`, but for identifiers that are equal.
+        IdentifierError: as for `normalise`, except duplicates.
     """
     return _joined_columns(raw, rules) if rules.columns > 1 else _one_column(raw, rules)
 
 
 def _joined_columns(rows: Sequence[object], rules: IdRules) -> list[str]:
-    """Each column normalised as if it were alone, and joined with the others of its row."""
+    """Normalise each column separately, then join the values of each row."""
     for row, value in enumerate(rows):
         if not isinstance(value, tuple) or len(value) != rules.columns:
             held = f"{len(value)} values" if isinstance(value, tuple) else f"a {type(value).__name__}"

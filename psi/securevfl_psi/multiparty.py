@@ -1,4 +1,4 @@
-"""Intersection of the sets of three or more parties: the leader learns the global one, and no pairwise one.
+"""Intersection of three or more parties' sets: the leader learns the global intersection and no pairwise one.
 
 Kolesnikov, Matania, Pinkas, Rosulek and Trieu (CCS 2017), their variant for the augmented semi-honest model, with
 unconditional zero-sharing, and with the programmable OPRF made of a Diffie–Hellman OPRF and an oblivious
@@ -6,7 +6,7 @@ key-value store. Party i holds an OPRF key k_i and, for each pair, a seed r_ij t
 
     shares        s_i(x) = ⊕_{j ≠ i} AES_{r_ij}(digest(x)); over all parties they xor to zero
     party i       stores x → s_i(x) ⊕ F_{k_i}(x) for its own x, and sends the table
-    leader        xors s_1(x), and from each party what the table decodes to and F_{k_i}(x): zero exactly if all hold x
+    leader        xors s_1(x) with each table's value at x and each F_{k_i}(x): zero exactly if all parties have x
 
 PairwiseKeys: each party to each other, not through the leader: public_key (32 bytes)
 Leader                                 Party i
@@ -16,19 +16,19 @@ a·H(x)                  blinded() →    the same chunks to every party
 receive(i, …), intersect()
 D_i of common rows     announce(i) →   rows(…)
 
-F_{k_i}(x) has 24 bytes: 8 mask the share, 16 are D_i(x), by which party i knows its own row. `announce` is optional:
-without it only the leader learns. The order of common rows is the leader's secret random choice, so it says nothing
-about how the leader sorts its table.
+F_{k_i}(x) has 24 bytes: 8 mask the share, 16 are D_i(x), by which party i finds its row. `announce` is optional:
+without it only the leader learns the result. The leader draws the order of common rows at random, so the order reveals
+nothing about how the leader sorts its table.
 
 Who learns what (augmented semi-honest: parties follow the protocol, on a set of their choice):
 
-- the leader: the sizes of all sets, and the global intersection. At any other item it decodes random bits, however many
-  parties hold it;
-- party i: the leader's size and, if the leader announces, which of its rows all hold (their number, then);
-- parties without the leader, together: what each knows, no more;
-- the leader with parties C: the intersection of its set with those of the honest parties, that is, of all but C: they
-  could have had it by entering the leader's set as their own. Leader and one other of three parties learn the pairwise
-  intersection with the third. Two parties: an ordinary intersection of two sets.
+- the leader: the sizes of all sets and the global intersection. At any other item it decodes random bits, however many
+  parties have the item;
+- party i: the leader's size and, if the leader announces, which of its rows are common to all;
+- parties that collude without the leader: nothing beyond what each of them learns;
+- the leader with parties C: the intersection of the sets of the leader and of all parties outside C. They could have
+  learned the same by entering the leader's set as theirs. With three parties, the leader and one other party learn the
+  pairwise intersection with the third. With two parties, the protocol is an ordinary intersection of two sets.
 
 A share has 8 bytes: an item that is not common passes as common with probability 2^-64, any of 2^24 with 2^-40. AES
 stands for a random function within n²/2^129, digests of 16 bytes collide with 2^-81 for 2^24 items.
@@ -55,7 +55,7 @@ RESULT_BYTES = 16
 
 
 class _Member:
-    """What leader and parties share: digests of the own identifiers and the own shares of zero."""
+    """Base of leader and parties: digests of this party's identifiers, and its shares of zero."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class _Member:
     ) -> None:
         circle.require(name)
         if set(seeds) != set(circle.names) - {name}:
-            raise PSIError(f"seeds with {sorted(seeds)}; one with each other party is needed: PairwiseKeys.seeds")
+            raise PSIError(f"seeds with {sorted(seeds)}; each other party needs one: see PairwiseKeys.seeds")
         if max_set_size > okvs.MAX_KEYS:
             raise SetSizeError(f"max_set_size {max_set_size}; at most {okvs.MAX_KEYS} are possible")
         self._ids = oprf.column_of(ids, max_set_size)
@@ -80,7 +80,7 @@ class _Member:
         self._max = max_set_size
 
     def _shares(self) -> np.ndarray:
-        """s_i at each identifier, uint64 (n,)."""
+        """Compute s_i at each identifier, uint64 (n,)."""
         shares = np.zeros(len(self._digests), dtype=np.uint64)
         for seed in self._seeds.values():
             shares ^= okvs.prf(seed, self._digests).view(np.uint64)[:, 0]
@@ -92,10 +92,10 @@ class Party(_Member):
 
     Args:
         ids: normalised and unique.
-        name: its own.
-        circle: what all agreed on.
-        seeds: by `PairwiseKeys.seeds`.
-        max_set_size: most items of the own set and of the leader's.
+        name: this party's name.
+        circle: the parameters that all parties agreed on.
+        seeds: from `PairwiseKeys.seeds`.
+        max_set_size: largest set, this party's or the leader's.
         by: the engine; by default the fastest.
     """
 
@@ -110,18 +110,18 @@ class Party(_Member):
         by: Engine | None = None,
     ) -> None:
         if name == circle.leader:
-            raise PSIError(f"{name!r} is the leader; the leader's role is Leader")
+            raise PSIError(f"{name!r} is the leader: use Leader")
         super().__init__(ids, name, circle, seeds, max_set_size, by)
         self._oprf = oprf.Server(circle.dst, length=SHARE_BYTES + RESULT_BYTES, max_set_size=max_set_size, by=by)
         self._own: np.ndarray | None = None
         self._asked = False
 
     def evaluate(self, blinded: Iterable[np.ndarray], count: int) -> Iterator[np.ndarray]:
-        """k_i times each point of the leader; see `oprf.Server.evaluate`."""
+        """Multiply the leader's points by k_i; see `oprf.Server.evaluate`."""
         return self._oprf.evaluate(blinded, count)
 
     def table(self) -> okvs.Table:
-        """x → s_i(x) ⊕ F_{k_i}(x) for the own set: the seed, and slots to send in chunks (`chunks.split`).
+        """Encode x → s_i(x) ⊕ F_{k_i}(x) for this party's set; send the seed, and the slots in chunks (`chunks.split`).
 
         Raises:
             PSIError: called a second time; two tables of the same values decode alike at the party's own items and
@@ -135,16 +135,16 @@ class Party(_Member):
         return okvs.encode(self._digests, values.view(np.uint8).reshape(-1, SHARE_BYTES))
 
     def rows(self, announced: Iterable[np.ndarray], count: int) -> np.ndarray:
-        """The party's own rows of the global intersection, in the leader's order, int64 (k,).
+        """Find this party's rows of the global intersection, in the leader's order, int64 (k,).
 
         Args:
-            announced: by `Leader.announce`, chunks of uint8 (k, 16).
-            count: how many rows were announced.
+            announced: tokens from `Leader.announce`, chunks of uint8 (k, 16).
+            count: the announced number of rows.
 
         Raises:
             PSIError: called before `table`, or a second time.
-            SetSizeError: more than the own set holds, or not as many as announced.
-            MalformedError: another type or shape, a token that comes twice, or one of no own row.
+            SetSizeError: more rows than this party has, or another number than announced.
+            MalformedError: wrong type or shape, two equal tokens, or a token of no row of this party.
         """
         if self._own is None or self._asked:
             raise PSIError("rows was called out of order or twice; it follows table, once")
@@ -155,7 +155,7 @@ class Party(_Member):
 
 
 class Leader(_Member):
-    """The party that learns the intersection; arguments as of `Party`."""
+    """The party that learns the intersection; takes the arguments of `Party`."""
 
     def __init__(
         self,
@@ -180,25 +180,25 @@ class Leader(_Member):
         self._rows: np.ndarray | None = None
 
     def blinded(self) -> Iterator[np.ndarray]:
-        """The own set, blinded, chunks of uint8 (n, 32): each goes to every party. Raises PSIError the second time."""
+        """Yield the leader's blinded set in chunks of uint8 (n, 32), for all parties. Once; then PSIError."""
         return self._client.blinded()
 
     def receive(
         self, name: str, evaluated: Iterable[np.ndarray], seed: bytes, slots: Iterable[np.ndarray], count: int
     ) -> None:
-        """What one party answers.
+        """Take one party's answer.
 
         Args:
             name: the party.
-            evaluated: by `Party.evaluate`, chunks of uint8 (n, 32).
+            evaluated: points from `Party.evaluate`, chunks of uint8 (n, 32).
             seed: of its table.
             slots: of its table, chunks of uint8 (m, 8).
-            count: how many items it announced.
+            count: its announced number of items.
 
         Raises:
-            PSIError: called before `blinded`, for another name, or a second time for one.
-            MalformedError: another type or shape, a bad coordinate, a point of small order or twice.
-            SetSizeError: more items than allowed, or another number of points or slots.
+            PSIError: called before `blinded`, for an unknown name, or a second time for one party.
+            MalformedError: wrong type or shape, a bad coordinate, a point of small order or a repeated point.
+            SetSizeError: more items than allowed, or an unexpected number of points or slots.
         """
         require_size(count, self._max, f"the set of {name!r}")
         outputs = self._client.outputs(evaluated, name)
@@ -207,26 +207,26 @@ class Leader(_Member):
         self._results[name] = outputs[:, SHARE_BYTES:].copy()
 
     def intersect(self) -> np.ndarray:
-        """The own rows of the global intersection, int64 (k,), in the agreed order: a fresh secret one.
+        """Find the leader's rows of the global intersection, int64 (k,), in a fresh secret order for all parties.
 
         Raises:
             PSIError: called before every party answered, or a second time.
         """
         missing = [name for name in self._circle.names[1:] if name not in self._results]
         if missing or self._rows is not None:
-            raise PSIError(f"intersect was called twice, or before all answered; missing: {missing}")
+            raise PSIError(f"intersect was called twice, or before all parties answered; missing: {missing}")
         rows = np.flatnonzero(self._sum == 0)
         self._rows = rows[secret_order(len(rows))]
         return self._rows.copy()
 
     def announce(self, name: str) -> Iterator[np.ndarray]:
-        """For a party, the tokens of the common rows in the agreed order: chunks of uint8 (k, 16).
+        """Yield a party's tokens of the common rows in the agreed order: chunks of uint8 (k, 16).
 
         Raises:
-            PSIError: called before `intersect`, for another name, or a second time for one.
+            PSIError: called before `intersect`, for an unknown name, or a second time for one party.
         """
         if self._rows is None or name not in self._results:
-            raise PSIError(f"announce was called before intersect, or twice for {name!r}, or it takes no part")
+            raise PSIError(f"announce was called before intersect, or twice for {name!r}, or {name!r} is not a party")
         return split(self._results.pop(name)[self._rows])
 
 
@@ -235,13 +235,13 @@ def _mask(outputs: np.ndarray) -> np.ndarray:
 
 
 def _places(own: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Where each token stands among the own, int64 (k,)."""
+    """Find the row of each token, int64 (k,)."""
     if duplicates(tokens):
-        raise MalformedError("the announced intersection holds a token twice; every row is common once")
+        raise MalformedError("the announced intersection contains a token twice; a row can be common only once")
     found, known = match(tokens, own)
     if len(found) != len(tokens):
         raise MalformedError(
-            f"the announced intersection holds {len(tokens) - len(found)} tokens of no own row: the parties "
+            f"the announced intersection contains {len(tokens) - len(found)} tokens of no own row: the parties "
             "normalise differently, or the leader does not follow the protocol"
         )
     return known

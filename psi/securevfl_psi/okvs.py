@@ -1,4 +1,4 @@
-"""Oblivious key-value store: a table of random-looking slots that gives each stored key its value, and hides the keys.
+"""Oblivious key-value store: a table of random-looking slots that decodes stored keys to values and hides the keys.
 
 Garimella, Pinkas, Rosulek, Trieu and Yanai (CRYPTO 2021, definition 2 and section 4); the three-position rows with a
 few dense columns are those of Raghuraman and Rindal (CCS 2022, section 5). A key's row over GF(2) has a one in each of
@@ -20,10 +20,10 @@ above, 1.3 slots a key are 6 % more than peeling needs (1.222), and the fluctuat
 8192 keys the margin is ten standard deviations, 2^-79 (finite-size scaling: Dembo and Montanari, Annals of Applied
 Probability 2008, whose constant was measured; this is an extrapolation, not a proof).
 
-**Another seed.** A set that fails under one seed is encoded under another. This tells an observer that the seed which
-it sees did not fail for this set, and nothing else, since the failed seed is not shown: the seed's distribution is
-within the failure probability, 2^-40, of uniform. The same could not be said of a table without dense columns, which
-fails with probability about 0.7/n, and whose seed would exclude some sets noticeably.
+**Another seed.** `encode` tries another seed when one fails. Failed seeds are never sent, so an observer learns only
+that the seed it sees did not fail for this set: the seed's distribution is within the failure probability, 2^-40, of
+uniform. A table without dense columns would not have this property: it fails with probability about 0.7/n, so its seed
+would noticeably exclude some sets.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ __all__ = [
     "slots_for",
 ]
 
+# A block of AES, which maps keys to positions.
 KEY_BYTES = 16
 SEED_BYTES = 32
 DENSE = 40
@@ -62,6 +63,7 @@ DENSE = 40
 MAX_KEYS = 1 << 28
 """Slots are counted in 32 bits, which would do for eight times as many."""
 MAX_CORE = 1 << 13
+# Four seeds fail together with probability below 2^-160, so a fifth would only hide broken randomness.
 _ATTEMPTS = 4
 _SMALL = 1 << 15  # keys up to which compiling kernels takes longer than it saves
 _CHUNK = 1 << 15  # keys decoded at a time: their words stay in the cache
@@ -76,24 +78,25 @@ def prf(key: bytes, blocks: np.ndarray) -> np.ndarray:
 
 
 def _segment(count: int) -> int:
+    # A third of 1.3 slots a key; peeling needs 1.222 asymptotically. The 16 keep small sets below 2^-40 as well.
     return -(-13 * count // 30) + 16
 
 
 def slots_for(count: int) -> int:
-    """Rows of the table that holds `count` keys."""
+    """Number of slots in a table of `count` keys."""
     return 3 * _segment(count) + DENSE
 
 
 @dataclass(frozen=True)
 class Table:
-    """What is sent.
+    """An encoded set, as it goes to the peer.
 
     Attributes:
-        seed: of the positions, `SEED_BYTES` bytes.
+        seed: determines the positions; `SEED_BYTES` bytes.
         slots: uint8 (`slots_for(count)`, L); the last `DENSE` are the dense columns.
 
     Raises:
-        MalformedError: a seed or slots of another type or size.
+        MalformedError: the seed or the slots have the wrong type or size.
     """
 
     seed: bytes
@@ -101,41 +104,42 @@ class Table:
 
     def __post_init__(self) -> None:
         if not isinstance(self.seed, bytes) or len(self.seed) != SEED_BYTES:
-            raise MalformedError(f"a table's seed is {type(self.seed).__name__}; {SEED_BYTES} bytes were expected")
+            raise MalformedError(f"a table's seed is {type(self.seed).__name__}; expected {SEED_BYTES} bytes")
         _require_values(self.slots, "a table's slots")
         sparse = len(self.slots) - DENSE
         if sparse < 3 * _segment(0) or sparse % 3 or len(self.slots) > slots_for(MAX_KEYS):
             raise MalformedError(
-                f"a table of {len(self.slots)} slots; {DENSE} and three segments, {slots_for(0)} to "
-                f"{slots_for(MAX_KEYS)} in all, were expected"
+                f"a table of {len(self.slots)} slots; expected {DENSE} and three equal segments, {slots_for(0)} to "
+                f"{slots_for(MAX_KEYS)} in all"
             )
 
 
 def encode(keys: np.ndarray, values: np.ndarray, by: Loops | None = None) -> Table:
-    """A table that decodes each key to its value.
+    """Encode values under their keys.
 
     Args:
         keys: uint8 (n, 16), all different; the table hides them if the values are uniform to its reader.
         values: uint8 (n, L), L a multiple of 8 up to 64.
-        by: the loops; by default the fastest for as many keys.
+        by: the loops; by default the fastest for this many keys.
 
     Raises:
-        MalformedError: another type or shape.
-        SetSizeError: more than `MAX_KEYS` keys, or not as many values.
-        PSIError: the same key twice, which no table can hold.
+        MalformedError: keys or values of the wrong type or shape.
+        SetSizeError: more than `MAX_KEYS` keys, or a different number of values.
+        PSIError: two equal keys, which no table can encode.
     """
     _require_keys(keys)
     _require_values(values, "values")
     if len(keys) > MAX_KEYS or len(values) != len(keys):
-        raise SetSizeError(f"{len(keys)} keys and {len(values)} values; as many of both and at most {MAX_KEYS}")
+        raise SetSizeError(f"{len(keys)} keys and {len(values)} values; the numbers must be equal, at most {MAX_KEYS}")
     words = np.ascontiguousarray(values).view(np.uint64)
     for _ in range(_ATTEMPTS):
         seed = secrets.token_bytes(SEED_BYTES)
         slots = _solve(keys, words, seed) if by is None else _solve(keys, words, seed, by)
         if slots is not None:
             return Table(seed, slots.view(np.uint8))
+    # Checked only after failures: equal keys fail under every seed, and sorting all keys is slow.
     if len(np.unique(keys, axis=0)) != len(keys):
-        raise PSIError("a key comes twice; a table holds one value for each: drop duplicates first")
+        raise PSIError("two keys are equal; a table encodes one value for each key: drop duplicates first")
     raise PSIError(
         f"no table for {len(keys)} keys in {_ATTEMPTS} attempts, an event of probability 2^-160: "
         "the operating system's randomness is broken"
@@ -143,10 +147,10 @@ def encode(keys: np.ndarray, values: np.ndarray, by: Loops | None = None) -> Tab
 
 
 def decode(table: Table, keys: np.ndarray) -> np.ndarray:
-    """The value of each key, uint8 (n, L); of a key that was not stored, something that depends on the table only.
+    """Look up the value of each key, uint8 (n, L); a key that was not stored gives bytes that depend on the table only.
 
     Raises:
-        MalformedError: keys of another type or shape.
+        MalformedError: keys of the wrong type or shape.
     """
     _require_keys(keys)
     slots = np.ascontiguousarray(table.slots).view(np.uint64)
@@ -187,14 +191,14 @@ def failure_exponent(count: int) -> float:
 
 def _require_keys(keys: np.ndarray) -> None:
     if not isinstance(keys, np.ndarray) or keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != KEY_BYTES:
-        raise MalformedError(f"keys are {_describe(keys)}; uint8 (n, {KEY_BYTES}) was expected")
+        raise MalformedError(f"keys are {_describe(keys)}; expected uint8 (n, {KEY_BYTES})")
 
 
 def _require_values(values: np.ndarray, what: str) -> None:
     width = values.shape[1] if isinstance(values, np.ndarray) and values.ndim == 2 else 0
     if width == 0 or width % 8 or width > _MAX_VALUE_BYTES or values.dtype != np.uint8:
         raise MalformedError(
-            f"{what} are {_describe(values)}; uint8 (n, L) with L a multiple of 8 up to {_MAX_VALUE_BYTES} was expected"
+            f"{what} are {_describe(values)}; expected uint8 (n, L) with L a multiple of 8 up to {_MAX_VALUE_BYTES}"
         )
 
 
@@ -222,6 +226,7 @@ def _rows(keys: np.ndarray, seed: bytes, segment: int) -> tuple[np.ndarray, np.n
     bits = np.empty((len(keys), DENSE // 8), dtype=np.uint8)
     for start in range(0, len(keys), _CHUNK):
         part = slice(start, start + _CHUNK)
+        # Two AES keys give 256 bits a row: three words for the positions, of which 40 bits count, and the dense bits.
         low, high = prf(seed[:16], keys[part]), prf(seed[16:], keys[part])
         words = (low.view(np.uint64)[:, 0], low.view(np.uint64)[:, 1], high.view(np.uint64)[:, 0])
         for j, word in enumerate(words):
@@ -256,10 +261,12 @@ def _solve(keys: np.ndarray, values: np.ndarray, seed: bytes, by: Loops | None =
     peeled = by.peel(rows, 3 * segment)
     core = peeled.core
     if len(core) > MAX_CORE:
-        return None
+        return None  # too large to eliminate in reasonable time: try another seed
+    # Random first: slots that the system leaves free must be uniform, or the table would show which keys it encodes.
     slots = np.frombuffer(bytearray(secrets.token_bytes(8 * size * width)), dtype=np.uint64).reshape(size, width)
     if len(core) and not _eliminate(rows[core].T.astype(np.int64), bits[core], values[core], slots):
         return None
+    # The core sets the dense columns, so it is solved before the peeled rows, which read them.
     tables = _dense_tables(slots[-DENSE:])
     rest = np.empty_like(values)
     for start in range(0, count, _CHUNK):
@@ -295,7 +302,7 @@ def _eliminate(rows: np.ndarray, bits: np.ndarray, values: np.ndarray, slots: np
         pivots[row.bit_length() - 1] = (row, right)
     where = np.concatenate([np.arange(len(slots) - DENSE, len(slots)), columns])
     solution = [int.from_bytes(slot.tobytes(), "little") for slot in slots[where]]
-    for top in sorted(pivots):
+    for top in sorted(pivots):  # from the lowest: a row has ones only below its pivot, and those are solved by then
         row, right = pivots[top]
         row ^= 1 << top
         while row:

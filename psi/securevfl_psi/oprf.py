@@ -1,4 +1,4 @@
-"""Oblivious pseudo-random function: the client learns F_k(x) for its identifiers, the server, which holds k, nothing.
+"""Oblivious pseudo-random function: the client learns F_k(x) for its identifiers; the server, with key k, nothing.
 
 2HashDH (Jarecki, Kiayias and Krawczyk, ASIACRYPT 2014) on Curve25519: F_k(x) = H2(x, k·H1(x)).
 
@@ -33,35 +33,37 @@ from securevfl_psi.identifiers import Identifiers
 
 __all__ = ["DEFAULT_MAX", "MAX_OUTPUT_BYTES", "Client", "Server", "column_of", "finalise", "hash_items"]
 
-MAX_OUTPUT_BYTES = 64
+MAX_OUTPUT_BYTES = 64  # of one SHA-512
 DEFAULT_MAX = 1 << 28
 
 
 def column_of(ids: Sequence[str], max_set_size: int) -> Identifiers:
-    """Identifiers as they are hashed.
+    """Encode identifiers as a column for hashing.
 
     Raises:
         SetSizeError: more than allowed.
-        IdentifierError: doubled ones, or one that is no Unicode text.
+        IdentifierError: duplicates, or an identifier that is not Unicode text.
     """
     if len(ids) > max_set_size:
         raise SetSizeError(f"a set of {len(ids)} identifiers; at most {max_set_size}: raise max_set_size")
     column = Identifiers.of_texts(ids)
     if column.doubled():
-        raise IdentifierError("identifiers are doubled; normalise them first, which says which")
+        raise IdentifierError("identifiers are doubled; call normalise first: its error lists the rows")
     return column
 
 
 def hash_items(
     column: Identifiers, rows: np.ndarray, head: bytes, tails: np.ndarray, length: int, by: Engine | None = None
 ) -> np.ndarray:
-    """SHA-512, cut to `length` bytes, of: `head`, the identifier behind its length (2 bytes), its row of `tails`.
+    """Hash `head`, the identifier's length (2 bytes), the identifier and its row of `tails` with SHA-512.
 
     Args:
         column: identifiers.
-        rows: which, int64 (n,).
-        head: the same for all.
-        tails: uint8 (n, t).
+        rows: which of them, int64 (n,).
+        head: first bytes, the same for all.
+        tails: last bytes of each, uint8 (n, t).
+        length: bytes of each digest that are kept.
+        by: the engine; by default the fastest.
 
     Returns:
         uint8 (n, length).
@@ -77,8 +79,7 @@ def hash_items(
 def finalise(
     column: Identifiers, rows: np.ndarray, points: np.ndarray, dst: bytes, length: int, by: Engine | None
 ) -> np.ndarray:
-    """H2, uint8 (n, length): identifier and point framed by their lengths as in RFC 9497, section 3.3.1, after the
-    domain tag."""
+    """Compute H2, uint8 (n, length): domain tag, identifier, point, each with its length (RFC 9497, section 3.3.1)."""
     size, end = (np.frombuffer(part, dtype=np.uint8) for part in (POINT_BYTES.to_bytes(2, "big"), b"Finalize"))
     fixed = [np.broadcast_to(part, (len(points), len(part))) for part in (size, end)]
     tails = np.concatenate([fixed[0], points, fixed[1]], axis=1)
@@ -91,7 +92,7 @@ def _parts(count: int) -> Iterator[np.ndarray]:
 
 def _checked_length(length: int) -> int:
     if not 1 <= length <= MAX_OUTPUT_BYTES:
-        raise PSIError(f"outputs of {length} bytes; 1 to {MAX_OUTPUT_BYTES} are possible")
+        raise PSIError(f"outputs of {length} bytes; expected 1 to {MAX_OUTPUT_BYTES}")
     return length
 
 
@@ -100,9 +101,9 @@ class Client:
 
     Args:
         ids: normalised and unique.
-        dst: domain separation tag that both sides agreed on, 1 to 255 bytes; up to 45 are hashed fastest.
+        dst: domain separation tag that both sides agreed on, 1 to 255 bytes; up to 45 bytes hash fastest.
         length: bytes of each output.
-        servers: names of those that evaluate the one blinded set, each with its own key.
+        servers: names of the servers that evaluate the one blinded set, each with its own key.
         max_set_size: most identifiers.
         by: the engine; by default the fastest.
     """
@@ -126,7 +127,7 @@ class Client:
         self._sent = False
 
     def blinded(self) -> Iterator[np.ndarray]:
-        """a·H1(x) in the order of the identifiers, chunks of uint8 (n, 32); they are uniform to whoever lacks a.
+        """a·H1(x) in the order of the identifiers, chunks of uint8 (n, 32); without a they look uniform.
 
         Raises:
             PSIError: called a second time.
@@ -144,19 +145,19 @@ class Client:
         """F_k(x) in the order of the identifiers, uint8 (n, length).
 
         Args:
-            evaluated: what that server made of `blinded`, chunks of uint8 (n, 32).
+            evaluated: the server's answer to `blinded`, chunks of uint8 (n, 32).
             server: its name.
 
         Raises:
-            PSIError: called before `blinded`, for another name, or a second time for one.
-            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
-            SetSizeError: not as many points as were sent.
+            PSIError: called before `blinded`, for an unknown name, or a second time for one server.
+            MalformedError: wrong type or shape, a bad coordinate, a point of small order, or the same point twice.
+            SetSizeError: the number of points differs from the number sent.
         """
         if not self._sent:
-            raise PSIError("outputs was called out of order: servers answer to blinded(), which was not called")
+            raise PSIError("outputs was called out of order: call blinded() first")
         if server not in self._open:
-            raise PSIError(f"outputs was called for {server!r} a second time, or it is none of the servers")
-        self._open.remove(server)
+            raise PSIError(f"outputs was called for {server!r} a second time, or {server!r} is not one of the servers")
+        self._open.remove(server)  # before the work: a server gets one try, also if its answer fails the checks
         out = np.empty((len(self._column), self._length), dtype=np.uint8)
         done = 0
         what = "the evaluated set"
@@ -169,13 +170,13 @@ class Client:
 
 
 class Server:
-    """The side that holds the key.
+    """The side that has the key.
 
     Args:
-        dst: as the client's.
-        key: its own, fresh by default.
+        dst: the client's domain separation tag.
+        key: by default a fresh one.
         length: bytes of each output.
-        max_set_size: most points a client may send, and most identifiers of the own set.
+        max_set_size: largest set, the client's or its own.
         by: the engine; by default the fastest.
     """
 
@@ -196,17 +197,17 @@ class Server:
         self._answered = False
 
     def evaluate(self, blinded: Iterable[np.ndarray], count: int) -> Iterator[np.ndarray]:
-        """k times each point, in the order they come, chunks of uint8 (n, 32).
+        """Multiply each point by k, in order of arrival, chunks of uint8 (n, 32).
 
         Args:
             blinded: the client's set, chunks of uint8 (n, 32).
             count: how many points were announced.
 
         Raises:
-            PSIError: called a second time; a second set would be an oracle for more guesses.
-            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice;
-                also while the result is consumed.
-            SetSizeError: more than allowed, or not as many as announced.
+            PSIError: called a second time; a second set would allow the client more guesses.
+            MalformedError: wrong type or shape, a bad coordinate, a point of small order, or the same point twice;
+                possibly while the result is consumed.
+            SetSizeError: more than allowed, or another number than announced.
         """
         what = "the blinded set"
         require_size(count, self._max, what)
@@ -216,11 +217,11 @@ class Server:
         return (self._key.multiply(chunk, what) for chunk in PointStream(blinded, count, what))
 
     def outputs(self, ids: Sequence[str]) -> np.ndarray:
-        """F_k of identifiers that the server itself holds, uint8 (n, length).
+        """F_k of the server's identifiers, uint8 (n, length).
 
         Raises:
             SetSizeError: more than allowed.
-            IdentifierError: doubled ones, or one that is no Unicode text.
+            IdentifierError: duplicates, or an identifier that is not Unicode text.
         """
         column = column_of(ids, self._max)
         out = np.empty((len(column), self._length), dtype=np.uint8)

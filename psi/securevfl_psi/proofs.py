@@ -1,16 +1,16 @@
-"""What binds an identifier to a party's key, cut into three: a token to compare, a proof of a common row, a receipt.
+"""Tokens to compare, proofs of common rows and receipts: three parts of one OPRF output per identifier.
 
 The output of 2HashDH's outer hash at an identifier, ``H2(x, k·H1(x))`` (see `oprf`), has 48 bytes here:
 
 | bytes | name | who sends it | when |
 |---|---|---|---|
-| 0 to 15 | token T(x) | the party that holds k | for its whole set, in a secret order |
-| 16 to 31 | proof D(x) | the other one | for each common row, once it has found the token |
-| 32 to 47 | receipt R(x) | the party that holds k | digested over all common rows, in the order of their proofs |
+| 0 to 15 | token T(x) | the party with the key k | for its whole set, in a secret order |
+| 16 to 31 | proof D(x) | the other party | for each common row, once it has found the token |
+| 32 to 47 | receipt R(x) | the party with the key k | one digest over all common rows, in the order of their proofs |
 
-Each is 128 bits of a random function that has the *identifier* as well as the point for an argument. So a token can
-match only at a party that has the same identifier; a proof can be made only by a party that has the identifier and had
-its point evaluated; and none of the three can be tried on guessed identifiers by a party without their points.
+Each has 128 bits of a random function of the *identifier* and the point. So a token can match only at a party that has
+the same identifier; only a party that has the identifier and had its point evaluated can compute a proof; and a party
+without the points cannot test any of the three on guessed identifiers.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _RECEIPT = slice(32, 48)
 
 
 class Outputs:
-    """The outputs at a party's own identifiers, by its rows.
+    """The OPRF outputs of a party's identifiers, one per row.
 
     Args:
         table: uint8 (n, 48).
-        tag: the session's, which goes into the receipt.
+        tag: the session's tag, which every receipt includes.
     """
 
     def __init__(self, table: np.ndarray, tag: bytes) -> None:
@@ -49,14 +49,17 @@ class Outputs:
 
     @classmethod
     def of_rest(cls, rest: np.ndarray, tag: bytes, by: Engine | None = None) -> Outputs:
-        """Those of one run, from proofs and receipts of a key that serves several: SHA-512 of the run's tag and them,
-        cut to their 32 bytes; without tokens, which are not sent again.
+        """Derive one run's proofs and receipts from those of a key that serves several runs.
+
+        They are SHA-512 of the run's tag and the published ones, cut to 32 bytes. Tokens stay zero: they are not sent
+        again.
 
         Args:
             rest: bytes 16 to 47 of the outputs, uint8 (n, 32).
-            tag: the run's.
+            tag: the run's tag.
             by: the engine.
         """
+        # Without the tag, a peer could replay the proofs of an earlier run under the same key.
         table = np.zeros((len(rest), OUTPUT_BYTES), dtype=np.uint8)
         head = np.frombuffer(tag, dtype=np.uint8)
         for rows in split(np.arange(len(rest))):
@@ -65,28 +68,28 @@ class Outputs:
         return cls(table, tag)
 
     def bound(self, tag: bytes, by: Engine | None = None) -> Outputs:
-        """These, which are of a key that serves several runs, for one of them; see `of_rest`."""
+        """Bind these outputs, of a key that serves several runs, to one run; see `of_rest`."""
         return Outputs.of_rest(self._table[:, _PROOF.start :], tag, by)
 
     def tokens(self) -> np.ndarray:
-        """What is compared, uint8 (n, 16)."""
+        """The tokens that the parties compare, uint8 (n, 16)."""
         return np.ascontiguousarray(self._table[:, : _PROOF.start])
 
     def proofs(self, rows: np.ndarray) -> np.ndarray:
-        """For common rows, in the order of `rows`: uint8 (k, 16)."""
+        """The proofs of common rows, in the order of `rows`: uint8 (k, 16)."""
         return np.ascontiguousarray(self._table[rows, _PROOF])
 
     def rows(self, proofs: np.ndarray) -> np.ndarray:
-        """The own rows that a peer proved to have, in the order of its proofs: int64 (k,).
+        """Find the rows that the peer proved to have, in the order of its proofs: int64 (k,).
 
         Args:
             proofs: uint8 (k, 16).
 
         Raises:
-            MalformedError: a proof of no own row, or one that comes twice.
+            MalformedError: a proof matches no row of this party, or two proofs are equal.
         """
         if duplicates(proofs):
-            raise MalformedError("a proof comes twice; every row is common once")
+            raise MalformedError("a proof appears twice; a row can be common only once")
         found, where = match(proofs, np.ascontiguousarray(self._table[:, _PROOF]))
         if len(found) != len(proofs):
             raise MalformedError(
@@ -96,22 +99,23 @@ class Outputs:
         return where
 
     def receipt(self, lists: Sequence[np.ndarray]) -> bytes:
-        """32 bytes that only a party with these rows, in this order, can compute.
+        """Digest rows to 32 bytes that only a party with these rows, in this order, can compute.
 
         Args:
-            lists: own rows, each int64 (k,).
+            lists: this party's rows, each int64 (k,).
         """
         digest = hashlib.sha512(b"securevfl-psi receipt" + self._tag)
         for rows in lists:
+            # The length keeps two splits of the same rows into lists apart.
             digest.update(len(rows).to_bytes(8, "big"))
             digest.update(np.ascontiguousarray(self._table[rows, _RECEIPT]).tobytes())
         return digest.digest()[:RECEIPT_BYTES]
 
     def require_receipt(self, lists: Sequence[np.ndarray], receipt: bytes) -> None:
-        """Refuse a receipt that is not that of the same rows in the same order.
+        """Raise unless the receipt matches these rows in this order.
 
         Raises:
-            RowsDifferError: another one.
+            RowsDifferError: the receipt does not match.
         """
         if not hmac.compare_digest(self.receipt(lists), receipt):
-            raise RowsDifferError("the parties do not have the same common rows in the same order; none is used")
+            raise RowsDifferError("the parties do not have the same common rows in the same order; no row is used")

@@ -1,11 +1,11 @@
-"""What the large side of an unbalanced intersection makes once: a key, a filter of its tokens, its proofs and receipts.
+"""The publication of an unbalanced intersection's large side: a key, a filter of its tokens, its proofs and receipts.
 
-It may be kept for later runs with the same peer (`Shelf`), so that a run costs the large side one scalar product for
-each identifier that the small side asks, and the small side fetches the filter once. A set that changed gets a new key:
-under one key a client could test all that it ever asked on each new filter.
+A `Shelf` can store it for later runs with the same peer. Then a run costs the large side one scalar product for each
+identifier that the small side asks, and the small side fetches the filter once. A changed set gets a new key: under one
+key, a client could test every identifier that it ever asked on each new filter.
 
-Outputs are those of `proofs`, bound to the publication and not to a run. So the parts that are sent in a run, proofs
-and the receipt, are hashed once more with the run's tag (`Outputs.bound`): those of one run are none of another.
+Outputs are those of `proofs`, bound to the publication instead of a run. So both sides hash the parts that they send in
+a run, the proofs and the receipt, again with the run's tag (`Outputs.bound`); nobody can replay them in another run.
 """
 
 from __future__ import annotations
@@ -32,47 +32,50 @@ __all__ = ["NONCE_BYTES", "STEP", "Making", "Offer", "Publication", "Shelf", "bi
 
 NONCE_BYTES = 16
 STEP = CHUNK
-"""Identifiers between two steps of the making."""
+"""Identifiers processed between two steps of making a publication."""
 _SECRET_BYTES = 32
 _DIGEST_BYTES = 32
 _REST = OUTPUT_BYTES - TOKEN_BYTES
 _MAGIC = b"PSIP\x01"
 _SIZES = struct.Struct(">QQ")
-_GCS_HEADER = 21
+_GCS_HEADER = 21  # bytes before the quotients, see `gcs`
 
 
 class Shelf(Protocol):
-    """Where a party keeps what outlasts a run, under names: publications, which are secret, and peers' filters."""
+    """Stores named byte strings between runs: this party's publications, which are secret, and peers' filters."""
 
     def load(self, name: str) -> bytes | None:
-        """What was kept; None where nothing was, or not any more."""
+        """Return the stored bytes, or None if there are none."""
 
     def save(self, name: str, data: bytes) -> None:
-        """Keep it, where only this party reads."""
+        """Store bytes where only this party can read them."""
 
     def drop(self, name: str) -> None:
-        """Keep it no longer."""
+        """Delete the stored bytes."""
 
 
 def bits_for(count: int) -> int:
-    """Bits of the false-positive rate of a filter of so many items: as many as 64-bit values leave room for, at most
-    56; 44 at 2^20, 40 at 2^24. A false positive ends a run, for its proof fits no row; it makes no wrong row."""
+    """Bits of the false-positive rate of a filter of `count` items: as many as 64-bit values allow, at most 56.
+
+    That is 44 at 2^20 items and 40 at 2^24. A false positive ends the run, as its proof matches no row; it never gives
+    a wrong row.
+    """
     return min(gcs.MAX_BITS, 64 - max(count - 1, 0).bit_length())
 
 
 def most_bytes(count: int) -> int:
-    """Length of the longest filter of so many items."""
+    """Bytes of the longest possible filter of `count` items."""
     return _GCS_HEADER + (2 * count + 7) // 8 + -(-count * bits_for(count) // 8)
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What the server says of its filter first.
+    """The server's first message: which filter it offers.
 
     Attributes:
         nonce: names the publication, 16 random bytes.
         length: of the filter in bytes.
-        digest: SHA-256 of the filter, by which a client knows whether it has it.
+        digest: SHA-256 of the filter, so that a client can recognise a stored one.
     """
 
     nonce: bytes
@@ -87,28 +90,28 @@ class Offer:
 
     @classmethod
     def from_bytes(cls, data: bytes, count: int) -> Offer:
-        """What `to_bytes` gave.
+        """Decode what `to_bytes` returned.
 
         Args:
-            data: the peer's.
-            count: how many items the server announced.
+            data: the peer's message.
+            count: the number of items that the server announced.
 
         Raises:
-            MalformedError: another length, or a filter longer than so many items make.
+            MalformedError: a wrong length, or a filter whose length does not fit the number of items.
         """
         if len(data) != cls.SIZE:
-            raise MalformedError(f"an offer of {len(data)} bytes; {cls.SIZE} were expected")
+            raise MalformedError(f"an offer of {len(data)} bytes; expected {cls.SIZE}")
         length = int.from_bytes(data[NONCE_BYTES : NONCE_BYTES + 8], "big")
         if not _GCS_HEADER <= length <= most_bytes(count):
             raise MalformedError(
-                f"a filter of {length} bytes is offered; {count} items make {_GCS_HEADER} to {most_bytes(count)}"
+                f"a filter of {length} bytes is offered; {count} items take {_GCS_HEADER} to {most_bytes(count)}"
             )
         return cls(data[:NONCE_BYTES], length, data[-_DIGEST_BYTES:])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """Of one set, for one client.
+    """A published set for one client.
 
     Attributes:
         nonce: names it, 16 bytes.
@@ -128,18 +131,18 @@ class Publication:
 
     @classmethod
     def of(cls, ids: Identifiers, session: Callable[[bytes], Session], by: Engine | None) -> Making:
-        """A fresh one, made in steps of 2^15 identifiers: it yields None after each, and returns it.
+        """Make a fresh publication in steps of 2^15 identifiers: yields None after each step, returns it at the end.
 
         Args:
-            ids: normalised, none twice.
-            session: from the nonce, what identifiers are hashed under.
+            ids: normalised and unique.
+            session: maps the nonce to the session whose tag the hashes include.
             by: the engine.
 
         Raises:
-            IdentifierError: doubled ones.
+            IdentifierError: duplicate identifiers.
             SetSizeError: more than `gcs.MAX_ITEMS`.
         """
-        ids = oprf.column_of(ids, gcs.MAX_ITEMS)  # whose parts need not be looked at for doubled ones again
+        ids = oprf.column_of(ids, gcs.MAX_ITEMS)  # checks for duplicates once, so that the parts need not
         nonce, secret = secrets.token_bytes(NONCE_BYTES), Scalar(by=by).to_bytes()
         tag = session(nonce).dst
         server = oprf.Server(tag, Scalar(secret, by), length=OUTPUT_BYTES, by=by)
@@ -159,15 +162,15 @@ class Publication:
 
     @property
     def offer(self) -> Offer:
-        """What the client is told first."""
+        """The first message to the client."""
         return Offer(self.nonce, len(self.filter), hashlib.sha256(self.filter).digest())
 
     def serves(self, ids: Identifiers, session: Callable[[bytes], Session]) -> bool:
-        """Whether it is of this set, in this order, and between the same parties by the same rules."""
+        """Whether this publication fits this set in this order, the same two parties and the same rules."""
         return len(self.rest) == len(ids) and self.tag == session(self.nonce).dst and self.set_digest == _digest(ids)
 
     def to_bytes(self) -> bytes:
-        """To be kept; secret."""
+        """Encode for storage. The bytes contain the key: keep them secret."""
         sizes = _SIZES.pack(len(self.rest), len(self.filter))
         fixed = self.nonce + self.secret + len(self.tag).to_bytes(1, "big") + self.tag + self.set_digest
         data = b"".join([_MAGIC, fixed, sizes, self.filter, self.rest.tobytes()])
@@ -175,10 +178,10 @@ class Publication:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Publication:
-        """What `to_bytes` gave.
+        """Decode what `to_bytes` returned.
 
         Raises:
-            MalformedError: anything else, also where a byte of it changed.
+            MalformedError: other bytes, even if only one byte changed.
         """
         reader = Reader(data, _MAGIC, "a publication")
         nonce, secret = reader.take(NONCE_BYTES), reader.take(_SECRET_BYTES)
@@ -186,13 +189,13 @@ class Publication:
         rows, length = _SIZES.unpack(reader.take(_SIZES.size))
         published, rest = reader.take(length), reader.take(_REST * rows)
         if reader.rest() != hashlib.sha256(memoryview(data)[:-_DIGEST_BYTES]).digest():
-            raise MalformedError("a publication that was damaged, or is followed by other bytes")
+            raise MalformedError("a publication is damaged, or other bytes follow it")
         table = np.frombuffer(rest, dtype=np.uint8).reshape(-1, _REST)
         return cls(nonce=nonce, secret=secret, tag=tag, set_digest=set_digest, filter=published, rest=table)
 
 
 Making = Generator[None, None, Publication]
-"""Yields after each step, so that whoever makes it can do something else in between; returns it."""
+"""Yields after each step, so that its caller can do other work in between; returns the publication."""
 
 
 def kept_or_made(
@@ -203,20 +206,20 @@ def kept_or_made(
     shelf: Shelf | None = None,
     name: str = "",
 ) -> Making:
-    """The publication on the shelf, where it still serves; else a fresh one, which is kept in its place; in steps.
+    """Return the stored publication if it still fits, else make and store a fresh one, in steps.
 
     Args:
-        ids: as `Publication.of`.
-        session: likewise.
+        ids: as for `Publication.of`.
+        session: as for `Publication.of`.
         by: the engine.
-        shelf: where it is kept; None for nowhere.
-        name: on the shelf.
+        shelf: stores it; None to store nothing.
+        name: its name on the shelf.
     """
     data = None if shelf is None else shelf.load(name)
     if data is not None:
         try:
             kept = Publication.from_bytes(data)
-        except MalformedError:  # the own file, damaged: a fresh one replaces it
+        except MalformedError:  # this party's own file is damaged: a fresh one replaces it
             kept = None
         if kept is not None and kept.serves(ids, session):
             return kept

@@ -1,7 +1,7 @@
-"""Comparing salted hashes: a baseline, and for parties that trust each other. It is **not** private.
+"""Compare salted hashes: a baseline, and an option for parties that trust each other. It is **not** private.
 
-Whoever learns the digests and the salt, and so each of the two parties, can hash all identifiers that there could be,
-telephone numbers in seconds, and read the other's whole set: `reverse` does it.
+Each of the two parties knows the salt and the digests, so it can hash all possible identifiers (all telephone numbers
+in seconds) and read the other party's complete set. `reverse` does that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["UnsafeSaltedHash", "reverse", "salted_digests"]
 
 
 def salted_digests(ids: Identifiers, salt: bytes, length: int = TOKEN_BYTES) -> np.ndarray:
-    """SHA-512 of identifier and salt, truncated: uint8 (n, length)."""
+    """Hash each identifier and the salt with SHA-512, truncated: uint8 (n, length)."""
     out = np.empty((len(ids), length), dtype=np.uint8)
     for rows in split(np.arange(len(ids))):
         for places, matrix in ids.matrices(rows):
@@ -33,17 +33,17 @@ def salted_digests(ids: Identifiers, salt: bytes, length: int = TOKEN_BYTES) -> 
 
 
 class UnsafeSaltedHash:
-    """Either role. The receiver takes the sender's digests and compares; the sender learns nothing but what it is told.
+    """A party in either role. The receiver compares the sender's digests; the sender learns what the receiver proves.
 
     Args:
-        ids: normalised identifiers, none twice.
+        ids: normalised, unique identifiers.
         salt: known to both parties, at least 16 bytes.
         max_set_size: largest set, own or peer's.
 
     Raises:
         PSIError: a salt that is too short.
         SetSizeError: more identifiers than allowed.
-        IdentifierError: identifiers that are doubled.
+        IdentifierError: duplicate identifiers.
     """
 
     def __init__(self, ids: Sequence[str], salt: bytes, *, max_set_size: int = MAX_SET_SIZE) -> None:
@@ -53,54 +53,54 @@ class UnsafeSaltedHash:
             raise SetSizeError(f"a set of {len(ids)} identifiers; at most {max_set_size}: raise max_set_size")
         self._ids = Identifiers.of_texts(ids)
         if self._ids.doubled():
-            raise IdentifierError("identifiers are doubled; normalise them first, which says which")
+            raise IdentifierError("identifiers are doubled; call normalise first: its error lists the rows")
         self.outputs = Outputs(salted_digests(self._ids, salt, OUTPUT_BYTES), salt)
         self._theirs = Gathered(TOKEN_BYTES, max_set_size, "the sender's digests")
         self.complete = not len(ids)
-        """Whether all own digests were made."""
+        """Whether all digests of this party were computed."""
 
     def chunks(self) -> Iterator[np.ndarray]:
-        """The sender's digests, in a secret order: parts of uint8 (k, 16)."""
+        """Yield the sender's digests in a secret order: chunks of uint8 (k, 16)."""
         self.complete = True
         tokens = self.outputs.tokens()
         for rows in split(secret_order(len(tokens))):
             yield tokens[rows]
 
     def take(self, digests: np.ndarray) -> None:
-        """At the receiver, a part of the sender's digests.
+        """At the receiver, take a chunk of the sender's digests.
 
         Raises:
-            MalformedError: another type or shape.
+            MalformedError: wrong type or shape.
             SetSizeError: more than allowed.
         """
         require_rows(digests, TOKEN_BYTES, "the sender's digests")
         self._theirs.add(digests)
 
     def finish(self, count: int | None = None) -> np.ndarray:
-        """At the receiver, its own rows that are common, ascending, int64 (k,); `count` is the announced number.
+        """At the receiver, return the common rows, ascending, int64 (k,); `count` is the announced number.
 
         Raises:
             SetSizeError: another number than announced.
-            MalformedError: digests that come twice.
+            MalformedError: two equal digests.
         """
         return match(self.outputs.tokens(), self._theirs.whole(count))[0]
 
     def rows(self, proofs: np.ndarray) -> np.ndarray:
-        """At the sender, its own rows that the receiver found, int64 (k,).
+        """At the sender, find the rows that the receiver proved, int64 (k,).
 
         Raises:
-            MalformedError: a proof of no own row, or one that comes twice.
+            MalformedError: a proof matches no row of this party, or two proofs are equal.
         """
         return self.outputs.rows(proofs)
 
 
 def reverse(digests: np.ndarray, salt: bytes, candidates: Iterable[str]) -> dict[int, str]:
-    """The dictionary attack: which digests are those of which candidates.
+    """Run the dictionary attack: find the identifier behind each digest.
 
     Args:
-        digests: what a party sent, uint8 (n, 16).
-        salt: which each of the two parties knows.
-        candidates: all identifiers that there could be, none twice.
+        digests: a party's digests, uint8 (n, 16).
+        salt: the salt, which both parties know.
+        candidates: all possible identifiers, without duplicates.
 
     Returns:
         Row of `digests` → identifier.

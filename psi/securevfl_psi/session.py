@@ -1,4 +1,4 @@
-"""What the parties of one run agree on before they begin."""
+"""The parameters that two parties agree on before a run."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ _PREFIX = b"securevfl-psi"
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """What both parties agree on before they begin; every hash is bound to it, so tokens of two sessions cannot be
-    joined.
+    """The parameters of one run. Every hash includes them, so nobody can join the tokens of two sessions.
 
     Attributes:
         names: receiver and sender.
         nonce: fresh random bytes, at least 16.
         rules_tag: how identifiers are normalised, `IdRules.tag`.
         version: of the protocol, up to 16 letters and digits.
-        protocol: its name; tokens of two protocols cannot be joined either.
-        why: it was chosen, where both left that open; no part of the tag.
+        protocol: its name. Nobody can join the tokens of two protocols either.
+        why: the reason for the protocol if both parties chose ``auto``; not part of the tag.
 
     Raises:
-        PSIError: a nonce that is too short or not bytes, or another form of version.
+        PSIError: a nonce that is too short or not bytes, or a malformed version.
     """
 
     names: tuple[str, str]
@@ -43,13 +42,16 @@ class Session:
                 "are needed: secrets.token_bytes(16)"
             )
         if not (self.version.isascii() and self.version.isalnum() and len(self.version) <= 16):
-            raise PSIError(f"protocol version {self.version!r}; 1 to 16 ASCII letters and digits are possible")
+            raise PSIError(f"protocol version {self.version!r}; expected 1 to 16 ASCII letters and digits")
 
     @property
     def dst(self) -> bytes:
-        """Domain separation tag: a digest of protocol, version, names, nonce and rules. 45 bytes, so that hashing an
-        identifier takes as few blocks of SHA-512 as it can."""
+        """Domain separation tag: a digest of protocol, version, names, nonce and rules.
+
+        It has 45 bytes, so that hashing an identifier takes as few blocks of SHA-512 as possible.
+        """
         texts = [self.protocol, self.version, *self.names, self.rules_tag]
         parts = [*(text.encode() for text in texts), self.nonce]
+        # Lengths first: without them, names could be chosen so that two different sessions hash alike.
         framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return _PREFIX + hashlib.sha512(framed).digest()[:32]

@@ -1,4 +1,4 @@
-"""The handshake: what a party brings, what it demands of the peer, and the session that follows from both."""
+"""The handshake: each party's parameters and conditions, and the session that both derive from them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _LASTING = b"securevfl-psi lasting 1\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Lasting:
-    """What a party keeps so that its pseudonyms in later runs with the same peer are those of this one.
+    """A stored key that gives a party the same pseudonyms in later runs with the same peer.
 
-    They are equal as long as both parties keep theirs; then each can also tell which rows come back. Keep it as
-    carefully as any key: with it and the peer's answers any identifier can be tested.
+    Pseudonyms repeat as long as both parties keep their keys; then each can also recognise rows that return. Store it
+    as carefully as any key: with it and the peer's answers, any identifier can be tested.
 
     Attributes:
         secret: the blinding scalar, 32 bytes.
-        nonce: what stands for this party's contribution to the session, 16 bytes.
+        nonce: replaces this party's fresh contribution to the session's nonce, 16 bytes.
 
     Raises:
-        PSIError: another length.
+        PSIError: a wrong length.
     """
 
     secret: bytes = field(default_factory=lambda: Scalar().to_bytes(), repr=False)
@@ -53,18 +53,18 @@ class Lasting:
             raise PSIError(f"a lasting key of {len(self.secret)} and {len(self.nonce)} bytes; 32 and 16 are needed")
 
     def to_bytes(self) -> bytes:
-        """To be stored, with a version."""
+        """Encode for storage, with a version."""
         return _LASTING + self.secret + self.nonce
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Lasting:
-        """What `to_bytes` gave.
+        """Decode what `to_bytes` returned.
 
         Raises:
-            MalformedError: anything else.
+            MalformedError: other bytes.
         """
         if len(data) != len(_LASTING) + 48 or not data.startswith(_LASTING):
-            raise MalformedError(f"{len(data)} bytes that are no lasting key of this version")
+            raise MalformedError(f"{len(data)} bytes are not a lasting key of this version")
         return cls(secret=data[len(_LASTING) : len(_LASTING) + 32], nonce=data[-16:])
 
 
@@ -73,26 +73,26 @@ class Terms:
     """One party's side of the agreement.
 
     Attributes:
-        name: of this party, up to 64 characters.
-        peer: name that the peer must give; any other is refused.
-        role: the receiver compares; one of the two must be it.
-        protocol: one of `PROTOCOLS`; or ``auto``, which leaves it to the peer whether `dh` or `ot` is run, or to the
-            sizes where the peer says ``auto``, too (see `choosing`).
-        learns: whether the sender is told the result, too.
+        name: this party's name, up to 64 characters.
+        peer: the name that the peer must give.
+        role: ``receiver`` compares; one party must be the receiver, the other the sender.
+        protocol: one of `PROTOCOLS`; or ``auto``, which lets the peer choose `dh` or `ot`, or the sizes if the peer
+            also has ``auto`` (see `choosing`).
+        learns: ``both``, or only the ``receiver`` learns the result.
         rules: how identifiers were normalised.
-        context: what the run is for, a job's name; both must give the same.
+        context: the purpose of the run, such as a job's name; both must give the same.
         max_set_size: largest set that the peer may announce.
-        min_intersection: fewer common identifiers are an error: at the party that asks before its peer learns which,
-            at the other one when it is told, and its peer knows the result by then.
+        min_intersection: fewer common identifiers are an error. The asking party raises it before its peer learns
+            which; the other party raises it when it learns the result, which its peer knows by then.
         pad_to: announce and send this many points, see `Party`.
         salt: for ``unsafe_salted_hash``, known to both.
-        lasting: for ``pseudonyms`` that are the same in later runs.
-        link: for ``auto``, megabits a second to the peer; of two that are given the smaller one counts, and none means
-            that the link is not what limits.
-        nonce: this party's contribution to the session's.
+        lasting: the stored key, for ``pseudonyms`` that are the same in later runs.
+        link: for ``auto``, megabits a second to the peer. If both parties give one, the smaller counts; None means that
+            the link is not the bottleneck.
+        nonce: this party's contribution to the session's nonce.
 
     Raises:
-        PSIError: a value of another form.
+        PSIError: a malformed value.
     """
 
     name: str
@@ -112,21 +112,21 @@ class Terms:
 
     def __post_init__(self) -> None:
         if self.role not in ("receiver", "sender"):
-            raise PSIError(f"role {self.role!r}; 'receiver' and 'sender' are possible")
+            raise PSIError(f"role {self.role!r}; expected 'receiver' or 'sender'")
         if self.protocol not in (*PROTOCOLS, _AUTO):
-            raise PSIError(f"protocol {self.protocol!r}; one of {', '.join((*PROTOCOLS, _AUTO))} is possible")
+            raise PSIError(f"protocol {self.protocol!r}; expected one of {', '.join((*PROTOCOLS, _AUTO))}")
         if self.link is not None and (self.protocol != _AUTO or not _is_link(self.link)):
             raise PSIError(
                 f"link={self.link!r} with protocol {self.protocol!r}; megabits a second, above 0, for 'auto'"
             )
         if self.learns not in ("both", "receiver"):
-            raise PSIError(f"learns={self.learns!r}; 'both' and 'receiver' are possible")
+            raise PSIError(f"learns={self.learns!r}; expected 'both' or 'receiver'")
         for what in ("name", "peer"):
             text = getattr(self, what)
             if not 1 <= len(text) <= _NAME:
-                raise PSIError(f"{what} {text!r}; 1 to {_NAME} characters are possible")
+                raise PSIError(f"{what} {text!r}; expected 1 to {_NAME} characters")
         if any("\ud800" <= char <= "\udfff" for char in self.name + self.peer + self.context):
-            raise PSIError("name, peer or context hold a lone surrogate, so they are no Unicode text")
+            raise PSIError("name, peer or context contains a lone surrogate, so it is not Unicode text")
         if self.name == self.peer:
             raise PSIError(f"both parties are called {self.name!r}; give them different names")
         if self.lasting is not None and self.protocol != "pseudonyms":
@@ -141,18 +141,18 @@ class Terms:
             raise PSIError(f"pad_to={self.pad_to}: unsafe_salted_hash does not pad; leave it out")
 
     def asks(self, own_size: int, peer_size: int) -> bool:
-        """Whether this party is the client of `dh` or `ot`, by the sizes that both announced.
+        """Return True if this party is the client of `dh` or `ot`, given both announced sizes.
 
-        Where only the receiver learns, it asks: the client compares, so it learns in any case. Where both learn, the
-        smaller set asks, which saves up to a quarter of the work of `dh`, and most of the bytes of `ot`; of two equal
-        ones the receiver's does.
+        If only the receiver learns, it asks, because the client compares and so always learns. If both learn, the party
+        with the smaller set asks, which saves up to a quarter of the work of `dh` and most of the bytes of `ot`; with
+        equal sizes, the receiver asks.
         """
         if self.learns == "receiver" or own_size == peer_size:
             return self.role == "receiver"
         return own_size < peer_size
 
     def hello(self, size: int) -> bytes:
-        """This party's first message: its terms and how many rows it will send, as JSON."""
+        """Encode this party's first message: its terms and its number of rows, as JSON."""
         nonce = self._own_nonce()
         fields = self._agreed() | {"name": self.name, "role": self.role, "rows": size, "nonce": nonce.hex()}
         if self.protocol == _AUTO:
@@ -162,7 +162,7 @@ class Terms:
         return json.dumps(fields, sort_keys=True).encode()
 
     def _proof(self, nonce: bytes) -> str:
-        """That a party has the salt: with two different ones nothing would be common, and nobody would know why."""
+        """Prove that this party has the salt: with different salts nothing would match, without any hint why."""
         return hmac.digest(self.salt, b"securevfl-psi salt" + nonce, "sha256").hex()
 
     def _own_nonce(self) -> bytes:
@@ -179,7 +179,7 @@ class Terms:
         }
 
     def _settled(self, theirs: dict[str, object], own_size: int | None, rows: int) -> tuple[Protocol, str]:
-        """What is run, and why where that was open; the protocols agree, or one of them is ``auto``."""
+        """Return the protocol to run and, if one party had ``auto``, the reason."""
         if self.protocol != _AUTO:
             return self.protocol, "" if theirs["protocol"] != _AUTO else f"{self.name} wants it"
         if theirs["protocol"] != _AUTO:
@@ -192,15 +192,15 @@ class Terms:
         return ("ot" if chosen.protocol == "ot" else "dh"), chosen.why
 
     def agree(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
-        """The session and the peer's announced size.
+        """Check the peer's hello against these terms; return the session and the peer's announced size.
 
         Args:
-            hello: the peer's.
-            own_size: as this party's says; needed for ``auto`` alone.
+            hello: the peer's hello.
+            own_size: this party's announced size; only ``auto`` needs it.
 
         Raises:
-            MalformedError: a hello of another form.
-            DisagreementError: the peer runs something else, or is another party.
+            MalformedError: a malformed hello.
+            DisagreementError: the peer has other terms, or is another party.
             SetSizeError: the peer announces more than `max_set_size`.
         """
         try:
@@ -211,8 +211,8 @@ class Terms:
             raise MalformedError("the peer's hello is not a JSON object")
         if isinstance(fields.get("lasting"), bool) and fields["lasting"] != (self.lasting is not None):
             raise DisagreementError(
-                "one party keeps its key for pseudonyms that last (--lasting), the other draws a fresh one: both keep "
-                f"theirs, or neither does; the peer {'keeps' if fields['lasting'] else 'does not keep'} its key"
+                "one party keeps its key for pseudonyms that last (--lasting), the other draws a fresh one: use one "
+                f"setting at both; the peer {'keeps' if fields['lasting'] else 'does not keep'} its key"
             )
         expected = self._agreed()
         if {self.protocol, str(fields.get("protocol"))} in ({_AUTO, "dh"}, {_AUTO, "ot"}):
@@ -224,12 +224,13 @@ class Terms:
         if self.protocol == "unsafe_salted_hash" and fields.get("salt") != self._proof(nonce):
             raise DisagreementError("the peer has another salt; both need the same")
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
-            raise MalformedError(f"the peer announces {str(rows)[:40]!r} rows; a whole number was expected")
+            raise MalformedError(f"the peer announces {str(rows)[:40]!r} rows; expected a whole number")
         if rows > self.max_set_size:
             raise SetSizeError(f"the peer announces {rows} rows; at most {self.max_set_size}: raise max_set_size")
         both = [(self.name, self._own_nonce()), (self.peer, nonce)]
         protocol, why = self._settled(fields, own_size, rows)
         receiver, sender = both if self.role == "receiver" else both[::-1]
+        # A reflected nonce would let the peer alone decide the session's tag.
         if receiver[1] == sender[1]:
             raise MalformedError("the peer repeats this party's nonce")
         session = Session(
@@ -251,10 +252,10 @@ def _other(role: Role) -> Role:
 
 
 def parse_nonce(text: object) -> bytes:
-    """A session's nonce from its hexadecimal form.
+    """Parse a party's nonce from hexadecimal.
 
     Raises:
-        MalformedError: no hexadecimal text, or too few bytes.
+        MalformedError: not 16 bytes in hexadecimal.
     """
     try:
         nonce = bytes.fromhex(text) if isinstance(text, str) else b""

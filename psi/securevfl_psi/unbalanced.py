@@ -1,4 +1,4 @@
-"""Intersection of a small set with a large one, whose side does its work once: a published filter of OPRF outputs.
+"""Intersection of a small set with a large one, whose owner works once: it publishes a filter of OPRF outputs.
 
 After Kiss, Liu, Schneider, Asokan and Pinkas (PoPETs 2017), who put Diffie–Hellman outputs into a Bloom filter; here
 they are those of `oprf`, in a Golomb-coded set.
@@ -9,17 +9,17 @@ publish(Y)           filter, bytes →   once, for all clients, until it expires
 answer(…)            k·a·H(x) →        rows(…): which x are in the filter
 
 Sizes: the filter takes bits + 1.58 bits for each item of the server, 5.2 bytes with 40 bits; a session takes 32 bytes
-each way for each item of the client. An item that the server does not hold is taken for one that it does with
-probability 2^-bits.
+each way for each item of the client. An item that the server does not have passes for one of its items with probability
+2^-bits.
 
 Who learns what. The client: the size of the server's set, the filter's times, and for each identifier that it asks
-whether the server holds it. It can ask about anything, one after the other; what bounds it is `max_queries`, which the
-server enforces for each client by the name that the channel has authenticated. Clients that collude add their queries.
-Without the server the filter cannot be tested. The server: how many identifiers are asked and when; not which, nor
-which were found.
+whether the server has it. It can ask about any identifier; only `max_queries` limits it, which the server enforces for
+each client by the name that the channel authenticated. Colluding clients can add up their queries. Without the server,
+nobody can test the filter. The server: how many identifiers each client asks and when; not which ones, nor which ones
+it finds.
 
-Each filter has its own key: under one key, a client could test all that it ever asked on each new filter. A server
-should forget the key when the filter expires: whoever has both can enumerate the server's set.
+Each filter has its own key: under one key, a client could test every identifier that it ever asked on each new filter.
+A server should delete the key when the filter expires: whoever has both can enumerate the server's set.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _COUNTER = struct.Struct(">L")
 
 
 def _dst(terms: FilterTerms, key_id: bytes) -> bytes:
-    """Domain separation tag of 45 bytes, as `Session.dst`: outputs of two filters cannot be joined."""
+    """Domain separation tag of 45 bytes, as `Session.dst`, so that nobody can join the outputs of two filters."""
     return b"securevfl-psi" + hashlib.sha512(_PROTOCOL + key_id + terms.to_bytes()).digest()[:32]
 
 
 class Server:
     """The side with the large set: one key, one filter, many clients.
 
-    `to_bytes` keeps key, terms and what each client has asked. Store it after each `answer` and before the answer is
-    sent, or a restart gives the queries back.
+    `to_bytes` encodes the key, the terms and each client's number of queries. Store it after each `answer` and before
+    you send that answer; otherwise a restart forgets the queries.
     """
 
     def __init__(self, terms: FilterTerms) -> None:
@@ -72,41 +72,41 @@ class Server:
         """Fingerprint of the public key k·B, 16 bytes."""
 
     def publish(self, ids: Sequence[str]) -> bytes:
-        """The filter of these identifiers, for all clients.
+        """Make the filter of these identifiers, for all clients.
 
         Raises:
-            PSIError: called a second time; or more bits than so many items can have.
-            IdentifierError: doubled identifiers, or one that is no Unicode text.
+            PSIError: called a second time; or too many bits for this number of items.
+            IdentifierError: duplicate identifiers, or one that is not Unicode text.
             SetSizeError: more than `gcs.MAX_ITEMS`.
         """
         if self._published:
-            raise PSIError("publish was called twice; each filter has its own key: make another Server")
+            raise PSIError("publish was called twice; each filter has its own key: make a new Server")
         server = oprf.Server(_dst(self.terms, self.key_id), self._scalar, length=gcs.HASH_BYTES)
         body = gcs.encode(server.outputs(ids), self.terms.bits)
         self._published = True
         return Filter.pack(self.terms, self.key_id, body)
 
     def remaining(self, client: str) -> int:
-        """How many identifiers this client may still ask."""
+        """Number of identifiers that this client may still ask."""
         return self.terms.max_queries - self._spent.get(client, 0)
 
     def answer(
         self, client: str, key_id: bytes, blinded: Iterable[np.ndarray], count: int, *, now: int
     ) -> Iterator[np.ndarray]:
-        """k times each point, in the order they come, chunks of uint8 (n, 32). The queries count at once.
+        """Multiply each point by k, in order of arrival, chunks of uint8 (n, 32). Counts the queries at once.
 
         Args:
-            client: the name that the channel has authenticated.
+            client: the name that the channel authenticated.
             key_id: of the client's filter.
-            blinded: by `Client.blinded`, chunks of uint8 (n, 32).
-            count: how many points were announced.
+            blinded: points from `Client.blinded`, chunks of uint8 (n, 32).
+            count: the announced number of points.
             now: seconds since 1970.
 
         Raises:
             ExpiredError: outside the filter's time.
             BudgetError: more than the client may still ask.
-            MalformedError: a filter of another key; points as of `oprf.Server.evaluate`.
-            SetSizeError: not as many points as announced.
+            MalformedError: a filter of another key; points as for `oprf.Server.evaluate`.
+            SetSizeError: another number of points than announced.
         """
         self.terms.require_current(now)
         if len(client.encode()) > MAX_NAME_BYTES:
@@ -119,19 +119,20 @@ class Server:
                 f"{client!r} asks {count} identifiers; of {self.terms.max_queries} it may ask {self.remaining(client)} "
                 f"more: it has to wait for the next filter, after {self.terms.expires}"
             )
+        # Counted before the answer exists: a client that breaks off must not get its queries back.
         self._spent[client] = self._spent.get(client, 0) + count
         dst = _dst(self.terms, self.key_id)
         return oprf.Server(dst, self._scalar, length=gcs.HASH_BYTES).evaluate(blinded, count)
 
     def to_bytes(self) -> bytes:
-        """Key, terms and counts: secret, to be stored where only the server reads."""
+        """Encode key, terms and counts. They are secret: store them where only the server can read them."""
         spent = [framed_text(name) + _COUNTER.pack(count) for name, count in sorted(self._spent.items())]
         flag = bytes([self._published])
         return b"".join([_STATE_MAGIC, self._secret, flag, self.terms.to_bytes(), _COUNTER.pack(len(spent)), *spent])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Server:
-        """The server that wrote these bytes. Raises MalformedError for others."""
+        """Restore the server that wrote these bytes. Raises MalformedError for other bytes."""
         reader = Reader(data, _STATE_MAGIC, "a server's state")
         secret, flag, terms = reader.take(SECRET_BYTES), reader.take(1), reader.terms()
         if flag not in (b"\0", b"\1"):
@@ -141,7 +142,7 @@ class Server:
             name = reader.text()
             (spent[name],) = _COUNTER.unpack(reader.take(_COUNTER.size))
         if reader.rest():
-            raise MalformedError("a server's state is followed by other bytes")
+            raise MalformedError("other bytes follow a server's state")
         server = cls.__new__(cls)
         server._load(terms, secret, flag == b"\1", spent)
         return server
@@ -159,7 +160,7 @@ class Client:
     Raises:
         ExpiredError: outside the filter's time.
         BudgetError: more identifiers than a client may ask.
-        PSIError: identifiers that were normalised by other rules.
+        PSIError: other rules normalised the identifiers.
     """
 
     def __init__(self, ids: Sequence[str], published: Filter, *, rules_tag: str, now: int) -> None:
@@ -172,21 +173,21 @@ class Client:
         self._hashes = published.hashes
         self._oprf = oprf.Client(ids, _dst(terms, published.key_id), length=gcs.HASH_BYTES)
         self.key_id = published.key_id
-        """What the server is told, so that both use one key."""
+        """Fingerprint of the filter's key; send it to the server, so that both use the same key."""
 
     def blinded(self) -> Iterator[np.ndarray]:
-        """The own set, blinded, chunks of uint8 (n, 32). Raises PSIError the second time."""
+        """Yield the client's blinded set in chunks of uint8 (n, 32). Raises PSIError the second time."""
         return self._oprf.blinded()
 
     def rows(self, answered: Iterable[np.ndarray]) -> np.ndarray:
-        """The own rows that the server holds, ascending, int64 (k,).
+        """Return the client's rows that the server has, ascending, int64 (k,).
 
         Args:
-            answered: by `Server.answer`, chunks of uint8 (n, 32).
+            answered: points from `Server.answer`, chunks of uint8 (n, 32).
 
         Raises:
             PSIError: called before `blinded`, or a second time.
-            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
-            SetSizeError: not as many points as were sent.
+            MalformedError: wrong type or shape, a bad coordinate, a point of small order, or the same point twice.
+            SetSizeError: another number of points than was sent.
         """
         return np.flatnonzero(self._hashes.contains(self._oprf.outputs(answered)))

@@ -1,4 +1,4 @@
-"""What a comparison of ordered identifiers begins with: one digest for the whole list."""
+"""Digest an ordered list of identifiers, so that parties can compare their lists."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["list_digest"]
 
 
 def list_digest(ids: Sequence[str], rows: np.ndarray | None = None) -> bytes:
-    """SHA-512 of identifiers in their order, 64 bytes. It stays with its party: whoever gets it can try guesses on it.
+    """Hash identifiers in their order with SHA-512, 64 bytes. Never send it: whoever has it can test guesses on it.
 
-    `cpace.Comparison` compares two of them without showing either.
+    `cpace.Comparison` compares two such digests without showing either.
 
     Args:
-        ids: the party's own, normalised; each enters with its length, and so does their number.
-        rows: which identifiers, in the agreed order, int64 (k,); all, as they stand, without it.
+        ids: the party's normalised identifiers; the digest covers each one's length, and their number.
+        rows: which identifiers, in the agreed order, int64 (k,); by default all, in their order.
 
     Raises:
-        IdentifierError: an identifier that is no Unicode text.
+        IdentifierError: an identifier is not Unicode text.
     """
     column = Identifiers.of_texts(ids)
     wanted = np.arange(len(column)) if rows is None else rows

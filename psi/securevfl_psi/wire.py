@@ -1,9 +1,9 @@
-"""Frames: how messages of a protocol look on a wire, and how hostile bytes are refused.
+"""Frames: encode a protocol's messages for the wire and refuse malformed bytes.
 
 A frame is a header of 24 bytes and a payload: magic ``SPSI``, version (1 byte), kind (1), two zero bytes, sequence
-number (4, big-endian), length of the payload (4), tag (8). The tag is that of the session and the direction, so a frame
-of another session, or one sent back, does not fit; sequence numbers count from 0, so a frame that is repeated or left
-out does not fit either. That finds accidents and mixed-up sessions; an attacker on the wire is what TLS is for.
+number (4, big-endian), length of the payload (4), tag (8). The tag names the session and the direction, so the reader
+refuses a frame of another session and a reflected one. Sequence numbers count from 0, so it also refuses repeated and
+missing frames. These checks find accidents and mixed-up sessions; TLS protects against an attacker on the wire.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ VERSION = 3
 HEADER_BYTES = 24
 TAG_BYTES = 8
 MAGIC = b"SPSI"
-"""How every frame begins."""
+"""First bytes of every frame."""
 _HEADER = struct.Struct(">4sBBHII8s")
 _NO_TAG = bytes(TAG_BYTES)
 
 
 class Kind(IntEnum):
-    """What a frame holds. Those from `KEY` to `CONFIRMATION` are for more than two parties (`SEED` for transfers, too),
-    those from `TRANSFERS` to `SUMS` for oblivious transfers, those from `OFFER` on for unbalanced ones."""
+    """Kinds of frames. `KEY` to `CONFIRMATION` are for more than two parties (`SEED` also for transfers), `TRANSFERS`
+    to `SUMS` for oblivious transfers, `OFFER` and later ones for unbalanced intersections."""
 
     HELLO = 1
     POINTS = 2
@@ -84,7 +84,7 @@ class Frame:
     """One message.
 
     Attributes:
-        kind: what it holds.
+        kind: the payload's kind.
         payload: at most as long as its kind allows.
     """
 
@@ -100,13 +100,14 @@ class FrameWriter:
         self.tag = _NO_TAG
 
     def write(self, kind: Kind, payload: bytes = b"") -> bytes:
-        """The frame's bytes.
+        """Encode a frame with the next number.
 
         Raises:
-            MalformedError: a payload longer than the kind allows.
+            MalformedError: the payload is longer than its kind allows.
         """
         if len(payload) > _MOST[kind]:
             raise MalformedError(f"a {kind.name} of {len(payload)} bytes; at most {_MOST[kind]} fit into a frame")
+        # A hello comes before the session; a refusal may be sent when there is none.
         tag = self.tag if kind not in (Kind.HELLO, Kind.REFUSED) else _NO_TAG
         header = _HEADER.pack(MAGIC, VERSION, kind, 0, self._next, len(payload), tag)
         self._next += 1
@@ -114,12 +115,12 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Takes bytes as they come and gives whole frames.
+    """Splits arriving bytes into complete frames.
 
-    Keeps at most one frame that is not whole, whose length was checked before.
+    Buffers at most one incomplete frame, whose length it has checked.
 
     Attributes:
-        tag: what frames must carry once the session is agreed on.
+        tag: the tag that frames must have once the parties agreed on a session.
     """
 
     def __init__(self) -> None:
@@ -128,10 +129,10 @@ class FrameReader:
         self.tag = _NO_TAG
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that `data` completes. Take all of them before the next call.
+        """Yield the frames that `data` completes. Consume all of them before the next call.
 
         Raises:
-            MalformedError: another magic, version, kind, sequence number, tag or length than the protocol allows.
+            MalformedError: a magic, version, kind, sequence number, tag or length that the protocol does not allow.
         """
         self._buffer += data
         while len(self._buffer) >= HEADER_BYTES:
@@ -146,12 +147,13 @@ class FrameReader:
     def _header(self, header: bytes) -> tuple[Kind, int]:
         magic, version, number, reserved, sequence, length, tag = _HEADER.unpack(header)
         if magic != MAGIC or reserved:
-            raise MalformedError("the peer does not speak this protocol: its bytes are no frame")
+            raise MalformedError("the peer does not speak this protocol: its bytes are not a frame")
         if version != VERSION:
             raise MalformedError(f"the peer speaks version {version}, not {VERSION}: use the same release")
         if number not in list(Kind):
-            raise MalformedError(f"a frame of kind {number}; {min(Kind)} to {max(Kind)} are known")
+            raise MalformedError(f"a frame of kind {number}; expected {min(Kind)} to {max(Kind)}")
         kind = Kind(number)
+        # Before the payload is buffered, so that a peer cannot make this party allocate what it announces.
         if length > _MOST[kind]:
             raise MalformedError(f"a {kind.name} of {length} bytes is announced; at most {_MOST[kind]} are accepted")
         if sequence != self._next:
@@ -161,10 +163,10 @@ class FrameReader:
         return kind, length
 
     def close(self) -> None:
-        """The peer sends nothing more.
+        """Report that the peer sends nothing more.
 
         Raises:
-            MalformedError: in the middle of a frame.
+            MalformedError: the last frame is incomplete.
         """
         if self._buffer:
             raise MalformedError(f"the peer ended in the middle of a frame, after {len(self._buffer)} bytes of it")

@@ -267,7 +267,7 @@ def test_the_owner_checks_what_it_opens() -> None:
     array[rows:] = 0
     assert (owner.open_product([key.public.store(key.encrypt_batch(products.pack(array)))], rows) == 1).all()
     array[rows:, 1] = 1
-    with pytest.raises(OverflowRefused, match="where none belongs"):
+    with pytest.raises(OverflowRefused, match="in an unused slot"):
         owner.open_product([key.public.store(key.encrypt_batch(products.pack(array)))], rows)
 
 

@@ -95,7 +95,7 @@ def test_malformed_messages_are_refused(liar: int, label: str, change: str) -> N
 
 @pytest.mark.parametrize(("liar", "label"), MESSAGES)
 def test_other_labels_are_refused(liar: int, label: str) -> None:
-    with pytest.raises(MalformedError, match="the parties run other steps"):
+    with pytest.raises(MalformedError, match="the parties run different steps"):
         attacked(liar, label, list, "another")
 
 
@@ -225,7 +225,7 @@ def test_an_opening_has_so_many_values_in_all() -> None:
     assert left[0]["scores"] == Opening(1, values=6, total=1)
     with pytest.raises(UndeclaredOpening, match=r"8 values in all, 6 were opened and this one has 3; nothing was sent"):
         run_three(program, openings={"scores": Opening(3, values=6, total=8)})
-    with pytest.raises(MalformedError, match="a count is not negative"):
+    with pytest.raises(MalformedError, match="a count must not be negative"):
         Opening(1, total=-1)
 
 
@@ -233,7 +233,7 @@ def test_receivers_are_named() -> None:
     for to in ((), (3,), (-1,)):
         with pytest.raises(MalformedError, match="name some of 0, 1 and 2"):
             opens(Clear(openings={"auc": 1}), "auc", 1, to).send(None)
-    with pytest.raises(MalformedError, match="not negative"):
+    with pytest.raises(MalformedError, match="must not be negative"):
         Opening(-1)
 
 
@@ -261,5 +261,5 @@ def test_streams_of_another_party_are_refused() -> None:
     with pytest.raises(MalformedError, match="streams of party 1 at party 0"):
         Computing(0, memory_wires()[0], fixed_streams(b"x")[1])
     stream = fixed_streams(b"x")[0]._streams[0]
-    with pytest.raises(MalformedError, match="there are three"):
+    with pytest.raises(MalformedError, match="expected 0, 1 or 2"):
         Streams(3, stream, stream, stream)

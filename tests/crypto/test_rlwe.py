@@ -106,7 +106,7 @@ def test_more_holders_than_their_noise_has_room_for_are_refused_at_setup(scheme:
     public = KEYS[scheme].public
     pairs = [PairwiseMasks(bytes(32), positive=True)] * 16
     scheme.holder(public, block(), ZeroShares(pairs[:15]))
-    with pytest.raises(OverflowRefused, match=r"17 holders' products .* use Paillier"):
+    with pytest.raises(OverflowRefused, match=r"products of 17 holders .* use Paillier"):
         scheme.holder(public, block(), ZeroShares(pairs))
 
 
@@ -122,7 +122,7 @@ def test_a_gradient_beyond_its_mask_is_refused(scheme: RlweScheme, monkeypatch: 
         steps = owner.seal_steps(np.ones((32, 4), dtype=np.int64))
         large = np.full((6, 4), 2**40, dtype=object)
     monkeypatch.setattr(holder, "_random", lambda bits: large)
-    with pytest.raises(OverflowRefused, match="masks more widely"):
+    with pytest.raises(OverflowRefused, match="mask is wider than agreed"):
         owner.open_gradient(holder.gradient(steps, x)[0])
 
 
@@ -248,7 +248,7 @@ def test_an_answer_that_is_no_encryption_is_refused(scheme: RlweScheme) -> None:
         0
     ].copy()
     sent[0, 36:] = 0
-    with pytest.raises(MalformedError, match="no encryption"):
+    with pytest.raises(MalformedError, match="not an encryption"):
         owner.open_gradient(sent)
 
 

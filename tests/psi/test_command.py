@@ -114,7 +114,7 @@ PARTY = ["listen", "bank.csv", "--id", "customer", "--name", "bank", "--peer", "
         (["--max-set-size", "2"], 3, "SetSizeError: 3 identifiers"),
         (["--pad-to", "2"], 3, "SetSizeError: 3 identifiers"),
         (["--lasting", "key"], 2, "--lasting belongs to --protocol pseudonyms"),
-        (["--lasting", "bank.csv", "--protocol", "pseudonyms"], 2, "no lasting key of this version"),
+        (["--lasting", "bank.csv", "--protocol", "pseudonyms"], 2, "not a lasting key of this version"),
         (["--lasting", "none/key", "--protocol", "pseudonyms"], 2, "none/key cannot be written"),
         (["--port", "70000"], 2, "less than or equal to 65535"),
         (["--rows", "some"], 2, "some"),

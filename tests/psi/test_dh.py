@@ -204,11 +204,11 @@ def test_sets_larger_than_allowed_or_announced_are_refused() -> None:
 def test_a_step_cannot_be_taken_twice_or_out_of_order() -> None:
     session = _session()
     client, server = Client(["a"], session), Server(["a"], session)
-    with pytest.raises(PSIError, match=r"chunks\(\), which was not called"):
+    with pytest.raises(PSIError, match=r"answers chunks\(\), so call that first"):
         client.take_answers(_points(["a"]))
-    with pytest.raises(PSIError, match=r"chunks\(\), which was not called"):
+    with pytest.raises(PSIError, match=r"answers chunks\(\), so call that first"):
         client.finish()
-    with pytest.raises(PSIError, match="nothing of the client's set waits"):
+    with pytest.raises(PSIError, match="no chunk of the client's set waits"):
         server.answer()
     with pytest.raises(PSIError, match="0 of 1 are known"):
         server.rows(np.zeros((1, 16), dtype=np.uint8))
@@ -283,15 +283,15 @@ def test_tokens_that_come_twice_or_in_another_form_are_refused() -> None:
             client().take_tokens(bad)
     twice = client()
     twice.take_tokens(np.repeat(tokens[:1], 2, axis=0))
-    with pytest.raises(MalformedError, match="tokens of the server's set come twice"):
+    with pytest.raises(MalformedError, match="tokens of the server's set appear twice"):
         twice.finish()
 
 
 def test_proofs_that_prove_nothing_are_refused() -> None:
     for change, match in (
         (lambda p: p ^ np.uint8(1), "2 of 2 proofs belong to no row"),
-        (np.zeros_like, "a proof comes twice"),
-        (lambda p: np.concatenate([p, p[:1]]), "a proof comes twice"),
+        (np.zeros_like, "a proof appears twice"),
+        (lambda p: np.concatenate([p, p[:1]]), "a proof appears twice"),
         (lambda p: np.concatenate([p, np.zeros((1, 16), dtype=np.uint8)]), "1 of 3 proofs"),
     ):
         session = _session()

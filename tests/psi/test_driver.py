@@ -213,7 +213,7 @@ def test_a_peer_that_never_reads_is_given_up(
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", bytes(64), b"\x16\x03\x01\x02\x00" * 10])
 def test_garbage_is_refused_and_the_peer_is_told(garbage: bytes, pair: tuple[socket.socket, socket.socket]) -> None:
     pair[1].sendall(garbage)
-    with pytest.raises(MalformedError, match="no frame"):
+    with pytest.raises(MalformedError, match="not a frame"):
         converse(_end(BANK, "bank"), pair[0], timeout=5)
     pair[0].shutdown(socket.SHUT_WR)
     frames = list(FrameReader().feed(_raw(pair[1])))

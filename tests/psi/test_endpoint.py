@@ -211,7 +211,7 @@ def test_parties_under_other_terms_are_refused(other: dict[str, Any], key: str) 
 def test_the_refused_peer_is_told_why_and_nothing_else() -> None:
     bank = Endpoint(BANK, terms("receiver", min_intersection=3))
     shop = Endpoint(SHOP, terms("sender"))
-    with pytest.raises(SmallIntersectionError, match="2 common identifiers; at least 3"):
+    with pytest.raises(SmallIntersectionError, match="2 common identifiers; the policy demands at least 3"):
         run_in_process(bank, shop)
     with pytest.raises(PSIError, match="has failed"):
         shop.feed(b"")

@@ -285,7 +285,7 @@ def test_an_active_party_cannot_make_others_show_more_than_their_terms_say() -> 
         assert hello is not None
         script = shop.hearing("bank")
         next(script)
-        with pytest.raises(psi.DisagreementError, match=f"terms here say '{theirs}'"):
+        with pytest.raises(psi.DisagreementError, match=f"this party's terms name '{theirs}'"):
             script.send(hello)
         assert next(shop.sending("bank")) is None  # nothing leaves
 

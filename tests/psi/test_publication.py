@@ -204,7 +204,7 @@ def test_a_point_of_an_earlier_run_proves_its_row_and_no_more_rows_than_were_ann
 
         return change
 
-    with pytest.raises(SetSizeError, match="says that 3 rows are common; this party has 2"):
+    with pytest.raises(SetSizeError, match="announces 3 common rows; at most 2 are possible"):
         _talk(ends, claim(3))
     ends = _ends(LARGE, ["x", "y"], shelves)
     bank = ends["bank"]
@@ -223,17 +223,17 @@ def test_a_point_of_an_earlier_run_proves_its_row_and_no_more_rows_than_were_ann
         (Kind.OFFER, b"x" * 55, "offer of 55 bytes"),
         (Kind.OFFER, bytes(16) + (1 << 40).to_bytes(8, "big") + bytes(32), "filter of 1099511627776 bytes is offered"),
         (Kind.OFFER, bytes(56), "filter of 0 bytes is offered"),
-        (Kind.WANTED, b"\2", "0 or 1 was expected"),
+        (Kind.WANTED, b"\2", "expected 0 or 1"),
         (Kind.WANTED, b"", "WANTED of 0 bytes"),
-        (Kind.FILTER, lambda data: data[:-1], "bytes; .* were expected"),
+        (Kind.FILTER, lambda data: data[:-1], "bytes; expected"),
         (Kind.FILTER, lambda data: data[:-1] + bytes([data[-1] ^ 1]), "not the one that was offered"),
         (Kind.POINTS, bytes(32 * 5), "point"),
         (Kind.POINTS, lambda data: data[:32] * 5, "twice"),
         (Kind.POINTS, lambda data: data[:64], "chunk of 2 rows where 5 are due"),
         (Kind.ANSWERS, lambda data: data[:64], "chunk of 2 rows where 5 are due"),
         (Kind.ANSWERS, lambda data: data[:32] * 5, "twice"),
-        (Kind.COUNT, (6).to_bytes(8, "big"), "says that 6 rows are common; this party has 5"),
-        (Kind.PROOFS, bytes(48), "proof comes twice"),
+        (Kind.COUNT, (6).to_bytes(8, "big"), "announces 6 common rows; at most 5 are possible"),
+        (Kind.PROOFS, bytes(48), "proof appears twice"),
         (Kind.PROOFS, bytes(range(48)), "3 of 3 proofs belong to no row"),
         (Kind.RECEIPT, bytes(32), "same common rows"),
     ],

@@ -1,7 +1,7 @@
-"""A proof that a modulus is what Paillier needs, and the base of the randomness, which follows from the modulus.
+"""A proof that a modulus is suitable for Paillier, and the base of the randomness, which follows from the modulus.
 
 S. Goldberg, L. Reyzin, O. Sagga, F. Baldimtsi, "Efficient Noninteractive Certification of RSA Moduli and Beyond"
-(Asiacrypt 2019, eprint 2018/057): whoever knows the factors answers challenges that are hashes of n.
+(Asiacrypt 2019, eprint 2018/057): the owner, who knows the factors, answers challenges that are hashes of n.
 
 - *Roots of degree n* show gcd(n, φ(n)) = 1: no square divides n, and no factor of n
   divides another one less one. Otherwise a prime r divides both, ``x ↦ xⁿ`` maps at least r units to each of its
@@ -12,9 +12,9 @@ S. Goldberg, L. Reyzin, O. Sagga, F. Baldimtsi, "Efficient Noninteractive Certif
   factors that are 1 modulo 4, at most half of them have that property: `_SQUARES` challenges leave 2^-128. Powers of
   h_s hide the quadratic characters of a ciphertext only modulo such an n.
 
-The roots say nothing else: the one of degree n is unique, and of four square roots the proof has the one that is itself
-a square. Both distributions can be drawn without the factors, together with their challenges (random oracle model). The
-proof is one for each n: another root of the same number would give the factors away.
+The roots reveal nothing else: the root of degree n is unique, and of four square roots the proof has the one that is
+itself a square. Both distributions can be drawn without the factors, together with their challenges (random oracle
+model). Each n has exactly one proof: a second root of the same number would give the factors away.
 
 *Not* proved: that the factors are random or large (a weak key harms its owner), and that p − 1 and q − 1 share no
 factor but 2. An owner who chooses them with a common factor r can learn sums of what a holder multiplies modulo r from
@@ -43,7 +43,7 @@ _SLACK = 16
 
 
 def proof_bytes(bits: int) -> int:
-    """Bytes of the proof for a modulus of so many bits."""
+    """Bytes of the proof for a modulus of `bits` bits."""
     return (_ROOTS + _SQUARES) * _width(bits)
 
 
@@ -51,14 +51,14 @@ def base(n: mpz) -> mpz:
     """``h_s = hⁿ mod n²`` with ``h = −x²`` for x that is a hash of n (Damgård, Jurik, Nielsen 2010, section 4.2).
 
     Nobody chose x, so nobody chose the order of h_s. As in the paper h is public; x need not be secret, since a root of
-    h tells nothing of exponents.
+    h reveals nothing about exponents.
     """
     x = _hashed(n, b"base", 0)
     return gmpy2.powmod(-x * x % n, n, n * n)
 
 
 def prove(p: mpz, q: mpz) -> bytes:
-    """The proof for n = p q, the same for each call.
+    """Prove n = p q; each call returns the same proof.
 
     Args:
         p, q: different primes, both 3 modulo 4; neither divides the other less one.
@@ -68,11 +68,12 @@ def prove(p: mpz, q: mpz) -> bytes:
     inverse = gmpy2.invert(p, q)
 
     def power(number: mpz, exponents: tuple[mpz, mpz]) -> mpz:
+        # powmod_sec: the exponents follow from the factors, so the time must not depend on them.
         first = gmpy2.powmod_sec(number % p, exponents[0], p)
         return first + p * ((gmpy2.powmod_sec(number % q, exponents[1], q) - first) * inverse % q)
 
     roots = [power(_hashed(n, b"root", i), (degree % (p - 1), degree % (q - 1))) for i in range(_ROOTS)]
-    # for a square modulo p ≡ 3 mod 4, the power (p + 1)/4 is the root that is a square itself
+    # For a square modulo p ≡ 3 mod 4, the power (p + 1)/4 is the root that is a square itself.
     quarter = (p + 1) // 4, (q + 1) // 4
     for i in range(_SQUARES):
         number = _symbol_one(n, i)
@@ -84,25 +85,25 @@ def verify(n: mpz, proof: bytes) -> None:
     """Check the proof that `prove` wrote.
 
     Args:
-        n: odd, no prime, without factors below `SMALL_FACTORS`.
+        n: odd, not a prime, without factors below `SMALL_FACTORS`.
         proof: as received.
 
     Raises:
-        MalformedError: it has another length, or does not prove n.
+        MalformedError: it has a wrong length, or does not prove n.
     """
     width = _width(n.bit_length())
     if len(proof) != proof_bytes(n.bit_length()):
-        raise MalformedError(f"a proof of {len(proof)} bytes; {proof_bytes(n.bit_length())} belong to this modulus")
+        raise MalformedError(f"a proof of {len(proof)} bytes; this modulus needs {proof_bytes(n.bit_length())}")
     roots = [mpz(int.from_bytes(proof[at : at + width], "little")) for at in range(0, len(proof), width)]
     if not all(0 < root < n for root in roots):
         raise MalformedError("a number in the proof of the modulus is not between 0 and n: the key is damaged")
     if n % 4 != 1:
-        raise MalformedError("the modulus is 3 modulo 4: it is no product of two primes that are 3 modulo 4")
+        raise MalformedError("the modulus is 3 modulo 4: it is not a product of two primes that are 3 modulo 4")
     for i, root in enumerate(roots[_ROOTS:]):
         if root * root % n not in (number := _symbol_one(n, i), n - number):
             raise MalformedError(
-                "a square root in the proof of the modulus is wrong: the modulus is no product of two primes that are "
-                "3 modulo 4, or the key is damaged"
+                "a square root in the proof of the modulus is wrong: the modulus is not a product of two primes that "
+                "are 3 modulo 4, or the key is damaged"
             )
     for i, root in enumerate(roots[:_ROOTS]):
         if gmpy2.powmod(root, n, n) != _hashed(n, b"root", i):

@@ -20,7 +20,7 @@ from securevfl_crypto.errors import MalformedError, OverflowRefused
 __all__ = ["Packing"]
 
 _OPENING = 8
-"""Time of a decryption and a re-randomisation, in encryptions by the key's owner."""
+"""Time of a decryption and a re-randomisation, in units of an encryption by the key's owner."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Packing:
             OverflowRefused: a plaintext has content beyond the last slot or the last row.
         """
         if len(plaintexts) != self.plaintexts(rows):
-            raise MalformedError(f"{len(plaintexts)} plaintexts; {self.plaintexts(rows)} hold {rows} rows")
+            raise MalformedError(f"{len(plaintexts)} plaintexts; {rows} rows take {self.plaintexts(rows)}")
         count = self.per * self.group
         width, bias = count * self.slot, _bias(self.slot, 8 * self.slot - 1, count)
         shifted = [plain + bias for plain in plaintexts]
@@ -121,13 +121,13 @@ class Packing:
         values = _slots(data, self.slot).reshape(-1, self.groups * self.group)
         table = values[:rows, : self.columns]
         if values[rows:].any() or values[:, self.columns :].any():
-            raise self._overflow("a value where none belongs", 0)
+            raise self._overflow("a value in an unused slot", 0)
         return table
 
     def _overflow(self, what: str, fit: int) -> OverflowRefused:
         return OverflowRefused(
-            f"{what}; {fit} bits fit: a value left its range, or the masks of the parties do not cancel (they have to "
-            "call in step)"
+            f"{what}; {fit} bits fit: a value left its range, or the masks of the parties do not cancel (all parties "
+            "must call in the same order)"
         )
 
     def _table(self, values: np.ndarray) -> np.ndarray:

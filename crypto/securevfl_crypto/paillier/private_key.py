@@ -14,8 +14,8 @@ addresses that depend on the exponent; neither has a single encryption. Batches 
 digits of α, and read whole tables only if `constant_time` is set: each α is used once, and only a process on the same
 machine that watches the cache could see parts of it. Chinese remaindering uses GMP's ordinary arithmetic.
 
-A public key carries a proof that n is a product of two primes of this kind, and x is a hash of n, so nobody chooses the
-order of h_s: `modulus_proof` says how, and what is not proved.
+A public key includes a proof that n is a product of two primes of this kind, and x is a hash of n, so nobody chooses
+the order of h_s. `modulus_proof` describes the proof and its limits.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class PaillierPrivateKey:
         blinds its answers drowns one integer α, not two.
         """
         p2, q2, hs = self._crt[0], self._crt[1], self.public.hs
+        # `or 1`: powmod_sec takes no exponent zero, which has probability 2^-bits.
         alpha = int.from_bytes(secrets.token_bytes(self.public.randomness_bits // 8), "little") or 1
         halves = gmpy2.powmod_sec(hs % p2, alpha, p2), gmpy2.powmod_sec(hs % q2, alpha, q2)
         return self.public.raw(m) * self._join(*halves) % self.public.n2
@@ -105,7 +106,7 @@ class PaillierPrivateKey:
         return self.public.modulus.mul(blindings, self.public.raw_batch(plaintexts))
 
     def blindings(self, count: int, *, classical: bool = False, constant_time: bool = False, window: int = 8) -> Batch:
-        """Fresh encryptions of zero, which no plaintext is needed for: they can be made ahead, each for one use.
+        """Make fresh encryptions of zero. They need no plaintext, so they can be made in advance, each for one use.
 
         Args:
             count: the number of encryptions.
@@ -130,7 +131,7 @@ class PaillierPrivateKey:
                 )
             tables = self._tables[kind]
             powers = tables[0].powers(alphas), tables[1].powers(alphas)
-        # the number with remainders a and b is a (q⁻² mod p²) q² + b (p⁻² mod q²) p²: the long factors in the halves
+        # The number with remainders a and b is a (q⁻² mod p²) q² + b (p⁻² mod q²) p²; inverses multiply in the halves.
         p2, q2 = self._crt[:2]
         a = first.to_ints(first.mul(powers[0], first.from_ints([gmpy2.invert(q2, p2)])))
         b = second.to_ints(second.mul(powers[1], second.from_ints([self._crt[-1]])))
@@ -168,6 +169,7 @@ def _prime(bits: int) -> mpz:
     """A random prime ≡ 3 mod 4 of exactly `bits` bits, its two top bits set, from the operating system's randomness."""
     while True:
         candidate = mpz(secrets.randbits(bits)) | (mpz(3) << (bits - 2)) | 3
+        # The two top bits make the product of two such primes have exactly twice their bits.
         if gmpy2.is_prime(candidate, 40):
             return candidate
 
@@ -181,7 +183,7 @@ def check_size(bits: int, *, unsafe_small_key: bool = False) -> None:
     if bits < MIN_BITS and not unsafe_small_key:
         raise WeakKeyError(f"a Paillier key of {bits} bits; at least {MIN_BITS} are accepted: use 3072")
     if bits > MAX_BITS or bits % 2 or bits < 64:
-        raise WeakKeyError(f"a Paillier key of {bits} bits; even sizes from {MIN_BITS} to {MAX_BITS} are possible")
+        raise WeakKeyError(f"a Paillier key of {bits} bits; expected an even size from {MIN_BITS} to {MAX_BITS}")
 
 
 def generate_keypair(bits: int = 3072, *, unsafe_small_key: bool = False) -> PaillierPrivateKey:
@@ -194,6 +196,7 @@ def generate_keypair(bits: int = 3072, *, unsafe_small_key: bool = False) -> Pai
     check_size(bits, unsafe_small_key=unsafe_small_key)
     while True:
         p, q = _prime(bits // 2), _prime(bits // 2)
+        # gcd(p − 1, q − 1) = 2 is a condition of Damgård, Jurik and Nielsen, section 4.2.
         if p != q and gmpy2.gcd(p - 1, q - 1) == 2:
             break
     n = p * q

@@ -1,4 +1,4 @@
-"""One of the three computing parties: what it holds, what it sends, and the count of its rounds and bytes."""
+"""One of the three computing parties: its shares, its messages, and its counts of rounds and bytes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["Computing"]
 class Computing(Functions, Party):
     """Party `index` of three. All three make the same calls in the same order, with shares of the same shapes.
 
-    Secure against one party that follows the protocol and looks at everything it receives; the page on the protocol of
-    shares says what is detected beyond that.
+    Secure against one party that follows the protocol and reads everything it receives; the page on the protocol of
+    shares lists the deviations that it detects.
 
     Args:
         index: 0, 1 or 2.
-        wire: to the two others.
+        wire: links to the two others.
         streams: this party's randomness, fresh for this incarnation.
         fraction: bits behind the binary point.
-        openings: what may be opened, by name: how often, or an `Opening`. Nothing else is ever opened.
+        openings: the allowed openings, by name: how often, or an `Opening`. The party refuses every other opening.
     """
 
     def __init__(
@@ -49,24 +49,24 @@ class Computing(Functions, Party):
         self._openings = Openings(openings or {})
 
     def constant(self, words: np.ndarray) -> Share:
-        """A share of public words, uint64: x₀ is the words, x₁ and x₂ are zero."""
+        """Share public words, uint64, without a message: x₀ is the words, x₁ and x₂ are zero."""
         zeros = np.zeros_like(words)
         return Share(words if self.index == 0 else zeros, words if self.index == 2 else zeros)
 
     def take(self, dealt: Dealt) -> Share:
-        """The share in what a data party dealt to this party; `confirm` it before it is used."""
+        """Read the share that a data party dealt to this party. Call `confirm` before you use it."""
         return dealt.share()
 
     async def products(self, jobs: Sequence[Product]) -> list[Result]:
-        """Products, each truncated and followed by a function as it asks; all of them share their rounds.
+        """Compute products, each with its truncation and function; all of them share their rounds.
 
         One round without truncation, two with it, four with a comparison.
 
         Returns:
-            For each job its share; with a comparison, the share and that of its gate bits.
+            The share of each job's result; with a comparison, also the share of its gate bits.
 
         Raises:
-            MalformedError: shapes do not match, or a peer sent something else.
+            MalformedError: shapes do not match, or a peer sent a malformed message.
             DisagreementError: a peer is at another operation.
         """
         self.begin()
@@ -77,28 +77,30 @@ class Computing(Functions, Party):
         return [job.result(next(masked) if job.masked else [next(simple)]) for job in jobs]
 
     async def behind(self, tasks: Sequence[Task]) -> list[list[Share]]:
-        """Tasks of `truncation`, in their own rounds; see `Task`."""
+        """Run tasks of `truncation` in separate rounds; see `Task`."""
         self.begin()
         return (await behind_masks(self, tasks))[0]
 
     def summand(self, x: Share) -> U64:
-        """This party's additive summand of x: that of the three parties add up to x."""
+        """This party's additive summand of x; those of the three parties add up to x."""
         return x.mine
 
     async def open(self, name: str, x: Share, to: Sequence[int]) -> U64 | None:
-        """Open x to the parties `to`, one round. The words at those, None at the others.
+        """Open x to the parties `to`, one round. Returns the words at these parties and None at the others.
 
         Raises:
-            UndeclaredOpening: the opening was not declared, or not so often, so large or to these; nothing was sent.
-            DisagreementError: the two holders of the missing summand hold different ones.
+            UndeclaredOpening: the opening exceeds what was declared (name, number, size or parties); nothing was sent.
+            DisagreementError: the two parties with the missing summand have different ones.
         """
+        # Counted before anything is sent: a party that fails halfway must not open the same value again.
         self._openings.take(name, x, to)
         self.begin()
         return await opened(self, name, x, to)
 
     def stage(self, *names: str) -> None:
-        """Begin a stage, such as an epoch: until the next one, of the openings that are counted by stages these are
-        allowed, each `Opening.each` times. What an earlier stage did not use is lost.
+        """Begin a stage, such as an epoch, in which these openings are allowed, each `Opening.each` times.
+
+        Concerns openings that are counted by stages. Openings that an earlier stage did not use are lost.
 
         Raises:
             MalformedError: a name that was not declared, or is not counted by stages.
@@ -107,11 +109,11 @@ class Computing(Functions, Party):
 
     @property
     def openings_left(self) -> dict[str, int | Opening]:
-        """The openings that remain, for the `Computing` of the next incarnation: a restart must not renew them."""
+        """The remaining openings, for the `Computing` of the next incarnation: a restart must not renew them."""
         return self._openings.left()
 
     async def confirm(self, label: str, *shares: Share) -> None:
-        """Compare digests of what two parties both hold, one round.
+        """Compare digests of the summands that two parties share, one round.
 
         Raises:
             DisagreementError: they differ; names the pair.
@@ -120,7 +122,7 @@ class Computing(Functions, Party):
         await same_digests(self, label, shares)
 
     async def refreshed(self, *shares: Share) -> list[Share]:
-        """The same values in fresh shares, one round: for what was loaded from disk."""
+        """Return the same values in fresh shares, one round. Use it for shares that were loaded from disk."""
         self.begin()
         reshare = Reshare(self, [share.mine for share in shares])
         await reshare.send()

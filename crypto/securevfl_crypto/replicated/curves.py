@@ -33,18 +33,18 @@ class Curve:
 
     def __post_init__(self) -> None:
         if not self.thresholds:
-            raise MalformedError("a curve without thresholds; one is needed at least")
+            raise MalformedError("a curve has no thresholds; it needs at least one")
         for what in (self.slopes, self.gates):
             if what and len(what) != len(self.thresholds):
                 raise MalformedError(f"{len(what)} slopes or gates for {len(self.thresholds)} thresholds; one each")
 
     @property
     def outputs(self) -> int:
-        """Words a value that the curve gives."""
+        """Number of words that the curve returns for one value."""
         return bool(self.slopes) + bool(self.gates) or len(self.thresholds)
 
     def __call__(self, y: np.ndarray) -> np.ndarray:
-        """The function of integers, int64, for comparison."""
+        """Evaluate the function on integers, int64, in the clear."""
         total = np.full(y.shape, self.start, np.int64)
         for threshold, slope in zip(self.thresholds, self.slopes, strict=True):
             total += slope * np.maximum(y - threshold, 0)

@@ -1,8 +1,8 @@
 """Piecewise linear fits of the smooth functions, as integers.
 
-Knots lie where the curvature asks for them, values come from a linear programme that minimises the largest error over a
-fine grid, slopes are rounded to their bits and the error of each is carried to the next. They are constants, not
-computed here: the three parties must have the same to the last bit.
+Knots are dense where the curvature is large. Values come from a linear programme that minimises the largest error over
+a fine grid; slopes are rounded to their bits, and the rounding error of each is carried to the next. They are constants
+because the three parties need the same values to the last bit, and a solver's result may differ between machines.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def logarithm(fraction: int, largest: int) -> Curve:
 
 def _upto(knots: _Knots, largest: int) -> _Knots:
     if not 1 <= largest <= WIDEST:
-        raise MalformedError(f"an argument up to {largest}; 1 to {WIDEST} are possible")
+        raise MalformedError(f"an argument up to {largest}; expected 1 to {WIDEST}")
     count = sum(threshold < max(largest, 2) << _UNITS for threshold in knots[0])
     return knots[0][:count], knots[1][:count]
 

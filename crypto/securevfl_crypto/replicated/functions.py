@@ -32,12 +32,12 @@ class Functions(ABC):
 
     def __init__(self, fraction: int) -> None:
         if not 1 <= fraction <= 24:
-            raise MalformedError(f"{fraction} bits behind the binary point; 1 to 24 are possible")
+            raise MalformedError(f"{fraction} bits behind the binary point; expected 1 to 24")
         self.fraction = fraction
 
     @abstractmethod
     def constant(self, words: np.ndarray) -> Share:
-        """A share of public words, uint64."""
+        """Share public words, uint64."""
 
     @abstractmethod
     def summand(self, x: Share) -> U64:
@@ -45,11 +45,11 @@ class Functions(ABC):
 
     @abstractmethod
     async def products(self, jobs: Sequence[Product]) -> list[Result]:
-        """Products, each truncated and followed by a function as it asks; all of them share their rounds."""
+        """Compute products, each with its truncation and function; all of them share their rounds."""
 
     @abstractmethod
     async def behind(self, tasks: Sequence[Task]) -> list[list[Share]]:
-        """Tasks of `truncation`, in their own rounds."""
+        """Run tasks of `truncation` in separate rounds."""
 
     async def product(self, left: Share, right: Share, *, shift: int = 0) -> Share:
         """left @ right, truncated: one round without a shift, two with it."""
@@ -102,7 +102,7 @@ class Functions(ABC):
             return await self.maximum(found[..., 0])
         left, right = np.triu_indices(count, 1)
         bits = (await self.positive(x[..., left] - x[..., right]))[0]
-        # the factors of value k: x_k and, for each other value, the bit that x_k wins; an earlier one wins a tie
+        # Factors of value k: x_k and, for each other value, the bit that x_k wins; the earlier value wins a tie.
         place = {(int(i), int(j)): pair for pair, (i, j) in enumerate(zip(left, right, strict=True))}
         factors = [x]
         for step in range(1, count):
@@ -160,6 +160,7 @@ class Functions(ABC):
         Raises:
             MalformedError: the bounds are not in order, or leave no room for the product.
         """
+        # The bounds are public and b is not: nothing at run time could show that b lies outside them.
         if not 0 < least < most or most < 1:
             raise MalformedError(f"a divisor from {least} to {most}; 0 < least < most, and most is 1 at least")
         low, high = math.floor(math.log2(least)), math.ceil(math.log2(most))
@@ -180,7 +181,7 @@ class Functions(ABC):
                 [Product(b, scale, "times", shift=high), Product(a, scale.broadcast_to(_shape(a, b)), "times", high)]
             )
         )
-        # 1 / m on [1, 2): 24/17 − 8/17 m is off by 1/17 of it; each Newton step y (2 − m y) squares that
+        # On [1, 2), 24/17 − 8/17 m differs from 1 / m by at most 1/17 of it; each Newton step y (2 − m y) squares that.
         first = self._of(round(24 / 17 * 2 ** (2 * f)), normal) - normal * round(8 / 17 * 2**f)
         miss = self._of(2 << f, normal) - await self.times(normal, first, shift=2 * f)
         guess = await self.times(first, miss, shift=2 * f)
@@ -210,9 +211,9 @@ class Functions(ABC):
         return self.constant(np.full(like.shape, word, np.uint64))
 
 
-_PAIRED = 12
+_PAIRED = 12  # the number of pairs grows with the square of the number of values
 _GROUP = 6
-_FINEST = 16
+_FINEST = 16  # fractional bits; with more, the last product of a softmax would not fit
 
 
 def _shape(a: Share, b: Share) -> tuple[int, ...]:
@@ -221,7 +222,7 @@ def _shape(a: Share, b: Share) -> tuple[int, ...]:
 
 def _one(result: Result) -> Share:
     if not isinstance(result, Share):
-        raise MalformedError("a product with two results, where one was expected")
+        raise MalformedError("a product has two results; expected one")
     return result
 
 

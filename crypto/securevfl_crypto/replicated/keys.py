@@ -1,7 +1,7 @@
-"""The randomness of one computing party: a stream with each of the two others, and one of its own.
+"""The randomness of one computing party: a common stream with each other party, and a private one.
 
-Key j is held by the two holders of summand xⱼ, the parties j and j − 1. A key belongs to one incarnation: a process
-that starts again exchanges new ones, because a repeated place would show differences of secrets to the other parties.
+Parties j and j − 1, which both have summand xⱼ, share key j. A key belongs to one incarnation: a process that restarts
+exchanges new keys, because reused masks would show the other parties differences of secrets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Streams:
 
     def __init__(self, index: int, mine: Stream, next: Stream, own: Stream) -> None:
         if index not in range(PARTIES):
-            raise MalformedError(f"computing party {index}; there are three, 0, 1 and 2")
+            raise MalformedError(f"computing party {index}; expected 0, 1 or 2")
         self.index = index
         self._streams: dict[int | None, Stream] = {index: mine, (index + 1) % PARTIES: next, None: own}
         self._drawn: dict[int | None, int] = {}
@@ -56,12 +56,12 @@ class Streams:
         return self._stream(key).residues(self._advance(key), count, modulus)
 
     def drawn(self, other: int) -> int:
-        """How many draws were made from the stream that this party shares with party `other`."""
+        """Number of draws so far from the stream that this party shares with party `other`."""
         return self._drawn.get(other if other == (self.index + 1) % PARTIES else self.index, 0)
 
     def _stream(self, key: int | None) -> Stream:
         if key not in self._streams:
-            raise MalformedError(f"party {self.index} does not hold key {key}")
+            raise MalformedError(f"party {self.index} does not have key {key}")
         return self._streams[key]
 
     def _advance(self, key: int | None) -> int:
@@ -74,9 +74,9 @@ async def agreed_streams(index: int, wire: Wire, context: str) -> Streams:
     """Exchange fresh keys with the two other computing parties, X25519, at the start of an incarnation.
 
     Args:
-        index: of this party.
+        index: this party's index.
         wire: links that authenticate the peer.
-        context: names job and run, equal at the three parties.
+        context: the names of job and run, equal at the three parties.
     """
     exchange = Exchange(f"party {index}")
     public = np.frombuffer(exchange.public_key, np.uint8)
@@ -94,7 +94,7 @@ async def agreed_streams(index: int, wire: Wire, context: str) -> Streams:
 
 
 def fixed_streams(seed: bytes) -> tuple[Streams, Streams, Streams]:
-    """Streams of three parties from one seed, for tests and benchmarks in one process: **not secret**."""
+    """Derive the streams of all three parties from one seed, for tests and benchmarks: **not secret**."""
 
     def stream(name: str) -> Stream:
         return Stream(hashlib.sha256(seed + name.encode()).digest())

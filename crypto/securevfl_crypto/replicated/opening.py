@@ -1,4 +1,4 @@
-"""Openings: what was declared, as often as declared, checked with the second holder; and digests of common shares."""
+"""Openings, within declared limits and checked against a second party; and digests of common shares."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _DIGEST = 32
 
 @dataclass(frozen=True)
 class Opening:
-    """What may be opened under a name.
+    """The limits of the openings under one name.
 
     Attributes:
-        times: how often.
-        to: the only parties that may get it; any of the three if None.
-        values: at most so many values each time; any number if None.
-        total: at most so many values in all times together; any number if None.
-        each: how often in one stage, see `Computing.stage`; None where stages do not matter. Before the first stage
-            that names it, an opening with `each` is refused.
+        times: most openings.
+        to: the only parties that may get the values; any of the three if None.
+        values: most values in one opening; any number if None.
+        total: most values in all openings together; any number if None.
+        each: most openings in one stage, see `Computing.stage`; None if stages do not matter. An opening with `each` is
+            refused before the first stage that names it.
     """
 
     times: int
@@ -39,11 +39,11 @@ class Opening:
     def __post_init__(self) -> None:
         for count in (self.times, self.values, self.total, self.each):
             if count is not None and count < 0:
-                raise MalformedError(f"an opening of {count} times or values; a count is not negative")
+                raise MalformedError(f"an opening of {count} times or values; a count must not be negative")
 
 
 class Openings:
-    """The declared openings of one incarnation and how many are left."""
+    """The declared openings of one incarnation, with their remaining counts."""
 
     def __init__(self, declared: Mapping[str, int | Opening]) -> None:
         self._declared = {name: Opening(item) if isinstance(item, int) else item for name, item in declared.items()}
@@ -52,7 +52,7 @@ class Openings:
         self._now: dict[str, int] = {}
 
     def stage(self, names: Sequence[str]) -> None:
-        """Begin a stage: of the openings that are counted by stages, these may happen in it, each `Opening.each` times.
+        """Begin a stage that allows these openings, each `Opening.each` times.
 
         Raises:
             MalformedError: a name that was not declared, or is not counted by stages.
@@ -69,8 +69,8 @@ class Openings:
         """Count one opening.
 
         Raises:
-            UndeclaredOpening: it is not declared, or not so often, so large or to these.
-            MalformedError: `to` names no party, or one that does not exist.
+            UndeclaredOpening: the opening exceeds what was declared (name, number, size or parties).
+            MalformedError: `to` is empty or names an unknown party.
         """
         if not to or any(party not in range(PARTIES) for party in to):
             raise MalformedError(f"an opening to {tuple(to)}; name some of 0, 1 and 2")
@@ -102,7 +102,7 @@ class Openings:
             self._now[name] -= 1
 
     def left(self) -> dict[str, int | Opening]:
-        """What remains of each declaration."""
+        """Return the remaining limits of each declaration."""
         return {
             name: replace(
                 item,
@@ -122,7 +122,7 @@ def _digest(label: str, arrays: Sequence[U64]) -> np.ndarray:
 
 
 async def opened(party: Party, name: str, x: Share, to: Sequence[int]) -> U64 | None:
-    """Party i lacks x of index i + 2: its next party sends it, the party before a digest of it."""
+    """Open x at each receiver i, which lacks summand i + 2: the next party sends it, the previous one its digest."""
     label = f"open {name}"
     receivers = sorted(set(to))
     for receiver in receivers:
@@ -134,21 +134,23 @@ async def opened(party: Party, name: str, x: Share, to: Sequence[int]) -> U64 | 
         return None
     (missing,) = await party.receive(party.after, label, [(np.uint64, x.shape)])
     (digest,) = await party.receive(party.before, label, [(np.uint8, (_DIGEST,))])
+    # Two parties have each summand, so one party alone cannot change an opened value unnoticed.
     if not np.array_equal(digest, _digest(label, [missing])):
         raise DisagreementError(
-            f"parties {party.after} and {party.before} hold different shares of {name!r}; nothing was opened: start "
-            "all three again from one checkpoint"
+            f"parties {party.after} and {party.before} hold different shares of {name!r}; nothing was opened: restart "
+            "all three from one checkpoint"
         )
     return np.asarray(x.mine + x.next + missing)
 
 
 async def same_digests(party: Party, label: str, shares: Sequence[Share]) -> None:
-    """Compare with each neighbour the summands that both hold."""
+    """Compare with each neighbour the summands that both have."""
     text = f"confirm {label}"
     own = {
         party.after: _digest(text, [share.next for share in shares]),
         party.before: _digest(text, [share.mine for share in shares]),
     }
+    # Digests alone cross: they hide the summands, which are uniform, and still show a difference.
     for other, digest in own.items():
         await party.send(other, text, [digest])
     for other, digest in own.items():

@@ -1,4 +1,4 @@
-"""A party's side of the conversation: its links, its randomness, and the count of its rounds and bytes."""
+"""One party's links, its randomness, and its counts of rounds and bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Party:
 
     Args:
         index: 0, 1 or 2.
-        wire: to the two others.
+        wire: links to the two others.
         streams: this party's randomness, fresh for this incarnation.
 
     Attributes:
@@ -53,11 +53,12 @@ class Party:
         await self._wire.send(to, label, [header, *arrays])
 
     async def receive(self, source: int, label: str, expect: Expected) -> list[np.ndarray]:
-        """The next message of a peer, checked."""
+        """Receive and check the next message of a peer."""
         wanted = [(np.uint64, (3,)), *expect]
         message = await self._wire.receive(source, label, wanted)
         header, *arrays = checked(source, label, label, message, wanted)
         depth, operation, drawn = (int(word) for word in header)
+        # Parties at different draws would mask with different words and add up to nonsense, without any other sign.
         if (operation, drawn) != (self._operations, self._drawn[source]):
             raise DisagreementError(
                 f"party {source} is at operation {operation} and draw {drawn}, party {self.index} at operation "

@@ -1,4 +1,4 @@
-"""A product to be computed: two shares, how, how many bits are truncated, and what follows behind the same mask."""
+"""A product to compute: two shares, the kind of product, the bits to truncate, and a function behind the same mask."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Result: TypeAlias = "Share | tuple[Share, Share]"
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """left · right, its last `shift` bits truncated.
+    """left · right with its last `shift` bits truncated.
 
-    The truncation is exact up to its last bit: the result is the product divided by 2^shift, rounded up with the
-    probability of the part that is cut off, else down, so that it has no bias. The product, as a signed number, must
-    lie from −2^62 to 2^62 − 1 with its distance to every threshold; the caller's bounds guarantee this.
+    The truncation is exact up to its last bit: the result is the product divided by 2^shift, rounded up with a
+    probability equal to the part that is cut off, else down, so it has no bias. The product, as a signed number, and
+    its distance to every threshold must lie from −2^62 to 2^62 − 1; the caller's bounds must guarantee this.
 
     Attributes:
         left: a share; (m, k) for a matrix product.
@@ -37,13 +37,13 @@ class Product:
         shift: bits to truncate, 0 to 61.
         then: a function of the truncated product, by comparison behind the same mask. "relu" and "relu6" give the
             function and its derivative, a bit; "sigmoid" gives the function with `SLOPE_BITS` more fractional bits.
-        gate: bits, 0 or 1, of the shape of the product, by which the truncated product is multiplied; no extra round.
-        add: added to the product before it is truncated, of its shape and scale.
-        own: words that this party alone knows and adds, likewise: the three parties' words add up in the product, and
-            nobody sees another's, for each party's summand is masked before it leaves. No message.
+        gate: bits, 0 or 1, of the product's shape, that multiply the truncated product; no extra round.
+        add: a share to add before the truncation, of the product's shape and scale.
+        own: words to add that this party alone knows, of the product's shape and scale. The three parties' words add up
+            in the product without a message; nobody sees another's, as each party masks its summand before sending it.
 
     Raises:
-        MalformedError: shapes do not match, the shift is out of range, or both `then` and `gate` are asked for.
+        MalformedError: shapes do not match, the shift is out of range, or both `then` and `gate` are given.
     """
 
     left: Share = field(repr=False)
@@ -57,11 +57,11 @@ class Product:
 
     def __post_init__(self) -> None:
         if self.how not in {"matmul", "times"}:
-            raise MalformedError(f"a product by {self.how!r}; 'matmul' or 'times' is possible")
+            raise MalformedError(f"a product by {self.how!r}; expected 'matmul' or 'times'")
         if self.then not in {None, "relu", "relu6", "sigmoid"}:
-            raise MalformedError(f"a product followed by {self.then!r}; 'relu', 'relu6' or 'sigmoid' is possible")
+            raise MalformedError(f"a product followed by {self.then!r}; expected 'relu', 'relu6' or 'sigmoid'")
         if not 0 <= self.shift <= LARGEST_SHIFT:
-            raise MalformedError(f"{self.shift} bits to truncate; 0 to {LARGEST_SHIFT} are possible")
+            raise MalformedError(f"{self.shift} bits to truncate; expected 0 to {LARGEST_SHIFT}")
         if self.then is not None and self.gate is not None:
             raise MalformedError("a product with both `then` and `gate`; use two products")
         try:
@@ -91,16 +91,16 @@ class Product:
 
     @property
     def masked(self) -> bool:
-        """Whether it takes an opening behind a mask."""
+        """Whether the product needs an opening behind a mask."""
         return self.shift > 0 or self.then is not None or self.gate is not None
 
     def task(self, summand: U64, fraction: int) -> Task:
-        """What follows the product, for this party's additive summand of it."""
+        """Build the task that follows the product, from this party's additive summand of it."""
         curve = _CURVES[self.then](fraction) if self.then else None
         return Task(summand, self.shift, curve=curve, gate=self.gate)
 
     def result(self, found: Sequence[Share]) -> Result:
-        """The task's shares as the caller gets them."""
+        """Arrange the task's shares as `Computing.products` returns them."""
         return (found[0], found[1]) if self.then in {"relu", "relu6"} else found[0]
 
 

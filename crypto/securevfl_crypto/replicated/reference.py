@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 
 class Clear(Functions):
-    """The same calls on numbers that are not shared: `Share(x, 0)`. It draws the masks r that party 2 would draw.
+    """The calls of `Computing` on plain numbers, `Share(x, 0)`. It draws the masks r that party 2 would draw.
 
-    With the seed of a `run_three`, every result is the same word that the three parties' shares add up to.
+    With the seed of a `run_three`, each result equals, to the last bit, the sum of the three parties' shares.
 
     Args:
         seed: of the run to compare with.
@@ -56,7 +56,7 @@ class Clear(Functions):
         return Share(words, np.zeros_like(words))
 
     def take(self, dealt: tuple[Dealt, Dealt, Dealt]) -> Share:
-        """The values that all three dealt parts add up to."""
+        """Add up the values of all three dealt parts."""
         zero, one, _ = (part.share() for part in dealt)
         return self.constant(zero.mine + zero.next + one.next)
 
@@ -105,26 +105,26 @@ class Clear(Functions):
         self._openings.stage(names)
 
     async def open(self, name: str, x: Share, to: Sequence[int]) -> U64 | None:
-        """x, if the opening was declared."""
+        """Return x if the opening was declared."""
         self._openings.take(name, x, to)
         return x.mine
 
     async def confirm(self, label: str, *shares: Share) -> None:
-        """Nothing: there is one holder."""
+        """Do nothing: there is only one party."""
 
     async def refreshed(self, *shares: Share) -> list[Share]:
-        """The same."""
+        """Return the shares unchanged."""
         return list(shares)
 
 
 @dataclass(frozen=True)
 class Run(Generic[T]):
-    """What `run_three` gives.
+    """The result of `run_three`.
 
     Attributes:
         results: what the program returned at each party.
         parties: the three, with their counts of rounds and bytes.
-        wires: with what each party received, if it was recorded.
+        wires: the parties' wires; their `received` is filled if `record` was set.
     """
 
     results: tuple[T, T, T]
@@ -153,7 +153,7 @@ def run_three(
     """Run a program at three parties in this process, over memory wires, without an event loop.
 
     Args:
-        program: a coroutine function of a `Computing`; `party.index` says which one it is.
+        program: a coroutine function of a `Computing`; `party.index` identifies the party.
         seed: fixes all randomness, for a comparison with `Clear`; fresh if None.
         fraction: bits behind the binary point.
         openings: as for `Computing`.

@@ -1,4 +1,4 @@
-"""Three additive summands become a replicated sharing."""
+"""Turn three additive summands into a replicated sharing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Reshare"]
 
 
 class Reshare:
-    """Three summands of each value become a replicated sharing, in one round (Araki et al., section 2.2).
+    """Turns three summands of each value into a replicated sharing, in one round (Araki et al., section 2.2).
 
-    Each party masks its summand with a share of zero and sends it to the party before.
+    Each party masks its summand with a share of zero and sends it to the previous party.
     """
 
     def __init__(self, party: Party, summands: Sequence[U64]) -> None:
@@ -24,6 +24,7 @@ class Reshare:
         self._shapes = [summand.shape for summand in summands]
         flat = np.concatenate([summand.ravel() for summand in summands]) if summands else np.zeros(0, np.uint64)
         if flat.size:
+            # Keys i and i + 1: over the three parties every stream is added once and subtracted once.
             flat += party.streams.words(party.index, flat.shape)
             flat -= party.streams.words(party.after, flat.shape)
         self._flat = flat
@@ -34,7 +35,7 @@ class Reshare:
             await self._party.send(self._party.before, "reshare", [self._flat])
 
     async def receive(self) -> list[Share]:
-        """The shares, in order."""
+        """Receive the next party's summands and return the shares, in order."""
         after = self._flat
         if self._flat.size:
             (after,) = await self._party.receive(self._party.after, "reshare", [(np.uint64, self._flat.shape)])

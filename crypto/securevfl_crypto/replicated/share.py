@@ -1,8 +1,8 @@
-"""One party's part of a replicated secret sharing modulo 2^64, and what a data party deals.
+"""One party's part of a replicated secret sharing modulo 2^64, and the message with which a data party deals it.
 
-x = x₀ + x₁ + x₂ modulo 2^64; party i holds (xᵢ, xᵢ₊₁), so that each summand has two holders and no party has all three
-(Araki, Furukawa, Lindell, Nof and Ohara, CCS 2016, section 2.1, in the form of ABY3, CCS 2018). Whatever is linear is
-local.
+x = x₀ + x₁ + x₂ modulo 2^64; party i has (xᵢ, xᵢ₊₁), so two parties have each summand and no party has all three
+(Araki, Furukawa, Lindell, Nof and Ohara, CCS 2016, section 2.1, in the form of ABY3, CCS 2018). Linear operations need
+no message.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _MODULUS = 1 << 64
 
 
 def words_of(factor: int | np.ndarray) -> U64:
-    """Public integers as words modulo 2^64.
+    """Convert public integers to words modulo 2^64.
 
     Raises:
-        MalformedError: they are no integers; encode fractions with `securevfl_crypto.ring.encode`.
+        MalformedError: not integers; encode fractions with `securevfl_crypto.ring.encode`.
     """
     if isinstance(factor, int | np.integer):
         return np.asarray(int(factor) % _MODULUS, dtype=np.uint64)
@@ -43,7 +43,7 @@ def words_of(factor: int | np.ndarray) -> U64:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What party i holds of x: `mine` is xᵢ, `next` is xᵢ₊₁, uint64 arrays of one shape.
+    """Party i's part of x: `mine` is xᵢ, `next` is xᵢ₊₁, uint64 arrays of one shape.
 
     ``+``, ``-``, negation, ``*`` by public integers, indexing, `T`, `reshape` and `sum` are local; numpy broadcasts.
 
@@ -54,14 +54,16 @@ class Share:
     mine: U64 = field(repr=False)
     next: U64 = field(repr=False)
 
-    __array_ufunc__ = None  # so that `array * share` asks the share
+    __array_ufunc__ = None  # makes numpy call `__rmul__` for `array * share`
 
     def __post_init__(self) -> None:
         for words in (self.mine, self.next):
             if not isinstance(words, np.ndarray) or words.dtype != np.uint64:
-                raise MalformedError(f"a share of {getattr(words, 'dtype', type(words).__name__)}; it is of uint64")
+                raise MalformedError(f"a share of {getattr(words, 'dtype', type(words).__name__)}; expected uint64")
         if self.mine.shape != self.next.shape:
-            raise MalformedError(f"the parts of a share have shapes {self.mine.shape} and {self.next.shape}; one shape")
+            raise MalformedError(
+                f"the parts of a share have shapes {self.mine.shape} and {self.next.shape}; expected one shape"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -121,20 +123,20 @@ class Share:
 
 
 def concatenate(shares: Sequence[Share], axis: int = 0) -> Share:
-    """Shares one after the other along an axis."""
+    """Concatenate shares along an axis."""
     return Share(
         np.concatenate([share.mine for share in shares], axis), np.concatenate([share.next for share in shares], axis)
     )
 
 
 def stack(shares: Sequence[Share], axis: int = 0) -> Share:
-    """Shares of one shape beside each other along a new axis."""
+    """Stack shares of one shape along a new axis."""
     return Share(np.stack([share.mine for share in shares], axis), np.stack([share.next for share in shares], axis))
 
 
 @dataclass(frozen=True, eq=False)
 class Dealt:
-    """What a data party sends to computing party i: each of xᵢ and xᵢ₊₁ as a seed, 32 bytes, or as words.
+    """A data party's message to computing party i: xᵢ and xᵢ₊₁, each as a seed of 32 bytes or as words.
 
     Attributes:
         shape: of x.
@@ -152,19 +154,19 @@ class Dealt:
             seed = part.dtype == np.uint8 and part.shape == (_SEED,)
             if not seed and not (part.dtype == np.uint64 and part.shape == self.shape):
                 raise MalformedError(
-                    f"a dealt part of {part.dtype} {part.shape}; a seed of uint8 ({_SEED},) or words of uint64 "
-                    f"{self.shape} is needed"
+                    f"a dealt part of {part.dtype} {part.shape}; expected a seed of uint8 ({_SEED},) or words of "
+                    f"uint64 {self.shape}"
                 )
 
     @classmethod
     def of(cls, arrays: Sequence[np.ndarray], shape: tuple[int, ...]) -> Dealt:
-        """Read what `arrays` gave.
+        """Rebuild the message from `arrays`.
 
         Raises:
-            MalformedError: these are not two parts of this shape.
+            MalformedError: not two parts of this shape.
         """
         if len(arrays) != 2 or not all(isinstance(array, np.ndarray) for array in arrays):
-            raise MalformedError(f"{len(arrays)} arrays dealt; two are needed")
+            raise MalformedError(f"{len(arrays)} arrays dealt; expected two")
         return cls(tuple(shape), (arrays[0], arrays[1]))
 
     def arrays(self) -> list[np.ndarray]:
@@ -177,7 +179,7 @@ class Dealt:
         return sum(part.nbytes for part in self.parts)
 
     def share(self) -> Share:
-        """The share, with seeds expanded."""
+        """Expand the seeds and return the share."""
         mine, after = (Stream(part.tobytes()).words(0, self.shape) if part.dtype == np.uint8 else part
                        for part in self.parts)  # fmt: skip
         return Share(mine, after)
@@ -186,8 +188,8 @@ class Dealt:
 def deal(values: U64) -> tuple[Dealt, Dealt, Dealt]:
     """Share `values` among the three computing parties, with fresh randomness of the operating system.
 
-    x₀ and x₁ are expanded from a seed each, which only their holders get, and x₂ is what is missing: 64 bytes to party
-    0, 32 bytes and 8 a value to the others. Seeds are used once, so that a repeated call gives unrelated shares.
+    x₀ and x₁ each expand from a seed that only two parties get; x₂ is the rest of the values. Party 0 gets 64 bytes,
+    the others 32 bytes and 8 a value. Each call draws fresh seeds, so two calls give unrelated shares.
 
     Args:
         values: uint64, of any shape.

@@ -1,4 +1,4 @@
-"""One tensor behind masks: what is wanted of it, how much randomness that takes, how it is truncated."""
+"""One tensor behind masks: the wanted results, the randomness that they take, and the truncation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LARGEST_SHIFT", "OFFSET", "Task", "column_of", "parts_of", "public_p
 Words = TypeVar("Words", U64, U8)
 
 LARGEST_SHIFT = 61
-OFFSET = np.uint64(1 << 62)
+OFFSET = np.uint64(1 << 62)  # makes z, from −2^62 to 2^62 − 1, non-negative and below 2^63: a wrap shows in bit 63
 _ONE = np.uint64(1)
 _TOP = np.uint64(63)
 
@@ -30,7 +30,7 @@ class Task:
         summand: this party's additive summand of z, of any shape.
         shift: bits to truncate.
         curve: a function of the truncated values, or comparisons alone.
-        gate: bits by which the truncated values are multiplied.
+        gate: bits that multiply the truncated values.
     """
 
     summand: U64 = field(repr=False)
@@ -55,7 +55,7 @@ class Task:
 
     @cached_property
     def ahead(self) -> int:
-        """Words that party 2 deals with the opening: r ≫ f, its top bit, and with a gate both times party 2's bits."""
+        """Words that party 2 deals with the opening: r ≫ f and its top bit; with a gate, also both times its bits."""
         return (2 * self.valued + 2 * (self.gate is not None)) * self.size
 
     @cached_property
@@ -91,7 +91,7 @@ def column_of(integers: tuple[int, ...], shift: int = 0) -> U64:
 
 
 def parts_of(array: Words, sizes: Sequence[int]) -> Iterator[Words]:
-    """Pieces of an array, of these sizes, one after the other."""
+    """Yield consecutive pieces of an array, of these sizes."""
     start = 0
     for size in sizes:
         yield array[start : start + size]
@@ -99,13 +99,14 @@ def parts_of(array: Words, sizes: Sequence[int]) -> Iterator[Words]:
 
 
 def truncated(c: U64, r: U64, shift: int) -> U64:
-    """The truncation of z = c − 2^62 − r, from both; the same word as the parties' summands add up to."""
+    """Truncate z = c − 2^62 − r, given both c and r; equals the sum of the parties' summands, to the last bit."""
     public, wrap = public_part(c, shift)
     return public - (r >> np.uint64(shift)) + wrap * (r >> _TOP)
 
 
 def public_part(c: U64, shift: int) -> tuple[U64, U64]:
-    """What parties 0 and 1 know of the truncation: c's part, and the factor of r's top bit."""
+    """The parts of the truncation that parties 0 and 1 compute from c: a summand, and the factor of r's top bit."""
     part = (c >> np.uint64(shift)) - np.uint64(1 << (62 - shift))
+    # z + 2^62 is below 2^63, so the sum with r wrapped exactly if r's top bit is set and c's is not.
     wrap = (_ONE - (c >> _TOP)) << np.uint64(64 - shift) if shift else np.zeros_like(c)
     return part, wrap

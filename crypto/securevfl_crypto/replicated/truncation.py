@@ -1,20 +1,20 @@
-"""What follows a product: opening behind a mask, exact truncation, comparison, gate. Two rounds, or four.
+"""Exact truncation, comparison and gate of a product, by an opening behind a mask. Two rounds, or four.
 
-Three summands z₀ + z₁ + z₂ of z are there, one at each party. Party 2 draws r, uniform over 64 bits, and the parties
-open c = z + 2^62 + r to parties 0 and 1, who learn nothing, because r is uniform and unknown to them; party 2 learns
-nothing, because it does not get c. From c, known to two parties, and r, known to the third, follow:
+Each party has one of the summands z₀ + z₁ + z₂ of z. Party 2 draws r, uniform over 64 bits, and the parties open
+c = z + 2^62 + r to parties 0 and 1. These learn nothing, because r is uniform and unknown to them; party 2 learns
+nothing, because it does not get c. From c, which two parties have, and r, which the third has, follow:
 
 - **The truncation** by f bits: ``(c ≫ f) − (r ≫ f) − 2^(62−f) + w 2^(64−f)``, where w = 1 if the sum wrapped. z + 2^62
-  is below 2^63, so w = [r ≥ 2^63] · [c < 2^63], a product of a bit that party 2 knows with one that the others know:
-  exact (Dalskov, Escudero and Keller, USENIX Security 2021). The carry of the last f bits, which are uniform, rounds up
-  with the probability of what is cut off.
+  is below 2^63, so w = [r ≥ 2^63] · [c < 2^63] is a product of a bit of party 2 with a bit of the others: exact
+  (Dalskov, Escudero and Keller, USENIX Security 2021). The carry of the last f bits, which are uniform, rounds up with
+  a probability equal to the part that is cut off.
 - **The comparison** [z ≥ t]: bit 62 of z + 2^62 − t, from bits 62 of c − t and r and the borrow of their lower bits,
-  which party 2 finds from masked rows modulo 67 without learning it (Wagh, Gupta and Chandran, SecureNN, PETS 2019,
+  which party 2 computes from masked rows modulo 67 without learning it (Wagh, Gupta and Chandran, SecureNN, PETS 2019,
   algorithm 3; see `ring.kernels`). Several t use one r.
-- **Products with a bit**: party 2 deals summands of what it knows (r ≫ f, the top bit, their products with its bits) to
-  parties 0 and 1; what these two know is public to them, so that every product is local.
+- **Products with a bit**: party 2 deals summands of its values (r ≫ f, the top bit, their products with its bits) to
+  parties 0 and 1. These two both know c, so they compute every product locally.
 
-At the end parties 0 and 1 hold two summands of each result and turn them into a replicated sharing.
+At the end parties 0 and 1 have two summands of each result and turn them into a replicated sharing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SIGN = np.uint64(62)
 async def behind_masks(
     party: Party, tasks: Sequence[Task], reshare: Reshare | None = None
 ) -> tuple[list[list[Share]], list[Share]]:
-    """The results of all tasks, and those of a `reshare` in the same rounds."""
+    """Run all tasks, and a `reshare` in the same rounds; return the results of both."""
     beside = reshare or Reshare(party, [])
     work = [task for task in tasks if task.size]
     if not work:
@@ -61,7 +61,7 @@ def _results(work: Sequence[Task], mine: U64, after: U64) -> list[tuple[U64, U64
 
 
 class _Sizes:
-    """How much of everything all tasks need together."""
+    """Total sizes over all tasks."""
 
     def __init__(self, work: Sequence[Task]) -> None:
         self.values = sum(task.size for task in work)
@@ -71,9 +71,9 @@ class _Sizes:
         self.answers = sum(task.answers for task in work)
         self.results = sum(task.results for task in work)
         self.with_first = (self.values, self.ahead, self.answers, self.results)
-        """What party 2 draws with party 0: shares of zero, masks of what it deals, shares of the results."""
+        """Words that parties 2 and 0 draw: shares of zero, masks of the dealt words, shares of the results."""
         self.with_second = (self.values, self.results)
-        """What party 2 draws with party 1."""
+        """Words that parties 2 and 1 draw."""
 
 
 class _Knows:
@@ -83,6 +83,7 @@ class _Knows:
         self._party, self._work = party, work
         self._sizes = sizes = _Sizes(work)
         streams = party.streams
+        # From party 2's private stream: if party 0 or 1 knew r, c would show it z.
         self._mask = streams.words(None, (sizes.values,))
         first, self._ahead, self._answers, after = streams.split(0, sizes.with_first)
         second, mine = streams.split(2, sizes.with_second)
@@ -98,6 +99,7 @@ class _Knows:
         await party.send(0, "opening", [self._opening])
         message: list[np.ndarray] = [self._opening]
         if sizes.ahead:
+            # Party 0 draws the other summand from the common stream, so only party 1 gets these words.
             message.append(self._known(masks) - self._ahead)
         if sizes.compared:
             message.append(deal_bits(np.concatenate(compared), self._rows))
@@ -145,7 +147,7 @@ class _Opens:
         streams = party.streams
         if self._first:
             zeros, self._ahead, self._answers, self._result = streams.split(0, sizes.with_first)
-        else:  # what party 2 deals comes with its messages
+        else:  # party 2 sends the words that it deals
             zeros, self._result = streams.split(2, sizes.with_second)
             self._ahead = self._answers = np.zeros(0, np.uint64)
         self._opening = np.concatenate([task.summand.ravel() for task in work]) + zeros
@@ -154,6 +156,7 @@ class _Opens:
         if sizes.rows:
             if self._first:
                 self._rows = streams.residues(0, sizes.compared * COLUMNS, MODULUS).reshape(-1, COLUMNS)
+            # Under key 1, which party 2 lacks: random turns hide from it the outcome of each comparison.
             self._turns = streams.octets(1, sizes.rows)
             self._factors = streams.residues(1, sizes.rows * COLUMNS, MODULUS - 1).reshape(-1, COLUMNS)
             self._noughts = streams.residues(1, sizes.rows * COLUMNS, MODULUS).reshape(-1, COLUMNS)
@@ -170,6 +173,7 @@ class _Opens:
             await party.send(2, "rows", [self._compared(parts)])
             if not self._first:
                 (self._answers,) = await party.receive(2, "answers", [(np.uint64, (sizes.answers,))])
+        # Masked with words that the peer lacks, else the exchanged summands would show it the result.
         mine = self._finished(parts) - self._result
         await party.send(other, "result", [mine])
         (theirs,) = await party.receive(other, "result", [(np.uint64, (sizes.results,))])
@@ -178,7 +182,7 @@ class _Opens:
         return _results(self._work, *words), plain
 
     async def _opened(self, other: int) -> U64:
-        """c, and at party 1 what party 2 dealt with it."""
+        """Receive and add up c; party 1 also receives the words that party 2 dealt."""
         party, sizes = self._party, self._sizes
         values = (np.uint64, (sizes.values,))
         (summand,) = await party.receive(other, "opening", [values])
@@ -195,7 +199,7 @@ class _Opens:
         return np.asarray(self._opening + summand + masked + OFFSET)
 
     def _compared(self, opened: Sequence[U64]) -> U8:
-        """The masked rows of all comparisons."""
+        """Compute the masked rows of all comparisons."""
         found, row, value = [], 0, 0
         for task, c in zip(self._work, opened, strict=True):
             if task.curve:
@@ -214,7 +218,7 @@ class _Opens:
         return np.concatenate(found)
 
     def _finished(self, opened: Sequence[U64]) -> U64:
-        """This party's summands of all results."""
+        """Compute this party's summands of all results."""
         ahead = parts_of(self._ahead, [task.ahead for task in self._work])
         answers = parts_of(self._answers, [task.answers for task in self._work])
         turns = parts_of(self._turns, [task.rows for task in self._work])
@@ -234,7 +238,7 @@ class _Opens:
         return np.asarray(public + rest if self._first else rest)
 
     def _gated(self, task: Task, gate: Share, c: U64, known: U64) -> U64:
-        """y · p: bit p is known in two summands to each party, p₁ to both of these, the others to party 2."""
+        """Multiply y by bit p, whose summand p₁ parties 0 and 1 both have; party 2 has the other two."""
         public, wrap = public_part(c, task.shift)
         mine, after = gate.mine.ravel(), gate.next.ravel()
         middle = after if self._first else mine

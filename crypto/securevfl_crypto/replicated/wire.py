@@ -1,7 +1,7 @@
-"""What moves messages between the three computing parties, and the one that stays in memory.
+"""Links between the three computing parties, and an implementation in memory.
 
-The protocol does no I/O: it awaits a `Wire`. Every message is a short list of arrays whose types and shapes the
-receiver knows beforehand, so that anything else is refused before it is used.
+The protocol does no I/O: it awaits a `Wire`. Every message is a short list of arrays. The receiver knows their types
+and shapes in advance and refuses anything else before it uses them.
 """
 
 from __future__ import annotations
@@ -25,37 +25,35 @@ T = TypeVar("T")
 class Wire(Protocol):
     """One computing party's links to the two others. Messages of a link arrive in the order in which they were sent.
 
-    The links must be encrypted from end to end: who reads two of them holds all three summands of every value.
+    Encrypt the links from end to end: whoever can read two of them gets all three summands of every value.
     """
 
     async def send(self, to: int, label: str, arrays: Sequence[np.ndarray]) -> None:
         """Send arrays, uint8 or uint64, C order, to party `to`."""
 
     async def receive(self, source: int, label: str, expect: Expected) -> list[np.ndarray]:
-        """The next message of party `source`, which must carry this label and arrays of these types and shapes.
+        """Receive the next message of party `source`, which must have this label and arrays of these types and shapes.
 
         Raises:
-            MalformedError: it carries something else.
+            MalformedError: the message differs.
         """
 
 
 def checked(source: int, label: str, found: str, arrays: Sequence[np.ndarray], expect: Expected) -> list[np.ndarray]:
-    """The arrays of a message, if label, number, types and shapes are the expected ones.
+    """Check label, number, types and shapes of a message and return its arrays.
 
     Raises:
-        MalformedError: they are not; names the first difference.
+        MalformedError: names the first difference.
     """
     if found != label:
-        raise MalformedError(
-            f"party {source} sent {found!r}, where {label!r} was expected: the parties run other steps"
-        )
+        raise MalformedError(f"party {source} sent {found!r} instead of {label!r}: the parties run different steps")
     if len(arrays) != len(expect):
-        raise MalformedError(f"party {source} sent {len(arrays)} arrays in {label!r}; {len(expect)} were expected")
+        raise MalformedError(f"party {source} sent {len(arrays)} arrays in {label!r}; expected {len(expect)}")
     for array, (kind, shape) in zip(arrays, expect, strict=True):
         if not isinstance(array, np.ndarray) or array.dtype != kind or array.shape != shape:
             raise MalformedError(
                 f"party {source} sent {getattr(array, 'dtype', type(array).__name__)} "
-                f"{getattr(array, 'shape', '')} in {label!r}; {np.dtype(kind)} {shape} was expected"
+                f"{getattr(array, 'shape', '')} in {label!r}; expected {np.dtype(kind)} {shape}"
             )
     return list(arrays)
 
@@ -69,8 +67,8 @@ class Links:
     """The queues between three parties of one process.
 
     Attributes:
-        boxes: messages that nobody has read yet, by (sender, receiver).
-        moved: how many messages were sent or read.
+        boxes: unread messages, by (sender, receiver).
+        moved: number of messages sent or read.
     """
 
     def __init__(self) -> None:
@@ -84,7 +82,7 @@ class MemoryWire:
     """A wire between three parties of one process; works in `take_turns` and in any event loop.
 
     Args:
-        index: of the party that holds this end.
+        index: the party at this end.
         links: the queues that the three ends share.
         record: keep every received message in `received`, for tests that look at a party's view.
     """

@@ -27,9 +27,9 @@ class RlweScheme(Scheme):
     """A scheme whose messages are ring elements.
 
     Attributes:
-        number: names the scheme in keys and messages.
+        number: identifies the scheme in keys and messages.
         chains: the moduli, shortest first; a key has a pair for each.
-        pool: the party's own workers, which do the long work of both halves; None: this process.
+        pool: the party's worker processes for the long work of both halves; None for this process.
     """
 
     most_holders: ClassVar[int | None] = MOST_HOLDERS
@@ -38,7 +38,7 @@ class RlweScheme(Scheme):
     pool: Pool | None = None
 
     def on(self, pool: Pool | None) -> Self:
-        """See `Scheme.on`; with one worker nothing is handed on."""
+        """See `Scheme.on`; a pool of one worker is not used."""
         return self if pool is None or pool.workers < 2 else replace(self, pool=pool)
 
     @abstractmethod
@@ -55,7 +55,7 @@ class RlweScheme(Scheme):
         """
 
     def generate(self) -> RlweSecretKey:
-        """A fresh key pair for each chain."""
+        """Generate a fresh key pair for each chain."""
         return generate(self.number, self.chains)
 
     def read_public(self, data: bytes) -> RlwePublicKey:
@@ -70,7 +70,7 @@ class RlweScheme(Scheme):
             OverflowRefused: the values of the block and their noise do not fit.
         """
         if not isinstance(key, RlweSecretKey) or key.public.scheme != self.number:
-            raise MalformedError(f"a key of type {type(key).__name__}; one that {self.name} generated is needed")
+            raise MalformedError(f"a key of type {type(key).__name__}; expected a key that {self.name} generated")
         plan = Plan(self.encodings, key.public, block)
         return RlweOwner(key, plan) if self.pool is None else PooledOwner(key, plan, self.pool, self.name)
 
@@ -83,11 +83,11 @@ class RlweScheme(Scheme):
                 share zero.
         """
         if not isinstance(key, RlwePublicKey) or key.scheme != self.number:
-            raise MalformedError(f"a key of type {type(key).__name__}; one that {self.name} read is needed")
+            raise MalformedError(f"a key of type {type(key).__name__}; expected a key that {self.name} read")
         holders = len(zero) + 1
         if holders > MOST_HOLDERS:
             raise OverflowRefused(
-                f"{holders} holders' products would be added up; the noise of {MOST_HOLDERS} fits: use Paillier, or "
+                f"the products of {holders} holders add up; the noise of at most {MOST_HOLDERS} fits: use Paillier, or "
                 "fewer parties"
             )
         plan = Plan(self.encodings, key, block)

@@ -49,7 +49,7 @@ class _Words(Encoding):
         return np.asarray(total)
 
     def lift(self, messages: np.ndarray) -> np.ndarray:
-        # round(q m / t) = (q m − r) / t with r = q m modulo t around zero; and q is 0 modulo each prime
+        # round(q m / t) = (q m − r) / t with r = q m modulo t, centred at zero; and q is 0 modulo each prime.
         rest = (messages * self._wrap).view(np.int64)
         return _divided(self.seal.data, rest, self.modulus)
 
@@ -116,7 +116,7 @@ def _divided(basis: Basis, rest: np.ndarray, modulus: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class BFV(RlweScheme):
-    """BFV with N = 8192 and 128 bits of security; each block takes the shorter of two moduli that has room for it."""
+    """BFV with N = 8192 and 128 bits of security; each block uses the shorter of two moduli that has room for it."""
 
     name: ClassVar[str] = "bfv"
     exact: ClassVar[bool] = True
@@ -136,7 +136,7 @@ class BFV(RlweScheme):
         bits = max(bits, _WORD)
         for chain in self.chains:
             noise = demand.noise(chain)
-            # primes of b bits are above 2^(b − 0.01) here; count them a bit short
+            # These primes are above 2^(b − 0.01), so the product of the kept ones is above 2^(their bits − 1).
             if (2 * MOST_HOLDERS * noise.sent) << bits < 1 << (sum(chain.kept) - 1):
                 return _Words(noise) if bits == _WORD else _Wide(noise, bits)
         largest = demand.noise(self.chains[-1])

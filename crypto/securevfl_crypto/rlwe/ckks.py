@@ -36,7 +36,7 @@ from securevfl_crypto.rlwe.seal import seal_context
 
 __all__ = ["CKKS"]
 
-_LIMB = 30
+_LIMB = 30  # half of a 60-bit prime, so that a residue has two limbs
 
 
 class _Residues(Encoding):
@@ -57,6 +57,7 @@ class _Residues(Encoding):
             total = basis.add(total, self.messages(extra))
         if zero:
             count = total[0].size
+            # Many more bits than q' has, so that the reduced masks are nearly uniform.
             for sign, block in zero.blocks(count, 2 * len(basis.primes) + 1):
                 mask = basis.reduce(block).reshape(total.shape)
                 total = basis.add(total, mask if sign > 0 else basis.negate(mask, np.ones(total.shape[1:], dtype=bool)))
@@ -64,7 +65,7 @@ class _Residues(Encoding):
 
     def lift(self, messages: np.ndarray) -> np.ndarray:
         scaled = self.seal.kept.scale(messages, self._dropped)
-        return np.concatenate([scaled, np.zeros_like(scaled[:1])])
+        return np.concatenate([scaled, np.zeros_like(scaled[:1])])  # P m is zero modulo the dropped prime P
 
     def lower(self, phases: np.ndarray) -> np.ndarray:
         return phases
@@ -111,7 +112,7 @@ class CKKS(RlweScheme):
         return _Residues(product.noise(common)), _Residues(gradient.noise(common))
 
     def _encoding(self, what: str, *demands: tuple[Demand, int]) -> Encoding:
-        """On the first chain where numbers below each bound fit, around zero, with the errors of all holders."""
+        """Choose the first chain where signed numbers below each bound fit, with the errors of all holders."""
         for chain in self.chains:
             modulus = seal_context(chain).kept.modulus
             if all(2 * (bound + MOST_HOLDERS * demand.noise(chain).sent) < modulus for demand, bound in demands):

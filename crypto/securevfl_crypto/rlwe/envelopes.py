@@ -28,7 +28,7 @@ _MAGIC, _VERSION = b"SVRL", 2
 
 
 class Content(IntEnum):
-    """What a message carries."""
+    """Contents of a message."""
 
     WEIGHTS = 1
     STEPS = 2
@@ -41,12 +41,12 @@ class Envelope:
     """The expected form of a message.
 
     Attributes:
-        content: what the message carries.
+        content: the content of the message.
         scheme: the number of the scheme.
         chain: the number of the chain.
         tag: the tag of the key.
         tiling: the sizes of the block's tiles.
-        rows: the rows of x or S; 0 where messages do not depend on it.
+        rows: the rows of x or S; 0 if messages do not depend on it.
         seal: the context of the chain.
     """
 
@@ -59,7 +59,7 @@ class Envelope:
     seal: SealContext
 
     def write_uploads(self, sealed: Sequence[tuple[np.ndarray, bytes]]) -> np.ndarray:
-        """The message of (c0, seed) pairs, uint8 (1, bytes)."""
+        """Encode (c0, seed) pairs as a message, uint8 (1, bytes)."""
         widths = self.seal.chain.widths
         return self._write([part for first, seed in sealed for part in (seed, write_residues(first, widths))], sealed)
 
@@ -79,7 +79,7 @@ class Envelope:
         return found
 
     def write_answers(self, answers: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """The message of (coefficients of c0, c1) pairs, uint8 (1, bytes)."""
+        """Encode (coefficients of c0, c1) pairs as a message, uint8 (1, bytes)."""
         widths = self.seal.chain.widths[: len(self.seal.kept.primes)]
         return self._write([write_residues(half, widths) for pair in answers for half in pair], answers)
 
@@ -105,7 +105,7 @@ class Envelope:
         return found
 
     def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """One message from several, each of some of its ring elements, in their order."""
+        """Join messages with parts of the ring elements into one, in their order."""
         bodies = [part.tobytes()[_HEAD.size :] for part in parts]
         counts = [_HEAD.unpack_from(part.tobytes())[-1] for part in parts]
         return np.frombuffer(b"".join([self._head(sum(counts)), *bodies]), dtype=np.uint8)[None]
@@ -113,15 +113,15 @@ class Envelope:
     def split_answers(
         self, message: np.ndarray, sizes: Sequence[int], parts: Sequence[tuple[Envelope, int]]
     ) -> list[np.ndarray]:
-        """Several messages from one: the inverse of `join`.
+        """Split a message into several: the inverse of `join`.
 
         Args:
             message: as received.
             sizes: the number of coefficients of c0 in each pair.
-            parts: of each part, its envelope and its number of pairs.
+            parts: the envelope and the number of pairs of each part.
 
         Raises:
-            MalformedError: the type, length or header of the message differs; its residues are not looked at.
+            MalformedError: the type, length or header of the message differs. Residues are not checked here.
         """
         width = sum(self.seal.chain.widths[: len(self.seal.kept.primes)])
         body, found, start = self._body(message, len(sizes), width * (sum(sizes) + DEGREE * len(sizes))), [], 0
@@ -143,13 +143,12 @@ class Envelope:
         if not isinstance(message, np.ndarray) or message.dtype != np.uint8 or message.shape != shape:
             what = f"{message.dtype} {message.shape}" if isinstance(message, np.ndarray) else type(message).__name__
             raise MalformedError(
-                f"a message of {what}; uint8 {shape} was expected: both sides have to use the same scheme, block and "
-                "rows"
+                f"a message of {what}; expected uint8 {shape}: both sides must use the same scheme, block and rows"
             )
         raw, head = memoryview(message.tobytes()), self._head(count)
         if raw[: _HEAD.size] != head:
             raise MalformedError(
-                f"a message that begins with {raw[: _HEAD.size].hex()}; {head.hex()} was expected: another content, "
-                "scheme, version, key, layout or number of rows"
+                f"a message begins with {raw[: _HEAD.size].hex()}; expected {head.hex()}: content, scheme, version, "
+                "key, layout or number of rows differs"
             )
         return raw[_HEAD.size :]

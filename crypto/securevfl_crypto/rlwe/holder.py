@@ -7,19 +7,19 @@
 What hides what:
 
 - The owner's messages are fresh symmetric encryptions: RLWE.
-- Of an answer's c0 only the coefficients that hold results are sent; the others would reveal sums of x V. Products also
-  have a few that hold nothing, for the owner to check (see `owner`), masked like results.
+- The holder sends only the coefficients of c0 that contain results; the others would reveal sums of x V. For products
+  it also sends a few empty ones, masked like results, for the owner to check (see `owner`).
 - Several holders' products are masked by shares of zero, uniform modulo the plaintext modulus; gradients by Φ, uniform
   or, for integer shares, `sigma` bits wider than what it hides. A single holder's product is not masked: the
   owner is meant to learn it.
-- A fresh encryption of zero under the public key, with ternary u and noise, is added to both halves (Lyubashevsky,
-  Peikert and Regev, EUROCRYPT 2010). Without it c1 would be Σ x c1 for c1 that the owner knows; with it c1 is
-  pseudorandom.
+- The holder adds a fresh encryption of zero under the public key, with ternary u and noise, to both halves
+  (Lyubashevsky, Peikert and Regev, EUROCRYPT 2010). Without it, c1 would be Σ x c1 for values c1 that the owner knows;
+  with it c1 is pseudorandom.
 - The noise in c0 is flooded (see `noise`): the owner, who knows key, message and c1, can compute it.
 
-After all this, the modulus of the answers is lowered to shorten them. Parties are assumed to follow the protocol: a
-holder has no proof that the encrypted noise and messages are in range or that the key was generated correctly. Tiles of
-x that are all zero are skipped, and the time saved is measurable.
+Finally the holder lowers the modulus of the answers to shorten them. Parties are assumed to follow the protocol: a
+holder has no proof that the encrypted noise and messages are in range or that the key was generated correctly. The
+holder skips tiles of x that are all zero, and the time saved is measurable.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class RlweHolder(Holder):
         block, encoding = self.block, self._plan.products
         check_integers(x, block.width_in, block.x_bits, "an activation")
         if share.shape != (block.width_in, block.width_out):
-            raise MalformedError(f"a share {share.shape}; {(block.width_in, block.width_out)} was expected")
+            raise MalformedError(f"a share has shape {share.shape}; expected {(block.width_in, block.width_out)}")
         if extra is not None:
-            check_integers(extra, block.width_out, 63, "what is added to the product")
+            check_integers(extra, block.width_out, 63, "the summand of the product")
             if len(extra) != len(x):
                 raise MalformedError(f"{len(extra)} rows to add to a product of {len(x)}")
         masks = encoding.masked(x, share, extra, self._zero)
@@ -93,13 +93,13 @@ class RlweHolder(Holder):
         return len(self._plan.rows(rows)) * len(self._plan.outputs)
 
     def product_of(self, sealed: np.ndarray, x: np.ndarray, masks: np.ndarray, checks: np.ndarray) -> np.ndarray:
-        """The answer ``[[x V + M]]``, all that takes long of `product`.
+        """Compute the answer ``[[x V + M]]``, the long part of `product`.
 
         Args:
             sealed: the owner's message ``[[V]]``.
             x: (rows, d).
             masks: M (…, rows, h), messages of the encoding.
-            checks: masks of the places that hold nothing (…, answers, CHECKS).
+            checks: masks of the empty places (…, answers, CHECKS).
         """
         plan, encoding, outs = self._plan, self._plan.products, len(self._plan.outputs)
         envelope = plan.envelope(Content.WEIGHTS, encoding)
@@ -121,8 +121,8 @@ class RlweHolder(Holder):
         return self.gradient_of(sealed, x, encoding.messages(-phi)), phi
 
     def gradient_of(self, sealed: np.ndarray, x: np.ndarray, masks: np.ndarray) -> np.ndarray:
-        """The answer ``[[xᵀS + M]]``, all that takes long of `gradient`; also for some of the columns, from the first
-        of a tile on.
+        """Compute the answer ``[[xᵀS + M]]``, the long part of `gradient`; x may have only some columns, starting with
+        the first of a tile.
 
         Args:
             sealed: the owner's message ``[[S]]``.
@@ -142,12 +142,12 @@ class RlweHolder(Holder):
         return self._answer(envelope, encoding, sums, masks, plan.gradient_tiles(x.shape[1]))
 
     def _load(self, envelope: Envelope, sealed: np.ndarray, count: int) -> list[Any]:
-        """The ciphertexts of a message, transformed."""
+        """Read the ciphertexts of a message and transform them."""
         seal, uploads = envelope.seal, envelope.read_uploads(sealed, count)
         return [seal.transform(seal.expand(first, seed)) for first, seed in uploads]
 
     def _encode(self, x: np.ndarray, encoding: Encoding) -> list[list[Any]]:
-        """The tiles of x as transformed plaintexts, None for a tile of zeros; kept until x changes."""
+        """Encode the tiles of x as transformed plaintexts, None for a tile of zeros; cached until x changes."""
         chain, plan = encoding.noise.chain, self._plan
         if not np.array_equal(self._encoded[0], x):
             self._encoded = (x.copy(), {})
@@ -184,6 +184,7 @@ class RlweHolder(Holder):
                 places = own.and_then(self._plan.tiling.checks())
                 messages = np.concatenate([messages, checks[..., number, :]], axis=-1)
             total = self._hide(envelope.chain, encoding, terms, messages, places)
+            # Last: `noise` bounds the flood at the full modulus, and lowering divides it by P.
             seal.evaluator.mod_switch_to_next_inplace(total)
             halves = seal.read(total)
             answers.append((halves[0][:, places.index], halves[1]))
@@ -192,9 +193,10 @@ class RlweHolder(Holder):
     def _hide(
         self, chain: int, encoding: Encoding, terms: list[tuple[Any, Any | None]], mask: np.ndarray, places: Places
     ) -> Any:
-        """The sum of products and mask, re-randomised, and flooded at the places that are sent."""
+        """Add up products and mask, re-randomise the sum, and flood its noise at the places that are sent."""
         seal = encoding.seal
         there = [(ciphertext, plain) for ciphertext, plain in terms if plain is not None]
+        # Also if all tiles are zero: an answer without fresh randomness would show that.
         there.append((self._key.blinders[chain], seal.plaintext(ternary())))
         total = seal.combine([c for c, _ in there], [p for _, p in there])
         lifted = seal.data.negate(encoding.lift(mask), places.negative)

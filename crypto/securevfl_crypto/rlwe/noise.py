@@ -21,7 +21,7 @@ from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 __all__ = ["FRESH", "Noise"]
 
 FRESH = 22
-"""Bound of the noise of a fresh symmetric encryption, including the rounding of its message."""
+"""Bound of the noise of a fresh symmetric encryption: 21 of SEAL's binomial, and ½ for rounding the message."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Noise:
     @property
     def telling(self) -> int:
         """Bound of Σ x e."""
+        # Worst case, not typical: the flood hides Σ x e by its width alone, so a bound exceeded once would show x.
         return self.terms * FRESH << self.x_bits
 
     @property
@@ -53,10 +54,12 @@ class Noise:
     @property
     def blinding(self) -> int:
         """Bound of the noise of an encryption of zero, for ternary u and s."""
+        # u e and e_1 s are sums of N products of a ternary coefficient with one of noise.
         return 2 * DEGREE * FRESH
 
     @property
     def sent(self) -> int:
         """Bound of the noise of one answer when it is sent, modulo q'."""
         total = self.telling + (1 << self.flood_bits) + self.blinding
+        # A prime of b bits is above 2^(b − 1), so dividing by P is bounded by a shift of one bit less.
         return (total >> (self.chain.dropped - 1)) + DEGREE // 2 + 2

@@ -1,15 +1,14 @@
-"""The key owner's half of a block, for any scheme whose messages are ring elements. `holder` says what hides what.
+"""The key owner's half of a block, for any scheme whose messages are ring elements. `holder` explains what hides what.
 
-An answer (c0, c1) with a c1 that is no combination of encryptions opens to c1 s: with a monomial for c1, to
-coefficients of the secret key itself, within the range of z. So each product has `CHECKS` coefficients at which x V is
-zero by the layout. The owner opens them too, and refuses a product if one of them is more than noise.
+An answer (c0, c1) whose c1 is not a combination of encryptions opens to c1 s: with a monomial for c1, to coefficients
+of the secret key itself, within the range of z. So each product has `CHECKS` coefficients at which x V is zero by the
+layout. The owner opens these as well and refuses a product if one of them is more than noise.
 
 Coefficients of c1 s are signed permutations of the same products, each with its own coefficients of s, which are
 independent and uniform over −1, 0 and 1. Multiplication by c1 is injective, so at k places it has rank k, and no choice
 of c0 meets all of them with a probability above 3^-k (2^-50 here) once an entry of c1 s is larger than the noise. An
 answer that passes thus moves z by about as much as honest noise may: not at all after rounding (BFV), or in the last
-bits (CKKS). Gradients have no such places, as x S fills all of them; what is opened from them stays in the owner's
-share.
+bits (CKKS). Gradients have no such places, as x S fills all of them; their opened values stay in the owner's share.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ class RlweOwner(Owner):
         """See `Owner.seal_weights`."""
         block, plan = self.block, self._plan
         if share.shape != (block.width_in, block.width_out):
-            raise MalformedError(f"a share {share.shape}; {(block.width_in, block.width_out)} was expected")
+            raise MalformedError(f"a share has shape {share.shape}; expected {(block.width_in, block.width_out)}")
         return self.sealed_weights(plan.products.messages(share))
 
     def sealed_weights(self, messages: np.ndarray) -> np.ndarray:
-        """``[[V]]`` from messages of the encoding (…, rows of V, h); also for some of the rows, from the first of a
-        tile on."""
+        """Encrypt ``[[V]]`` from messages of the encoding (…, rows of V, h), all rows or some that start with the first
+        of a tile."""
         plan = self._plan
         columns = plan.columns(messages.shape[-2])
         tiles = ((a, o, plan.tiling.weights(length(a), length(o))) for a in columns for o in plan.outputs)
@@ -69,7 +68,7 @@ class RlweOwner(Owner):
         return self.sealed_steps(plan.gradients.messages(steps))
 
     def sealed_steps(self, messages: np.ndarray) -> np.ndarray:
-        """``[[S]]`` from messages of the encoding (…, rows, h)."""
+        """Encrypt ``[[S]]`` from messages of the encoding (…, rows, h)."""
         plan, rows = self._plan, messages.shape[-2]
         tiles = ((d, o, plan.tiling.steps(length(d), length(o))) for d in plan.rows(rows) for o in plan.outputs)
         envelope = plan.envelope(Content.STEPS, plan.gradients, rows)
@@ -78,9 +77,9 @@ class RlweOwner(Owner):
     def open_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
         """See `Owner.open_product`."""
         if not 1 <= len(messages) <= MOST_HOLDERS:
-            raise MalformedError(f"a product from {len(messages)} parties; 1 to {MOST_HOLDERS} can be added up")
+            raise MalformedError(f"a product from {len(messages)} parties; expected 1 to {MOST_HOLDERS}")
         if rows < 1:
-            raise MalformedError(f"a product of {rows} rows; at least 1 is possible")
+            raise MalformedError(f"a product of {rows} rows; expected at least 1")
         product = self.opened_product(messages, rows)
         largest = max(int(product.max()), -int(product.min()))
         if largest >> (self.block.z_bits - 2):
@@ -91,7 +90,7 @@ class RlweOwner(Owner):
         return product
 
     def opened_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
-        """What `open_product` returns, before it is held against its bound."""
+        """The result of `open_product`, before the check of its bound."""
         tiles = list(self._plan.product_tiles(rows))
         envelope = self._plan.envelope(Content.PRODUCT, self._plan.products, rows)
         found = self._open(envelope, self._plan.products, messages, tiles, self._plan.tiling.checks())
@@ -111,14 +110,14 @@ class RlweOwner(Owner):
         largest = max(abs(int(value)) for value in gradient.flat)
         if largest >> (block.phi_bits + 1):
             raise OverflowRefused(
-                f"a masked gradient of {largest.bit_length()} bits; {block.phi_bits + 1} are possible: the holder "
-                "masks more widely than was agreed"
+                f"a masked gradient of {largest.bit_length()} bits; at most {block.phi_bits + 1} are possible: the "
+                "holder's mask is wider than agreed"
             )
         return gradient
 
     def opened_gradient(self, message: np.ndarray, columns: int) -> np.ndarray:
-        """What `open_gradient` returns, before it is held against its bound; also for some of the rows of W, from the
-        first of a tile on."""
+        """The result of `open_gradient`, before the check of its bound; of all rows of W, or some that start with the
+        first of a tile."""
         encoding, tiles = self._plan.gradients, list(self._plan.gradient_tiles(columns))
         found = self._open(self._plan.envelope(Content.GRADIENT, encoding), encoding, [message], tiles)
         shape = (columns, self.block.width_out)
@@ -145,11 +144,11 @@ class RlweOwner(Owner):
         tiles: list[Tile],
         checks: Places | None = None,
     ) -> list[np.ndarray]:
-        """The decrypted messages of each tile, added up over the holders.
+        """Decrypt the messages of each tile, added up over the holders.
 
         Raises:
             MalformedError: a message does not belong to this scheme and block.
-            OverflowRefused: a place of `checks` holds more than noise.
+            OverflowRefused: a place of `checks` contains more than noise.
         """
         basis = encoding.seal.kept
         if checks is not None:
@@ -174,23 +173,23 @@ class RlweOwner(Owner):
 
 
 def _check(basis: Basis, phases: np.ndarray, noise: int) -> None:
-    """Check that places hold nothing but noise.
+    """Check that places contain only noise.
 
     Raises:
-        OverflowRefused: one holds more.
+        OverflowRefused: one contains more.
     """
     numbers = basis.integers(phases)
     largest = max(int(min(number, basis.modulus - number)) for number in numbers)
     if largest > noise:
         raise OverflowRefused(
-            f"{largest.bit_length()} bits where a product holds nothing, and noise has {noise.bit_length()} at most: "
-            "the holders' masks do not cancel, or an answer opens something else than a product, such as the secret "
-            "key: nothing of it was used; check the seeds, or find out who sent it"
+            f"{largest.bit_length()} bits at an empty place of a product, where noise has at most "
+            f"{noise.bit_length()}: the holders' masks do not cancel, or an answer opens something other than a "
+            "product, such as the secret key. Nothing of it was used; check the seeds, or find out who sent it"
         )
 
 
 def times_secret(seal: SealContext, secret: Any, seconds: list[np.ndarray]) -> list[np.ndarray]:
-    """c1 s in coefficients, for one or two c1.
+    """Compute c1 s in coefficients, for one or two c1.
 
     Args:
         seal: the context of the chain.

@@ -18,7 +18,7 @@ DEGREE = 8192
 SECURITY = 128
 """Bits, by the tables of the Homomorphic Encryption Standard (Albrecht et al., 2018), ternary secrets, classical."""
 MOST_HOLDERS = 16
-"""The most answers that one owner may add up: their noise adds up too. More holders are refused at set-up."""
+"""The most answers that one owner may add up, as their noise also adds up. Set-up refuses more holders."""
 _MOST_BITS = 218  # of the whole modulus, at N = 8192 and 128 bits, in the standard's table 1
 
 

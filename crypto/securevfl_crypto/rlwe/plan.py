@@ -1,4 +1,4 @@
-"""The layout of a block, which owner and holder derive without a message: moduli, tiles, form of messages."""
+"""The layout of a block, which owner and holder derive without a message: moduli, tiles and message formats."""
 
 from __future__ import annotations
 
@@ -127,7 +127,8 @@ def check_integers(array: np.ndarray, columns: int, bits: int, what: str) -> Non
         OverflowRefused: an entry is too large.
     """
     if array.dtype != np.int64 or array.ndim != 2 or array.shape[1] != columns or not len(array):
-        raise MalformedError(f"{what} is {array.dtype} {array.shape}; int64 (rows, {columns}) was expected")
+        raise MalformedError(f"{what} is {array.dtype} {array.shape}; expected int64 (rows, {columns})")
+    # −min as a Python integer: numpy's abs of the smallest int64 is negative and would pass.
     largest = max(int(array.max()), -int(array.min()))
     if largest >> bits:
         raise OverflowRefused(
@@ -136,10 +137,10 @@ def check_integers(array: np.ndarray, columns: int, bits: int, what: str) -> Non
 
 
 def check_batch(rows: int, most: int) -> None:
-    """Checks that a batch has at most as many rows as were planned.
+    """Check that a batch has at most the planned number of rows.
 
     Raises:
         MalformedError: it has more.
     """
     if rows > most:
-        raise MalformedError(f"a batch of {rows} rows; 1 to {most} were planned")
+        raise MalformedError(f"a batch of {rows} rows; the plan has 1 to {most}")

@@ -31,7 +31,8 @@ def scale(a: np.ndarray, factor: int, prime: int) -> np.ndarray:
     """``a · factor`` modulo a prime, for any words a."""
     factor %= prime
     estimate = high(a, (factor << 64) // prime)
-    product = a * np.uint64(factor) - estimate * np.uint64(prime)  # modulo 2^64; the truth is below twice the prime
+    # Words wrap, which is exact here: the true difference is below twice the prime, so below 2^64.
+    product = a * np.uint64(factor) - estimate * np.uint64(prime)
     return np.where(product >= np.uint64(prime), product - np.uint64(prime), product)
 
 
@@ -72,7 +73,7 @@ class Basis:
     def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The sum of residues."""
         column = self._column(a.ndim)
-        total = a + b
+        total = a + b  # primes are below 2^62, so the sum of two residues fits a word
         return np.asarray(np.where(total >= column, total - column, total))
 
     def scale(self, a: np.ndarray, factor: int) -> np.ndarray:
@@ -120,7 +121,7 @@ def read_residues(data: memoryview, primes: tuple[int, ...], widths: tuple[int, 
         MalformedError: the length differs, or a residue is not below its prime.
     """
     if len(data) != count * sum(widths):
-        raise MalformedError(f"residues of {len(data)} bytes; {count * sum(widths)} were expected")
+        raise MalformedError(f"residues of {len(data)} bytes; expected {count * sum(widths)}")
     rows = np.zeros((len(primes), count, 8), dtype=np.uint8)
     start = 0
     for row, width in zip(rows, widths, strict=True):
@@ -128,6 +129,7 @@ def read_residues(data: memoryview, primes: tuple[int, ...], widths: tuple[int, 
         row[:, :width] = np.frombuffer(data[start:stop], dtype=np.uint8).reshape(count, width)
         start = stop
     found = rows.view("<u8").reshape(len(primes), count).astype(np.uint64, copy=False)
+    # The arithmetic above is only correct below the prime, so unreduced bytes of a peer stop here.
     if count and (found >= np.array(primes, dtype=np.uint64)[:, None]).any():
-        raise MalformedError("a residue is not below its prime: this is no ring element")
+        raise MalformedError("a residue is not below its prime: this is not a ring element")
     return found

@@ -27,12 +27,14 @@ def ternary() -> np.ndarray:
     found = np.empty(0, dtype=np.uint8)
     while len(found) < DEGREE:
         drawn = np.frombuffer(secrets.token_bytes(DEGREE + 512), dtype=np.uint8)
+        # 255 = 3 · 85: dropping the byte 255 makes the remainder modulo 3 exactly uniform.
         found = np.concatenate([found, drawn[drawn < 255]])
     return np.asarray(found[:DEGREE].astype(np.int64) % 3 - 1)
 
 
 def binomial() -> np.ndarray:
     """Coefficients of SEAL's noise, centred binomial of 42 bits (σ ≈ 3.24), int64 (N,)."""
+    # SEAL's distribution: two halves of 21 bits, so the bound is the 21 that `noise` uses.
     words, half = _words(DEGREE), np.uint64((1 << 21) - 1)
     ones = np.bitwise_count(words & half), np.bitwise_count((words >> np.uint64(21)) & half)
     return np.asarray(ones[0].astype(np.int64) - ones[1].astype(np.int64))
@@ -41,6 +43,7 @@ def binomial() -> np.ndarray:
 def flood(basis: Basis, count: int, bits: int) -> np.ndarray:
     """Residues (primes, count) of integers uniform from −2^bits to below 2^bits."""
     limbs, top = divmod(bits + 1, 64)
+    # Exactly bits + 1 random bits, then a shift by 2^bits: uniform on the whole interval, without rejection.
     wide = basis.residues(_words(count) & np.uint64((1 << top) - 1))
     for _ in range(limbs):
         wide = basis.add(basis.scale(wide, 1 << 64), basis.residues(_words(count)))

@@ -105,7 +105,7 @@ class SealContext:
             len(primes) - 2: answers,
         }
         self._version = (0, 0)
-        self.save(sealapi.Plaintext(1), 32 + 16 + _HEADER.size + 8 + 8)  # tells the version
+        self.save(sealapi.Plaintext(1), 32 + 16 + _HEADER.size + 8 + 8)  # sets `_version` from SEAL's header
 
     # Keys
 
@@ -124,7 +124,7 @@ class SealContext:
     # Ring elements in and out
 
     def save(self, thing: Any, size: int) -> memoryview:
-        """An object as SEAL serialises it, without header and compression: `size` bytes.
+        """Serialise an object by SEAL, and remove header and compression: `size` bytes.
 
         Raises:
             EngineError: SEAL wrote another format or size.
@@ -147,11 +147,11 @@ class SealContext:
         except (OSError, ValueError, zlib.error) as error:
             raise EngineError(f"SEAL wrote another size than {size}: {error}") from error
         if len(body) != size:
-            raise EngineError(f"SEAL wrote {len(body)} bytes; {size} were expected: another version of it?")
+            raise EngineError(f"SEAL wrote {len(body)} bytes; expected {size}: is it another version?")
         return body
 
     def _load(self, thing: Any, body: Sequence[bytes]) -> Any:
-        """An object from the parts of what follows the header."""
+        """Load an object from the parts that follow the header."""
         size = _HEADER.size + sum(len(part) for part in body)
         with self._lock:
             try:
@@ -175,7 +175,7 @@ class SealContext:
         return identity + sizes + self._array(words)
 
     def read(self, ciphertext: Any) -> np.ndarray:
-        """Both halves of a ciphertext, (2, primes, N)."""
+        """Read both halves of a ciphertext, (2, primes, N)."""
         primes = ciphertext.coeff_modulus_size()
         words = 2 * primes * DEGREE
         head = self._ciphertext_head(primes, words, transformed=ciphertext.is_ntt_form())
@@ -186,18 +186,18 @@ class SealContext:
         return found.reshape(2, primes, DEGREE).astype(np.uint64, copy=False)
 
     def ciphertext(self, halves: np.ndarray) -> Any:
-        """A ciphertext from both halves, (2, primes, N) residues."""
+        """Make a ciphertext from both halves, (2, primes, N) residues."""
         head = self._ciphertext_head(halves.shape[1], halves.size, transformed=False)
         return self._load(self._api.Ciphertext(), [head, _words(halves)])
 
     def expand(self, first: np.ndarray, seed: bytes) -> Any:
-        """A ciphertext from its first half, (primes, N), and the seed of the second."""
+        """Make a ciphertext from its first half, (primes, N), and the seed of the second."""
         head = self._ciphertext_head(first.shape[0], first.size, transformed=False)
         tail = self._header(_HEADER.size + 1 + SEED_BYTES) + bytes([_BLAKE2XB]) + seed
         return self._load(self._api.Ciphertext(), [head, _words(first), tail])
 
     def shrink(self, seeded: Any) -> tuple[np.ndarray, bytes]:
-        """First half and seed of a fresh symmetric encryption; the inverse of `expand`."""
+        """Reduce a fresh symmetric encryption to its first half and the seed of the second; the inverse of `expand`."""
         primes = len(self.data.primes)
         head = self._ciphertext_head(primes, primes * DEGREE, transformed=False)
         seed_size = _HEADER.size + 1 + SEED_BYTES
@@ -208,7 +208,7 @@ class SealContext:
         return found.reshape(primes, DEGREE).astype(np.uint64), bytes(raw[-SEED_BYTES:])
 
     def transformed_plaintext(self, residues: np.ndarray) -> Any:
-        """A plaintext from transformed residues (primes, N)."""
+        """Make a plaintext from transformed residues (primes, N)."""
         return self._load(self._api.Plaintext(), [self._plaintext_head(residues), _words(residues)])
 
     def _plaintext_head(self, residues: np.ndarray) -> bytes:
@@ -216,7 +216,7 @@ class SealContext:
         return identity + struct.pack("<Qd", residues.size, 1.0) + self._array(residues.size)
 
     def read_plaintext(self, thing: Any, primes: int) -> np.ndarray:
-        """Transformed residues (primes, N) of a plaintext, or of a secret key."""
+        """Read the transformed residues (primes, N) of a plaintext or secret key."""
         words = primes * DEGREE
         size = 32 + 16 + _HEADER.size + 8
         raw = self.save(thing, size + 8 * words)
@@ -230,7 +230,7 @@ class SealContext:
     # Arithmetic
 
     def plaintext(self, coefficients: np.ndarray) -> Any:
-        """Small signed coefficients (N,) as a transformed plaintext that multiplies uploads."""
+        """Make a transformed plaintext, to multiply uploads, from small signed coefficients (N,)."""
         modulus = 2 << X_BITS
         words = _words(np.where(coefficients < 0, coefficients + modulus, coefficients))
         head = bytes(32) + struct.pack("<Qd", DEGREE, 1.0) + self._array(DEGREE)
@@ -239,7 +239,7 @@ class SealContext:
         return plain
 
     def transform(self, ciphertext: Any) -> Any:
-        """The ciphertext, transformed in place.
+        """Transform a ciphertext in place and return it.
 
         Raises:
             MalformedError: its second half is zero.
@@ -247,7 +247,7 @@ class SealContext:
         try:
             self.evaluator.transform_to_ntt_inplace(ciphertext)
         except (RuntimeError, ValueError) as error:
-            raise MalformedError(f"SEAL refuses a ciphertext: {error}; it is no encryption") from error
+            raise MalformedError(f"SEAL refuses a ciphertext: {error}; it is not an encryption") from error
         return ciphertext
 
     def combine(self, ciphertexts: Sequence[Any], plaintexts: Sequence[Any]) -> Any:
@@ -264,7 +264,7 @@ class SealContext:
                 self.evaluator.add_inplace(total, term)
             self.evaluator.transform_from_ntt_inplace(total)
         except (RuntimeError, ValueError) as error:
-            raise MalformedError(f"SEAL refuses a product: {error}; was something no encryption?") from error
+            raise MalformedError(f"SEAL refuses a product: {error}; were all inputs encryptions?") from error
         return total
 
 

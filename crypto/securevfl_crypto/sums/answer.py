@@ -1,4 +1,4 @@
-"""The message of sealed sums that the holder sends back."""
+"""The holder's answer in sealed sums."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ class SealedSums:
 
     Attributes:
         ciphertexts: the packed sums, uint8 (packs, ciphertext_bytes).
-        omitted: the bin of each node and column that is left out, int32 (nodes, columns), −1 for none. The owner knows
-            the sum over all bins.
+        omitted: the omitted bin of each node and column, int32 (nodes, columns), −1 for none. The owner knows the sum
+            over all bins, so it can compute the omitted one.
     """
 
     ciphertexts: np.ndarray = field(repr=False)
     omitted: np.ndarray = field(repr=False)
 
     def checked(self, bins: Sequence[int], nodes: int) -> np.ndarray:
-        """`omitted` as int64, of columns with so many bins.
+        """Check `omitted` against the columns' numbers of bins and return it as int64.
 
         Raises:
-            MalformedError: it has another type or shape, or names a bin that does not exist.
+            MalformedError: wrong type or shape, or an unknown bin.
         """
         found = self.omitted
         if not isinstance(found, np.ndarray) or found.dtype != np.int32 or found.shape != (nodes, len(bins)):
             what = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
-            raise MalformedError(f"bins left out as {what}; int32 ({nodes}, {len(bins)}) is needed")
+            raise MalformedError(f"bins left out as {what}; expected int32 ({nodes}, {len(bins)})")
         wide = found.astype(np.int64)
         if (wide < -1).any() or (wide >= np.asarray(bins, dtype=np.int64)).any():
             raise MalformedError(f"a bin left out from {wide.min()} to {wide.max()} that its column does not have")

@@ -21,7 +21,7 @@ class SumHolder:
 
     Args:
         key: the owner's public key, as `PaillierPublicKey.from_bytes` read it (which verifies its proof).
-        plan: what both parties know.
+        plan: the parameters that both parties agreed on.
 
     Raises:
         MalformedError: the plan is for keys of another size.
@@ -43,8 +43,8 @@ class SumHolder:
             rows: how many rows there must be; None for the plan's number.
 
         Raises:
-            MalformedError: the type, shape or number of rows differs, a number is no ciphertext, or a row's randomness
-                is none that an answer's could hide.
+            MalformedError: the type, shape or number of rows differs, a number is not a ciphertext, or an answer's
+                randomness could not hide a row's.
         """
         batch = self._key.load(message, self.plan.rows if rows is None else rows)
         check_symbols(self._key, message)
@@ -60,16 +60,16 @@ class SumHolder:
         *,
         complete: bool = True,
     ) -> SealedSums:
-        """The encrypted sums by node, column and bin, packed, and blinded so that they show nothing else.
+        """Compute the encrypted sums by node, column and bin; packed, and blinded so that they reveal nothing else.
 
         Args:
             batch: the rows that `load` read.
             codes: each row's bin in each column, int64 (rows, columns), or −1 for none.
             bins: the number of bins of each column.
-            node: where the holder knows the nodes: each row's, int64 (rows,), or −1 for none; None for one node.
-            nodes: how many nodes there are.
-            complete: whether each row that has a node has a bin in every column; then the fullest bin of each node and
-                column is left out, and the owner learns which it is.
+            node: if the holder knows the nodes, each row's, int64 (rows,), or −1 for none; None for one node.
+            nodes: number of nodes.
+            complete: whether each row that has a node has a bin in every column; then the holder omits the fullest bin
+                of each node and column, and the owner learns which bin that is.
 
         Raises:
             MalformedError: a type, shape or content differs, or a row lacks a bin though `complete`.
@@ -81,7 +81,7 @@ class SumHolder:
         if node is not None:
             place = _checked(node, (len(batch),), np.int64(nodes), "nodes")
         elif nodes != 1:
-            raise MalformedError(f"{nodes} nodes, and no row's node: give them")
+            raise MalformedError(f"{nodes} nodes, but no node of any row: give `node`")
         groups = place[:, None] * each + first[:-1] + wide
         groups[(place < 0)[:, None] | (wide < 0)] = -1
         tally = np.bincount(groups[groups >= 0], minlength=nodes * each).reshape(nodes, each)
@@ -98,7 +98,7 @@ class SumHolder:
         return SealedSums(self._packed(batch, number[groups], int(left.sum())), omitted)
 
     def _packed(self, batch: Batch, groups: np.ndarray, count: int) -> np.ndarray:
-        """The sums of these groups, packed and blinded: place k of pack i holds group k · packs + i."""
+        """Pack and blind the sums of these groups: place k of pack i contains group k · packs + i."""
         key, plan, modulus = self._key, self.plan, self._key.modulus
         packs = plan.packs(count)
         if not packs:
@@ -113,8 +113,8 @@ def _checked(codes: np.ndarray, shape: tuple[int, ...], counts: np.ndarray | np.
     """Codes as int64, from −1 to count − 1 each."""
     if not isinstance(codes, np.ndarray) or codes.dtype.kind not in "iu" or codes.shape != shape:
         found = f"{codes.dtype} {codes.shape}" if isinstance(codes, np.ndarray) else type(codes).__name__
-        raise MalformedError(f"{what} as {found}; integers {shape} are needed")
+        raise MalformedError(f"{what} as {found}; expected integers {shape}")
     wide = codes.astype(np.int64)
     if (wide < -1).any() or (wide >= counts).any():
-        raise MalformedError(f"{what} from {wide.min()} to {wide.max()}; −1 to the number of {what} − 1 are possible")
+        raise MalformedError(f"{what} from {wide.min()} to {wide.max()}; expected −1 to the number of {what} − 1")
     return wide

@@ -20,11 +20,11 @@ __all__ = ["SumOwner"]
 _WINDOW, _NARROW = 12, 8
 """Bits of a digit in the tables of h_s. 12 take 2/3 of the products of 8, and 110 MB for each half of a key of 2048."""
 _MANY = 4096
-"""Rows from which on wide tables are made: they take as long as some 30,000 rows save, which a few trees have."""
+"""From this many rows, wide tables are made: building them costs what some 30,000 rows save, a few trees' worth."""
 
 
 class _Ahead:
-    """Blindings made ahead: encryptions of zero, each given out once. Several threads may use it."""
+    """A stock of blindings: encryptions of zero, each given out once. Several threads may use it."""
 
     def __init__(self, key: PaillierPrivateKey, window: int) -> None:
         self._key, self._window, self._lock = key, window, Lock()
@@ -40,7 +40,7 @@ class _Ahead:
             self._count += count
 
     def take(self, count: int) -> Batch:
-        """So many, from those that are kept, and fresh ones where they are too few."""
+        """Take `count` blindings from the stored ones, and make the missing ones."""
         modulus, parts, missing = self._key.public.modulus, list[Batch](), count
         with self._lock:
             while missing and self._kept:
@@ -61,7 +61,7 @@ class SumOwner:
 
     Args:
         key: the private key.
-        plan: what both parties know.
+        plan: the parameters that both parties agreed on.
 
     Raises:
         MalformedError: the plan is for keys of another size.
@@ -79,11 +79,11 @@ class SumOwner:
 
     @property
     def ahead(self) -> int:
-        """How many blindings are kept."""
+        """Number of blindings in stock."""
         return len(self._ahead)
 
     def prepare(self, count: int) -> None:
-        """Make blindings for so many rows ahead: most of the work of encrypting. Another thread may do it."""
+        """Make blindings for `count` rows in advance, most of the work of `encrypt`. Another thread may call it."""
         self._ahead.make(count)
 
     def encrypt(self, values: np.ndarray, node: np.ndarray | None = None) -> np.ndarray:
@@ -91,8 +91,8 @@ class SumOwner:
 
         Args:
             values: int64 (rows, integers), within the plan's bounds.
-            node: the block of the plaintext that each row fills, int64 (rows,), or −1 for a row that counts nowhere:
-                it is a fresh encryption of zero. None: block 0 for all rows.
+            node: the block of the plaintext that each row fills, int64 (rows,), or −1 for a row outside all nodes,
+                which becomes a fresh encryption of zero. None: block 0 for all rows.
 
         Returns:
             The message, uint8 (rows, ciphertext_bytes).
@@ -103,22 +103,22 @@ class SumOwner:
         """
         plan, width = self.plan, len(self.plan.bounds)
         if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.shape[1:] != (width,):
-            raise MalformedError(f"rows as {_shape(values)}; int64 (rows, {width}) is needed")
+            raise MalformedError(f"rows as {_shape(values)}; expected int64 (rows, {width})")
         if not 1 <= len(values) <= plan.rows:
-            raise MalformedError(f"{len(values)} rows; 1 to {plan.rows} were planned")
+            raise MalformedError(f"{len(values)} rows; the plan has 1 to {plan.rows}")
         for slot, bound in enumerate(plan.bounds):
             least, most = int(values[:, slot].min()), int(values[:, slot].max())
             if max(-least, most) > bound:
                 raise OverflowRefused(
-                    f"integers from {least} to {most} in place {slot} of a row; ±{bound} were planned: clip them, or "
+                    f"integers from {least} to {most} in place {slot} of a row; the plan has ±{bound}: clip them, or "
                     "plan for more"
                 )
         plaintexts = joined(values, plan.widths)
         if node is not None:
             if node.dtype != np.int64 or node.shape != (len(values),):
-                raise MalformedError(f"nodes as {_shape(node)}; int64 ({len(values)},) is needed")
+                raise MalformedError(f"nodes as {_shape(node)}; expected int64 ({len(values)},)")
             if not -1 <= int(node.min()) <= int(node.max()) < plan.nodes:
-                raise MalformedError(f"nodes from {node.min()} to {node.max()}; −1 to {plan.nodes - 1} were planned")
+                raise MalformedError(f"nodes from {node.min()} to {node.max()}; the plan has −1 to {plan.nodes - 1}")
             block = plan.block
             plaintexts = [
                 plain << (block * at) if at >= 0 else plain * 0
@@ -129,17 +129,16 @@ class SumOwner:
         return public.store(blinded)
 
     def open(self, answer: SealedSums, bins: Sequence[int], totals: np.ndarray, nodes: int = 1) -> np.ndarray:
-        """The sums by node, column and bin.
+        """Decrypt the sums by node, column and bin.
 
         Args:
             answer: as the holder made it.
             bins: the number of bins of each of the holder's columns.
-            totals: int64 (nodes, integers), the sums over all rows of each node, from which a bin that was left out
-                follows.
-            nodes: where the holder knows the nodes, how many there are; 1 where they are blocks of the plaintext.
+            totals: int64 (nodes, integers), the sums over all rows of each node, which give the omitted bins.
+            nodes: number of nodes if the holder knows them; 1 if they are blocks of the plaintext.
 
         Returns:
-            int64 (nodes, bins of all columns, integers); nodes is that of the plan where they are blocks.
+            int64 (nodes, bins of all columns, integers); nodes is that of the plan if they are blocks.
 
         Raises:
             MalformedError: the answer has another type, shape or content than one of these sizes.
@@ -151,7 +150,7 @@ class SumOwner:
         if nodes > 1 and plan.nodes > 1:
             raise MalformedError(f"{nodes} nodes that the holder knows, and {plan.nodes} blocks; one of them must be 1")
         if totals.dtype != np.int64 or totals.shape != (segments, integers):
-            raise MalformedError(f"totals as {_shape(totals)}; int64 ({segments}, {integers}) is needed")
+            raise MalformedError(f"totals as {_shape(totals)}; expected int64 ({segments}, {integers})")
         omitted = answer.checked(bins, nodes)
         left = np.ones((nodes, each), dtype=bool)
         at, column = np.nonzero(omitted >= 0)
@@ -164,7 +163,7 @@ class SumOwner:
         # place k of pack i holds group k · packs + i
         flat = read.transpose(1, 0, 2, 3).reshape(-1, plan.nodes, integers)
         if flat[groups:].any():
-            raise OverflowRefused("a sum where none belongs: a party did not follow the protocol")
+            raise OverflowRefused("a sum in an unused place: a party did not follow the protocol")
         found = np.zeros((nodes, each, plan.nodes, integers), dtype=np.int64)
         found[left] = flat[:groups]
         sums = found.transpose(0, 2, 1, 3).reshape(segments, each, integers)

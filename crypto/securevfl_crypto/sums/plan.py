@@ -1,4 +1,4 @@
-"""What both parties of sealed sums know: how many rows, how large their integers, how they lie in a plaintext."""
+"""The parameters both parties agree on for sealed sums: row count, integer bounds and plaintext layout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_GROUPS = 1 << 26
 
 @dataclass(frozen=True, kw_only=True)
 class SumPlan:
-    """The layout of rows and sums in plaintexts. Nothing in it is secret; both parties must hold the same one.
+    """The layout of rows and sums in plaintexts. Nothing in it is secret; both parties must use the same plan.
 
     A row's integers v_s with \\|v_s\\| ≤ bounds[s] lie side by side in slots. A sum of at most `rows` rows stays within
     ± rows · bounds[s], and the slot is as wide as that and a sign: so no sum of these rows can reach the next slot,
@@ -48,11 +48,11 @@ class SumPlan:
 
     def __post_init__(self) -> None:
         if not 64 <= self.key_bits <= MAX_BITS:
-            raise MalformedError(f"a key of {self.key_bits} bits; 64 to {MAX_BITS} are possible")
+            raise MalformedError(f"a key of {self.key_bits} bits; expected 64 to {MAX_BITS}")
         if not 1 <= self.rows <= _MOST_ROWS:
-            raise MalformedError(f"sums of {self.rows} rows; 1 to 2^24 are possible")
+            raise MalformedError(f"sums of {self.rows} rows; expected 1 to 2^24")
         if not self.bounds or min(self.bounds) < 1:
-            raise MalformedError(f"bounds {self.bounds} of a row's integers; one or more, each at least 1, are needed")
+            raise MalformedError(f"bounds {self.bounds} of a row's integers; expected one or more, each at least 1")
         if max(self.widths) > _MOST_WIDTH:
             raise OverflowRefused(
                 f"a sum of {self.rows} rows up to {max(self.bounds)} needs {max(self.widths)} bits; {_MOST_WIDTH} fit: "
@@ -81,32 +81,34 @@ class SumPlan:
 
     @property
     def most_nodes(self) -> int:
-        """How many blocks a plaintext holds."""
+        """Number of blocks that fit into a plaintext."""
         return self.room // self.block
 
     @property
     def places(self) -> int:
-        """How many groups' sums one plaintext of an answer holds."""
+        """Number of groups whose sums fit into one plaintext of an answer."""
         return self.room // (self.nodes * self.block)
 
     def packs(self, groups: int) -> int:
-        """The number of ciphertexts that hold the sums of so many groups: a multiple of `LANES` where there are enough
-        groups, since as many numbers are computed with side by side in the time of one."""
+        """Number of ciphertexts for the sums of `groups` groups.
+
+        With enough groups it is a multiple of `LANES`, as the engine computes that many numbers in the time of one.
+        """
         least = -(-groups // self.places)
         return min(groups, -(-least // LANES) * LANES)
 
     def check_key(self, bits: int) -> None:
-        """Check that this plan is for keys of so many bits.
+        """Check that this plan is for keys of `bits` bits.
 
         Raises:
-            MalformedError: it is for others.
+            MalformedError: the plan is for keys of another size.
         """
         if bits != self.key_bits:
             raise MalformedError(f"a plan for keys of {self.key_bits} bits, and a key of {bits}: plan for this key")
 
 
 def offsets(bins: Sequence[int], nodes: int) -> np.ndarray:
-    """The first group of each column, and after them the number of groups of a node: int64 (columns + 1,).
+    """Compute the first group of each column, followed by the number of groups of a node: int64 (columns + 1,).
 
     Args:
         bins: the number of bins of each column.
@@ -119,7 +121,7 @@ def offsets(bins: Sequence[int], nodes: int) -> np.ndarray:
     if not counts or min(counts) < 1 or max(counts) > _MOST_BINS:
         few, many = (min(counts), max(counts)) if counts else (0, 0)
         raise MalformedError(
-            f"{len(counts)} columns of {few} to {many} bins; 1 or more of 1 to {_MOST_BINS} are possible"
+            f"{len(counts)} columns of {few} to {many} bins; expected 1 or more columns of 1 to {_MOST_BINS} bins"
         )
     if nodes < 1 or nodes * sum(counts) > _MOST_GROUPS:
         raise MalformedError(f"{nodes} nodes of {sum(counts)} bins; at least one, and at most 2^26 sums, are possible")

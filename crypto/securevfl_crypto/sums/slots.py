@@ -1,8 +1,8 @@
-"""Many small integers in one large one, in slots of any number of bits, for whole arrays of numbers at once.
+"""Pack many small integers into one large one, in slots of any number of bits, for complete arrays at once.
 
 Unlike `paillier.packing`, whose slots are whole bytes, slots here follow each other bit by bit: a plaintext of 2046
-bits holds 39 blocks of 52 bits, and 31 of 64. A signed integer is stored with half its slot added; the constant that
-all halves make is subtracted from the whole, so the number that is encrypted is ``Σ_s v_s 2^(place of s)`` itself.
+bits has room for 39 blocks of 52 bits, or 31 of 64. A signed integer is stored with half its slot added; the sum of all
+halves, a constant, is subtracted at the end, so the encrypted number is ``Σ_s v_s 2^(place of s)`` itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["joined", "split"]
 
 @lru_cache(maxsize=256)
 def _halves(widths: tuple[int, ...]) -> mpz:
-    """The number that has half of each slot's range in it."""
+    """The number with half of each slot's range in every slot."""
     total, place = mpz(0), 0
     for width in widths:
         total += mpz(1) << (place + width - 1)
@@ -29,7 +29,7 @@ def _halves(widths: tuple[int, ...]) -> mpz:
 
 
 def joined(values: np.ndarray, widths: tuple[int, ...]) -> list[mpz]:
-    """The number ``Σ_s values[i, s] 2^(Σ_{r<s} widths[r])`` for each row i.
+    """Pack each row i into the number ``Σ_s values[i, s] 2^(Σ_{r<s} widths[r])``.
 
     Args:
         values: int64 (n, slots), each below half of its slot's range in magnitude.
@@ -49,7 +49,7 @@ def joined(values: np.ndarray, widths: tuple[int, ...]) -> list[mpz]:
 
 
 def split(numbers: Sequence[mpz], widths: tuple[int, ...]) -> np.ndarray:
-    """The integers that `joined` put together, int64 (n, slots).
+    """Unpack the integers that `joined` packed, int64 (n, slots).
 
     Raises:
         OverflowRefused: a number has content beyond its last slot.
@@ -60,7 +60,7 @@ def split(numbers: Sequence[mpz], widths: tuple[int, ...]) -> np.ndarray:
         most = max(abs(number).bit_length() for number in numbers)
         raise OverflowRefused(
             f"a sum of {most} bits in a plaintext with room for {total - 1}: a party did not follow the protocol, or "
-            "the parties hold different plans"
+            "the parties use different plans"
         )
     size = 8 * (-(-total // 64) + 1)
     data = b"".join([number.to_bytes(size, "little") for number in shifted])

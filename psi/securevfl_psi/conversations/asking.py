@@ -1,7 +1,7 @@
-"""The scripts of 2HashDH's two ends: the client asks and compares, the server answers. See `dh`.
+"""Scripts of 2HashDH's two ends: the client asks and compares, the server answers. See `dh`.
 
-The server sends its tokens and its answers in turns, a chunk of tokens before each chunk of answers, and what is left
-of either after: so it computes tokens while it waits for points, and both know which kind of frame is due.
+The server alternates a chunk of tokens and a chunk of answers until one kind runs out. So it computes tokens while it
+waits for points, and both sides know which kind of frame is due.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Answering", "Asking"]
 
 
 def _turns(answers: int, tokens: int) -> Iterator[Kind]:
-    """What the server sends, by the numbers of chunks."""
+    """Yield the kinds of the server's frames, given the numbers of chunks."""
     for number in range(max(answers, tokens)):
         if number < tokens:
             yield Kind.TOKENS
@@ -35,11 +35,11 @@ class Asking:
     Args:
         client: its arrays.
         peer_size: how many tokens the server announced.
-        found: told the own rows that are common, ascending, as soon as they are known.
-        prove: whether the server is told, too.
+        found: called with this party's common rows, ascending, as soon as they are known.
+        prove: whether the server also learns them.
 
     Attributes:
-        proving: the end; whoever is told by `found` sets its lists.
+        proving: the final step; `found` sets its lists.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class Answering:
     Args:
         server: its arrays.
         peer_size: how many points the client announced.
-        lists: how many lists of common rows the client proves; 0 where this party is told nothing.
-        found: told the own rows of each list; raises where they are not allowed.
-        most_waiting: chunks of points that may wait for their answers; None for any number.
+        lists: number of lists of common rows that the client proves; 0 if the server learns nothing.
+        found: called with this party's rows of each list; raises if the policy forbids them.
+        most_waiting: most chunks of points that may wait for answers; None for no limit.
     """
 
     def __init__(
@@ -117,6 +117,7 @@ class Answering:
         """The client's points, and its proofs."""
         done = 0
         while done < self.peer_size:
+            # Stop reading while many chunks wait: a client that sends quickly must not fill this party's memory.
             while self.most_waiting is not None and len(self.server.waiting) >= self.most_waiting:
                 yield None
             rows = rows_of((yield Kind.POINTS), POINT_BYTES)

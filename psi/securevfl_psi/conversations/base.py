@@ -1,4 +1,4 @@
-"""What every two-party protocol has after the handshake: two scripts, a policy, a result."""
+"""Base class of every two-party protocol after the handshake: two scripts, a policy, a result."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["Conversation", "Make", "Pseudonyms", "Result"]
 
 @dataclass(frozen=True, kw_only=True)
 class Pseudonyms:
-    """Tokens that mean the same row at both parties, and nothing to anybody else.
+    """Tokens that name the same row at both parties and are meaningless to anybody else.
 
     Attributes:
-        own: of this party's rows, uint8 (n, 16).
-        peer: at the receiver, of the sender's rows in the secret order in which they were sent, uint8 (m, 16).
+        own: tokens of this party's rows, uint8 (n, 16).
+        peer: at the receiver, tokens of the sender's rows in the sender's secret order, uint8 (m, 16).
     """
 
     own: np.ndarray
@@ -34,17 +34,17 @@ class Pseudonyms:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one party knows at the end.
+    """One party's result of a run.
 
     Attributes:
-        protocol: which one was run.
-        peer_size: rows that the peer sent, with its padding.
-        count: common identifiers; None where this party is not told.
-        rows: this party's numbers of the common rows, in an order that both share where both learn it, ascending
-            otherwise, int64 (k,); None where it is not told.
-        verified: whether the peer proved each of these rows: that it has the identifier, and entered it in this run.
-        pseudonyms: of the protocol of that name.
-        why: the protocol was chosen, where a party left that open with ``auto``.
+        protocol: the protocol that ran.
+        peer_size: number of rows that the peer sent, padding included.
+        count: number of common identifiers; None if this party does not learn it.
+        rows: this party's numbers of the common rows, int64 (k,), in a shared order if both parties learn them, else
+            ascending; None if this party does not learn them.
+        verified: whether the peer proved each row: that it has the identifier, and entered it in this run.
+        pseudonyms: result of the protocol ``pseudonyms``.
+        why: the reason for the protocol if a party had ``auto``.
     """
 
     protocol: Protocol
@@ -72,22 +72,22 @@ class Conversation(ABC):
 
     @abstractmethod
     def sending(self) -> Outgoing:
-        """What this party sends."""
+        """The script of the frames that this party sends."""
 
     @abstractmethod
     def hearing(self) -> Incoming:
-        """What it expects, and does with it."""
+        """The script that expects and processes the peer's frames."""
 
     @property
     def receives(self) -> bool:
-        """Whether this is the party that learns the result in any case."""
+        """Whether this party is the receiver, which always learns the result."""
         return self.terms.role == "receiver"
 
     def allowed(self, count: int) -> None:
-        """Refuses fewer common identifiers than the policy demands."""
+        """Raise SmallIntersectionError if fewer identifiers are common than the policy demands."""
         if count < self.terms.min_intersection:
             raise SmallIntersectionError(
-                f"{count} common identifiers; at least {self.terms.min_intersection} are demanded: "
+                f"{count} common identifiers; the policy demands at least {self.terms.min_intersection}: "
                 "do both use the same identifiers, written the same way?"
             )
 

@@ -1,9 +1,9 @@
-"""`cardinality`: how many rows are common. See `doubling.Counter`.
+"""`cardinality`: count the common rows. See `doubling.Counter`.
 
-The receiver learns a number because the sender answers in a secret order. That holds for a receiver that follows the
-protocol. One that multiplies each of its points by a scalar of its own, instead of all by one, can undo each on its
-side and tell which of its identifiers are common: its answer bears a trace of the point that it sent, whatever the
-order. So `cardinality` hides *which* only from an honest receiver; from another it hides as much as `dh`.
+The sender answers in a secret order, so an honest receiver learns only a number. A deviating receiver can multiply each
+of its points by a different scalar instead of one for all, undo each scalar on the answers and learn which of its
+identifiers are common, whatever the order. So `cardinality` hides *which* only from an honest receiver; from another it
+hides as much as `dh`.
 """
 
 from __future__ import annotations

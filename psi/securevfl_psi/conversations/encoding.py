@@ -26,11 +26,11 @@ class Encoding:
     Args:
         client: its arrays.
         peer_size: how many tokens the server announced.
-        found: told the own rows that are common, ascending, as soon as they are known.
-        prove: whether the server is told, too.
+        found: called with this party's common rows, ascending, as soon as they are known.
+        prove: whether the server also learns them.
 
     Attributes:
-        proving: the end; whoever is told by `found` sets its lists.
+        proving: the final step; `found` sets its lists.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Decoding:
     Args:
         server: its arrays.
         peer_size: how many identifiers the client announced.
-        lists: how many lists of common rows the client proves; 0 where this party is told nothing.
-        found: told the own rows of each list; raises where they are not allowed.
+        lists: number of lists of common rows that the client proves; 0 if the server learns nothing.
+        found: called with this party's rows of each list; raises if the policy forbids them.
     """
 
     def __init__(self, server: Server, peer_size: int, lists: int, found: Callable[[list[np.ndarray]], None]) -> None:

@@ -1,4 +1,4 @@
-"""The scripts of the two ends that compare salted hashes, which hide nothing from whoever can enumerate identifiers."""
+"""Scripts of the two ends that compare salted hashes; a party that can enumerate identifiers can read the other set."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["Comparing", "Telling"]
 
 
 class Comparing:
-    """Of the party that compares: it takes the other's digests, and proves what is common.
+    """Scripts of the party that compares: it takes the peer's digests and proves the common rows.
 
     Args:
         party: its digests.
-        peer_size: how many digests the other one announced.
-        found: told the own rows that are common, ascending, as soon as they are known.
-        prove: whether the other one is told, too.
+        peer_size: number of digests that the peer announced.
+        found: called with this party's common rows, ascending, as soon as they are known.
+        prove: whether the peer also learns them.
 
     Attributes:
-        proving: the end; whoever is told by `found` sets its lists.
+        proving: the final step; `found` sets its lists.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Comparing:
 
 
 class Telling:
-    """Of the party whose digests cross.
+    """Scripts of the party that sends its digests.
 
     Args:
         party: its digests.
-        size: how many it has.
-        lists: how many lists of common rows are proved to it; 0 where it is told nothing.
-        found: told the own rows of each list; raises where they are not allowed.
+        size: number of its digests.
+        lists: number of lists of common rows that the peer proves; 0 if this party learns nothing.
+        found: called with this party's rows of each list; raises if the policy forbids them.
     """
 
     def __init__(

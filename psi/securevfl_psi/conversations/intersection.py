@@ -1,4 +1,4 @@
-"""`dh`: which rows are common. See `dh` for the protocol and `asking` for its scripts."""
+"""`dh`: find the common rows. See `dh` for the protocol and `asking` for its scripts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["AnsweringIntersection", "AskingIntersection", "intersection"]
 def intersection(
     ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
 ) -> Conversation:
-    """This party's side; `Terms.asks` says which of the two it is."""
+    """Make this party's side: the client's or the server's, by `Terms.asks`."""
     asks = terms.asks(max(len(ids), terms.pad_to or 0), peer_size)
     make = AskingIntersection if asks else AnsweringIntersection
     return make(ids, terms, session, peer_size, by)
 
 
 class AskingIntersection(Conversation):
-    """The client: learns first, proves the common rows, wants a receipt."""
+    """The client: learns first, proves the common rows and checks the receipt."""
 
     def __init__(
         self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
@@ -56,7 +56,7 @@ class AskingIntersection(Conversation):
 
 
 class AnsweringIntersection(Conversation):
-    """The server: learns what the client proves."""
+    """The server: learns the rows that the client proves."""
 
     def __init__(
         self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None

@@ -1,8 +1,8 @@
-"""`pseudonyms`: names for all rows of both, common or not. See `doubling.Namer`.
+"""`pseudonyms`: name all rows of both parties, common or not. See `doubling.Namer`.
 
-A pseudonym is H2(x, ab·H1(x)): it binds the identifier, which only the party that names its row puts in, and both keys,
-of which each party has one. So a peer that answers with other points, or in another order, spoils names and forges
-none; and neither can name an identifier on its own, now or, with lasting keys, later.
+A pseudonym is H2(x, ab·H1(x)). It binds the identifier, which each party adds for its own rows, and both keys, of which
+each party has one. So a peer that answers with other points, or in another order, spoils names but cannot forge one;
+and neither party can name an identifier alone, now or, with lasting keys, later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The end of every protocol in which both learn rows: one party proves them, the other finds them and gives a receipt.
+"""Final step of every protocol in which both learn rows: one party proves them, the other answers with a receipt.
 
-The party that compared sends how many rows are common and a proof of each, in the order that both will use. The other
-finds its own rows by the proofs, and answers with a receipt that only they, in that order, give. See `proofs`.
+The party that compared sends the number of common rows and a proof of each, in the order that both will use. The other
+party finds its rows by the proofs and answers with a receipt of these rows in that order. See `proofs`.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ __all__ = ["Proving", "Receiving", "counts_of"]
 
 
 def counts_of(frame: Frame, lists: int, limit: int) -> list[int]:
-    """How many rows are announced, in each of so many lists.
+    """Decode the announced number of rows of each list.
 
     Raises:
-        MalformedError: another length.
-        SetSizeError: more than `limit` together.
+        MalformedError: a wrong length.
+        SetSizeError: more than `limit` in all.
     """
     counts = list(struct.unpack(f">{lists}Q", payload(frame, 8 * lists)))
     if sum(counts) > limit:
-        raise SetSizeError(f"the peer says that {sum(counts)} rows are common; this party has {limit}")
+        raise SetSizeError(f"the peer announces {sum(counts)} common rows; at most {limit} are possible")
     return counts
 
 
 class Proving:
-    """At the party that compared.
+    """Scripts of the party that compared.
 
     Attributes:
-        lists: own rows to prove, each int64 (k,), in the agreed order; None until they are known.
-        done: whether the receipt was right.
+        lists: this party's rows to prove, each int64 (k,), in the agreed order; None until they are known.
+        done: whether the correct receipt arrived.
     """
 
     def __init__(self, outputs: Callable[[], Outputs]) -> None:
@@ -64,11 +64,11 @@ class Proving:
 
 
 class Receiving:
-    """At the other party.
+    """Scripts of the other party.
 
     Attributes:
-        lists: own rows that the peer proved, in the agreed order; None until it did.
-        accepted: set to True where they are allowed; the receipt leaves then.
+        lists: this party's rows that the peer proved, in the agreed order; None before that.
+        accepted: set it to True if the policy allows them; then the receipt is sent.
     """
 
     def __init__(self, rows: Callable[[np.ndarray], np.ndarray], outputs: Callable[[], Outputs]) -> None:
@@ -80,9 +80,9 @@ class Receiving:
         """Counts and proofs.
 
         Args:
-            lists: how many lists of rows are proved.
-            limit: most rows of all together.
-            complete: whether the peer has had all tokens, without which it cannot have compared.
+            lists: number of lists of rows.
+            limit: most rows in all lists together.
+            complete: whether all tokens were sent to the peer; before that it cannot have compared.
         """
         frame = yield Kind.COUNT
         if not complete():

@@ -1,4 +1,4 @@
-"""The scripts of an unbalanced intersection's two ends: the large side publishes and answers, the small one looks up.
+"""Scripts of an unbalanced intersection's two ends: the large side publishes and answers, the small side looks up.
 
 Small                                   Large
                        ← OFFER          which filter
@@ -9,9 +9,9 @@ a·H1(x), shuffled      POINTS →
 COUNT, PROOFS          →                of what it found in the filter, bound to this run
                        ← RECEIPT
 
-As in `dh`, the proofs tell the large side which of its rows are common, and a proof needs the identifier and its point
-under the key. Here that point may be one that the peer asked for in an earlier run under the same publication, where
-that is kept. See `publication`.
+As in `dh`, the large side learns from the proofs which of its rows are common, and a proof needs the identifier and its
+point under the key. If the publication is kept, the peer may have asked for that point in an earlier run. See
+`publication`.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _MOST_WAITING = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What both ends are made with.
+    """Parameters of both ends.
 
     Attributes:
-        session: from the server's nonce, what identifiers are hashed under: it binds who publishes for whom and the
-            rules, but no run, for a publication may serve several.
-        tag: the run's, fresh.
-        most: identifiers that a party accepts.
+        session: maps the server's nonce to the session whose tag the hashes include. It names the two parties and the
+            rules but no run, as a publication may serve several.
+        tag: the run's fresh tag.
+        most: largest set that a party accepts.
         by: the engine.
-        shelf: where publications and filters are kept; None for nowhere.
+        shelf: stores publications and filters; None to store nothing.
     """
 
     session: Callable[[bytes], Session]
@@ -69,12 +69,12 @@ class Looking:
 
     Args:
         ids: its identifiers.
-        how: between whom, and under what.
-        peer_size: how many identifiers the server announced.
-        found: told the own rows that are common, ascending, as soon as they are known.
+        how: the parameters.
+        peer_size: number of identifiers that the server announced.
+        found: called with this party's common rows, ascending, as soon as they are known.
 
     Attributes:
-        proving: the end; whoever is told by `found` sets its lists.
+        proving: the final step; `found` sets its lists.
     """
 
     def __init__(self, ids: Identifiers, how: Published, peer_size: int, found: Callable[[np.ndarray], None]) -> None:
@@ -87,7 +87,7 @@ class Looking:
 
     def _known(self) -> Outputs:
         if self._outputs is None:
-            raise PSIError("outputs asked for before all answers came")
+            raise PSIError("outputs were read before all answers arrived")
         return self._outputs
 
     def sending(self) -> Outgoing:
@@ -134,7 +134,7 @@ class Looking:
 
 
 def _hear_filter(offer: Offer) -> Generator[Kind | None, Frame, bytes]:
-    """A script of the filter in parts; returns it. Room is taken as parts come."""
+    """Receive the filter in parts and return it. Memory grows with arrivals, not with the announced length."""
     parts: list[bytes] = []
     done = 0
     while done < offer.length:
@@ -143,7 +143,7 @@ def _hear_filter(offer: Offer) -> Generator[Kind | None, Frame, bytes]:
         done += len(part)
     data = b"".join(parts)
     if hashlib.sha256(data).digest() != offer.digest:
-        raise MalformedError("the filter that came is not the one that was offered")
+        raise MalformedError("the filter that arrived is not the one that was offered")
     return data
 
 
@@ -152,13 +152,13 @@ class Publishing:
 
     Args:
         ids: its identifiers.
-        how: between whom, and under what.
-        peer_size: how many identifiers the client announced.
-        lists: how many lists of common rows the client proves.
-        found: told the own rows of each list; raises where they are not allowed.
+        how: the parameters.
+        peer_size: number of identifiers that the client announced.
+        lists: number of lists of common rows that the client proves.
+        found: called with this party's rows of each list; raises if the policy forbids them.
 
     Attributes:
-        busy: whether there is more to compute, and nothing to wait for, where `sending` yields None.
+        busy: True if `sending` yields None while it computes, so that there is nothing to wait for.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Publishing:
 
     def _known(self) -> Outputs:
         if self._outputs is None:
-            raise PSIError("outputs asked for before the set was published")
+            raise PSIError("outputs were read before the set was published")
         return self._outputs
 
     def sending(self) -> Outgoing:
@@ -214,7 +214,7 @@ class Publishing:
             yield None
         word = payload((yield Kind.WANTED), 1)
         if word not in (b"\0", b"\1"):
-            raise MalformedError(f"a WANTED of {word!r}; 0 or 1 was expected")
+            raise MalformedError(f"a WANTED of {word!r}; expected 0 or 1")
         self._wanted = word == b"\1"
         done = 0
         while done < self._peer_size:

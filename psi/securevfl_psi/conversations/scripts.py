@@ -1,14 +1,15 @@
-"""How a party's part of a protocol is written: two scripts for each peer, one of what it sends, one of what it hears.
+"""Scripts: a party's part of a protocol as two generators for each peer, `sending` and `hearing`.
 
-Both are generators, and share what they know through the object that makes them. Neither knows sockets, threads or
-clocks: whoever drives them asks `sending` for frames, and tells `hearing` what arrived.
+The two share state through the object that makes them. Neither uses sockets, threads or clocks: a driver takes frames
+from `sending` and passes arriving frames to `hearing`.
 
-- A script of what is sent yields a frame, or None where something has to arrive first.
-- A script of what is heard yields the kind of frame that is due, and is sent that frame; or None where something has
-  to be sent first, so that a peer that sends quickly cannot fill this party's memory.
+- `sending` yields a frame, or None if something has to arrive first.
+- `hearing` yields the kind of frame that is due and receives that frame; or yields None if something has to be sent
+  first, so that a peer that sends quickly cannot fill this party's memory.
 
 The kinds in each direction follow from the sizes that both announced, so both ends agree on them. A driver that keeps
-hearing while it waits to send cannot deadlock, whatever the channel holds: of two parties at least one can always hear.
+hearing while it waits to send cannot deadlock, whatever the channel buffers: of two parties at least one can always
+hear.
 """
 
 from __future__ import annotations
@@ -29,45 +30,45 @@ Incoming = Generator[Kind | None, Frame, None]
 
 
 def framed(kind: Kind, parts: Iterable[np.ndarray]) -> Iterator[Frame]:
-    """Each part as a frame."""
+    """Yield each part as a frame."""
     for part in parts:
         yield Frame(kind, np.ascontiguousarray(part).tobytes())
 
 
 def rows_of(frame: Frame, width: int) -> np.ndarray:
-    """A payload as uint8 (k, width), k ≥ 1.
+    """Decode a payload to uint8 (k, width), k ≥ 1.
 
     Raises:
-        MalformedError: another length.
+        MalformedError: the length is not a multiple of the width.
     """
     if not frame.payload or len(frame.payload) % width:
-        raise MalformedError(f"a {frame.kind.name} of {len(frame.payload)} bytes; a multiple of {width} was expected")
+        raise MalformedError(f"a {frame.kind.name} of {len(frame.payload)} bytes; expected a multiple of {width}")
     return np.frombuffer(frame.payload, dtype=np.uint8).reshape(-1, width)
 
 
 def payload(frame: Frame, size: int) -> bytes:
-    """A payload of a fixed length.
+    """Return a payload of a fixed length.
 
     Raises:
-        MalformedError: another length.
+        MalformedError: a wrong length.
     """
     if len(frame.payload) != size:
-        raise MalformedError(f"a {frame.kind.name} of {len(frame.payload)} bytes; {size} were expected")
+        raise MalformedError(f"a {frame.kind.name} of {len(frame.payload)} bytes; expected {size}")
     return frame.payload
 
 
 def chunks_of(count: int) -> int:
-    """In how many chunks so many rows come."""
+    """Number of chunks that `count` rows take."""
     return -(-count // chunks.CHUNK)
 
 
 def hear_rows(kind: Kind, width: int, count: int, what: str) -> Generator[Kind | None, Frame, np.ndarray]:
-    """A script of `count` rows in chunks; returns all of them, uint8 (count, width).
+    """Receive `count` rows in chunks and return them, uint8 (count, width).
 
-    Room is taken as rows come, never for what was announced.
+    Memory grows with arrivals, never with the announced number.
 
     Raises:
-        MalformedError, SetSizeError: a chunk of another form, see `require_chunk`.
+        MalformedError, SetSizeError: a malformed chunk, see `require_chunk`.
     """
     parts = [np.empty((0, width), dtype=np.uint8)]
     done = 0

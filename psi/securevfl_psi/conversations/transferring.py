@@ -1,7 +1,6 @@
-"""`ot`: which rows are common, by oblivious transfer. See `oblivious` for the protocol and `encoding` for its scripts.
+"""`ot`: find the common rows by oblivious transfer. See `oblivious` for the protocol and `encoding` for its scripts.
 
-Who asks is decided as in `dh`, and the end is that of `dh`: the client proves the common rows, the server gives a
-receipt.
+As in `dh`, `Terms.asks` decides who asks; at the end the client proves the common rows and the server sends a receipt.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ __all__ = ["AnsweringTransfer", "AskingTransfer", "transfer"]
 def transfer(
     ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
 ) -> Conversation:
-    """This party's side; `Terms.asks` says which of the two it is."""
+    """Make this party's side: the client's or the server's, by `Terms.asks`."""
     asks = terms.asks(max(len(ids), terms.pad_to or 0), peer_size)
     make = AskingTransfer if asks else AnsweringTransfer
     return make(ids, terms, session, peer_size, by)
 
 
 class AskingTransfer(Conversation):
-    """The client: encodes its set, learns first, proves the common rows, wants a receipt."""
+    """The client: encodes its set, learns first, proves the common rows and checks the receipt."""
 
     def __init__(
         self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
@@ -61,7 +60,7 @@ class AskingTransfer(Conversation):
 
 
 class AnsweringTransfer(Conversation):
-    """The server: checks that the encoded set is one, sends tokens, learns what the client proves."""
+    """The server: checks the encoded set, sends tokens and learns the rows that the client proves."""
 
     def __init__(
         self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None

@@ -1,4 +1,4 @@
-"""Do all parties hold the same rows in the same order? Each two compare, so nobody can tell two peers two things."""
+"""Check that all parties have the same rows in the same order; each pair compares, so no party can deceive others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Agreeing:
 
     Args:
         name: this party.
-        tag: the run's, fresh and known to all.
+        tag: the run's fresh tag, which all parties know.
         by: the engine.
 
     Attributes:
-        equal: peers that proved to hold the same.
+        equal: peers that proved to have the same rows.
     """
 
     def __init__(self, name: str, tag: bytes, by: Engine | None = None) -> None:
@@ -36,7 +36,7 @@ class Agreeing:
         self.equal: set[str] = set()
 
     def begin(self, ids: Identifiers, rows: np.ndarray) -> None:
-        """The own rows are known: from here on they are compared."""
+        """Set this party's common rows, which starts the comparisons."""
         self._digest = list_digest(ids, rows)
 
     def sending(self, peer: str) -> Outgoing:

@@ -1,9 +1,9 @@
-"""Two parties at a time: an intersection of the active party with each passive one, which it composes.
+"""Joint run two parties at a time: the active party intersects with each passive one and composes the results.
 
-It learns each pairwise intersection. A passive party learns the rows that all hold and, where the active party has a
-label book, those of its rows that are in it; each of them is proved to it. With one passive party and no label book
-both learn the same, so the smaller set asks; otherwise the active party does, since whoever asks learns the pairwise
-intersection. Salted hashes are compared by the active party, so that the passive ones' sets are what they show.
+The active party learns each pairwise intersection. A passive party learns the rows common to all and, if the active
+party has a label book, its rows in that book; the active party proves each of them. With one passive party and no label
+book both learn the same, so the smaller set asks. Otherwise the active party asks, because the asking party learns the
+pairwise intersection. With salted hashes the active party compares, so passive parties send their digests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_WAITING = 4
 
 
 def chosen(state: State, passive: str) -> Choice:
-    """Which protocol the active party and one passive party run, by the terms and, for ``auto``, both sizes."""
+    """Choose the protocol of the active party and one passive party, by the terms and, for ``auto``, both sizes."""
     active = state.terms.active
     sizes = {**state.sizes, state.terms.name: len(state.ids)}
     asking, answering = sizes[active], sizes[passive]

@@ -1,4 +1,4 @@
-"""The first frame between each two parties of a joint run: what each runs, and its share of the session's nonce."""
+"""The first frame between two parties of a joint run: each party's plan and its share of the session's nonce."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ PLANS = (
     "joint, two at a time, salted hashes",
     "joint, two at a time, unbalanced",
 )
-"""Two-party intersections that the active party composes; the multi-party protocol, which shows no pairwise one; and
-intersections of two by other protocols than `dh`."""
+"""Two-party intersections that the active party composes; the multi-party protocol, which reveals no pairwise
+intersection; and two-party intersections by protocols other than `dh`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Greeting:
-    """What one party tells another.
+    """One party's greeting to another.
 
     Attributes:
         name: of the party.
         plan: one of `PLANS`.
         rules: tag of the normalisation.
-        context: what the run is for, a job's digest.
-        labelled: whether the active party has identifiers of which it knows only the label.
+        context: the purpose of the run, such as a job's digest.
+        labelled: whether the active party has identifiers for which it knows only the label.
         nonce: 16 fresh bytes.
-        rows: size of the party's set; None between two passive parties, which do not learn it.
+        rows: size of the party's set; None between two passive parties, which do not learn each other's.
     """
 
     name: str
@@ -63,17 +63,17 @@ class Greeting:
 
     @classmethod
     def from_bytes(cls, data: bytes, peer: str, expected: Mapping[str, object], *, most: int | None) -> Greeting:
-        """What `to_bytes` gave.
+        """Decode and check what the peer's `to_bytes` returned.
 
         Args:
-            data: the peer's.
+            data: the peer's message.
             peer: its name.
-            expected: values that it has to have, by the names of attributes.
-            most: most rows that it may announce; None where it must announce none.
+            expected: required values, by attribute name.
+            most: most rows that it may announce; None if it announces no number.
 
         Raises:
-            MalformedError: no greeting.
-            DisagreementError: the peer runs something else.
+            MalformedError: not a greeting.
+            DisagreementError: the peer has other parameters.
             SetSizeError: the peer announces too many rows.
         """
         try:
@@ -86,7 +86,7 @@ class Greeting:
             if fields.get(key) != mine and key == "rules":
                 raise DisagreementError(
                     f"{peer!r} runs with rules {str(fields.get(key))[:80]!r} for identifiers, not {mine!r}: make them "
-                    "of as many columns at each party, in one order, and normalise them alike"
+                    "of the same columns in the same order at each party, and normalise them alike"
                 )
             if fields.get(key) != mine:
                 raise DisagreementError(
@@ -94,11 +94,11 @@ class Greeting:
                 )
         plan, labelled, rows = fields.get("plan"), fields.get("labelled"), fields.get("rows")
         if plan not in PLANS or not isinstance(labelled, bool):
-            raise MalformedError(f"{peer!r} plans {str(plan)[:80]!r}; one of {', '.join(PLANS)} is possible")
+            raise MalformedError(f"{peer!r} plans {str(plan)[:80]!r}; expected one of {', '.join(PLANS)}")
         if most is None:
             rows = None
         elif isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
-            raise MalformedError(f"{peer!r} announces {str(rows)[:40]!r} rows; a whole number was expected")
+            raise MalformedError(f"{peer!r} announces {str(rows)[:40]!r} rows; expected a whole number")
         elif rows > most:
             raise SetSizeError(f"{peer!r} announces {rows} rows; at most {most} are accepted: raise max_set_size")
         return cls(

@@ -1,6 +1,6 @@
-"""The rows that all hold and no pairwise intersection: `multiparty`, which the active party leads.
+"""Joint run by `multiparty`: the active party leads and learns the rows common to all, no pairwise intersection.
 
-The seeds of zero shares are agreed on between each two parties, never through the active one.
+Each pair of parties agrees on its seed of zero shares directly, never through the active party.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEY_BYTES = 32
 
 
 class _Seeds:
-    """A seed with each other party, once all keys are there."""
+    """Agrees on a seed with each other party, once all keys arrived."""
 
     def __init__(self, state: State) -> None:
         self._keys = PairwiseKeys(state.circle, state.terms.name)
@@ -93,7 +93,7 @@ class LeadingActive:
         return self._leader
 
     def _chunk(self, number: int) -> bytes:
-        """One set goes to all: a chunk is computed once, and kept until the last of them has it."""
+        """Return a chunk of the blinded set, computed once and cached until every party has it."""
         self._lead()
         if number not in self._blinded:
             self._blinded[number] = next(self._blinding).tobytes()
@@ -159,7 +159,7 @@ class LeadingPassive:
         (count,) = counts_of(frame, 1, len(state.ids))
         proofs = yield from hear_rows(Kind.PROOFS, multiparty.RESULT_BYTES, count, "the common rows")
         if self._party is None:
-            raise MalformedError(f"{peer!r} told what is common before it had this party's table")
+            raise MalformedError(f"{peer!r} announced common rows before it had this party's table")
         state.accept(state.order(np.sort(self._party.rows(split(proofs), count))))
 
     def _arrived(self) -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""A party of a joint run: greets all others, follows the plan, compares what came out."""
+"""One party of a joint run: greets all others, follows the plan and compares the common rows."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _ALLOWED = {
     "unsafe_salted_hash": (_HASHED,),
     "unbalanced": (_PUBLISHED,),
 }
-"""Plans that a party whose terms name a protocol runs; the first is that of two parties."""
+"""Plans that each protocol of the terms allows; the first is the plan of two parties."""
 _NONCE_BYTES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class JointResult:
-    """What one party knows at the end.
+    """One party's result of a joint run.
 
     Attributes:
-        rows: its own numbers of the common rows, in the order that all share, (n,) int64.
-        labelled: passive party → rows that it and the active party know of, and not all: at the active party, where it
-            has a label book; at a passive party its own row numbers under its own name. In an order that both share.
-        pairwise: at the active party, passive party → size of their intersection; empty where it does not learn it.
-        run: names this run: a hexadecimal digest of what all agreed on (names, nonces, rules, context) and of the
-            number of common rows, the same at all parties. It says nothing about identifiers.
-        protocols: passive party → which protocol ran with it (at a passive party, its own name), and why; empty where
-            all ran the multi-party one.
+        rows: this party's numbers of the common rows, in the order that all share, (n,) int64.
+        labelled: passive party → rows common to it and the active party but not to all, in an order that both share: at
+            the active party if it has a label book; at a passive party its own row numbers under its own name.
+        pairwise: at the active party, passive party → size of their intersection; empty if it does not learn it.
+        run: identifies this run: a hexadecimal digest of the agreed parameters (names, nonces, rules, context) and the
+            number of common rows, the same at all parties. It reveals nothing about identifiers.
+        protocols: passive party → the protocol that ran with it (at a passive party, under its own name), and why;
+            empty if all ran the multi-party protocol.
     """
 
     rows: np.ndarray
@@ -62,17 +62,16 @@ class Joint:
     """One party's scripts.
 
     Args:
-        ids: normalised identifiers, none twice; at the active party those of its table and, after them, of its label
-            book.
-        terms: what it brings and demands.
-        order: puts its row numbers into the order that all use; must depend on identifiers only.
-        allow: refuses too few common rows, by raising: their number, what was found with each peer, all sizes.
+        ids: normalised, unique identifiers; at the active party those of its table, then those of its label book.
+        terms: its parameters and conditions.
+        order: sorts row numbers into the order that all use; must depend on identifiers only.
+        allow: raises if too few rows are common; gets their number, each peer's number, and all sizes.
         own: at the active party, how many of `ids` are its table's; all by default.
-        held_out: at the active party, rows of the table that are labelled for nobody.
+        held_out: at the active party, rows of the table that are never part of `labelled`.
         by: the engine; by default the fastest.
 
     Raises:
-        SetSizeError: more identifiers than the terms pad to, or padded to more than they allow.
+        SetSizeError: more identifiers than `pad_to`, or `pad_to` above the largest allowed set.
     """
 
     def __init__(
@@ -105,10 +104,10 @@ class Joint:
 
     @property
     def result(self) -> JointResult:
-        """What this party learned.
+        """The run's result for this party.
 
         Raises:
-            PSIError: asked for before all scripts have ended.
+            PSIError: not all scripts have ended.
         """
         state = self._state
         if state is None or self._ended != set(self.terms.peers):
@@ -123,18 +122,17 @@ class Joint:
         )
 
     def protocol_with(self, peer: str) -> str:
-        """What runs with a peer: ``"dh"``, ``"ot"``, ``"unbalanced"`` or ``"unsafe_salted_hash"``; ``""`` for what is
-        not of two parties, and before both know."""
+        """The protocol with a peer: ``"dh"``, ``"ot"``, ``"unbalanced"`` or ``"unsafe_salted_hash"``; ``""`` for the
+        multi-party protocol, and before both parties know."""
         passive = peer if self.active else self.terms.name
         return self._chosen[passive].protocol if passive in self._chosen else ""
 
     def busy(self, peer: str) -> bool:
-        """Whether `sending` yielded None in the middle of a long computation: there is nothing to wait for, others only
-        have their turn."""
+        """Whether `sending` yielded None only to let other scripts run during a long computation."""
         return isinstance(self._plan, ComposingActive | ComposingPassive) and self._plan.busy(peer)
 
     def sending(self, peer: str) -> Outgoing:
-        """What goes to one peer."""
+        """The script of frames for one peer."""
         while (greeting := self._greeting(peer)) is None:
             yield None
         yield Frame(Kind.HELLO, greeting.to_bytes())
@@ -145,7 +143,7 @@ class Joint:
             yield from self._state.agreeing.sending(peer)
 
     def hearing(self, peer: str) -> Incoming:
-        """What comes from one peer."""
+        """The script of frames from one peer."""
         frame = yield Kind.HELLO
         self._greeted(peer, frame.payload)
         while self._state is None or self._plan is None:
@@ -156,7 +154,7 @@ class Joint:
         self._ended.add(peer)
 
     def _planned(self) -> tuple[str, bool] | None:
-        """The plan, and whether there is a label book: the active party's choice, which the others have to hear."""
+        """The plan, and whether there is a label book. The active party decides; its greeting informs the others."""
         if self.active:
             plans = _ALLOWED[self.terms.protocol]
             together = len(self.terms.passive) > 1 and not self._labelled and _GLOBAL in plans
@@ -185,7 +183,7 @@ class Joint:
         several = len(self.terms.passive) > 1
         if greeting.plan not in _ALLOWED[self.terms.protocol]:
             raise DisagreementError(
-                f"{peer!r} plans {greeting.plan!r}, and the terms here say {self.terms.protocol!r}: use one job"
+                f"{peer!r} plans {greeting.plan!r}, but this party's terms name {self.terms.protocol!r}: use one job"
             )
         if peer == self.terms.active and several and greeting.plan != _GLOBAL and not self.terms.pairwise:
             raise PlanRefusedError(
@@ -231,7 +229,7 @@ class Joint:
 
 
 def _padded(ids: Identifiers, terms: JointTerms) -> Identifiers:
-    """With random identifiers after the own ones, as many as the terms say: nobody else has one of them."""
+    """Append random identifiers up to the terms' `pad_to`; no other party has any of them."""
     if terms.pad_to is None:
         return ids
     if not len(ids) <= terms.pad_to <= terms.max_set_size:

@@ -1,4 +1,4 @@
-"""What the plans of a joint run share: the own set, what all agreed on, and the rows once they are known."""
+"""State that the plans of a joint run share: this party's set, the agreed parameters and the common rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class JointTerms:
         name: of this party.
         active: the active party.
         passive: the passive ones.
-        context: what the run is for, a job's digest; all must give the same.
+        context: the purpose of the run, such as a job's digest; all must give the same.
         rules: how identifiers were normalised.
         max_set_size: largest set that a peer may announce.
         pairwise: at a passive party, whether the active one may learn a pairwise intersection among more than two.
@@ -40,14 +40,14 @@ class JointTerms:
             multi-party protocol; ``"ot"``: two at a time, always; ``"auto"``: as ``"dh"``, and where that is two at a
             time `dh` or `ot` by sizes and link; ``"unbalanced"``: two at a time, by a filter of the larger set;
             ``"unsafe_salted_hash"``: two at a time, and not private.
-        link: for ``"auto"``, megabits a second between the parties; None where that is not what limits.
-        pad_to: announce and send so many identifiers, the missing ones random; None for none.
-        shelf: for ``"unbalanced"``, where publications and filters are kept for later runs; None for nowhere.
+        link: for ``"auto"``, megabits a second between the parties; None if the link is not the bottleneck.
+        pad_to: announce and send this many identifiers, the missing ones random; None for no padding.
+        shelf: for ``"unbalanced"``, stores publications and filters for later runs; None to store nothing.
 
-    All parties give the same protocol and link; a `context` that says both keeps them to it.
+    All parties must give the same protocol and link; put both into `context` to enforce that.
 
     Raises:
-        PSIError: a protocol that there is none of, or a link that is none.
+        PSIError: an unknown protocol or an impossible link.
     """
 
     name: str
@@ -64,9 +64,7 @@ class JointTerms:
 
     def __post_init__(self) -> None:
         if self.protocol not in JOINT_PROTOCOLS:
-            raise PSIError(
-                f"protocol {self.protocol!r} of a joint run; one of {', '.join(JOINT_PROTOCOLS)} is possible"
-            )
+            raise PSIError(f"protocol {self.protocol!r} of a joint run; expected one of {', '.join(JOINT_PROTOCOLS)}")
         if self.link is not None and not 0 < self.link < math.inf:
             raise PSIError(f"link={self.link!r}; megabits a second, above 0")
         if self.pad_to is not None and self.protocol == "unbalanced":

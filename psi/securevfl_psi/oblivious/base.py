@@ -1,4 +1,4 @@
-"""Base oblivious transfers: 512 pairs of keys at one party, of which the other one has chosen one each.
+"""Base oblivious transfers: one party gets 512 pairs of keys, the other party one chosen key of each pair.
 
 Chou and Orlandi (LATINCRYPT 2015), on Curve25519:
 
@@ -8,16 +8,16 @@ A = a·G                     →       refuses an A outside of the subgroup of p
 K_i0 = H(i, 0, a·B_i)               K_is = H(i, s_i, r_i·A)
 K_i1 = H(i, 1, a·(B_i − A))
 
-H is SHA-512 over the session's tag, both messages, i, the choice and the point's u-coordinate, so keys of two sessions,
-places or choices are independent, and a message that is changed changes all keys.
+H is SHA-512 over the session's tag, both messages, i, the choice and the point's u-coordinate. So the keys of two
+sessions, positions or choices are independent, and any change to a message changes all keys.
 
-An A with a component of small order would show in B_i whether it was added: A is refused unless its order is the
-subgroup's. Scalars are clamped, so components of small order in B_i vanish; a product that is zero is refused.
+If A had a component of small order, B_i would show whether A was added, so the chooser refuses an A outside the
+prime-order subgroup. Clamped scalars remove components of small order from B_i; a zero product is refused.
 
-Under the computational Diffie–Hellman assumption in the random oracle model a chooser has at most one key of each pair,
-and the giver learns nothing of the choices, as B_i is uniform. That is proved for parties that follow the protocol, and
-game by game against others; it is not a proof of universally composable security (which would need the chooser's
-choices to be extractable before it asks the oracle).
+Under the computational Diffie–Hellman assumption in the random oracle model, a chooser learns at most one key of each
+pair, and the giver learns nothing about the choices, as B_i is uniform. The proof covers parties that follow the
+protocol, and single games against others; it does not show universally composable security, which would require that
+the chooser's choices can be extracted before it queries the oracle.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MESSAGE = TRANSFERS * POINT_BYTES
 
 
 def _secret() -> tuple[X25519PrivateKey, bytes]:
-    """A fresh scalar, clamped, for X25519; and its product with the base point on Ed25519's curve, 32 bytes."""
+    """Draw a clamped scalar for X25519, and its product with the base point on Ed25519's curve, 32 bytes."""
     signing = Ed25519PrivateKey.generate()
     scalar = hashlib.sha512(signing.private_bytes_raw()).digest()[:32]  # RFC 8032, section 5.1.5; X25519 clamps it
     return X25519PrivateKey.from_private_bytes(scalar), signing.public_key().public_bytes_raw()
@@ -50,11 +50,11 @@ def _product(secret: X25519PrivateKey, u: bytes, what: str) -> bytes:
     try:
         return secret.exchange(X25519PublicKey.from_public_bytes(u))
     except (ValueError, InvalidKey):
-        raise MalformedError(f"{what} holds a point of small order; the peer does not follow the protocol") from None
+        raise MalformedError(f"{what} contains a point of small order; the peer does not follow the protocol") from None
 
 
 class _Keys:
-    """H of one run of both messages."""
+    """H, with the tag and both messages of one run hashed in advance."""
 
     def __init__(self, tag: bytes, first: bytes, second: bytes) -> None:
         self._hash = hashlib.sha512(b"securevfl-psi base transfer" + tag + first + second)
@@ -66,10 +66,10 @@ class _Keys:
 
 
 class Giver:
-    """The party that gets all keys.
+    """The party that gets both keys of each pair.
 
     Args:
-        tag: the session's.
+        tag: the session's tag.
     """
 
     def __init__(self, tag: bytes) -> None:
@@ -77,13 +77,13 @@ class Giver:
         self._secret, self.message = _secret()
 
     def keys(self, answer: bytes) -> tuple[list[bytes], list[bytes]]:
-        """Those of choice 0 and of choice 1, 512 of 16 bytes each.
+        """Compute the keys of choice 0 and of choice 1, 512 of 16 bytes each.
 
         Args:
-            answer: the chooser's, 16 KiB.
+            answer: the chooser's answer, 16 KiB.
 
         Raises:
-            MalformedError: another length, bytes that are no point, or a point of small order.
+            MalformedError: a wrong length, bytes that encode no point, or a point of small order.
         """
         what = "the answer to the base transfers"
         if len(answer) != _MESSAGE:
@@ -102,26 +102,27 @@ class Chooser:
     """The party that gets one key of each pair.
 
     Args:
-        tag: the session's.
+        tag: the session's tag.
         choices: 0 or 1, uint8 (512,).
-        message: the giver's, 32 bytes.
+        message: the giver's message, 32 bytes.
 
     Attributes:
-        answer: what the giver is sent, 16 KiB.
-        keys: the chosen ones, 512 of 16 bytes.
+        answer: the message for the giver, 16 KiB.
+        keys: the chosen keys, 512 of 16 bytes.
 
     Raises:
-        MalformedError: a message that is no point, or one outside of the subgroup of prime order.
+        MalformedError: the message encodes no point, or a point outside the prime-order subgroup.
     """
 
     def __init__(self, tag: bytes, choices: np.ndarray, message: bytes) -> None:
         what = "the first message of the base transfers"
         point = decompressed(message, what)
         if not in_subgroup(point):
-            raise MalformedError(f"{what} holds a point of small order, or with a component of one")
+            raise MalformedError(f"{what} contains a point of small order, or with a component of small order")
         (u,) = montgomery([point])
         secrets = [_secret() for _ in range(TRANSFERS)]
         without = b"".join(public for _, public in secrets)
+        # Both candidates are computed for every transfer, so time does not depend on the choices.
         with_it = compressed([decompressed(public, what) + point for _, public in secrets])
         rows = [np.frombuffer(data, dtype=np.uint8).reshape(-1, POINT_BYTES) for data in (without, with_it)]
         mask = (np.uint8(0) - choices.astype(np.uint8))[:, None]  # chosen without a branch

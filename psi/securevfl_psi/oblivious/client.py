@@ -1,4 +1,4 @@
-"""The client of `ot`: it encodes its set, and compares. See `common` for the protocol."""
+"""The client of `ot`: encodes its set and compares tokens. See `common` for the protocol."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Client"]
 
 
 class Client(End):
-    """The party that encodes its set, and compares. See `End` for its arguments."""
+    """The party that encodes its set and compares tokens. See `End` for its arguments."""
 
     _encodes = True
     _encoder: Encoder | None = None
@@ -37,12 +37,12 @@ class Client(End):
 
     @property
     def message(self) -> bytes:
-        """The first of the base transfers, 32 bytes."""
+        """The first message of the base transfers, 32 bytes."""
         return self._giver.message
 
     @cached_property
     def _store(self) -> okvs.Table:
-        """The words under their keys, and random ones for the padding."""
+        """The key-value store: the identifiers' words under their keys, and random pairs as padding."""
         hashed = self._hashed
         keys = np.ascontiguousarray(hashed[:, : okvs.KEY_BYTES])
         words = np.ascontiguousarray(hashed[:, okvs.KEY_BYTES :])
@@ -55,26 +55,26 @@ class Client(End):
 
     @property
     def seed(self) -> bytes:
-        """Of the key-value store's positions, 32 bytes; the first call encodes the set."""
+        """Seed of the key-value store's positions, 32 bytes; the first call encodes the set."""
         return self._store.seed if self._seed is None else self._seed
 
     def take_keys(self, choices: bytes) -> None:
-        """What `Server.choices` gave. Once: keys serve one set of rows.
+        """Take the message of `Server.choices`. Call it once: the keys serve one set of rows.
 
         Raises:
-            MalformedError: another length, bytes that are no point, or a point of small order.
+            MalformedError: a wrong length, bytes that encode no point, or a point of small order.
             PSIError: called a second time.
         """
         self._once("take_keys")
         self._encoder = Encoder(self._giver.keys(choices), self._store.slots, self._by)
         self._seed = self._store.seed
-        del self._store  # its slots stand in the encoder now
+        del self._store  # the encoder has its slots now
 
     def rows(self) -> Iterator[np.ndarray]:
-        """U: the encoded set in parts of uint8 (k, 64), computed as they are asked for. Once.
+        """Yield U, the encoded set, in chunks of uint8 (k, 64), computed on demand. Call it once.
 
         Raises:
-            PSIError: before `take_keys`, or for a second time.
+            PSIError: called before `take_keys`, or a second time.
         """
         if self._encoder is None:
             raise PSIError("rows was called out of order: take_keys comes first")
@@ -82,11 +82,11 @@ class Client(End):
         yield from self._encoder.rows()
 
     def answer(self, challenge: bytes) -> bytes:
-        """The sums that `Server.challenge` asks for. Once.
+        """Compute the sums that `Server.challenge` asks for. Call it once.
 
         Raises:
-            PSIError: a second time.
-            MalformedError: another length, or before all rows were sent.
+            PSIError: called a second time.
+            MalformedError: a wrong length, or a challenge before all rows were sent.
         """
         if self._encoder is None or not self._encoder.complete:
             raise MalformedError("a challenge came before the server had all rows")
@@ -95,7 +95,7 @@ class Client(End):
         return self._encoder.answer(challenge)
 
     def evaluate(self) -> None:
-        """Computes the own outputs, which needs nothing more of the server; `finish` does if this was not called."""
+        """Compute this party's outputs, which needs no further message; `finish` does it if nobody called this."""
         if not self._answered:
             raise PSIError("evaluate was called out of order: answer comes first")
         if self._encoder is not None:
@@ -103,10 +103,10 @@ class Client(End):
             self._encoder = None
 
     def take_tokens(self, tokens: np.ndarray) -> None:
-        """A part of the tokens of the server's set, uint8 (k, `token_bytes`).
+        """Take a chunk of the server's tokens, uint8 (k, `token_bytes`).
 
         Raises:
-            MalformedError: another type or shape.
+            MalformedError: wrong type or shape.
             SetSizeError: more than announced.
         """
         what, width = "the server's set", token_bytes(self.size, self.peer_size)
@@ -116,12 +116,12 @@ class Client(End):
         self._theirs.add(_widened(tokens))
 
     def finish(self) -> np.ndarray:
-        """The own rows that the server has, ascending, int64 (k,).
+        """Return this party's rows that the server has, ascending, int64 (k,).
 
         Raises:
             PSIError: called before `answer`, or a second time.
             SetSizeError: fewer tokens than announced.
-            MalformedError: tokens that come twice.
+            MalformedError: two equal tokens.
         """
         self._once("finish")
         self.evaluate()
@@ -131,7 +131,7 @@ class Client(End):
 
 
 def _widened(tokens: np.ndarray) -> np.ndarray:
-    """With zeros up to 16 bytes, as arrays of tokens are compared."""
+    """Append zeros up to 16 bytes, the width that `match` compares."""
     wide = np.zeros((len(tokens), TOKEN_BYTES), dtype=np.uint8)
     wide[:, : tokens.shape[1]] = tokens
     return wide

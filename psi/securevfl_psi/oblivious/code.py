@@ -1,4 +1,4 @@
-"""The linear code of the OT extension: 80 bits to 512, two different words at least 128 bits apart.
+"""The linear code of the OT extension: 80 bits to 512, with minimum distance 128.
 
 It is the narrow-sense primitive BCH code of length 511 with designed distance 127, which has dimension 85, extended by
 a parity bit. The generator polynomial g is the least one with the zeros α, α², …, α^126, where α is a zero of

@@ -1,7 +1,7 @@
 """Private set intersection of two parties by oblivious transfer, as state machines over arrays of bytes.
 
-Pinkas, Rosulek, Trieu and Yanai, PaXoS (EUROCRYPT 2020). The *client* encodes its set, the *server* answers with tokens
-of its own; as in `dh`, both end with the outputs F(x) of a pseudo-random function at their own identifiers, which
+Pinkas, Rosulek, Trieu and Yanai, PaXoS (EUROCRYPT 2020). The *client* encodes its set, the *server* answers with the
+tokens of its set. As in `dh`, each ends with the outputs F(x) of a pseudo-random function at its own identifiers, which
 `proofs` cuts into token, proof and receipt, and the client compares.
 
 Client                                         Server, secret s
@@ -12,14 +12,13 @@ answer(…)               ← challenge()          see `extension`
                         → check(…)
 take_tokens(…), finish()  ← chunks()           T(y), the tokens of its set, shuffled
 
-Each identifier is hashed to a key of 16 bytes and a word of 10. The client's words stand in a key-value store D, see
-`okvs`, under their keys, and the rows of D are what it transfers: Q_j = T_j ⊕ (C(D_j) ∧ s) at the server. To decode is
-linear, so
+Each identifier is hashed to a key of 16 bytes and a word of 10. The client stores its words under their keys in a
+key-value store D (`okvs`) and transfers the rows of D: the server gets Q_j = T_j ⊕ (C(D_j) ∧ s). Decoding is linear, so
 
     decode(T, x) = decode(Q, x) ⊕ (C(word of x) ∧ s)    for x in the client's set,
 
 which both hash, with the key of x, to F(x). For any other x the two differ by C(w) ∧ s with w ≠ 0, at least 128 bits
-that only the server knows. So the client can compute F at its own identifiers alone, and the server everywhere.
+that only the server knows. So the client can compute F only at its own identifiers, and the server everywhere.
 
 What decides which identifiers match:
 
@@ -29,7 +28,7 @@ What decides which identifiers match:
 
 Security: against parties that follow the protocol, computational with 128 bits: the Diffie–Hellman assumption for the
 base transfers (about 126 bits), AES-128 as a pseudo-random generator, BLAKE2s as a correlation-robust hash.
-`docs/psi.md` says what a party can do that deviates.
+`docs/psi.md` describes what a deviating party can do.
 """
 
 from __future__ import annotations
@@ -55,23 +54,27 @@ __all__ = ["End", "hashed_identifiers", "row_count", "token_bytes"]
 
 _WORD = 16  # bytes of a word in the key-value store, of which 10 count
 _PART = 1 << 13  # rows decoded at a time: half a megabyte
-_IDENTIFIERS, _TOKEN, _RECEIPT = 2, 0, 1  # node offsets of the hash, so that its three uses are apart
+_IDENTIFIERS, _TOKEN, _RECEIPT = 2, 0, 1  # node offsets of BLAKE2s, which separate the hash's three uses
 
 
 def token_bytes(client: int, server: int) -> int:
-    """How many bytes of a token are sent: of sets of these sizes any two different identifiers, of one set or both, get
-    the same token with probability 2^-40 at most; 8 at least."""
+    """Bytes of a token on the wire, 8 to 16.
+
+    With sets of these sizes, any two different identifiers, of one set or both, share a token with probability at most
+    2^-40.
+    """
+    # Up to 2^(2 log2 n) pairs can collide, so a token needs 40 bits beyond twice the logarithm of the larger set.
     bits = 40 + 2 * (max(1, client, server) - 1).bit_length()
     return min(TOKEN_BYTES, max(8, -(-bits // 8)))
 
 
 def row_count(client: int) -> int:
-    """Rows that a client of this size sends."""
+    """Number of rows that a client of this size sends."""
     return okvs.slots_for(client) + EXTRA
 
 
 def hashed_identifiers(ids: Identifiers, tag: bytes, by: Loops) -> np.ndarray:
-    """BLAKE2s of each identifier, salted by the session's tag: uint8 (n, 32), 16 bytes of it key, 10 the word."""
+    """Hash each identifier with BLAKE2s, salted by the session's tag: uint8 (n, 32), 16 bytes key and 10 bytes word."""
     salt = hashlib.sha512(b"securevfl-psi identifiers" + tag).digest()[:16]
     salted = np.frombuffer(salt, dtype=np.uint8)
     out = np.empty((len(ids), HASH_BYTES), dtype=np.uint8)
@@ -90,19 +93,19 @@ def hashed_identifiers(ids: Identifiers, tag: bytes, by: Loops) -> np.ndarray:
 
 
 class End:
-    """What both ends have: own identifiers, hashed, and the outputs at them.
+    """Base of both ends: this party's hashed identifiers and their outputs.
 
     Args:
-        ids: normalised identifiers, none twice.
-        session: what both agreed on.
-        peer_size: as the peer announced it.
+        ids: normalised, unique identifiers.
+        session: the session that both parties agreed on.
+        peer_size: size of the peer's set, as announced.
         max_set_size: largest set, own or peer's.
         pad_to: fill the set with random rows up to this size, so that the peer learns only a bound.
-        path: of the loops, one of `engine.PATHS`; by default the fastest.
+        path: code path of the loops, one of `engine.PATHS`; by default the fastest.
 
     Raises:
-        SetSizeError: more identifiers than `max_set_size` or `pad_to`, or a client's set that no key-value store holds.
-        IdentifierError: identifiers that are doubled.
+        SetSizeError: more identifiers than `max_set_size` or `pad_to`, or too many for the client's key-value store.
+        IdentifierError: duplicate identifiers.
     """
 
     _encodes = False
@@ -118,7 +121,7 @@ class End:
         path: str | None = None,
     ) -> None:
         self.size = max(len(ids), pad_to or 0)
-        """Rows that this party announces."""
+        """Number of rows that this party announces, padding included."""
         if max(self.size, peer_size) > max_set_size:
             raise SetSizeError(f"sets of {self.size} and {peer_size}; at most {max_set_size}: raise max_set_size")
         encoded = self.size if self._encodes else peer_size
@@ -131,7 +134,7 @@ class End:
             raise SetSizeError(f"{len(ids)} identifiers do not fit into pad_to={pad_to}: raise pad_to")
         self._ids = Identifiers.of_texts(ids)
         if self._ids.doubled():
-            raise IdentifierError("identifiers are doubled; normalise them first, which says which")
+            raise IdentifierError("identifiers are doubled; call normalise first: its error lists the rows")
         self.peer_size, self._session = peer_size, session
         self._by = loops(path)
         self._outputs: Outputs | None = None
@@ -148,22 +151,22 @@ class End:
 
     @property
     def outputs(self) -> Outputs:
-        """At the own identifiers.
+        """The outputs of this party's identifiers.
 
         Raises:
-            PSIError: asked for before they are known.
+            PSIError: not known yet.
         """
         if self._outputs is None:
-            raise PSIError("outputs asked for before they are known: wait for the transfer")
+            raise PSIError("outputs were read before they are known: wait for the transfer")
         return self._outputs
 
     @property
     def complete(self) -> bool:
-        """Whether the outputs at all own identifiers are known."""
+        """Whether the outputs of all this party's identifiers are known."""
         return self._outputs is not None
 
     def _compute(self, matrix: np.ndarray, seed: bytes, count: int, masked: np.ndarray | None) -> None:
-        """The outputs from T, or from Q with the code's words ∧ s."""
+        """Compute the outputs from T, or from Q and the tables of the code's words ∧ s."""
         slots = matrix[: okvs.slots_for(count)]
         dense = tables(slots[-okvs.DENSE :])
         table = np.empty((len(self._ids), OUTPUT_BYTES), dtype=np.uint8)
@@ -178,5 +181,5 @@ class End:
             part = table[start : start + _PART]
             part[:, :HASH_BYTES] = self._by.hash(rows, ROW_BYTES, keys, _TOKEN)
             part[:, HASH_BYTES:] = self._by.hash(rows, ROW_BYTES, keys, _RECEIPT)[:, : OUTPUT_BYTES - HASH_BYTES]
-        self.__dict__.pop("_hashed", None)  # no longer needed
+        self.__dict__.pop("_hashed", None)  # 32 bytes an identifier that nothing reads again
         self._outputs = Outputs(table, self._session.dst)

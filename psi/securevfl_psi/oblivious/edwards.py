@@ -1,8 +1,8 @@
-"""Points of Ed25519, for a few hundred additions: encodings, sums, and the way to X25519's coordinate.
+"""Points of Ed25519 for a few hundred additions: encodings, sums, and the map to X25519's coordinate.
 
-RFC 8032, sections 5.1.2 to 5.1.4; the map is that of RFC 7748, section 4.1: u = (1 + y) / (1 − y), which forgets the
-sign of x as X25519 does. Whole numbers of gmpy2, which are not constant in time: what enters here is public, or is a
-sum of which both results are computed whatever is then chosen.
+RFC 8032, sections 5.1.2 to 5.1.4; the map is that of RFC 7748, section 4.1: u = (1 + y) / (1 − y), which drops the sign
+of x as X25519 does. gmpy2's integers are not constant-time. That is safe here: all inputs are public, or both possible
+sums are computed whatever the choice is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROOT_OF_MINUS_ONE = gmpy2.powmod(2, (P - 1) // 4, P)
 
 @dataclass(frozen=True)
 class Point:
-    """In extended homogeneous coordinates: x = X/Z, y = Y/Z, xy = T/Z."""
+    """A point in extended homogeneous coordinates: x = X/Z, y = Y/Z, xy = T/Z (RFC 8032, section 5.1.4)."""
 
     x: mpz
     y: mpz
@@ -34,6 +34,7 @@ class Point:
     t: mpz
 
     def __add__(self, other: Point) -> Point:
+        # RFC 8032, section 5.1.4; the formulas are complete, so doubling and the neutral element need no branch.
         a = (self.y - self.x) * (other.y - other.x)
         b = (self.y + self.x) * (other.y + other.x)
         c = 2 * self.t * other.t % P * D
@@ -49,29 +50,29 @@ _NEUTRAL = Point(mpz(0), mpz(1), mpz(1), mpz(0))
 
 
 def decompressed(encoded: bytes, what: str) -> Point:
-    """The point of 32 bytes.
+    """Decode a point from 32 bytes (RFC 8032, section 5.1.3).
 
     Raises:
-        MalformedError: bytes that encode no point of the curve.
+        MalformedError: the bytes encode no point of the curve.
     """
     number = mpz(int.from_bytes(encoded, "little"))
     sign, y = number >> 255, number & ((1 << 255) - 1)
     if len(encoded) != POINT_BYTES or y >= P:
-        raise MalformedError(f"{what} holds {len(encoded)} bytes that encode no point: y is not below 2^255 - 19")
+        raise MalformedError(f"{what} contains {len(encoded)} bytes that encode no point: y is not below 2^255 - 19")
     u, v = (y * y - 1) % P, (D * y * y + 1) % P
     cube = v * v * v % P
     x = u * cube * gmpy2.powmod(u * cube * cube * v, (P - 5) // 8, P) % P
     if v * x * x % P == -u % P:
         x = x * _ROOT_OF_MINUS_ONE % P
     if v * x * x % P != u or (x == 0 and sign):
-        raise MalformedError(f"{what} holds 32 bytes that encode no point of the curve")
+        raise MalformedError(f"{what} contains 32 bytes that encode no point of the curve")
     if x & 1 != sign:
         x = P - x
     return Point(x, y, mpz(1), x * y % P)
 
 
 def in_subgroup(point: Point) -> bool:
-    """Whether it lies in the subgroup of prime order, and is not its neutral element."""
+    """Return True if the point lies in the prime-order subgroup and is not the neutral element."""
     product = _NEUTRAL
     for bit in bin(ORDER)[2:]:
         product = product + product
@@ -82,7 +83,7 @@ def in_subgroup(point: Point) -> bool:
 
 
 def _inverses(numbers: Sequence[mpz]) -> list[mpz]:
-    """By one inversion for all (Montgomery's trick); zero for zero."""
+    """Invert all numbers with one inversion (Montgomery's trick); zero gives zero."""
     products, product = [], mpz(1)
     for number in numbers:
         products.append(product)
@@ -96,7 +97,7 @@ def _inverses(numbers: Sequence[mpz]) -> list[mpz]:
 
 
 def compressed(points: Sequence[Point]) -> bytes:
-    """32 bytes each."""
+    """Encode points, 32 bytes each (RFC 8032, section 5.1.2)."""
     out = bytearray()
     for point, inverse in zip(points, _inverses([point.z for point in points]), strict=True):
         x, y = point.x * inverse % P, point.y * inverse % P
@@ -105,7 +106,7 @@ def compressed(points: Sequence[Point]) -> bytes:
 
 
 def montgomery(points: Sequence[Point]) -> list[bytes]:
-    """u-coordinates as X25519 takes them; 0 for the neutral element, which it refuses."""
+    """Map points to X25519's u-coordinates; the neutral element maps to 0, which `_product` refuses."""
     inverses = _inverses([(point.z - point.y) % P for point in points])
     return [
         int((point.z + point.y) * inverse % P).to_bytes(POINT_BYTES, "little")

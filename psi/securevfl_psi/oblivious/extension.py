@@ -4,19 +4,19 @@ Orrù, Orsini and Scholl (CT-RSA 2017), over the code of `code`. The *encoder* h
 has s, 512 secret bits. The encoder has both keys of each column, the decoder the one that its bit of s chose:
 
     T_j, T'_j  rows of what the two keys of each column expand to (AES-128 in counter mode)
-    U_j = T_j ⊕ T'_j ⊕ C(D_j)                        is sent
-    Q_j = T_j ⊕ (C(D_j) ∧ s)                         is what the decoder computes
+    U_j = T_j ⊕ T'_j ⊕ C(D_j)                        the encoder sends
+    Q_j = T_j ⊕ (C(D_j) ∧ s)                         the decoder computes
 
 So Q is linear in T and D, and where D_j ≠ D'_j, C(D_j) ∧ s and C(D'_j) ∧ s differ in 128 bits that the encoder does not
 know. Keys serve one set of rows.
 
-**Check.** An encoder that deviates could send rows that are no codewords, and learn bits of s from what the decoder
-says later. So the decoder, once it has all rows, draws coefficients, and the encoder says the sums ΣD_j and ΣT_j for 40
-sets of them; the decoder compares ΣQ_j with ΣT_j ⊕ (C(ΣD_j) ∧ s). 80 rows of random words at the end hide
-the sums of D, as do the slots, 88 or more, that a key-value store leaves free and random: a sum of sums shows something
-only if it leaves out all of these rows and is a sum of the store's equations, for one of the 2^40 with probability
-2^(40 − 80 − 88) at most. Rows that are no codewords pass if all 40 sums leave them out, 2^-40, or if the bits of s that
-they touch were guessed: g of them with probability 2^-g, and then the encoder knows these g bits.
+**Check.** A deviating encoder could send rows that are not codewords, and learn bits of s from the decoder's later
+messages. So the decoder, once it has all rows, draws coefficients; the encoder answers with the sums ΣD_j and ΣT_j for
+40 sets of them, and the decoder compares ΣQ_j with ΣT_j ⊕ (C(ΣD_j) ∧ s). 80 rows of random words at the end hide the
+sums of D, as do the 88 or more slots that a key-value store leaves free and random: a sum of sums reveals something
+only if it leaves out all of these rows and is a sum of the store's equations, for one of the 2^40 with probability at
+most 2^(40 − 80 − 88). Rows that are not codewords pass if all 40 sums leave them out, 2^-40, or if the encoder guessed
+the bits of s that they touch: g bits with probability 2^-g, and then it knows these g bits.
 """
 
 from __future__ import annotations
@@ -34,34 +34,35 @@ from securevfl_psi.oblivious.code import code_tables
 __all__ = ["ANSWER_BYTES", "CHALLENGE_BYTES", "EXTRA", "ROWS", "Decoder", "Encoder", "padded"]
 
 ROWS = 1 << 15
-"""Rows of a message."""
+"""Rows in one message."""
 EXTRA = 80
 """Rows of random words that hide the sums."""
 CHALLENGE_BYTES = 32
 _SUMS = 8 * SUM_BYTES
 ANSWER_BYTES = _SUMS * (CODE_BYTES + ROW_BYTES)
-_OFF_STRIDE = 64  # columns that are 4 KiB apart would share few lines of the cache
+_OFF_STRIDE = 64  # without it, columns would be 4 KiB apart and compete for the same few cache lines
 
 
 def padded(count: int) -> int:
-    """Rows of the arrays that hold `count`: whole blocks of the transposition."""
+    """Round a number of rows up to full blocks of the transposition."""
     return -(-count // COLUMNS) * COLUMNS
 
 
 class _Columns:
-    """What the keys of all columns expand to, row by row."""
+    """The pseudo-random columns that the keys expand to, read some rows at a time."""
 
     def __init__(self, keys: list[bytes], by: Loops) -> None:
         self._by = by
+        # A counter from zero is safe: each key serves one stream.
         self._streams = [Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor() for key in keys]
         self._buffer = np.empty((COLUMNS, ROWS // 8 + _OFF_STRIDE), dtype=np.uint8)
 
     def following(self, rows: int) -> np.ndarray:
-        """The next ones, uint8 (512, rows / 8); valid until the next call."""
+        """Return the next rows of all columns, uint8 (512, rows / 8); valid until the next call."""
         size = rows // 8
         zeros = bytes(size)
         for stream, column in zip(self._streams, self._buffer, strict=True):
-            stream.update_into(zeros, column[: size + 15].data)
+            stream.update_into(zeros, column[: size + 15].data)  # the library asks for a block less one byte of room
         return self._buffer[:, :size]
 
 
@@ -71,7 +72,7 @@ def _chunks(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _sums(rows: np.ndarray, challenge: bytes, count: int, by: Loops) -> np.ndarray:
-    """Forty sums of the first `count` rows, with the coefficients of a challenge; narrower rows are filled up."""
+    """Compute 40 sums of the first `count` rows with a challenge's coefficients; pads narrower rows with zeros."""
     stream = Cipher(algorithms.AES(challenge[:16]), modes.CTR(challenge[16:])).encryptor()
     total = np.zeros((_SUMS, ROW_BYTES), dtype=np.uint8)
     wide = np.zeros((ROWS, ROW_BYTES), dtype=np.uint8)
@@ -86,17 +87,17 @@ def _sums(rows: np.ndarray, challenge: bytes, count: int, by: Loops) -> np.ndarr
 
 
 class Encoder:
-    """The party with the words.
+    """The party that has the words.
 
     Args:
-        keys: both of each column, 512 of 16 bytes each.
+        keys: both keys of each column, 512 of 16 bytes each.
         words: uint8 (m, at least 10), of which the first 10 bytes count.
         by: the loops.
 
     Attributes:
-        matrix: T, uint8 (at least m + 80, 64), as far as rows were sent.
-        count: rows that are sent, m + 80.
-        complete: whether all of them were asked for.
+        matrix: T, uint8 (at least m + 80, 64), filled as far as rows were sent.
+        count: number of rows to send, m + 80.
+        complete: whether `rows` yielded all of them.
     """
 
     def __init__(self, keys: tuple[list[bytes], list[bytes]], words: np.ndarray, by: Loops) -> None:
@@ -109,7 +110,7 @@ class Encoder:
         self.complete = False
 
     def rows(self) -> Iterator[np.ndarray]:
-        """U, in parts of uint8 (at most 32768, 64)."""
+        """Yield U in chunks of uint8 (at most 32768, 64)."""
         words = self._kept()
         for start, size in _chunks(self.count):
             block = padded(size)
@@ -123,34 +124,34 @@ class Encoder:
 
     def _kept(self) -> np.ndarray:
         if self._words is None:
-            raise MalformedError("a second challenge; one was answered, and words serve one")
+            raise MalformedError("a second challenge came; the words serve one, which was answered")
         return self._words
 
     def answer(self, challenge: bytes) -> bytes:
-        """The sums that were asked for; once, as two sets of sums would show more of the words.
+        """Compute the requested sums. Call it once: two sets of sums would show more of the words.
 
         Raises:
-            MalformedError: another length, or a second challenge.
+            MalformedError: a wrong length, or a second challenge.
         """
         words = self._kept()
         if len(challenge) != CHALLENGE_BYTES:
-            raise MalformedError(f"a challenge of {len(challenge)} bytes; {CHALLENGE_BYTES} were expected")
-        self._words = None
+            raise MalformedError(f"a challenge of {len(challenge)} bytes; expected {CHALLENGE_BYTES}")
+        self._words = None  # makes a second challenge fail in `_kept`
         of_words = _sums(words, challenge, self.count, self._by)[:, :CODE_BYTES]
         return of_words.tobytes() + _sums(self.matrix, challenge, self.count, self._by).tobytes()
 
 
 class Decoder:
-    """The party with the secret.
+    """The party that has the secret.
 
     Args:
         secret: s, uint8 (64,).
-        keys: of each column the one that its bit of s chose.
-        count: rows that come, m + 80.
+        keys: the key of each column that its bit of s chose.
+        count: number of rows to receive, m + 80.
         by: the loops.
 
     Attributes:
-        matrix: Q, uint8 (at least m + 80, 64), as far as rows came.
+        matrix: Q, uint8 (at least m + 80, 64), filled as far as rows arrived.
         masked: tables of the code's words ∧ s, for `Loops.encode`.
     """
 
@@ -158,24 +159,24 @@ class Decoder:
         self._secret, self._count, self._by = secret, count, by
         self._columns = _Columns(keys, by)
         self._challenge: bytes | None = None
-        self.matrix = np.empty((count, ROW_BYTES), dtype=np.uint8)  # takes memory as rows come
+        self.matrix = np.empty((count, ROW_BYTES), dtype=np.uint8)  # unwritten pages take no memory
         self.done = 0
         self.masked = code_tables() & secret
 
     def take(self, rows: np.ndarray) -> None:
-        """The next part of U, uint8 (k, 64): full, unless it is the last. Room grows with what came.
+        """Take the next chunk of U, uint8 (k, 64): full, unless it is the last.
 
         Raises:
-            MalformedError: another type, shape or number of rows.
+            MalformedError: wrong type, shape or number of rows.
             SetSizeError: more than announced.
         """
         if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != ROW_BYTES:
-            raise MalformedError(f"a part of the encoded set is no uint8 (n, {ROW_BYTES})")
+            raise MalformedError(f"a part of the encoded set is not uint8 (n, {ROW_BYTES})")
         if self.done + len(rows) > self._count:
-            raise SetSizeError(f"the encoded set holds {self.done + len(rows)} rows or more; {self._count} are due")
+            raise SetSizeError(f"the encoded set contains {self.done + len(rows)} rows or more; {self._count} are due")
         due = min(ROWS, self._count - self.done)
         if len(rows) != due:
-            raise MalformedError(f"the encoded set holds a chunk of {len(rows)} rows where {due} are due: use split")
+            raise MalformedError(f"the encoded set contains a chunk of {len(rows)} rows where {due} are due: use split")
         part = self.matrix[self.done : self.done + due]
         np.bitwise_and(rows, self._secret, out=part)
         part ^= self._by.transpose(self._columns.following(padded(due)))[:due]
@@ -183,32 +184,33 @@ class Decoder:
 
     @property
     def complete(self) -> bool:
-        """Whether all rows came."""
+        """Whether all rows arrived."""
         return self.done == self._count
 
     def challenge(self) -> bytes:
-        """Which sums the encoder has to give, once it sent all rows: 32 bytes.
+        """Draw the challenge that asks the encoder for sums, 32 bytes.
 
         Raises:
-            MalformedError: before that.
+            MalformedError: not all rows arrived.
         """
+        # Drawn only now: an encoder that knew the coefficients could send wrong rows that cancel in every sum.
         if not self.complete:
             raise MalformedError(f"the encoded set ended after {self.done} of {self._count} rows")
         self._challenge = secrets.token_bytes(CHALLENGE_BYTES)
         return self._challenge
 
     def check(self, answer: bytes) -> None:
-        """Refuses rows that are no codewords.
+        """Raise unless the answer shows that the rows are codewords.
 
         Raises:
-            MalformedError: sums of another length, or other sums, or an answer before the challenge.
+            MalformedError: wrong sums, sums of a wrong length, or an answer before the challenge.
         """
         if self._challenge is None or len(answer) != ANSWER_BYTES:
-            raise MalformedError(f"sums of {len(answer)} bytes; {ANSWER_BYTES} were expected, after the challenge")
+            raise MalformedError(f"sums of {len(answer)} bytes; expected {ANSWER_BYTES}, after the challenge")
         octets = np.frombuffer(answer, dtype=np.uint8)
         words = np.ascontiguousarray(octets[: _SUMS * CODE_BYTES].reshape(_SUMS, CODE_BYTES))
         right = octets[_SUMS * CODE_BYTES :].reshape(_SUMS, ROW_BYTES).copy()
         self._by.encode(words, self.masked, right)
         own = _sums(self.matrix, self._challenge, self._count, self._by)
         if not np.array_equal(own, right):
-            raise MalformedError("the encoded set is no set of codewords; the peer does not follow the protocol")
+            raise MalformedError("the encoded set is not made of codewords; the peer does not follow the protocol")

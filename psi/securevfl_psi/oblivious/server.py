@@ -1,4 +1,4 @@
-"""The server of `ot`: it checks the encoded set, and sends tokens of its own. See `common` for the protocol."""
+"""The server of `ot`: checks the encoded set and sends the tokens of its set. See `common` for the protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Server"]
 
 
 class Server(End):
-    """The party with the secret; it learns the other set's size and which of its rows the client proves.
+    """The party that has the secret; it learns the size of the client's set and which of its rows the client proves.
 
     See `End` for its arguments.
     """
@@ -30,48 +30,48 @@ class Server(End):
     _checked = False
 
     def take_message(self, message: bytes) -> None:
-        """The client's `message`. Once.
+        """Take the client's `message`. Call it once.
 
         Raises:
-            MalformedError: bytes that are no point of the subgroup of prime order.
+            MalformedError: the bytes encode no point of the prime-order subgroup.
             PSIError: called a second time.
         """
         self._once("take_message")
         if len(message) != 32:
-            raise MalformedError(f"a first message of {len(message)} bytes; 32 were expected")
+            raise MalformedError(f"a first message of {len(message)} bytes; expected 32")
         secret = np.frombuffer(secrets.token_bytes(TRANSFERS // 8), dtype=np.uint8)
         choices = (secret[:, None] >> np.arange(8, dtype=np.uint8) & np.uint8(1)).reshape(-1)
         self._chooser = Chooser(self._session.dst, choices, message)
         self._decoder = Decoder(secret, self._chooser.keys, row_count(self.peer_size), self._by)
 
     def prepare(self) -> None:
-        """Hashes the own identifiers, which needs nothing of the client's; `chunks` does if this was not called."""
+        """Hash this party's identifiers while the client encodes; `chunks` does it if nobody called this."""
         _ = self._hashed
 
     def choices(self) -> bytes:
-        """What the client needs to make its keys, 16 KiB.
+        """The chooser's answer, from which the client computes its keys, 16 KiB.
 
         Raises:
-            PSIError: before `take_message`.
+            PSIError: called before `take_message`.
         """
         if self._chooser is None:
             raise PSIError("choices was called out of order: take_message comes first")
         return self._chooser.answer
 
     def take_seed(self, seed: bytes) -> None:
-        """The client's `seed`, 32 bytes. Once.
+        """Take the client's `seed`, 32 bytes. Call it once.
 
         Raises:
-            MalformedError: another length.
+            MalformedError: a wrong length.
             PSIError: called a second time.
         """
         self._once("take_seed")
         if len(seed) != okvs.SEED_BYTES:
-            raise MalformedError(f"a seed of {len(seed)} bytes; {okvs.SEED_BYTES} were expected")
+            raise MalformedError(f"a seed of {len(seed)} bytes; expected {okvs.SEED_BYTES}")
         self._seed = seed
 
     def take_rows(self, rows: np.ndarray) -> None:
-        """A part of the encoded set, see `Decoder.take`."""
+        """Take a chunk of the encoded set, see `Decoder.take`."""
         self._transfer().take(rows)
 
     def _transfer(self) -> Decoder:
@@ -81,38 +81,39 @@ class Server(End):
 
     @property
     def encoded(self) -> bool:
-        """Whether all rows of the client came."""
+        """Whether all rows of the client arrived."""
         return self._decoder is not None and self._decoder.complete
 
     def challenge(self) -> bytes:
-        """Which sums the client has to give, 32 bytes. Once.
+        """Draw the challenge that asks the client for sums, 32 bytes. Call it once.
 
         Raises:
             PSIError: called a second time.
-            MalformedError: before all rows came.
+            MalformedError: not all rows arrived.
         """
         self._once("challenge")
         return self._transfer().challenge()
 
     def check(self, answer: bytes) -> None:
-        """Refuses a client whose rows are no codewords. Once.
+        """Raise unless the client's rows are codewords. Call it once.
 
         Raises:
             PSIError: called a second time.
-            MalformedError: other sums than those of codewords.
+            MalformedError: the sums do not fit codewords.
         """
         self._once("check")
         self._transfer().check(answer)
         self._checked = True
 
     def chunks(self) -> Iterator[np.ndarray]:
-        """T(y) of the own set in a secret order: parts of uint8 (k, `token_bytes`). Once.
+        """Yield T(y) of this party's set in a secret order: chunks of uint8 (k, `token_bytes`). Call it once.
 
-        What fills the set up is random bytes, which equal no token.
+        Padding is random bytes, which match no token.
 
         Raises:
-            PSIError: before `check`, without which a client could learn the secret; or for a second time.
+            PSIError: called before `check`, or a second time.
         """
+        # Tokens of unchecked rows would show a deviating client bits of the secret, and so of other identifiers.
         if not self._checked or self._seed is None:
             raise PSIError("chunks was called out of order: check comes first")
         self._once("chunks")
@@ -129,11 +130,11 @@ class Server(End):
             yield tokens
 
     def rows(self, proofs: np.ndarray) -> np.ndarray:
-        """The own rows that the client proved to have, in the order of its proofs: int64 (k,). Once.
+        """Find the rows that the client proved to have, in the order of its proofs: int64 (k,). Call it once.
 
         Raises:
-            PSIError: called before the tokens were made, or a second time.
-            MalformedError: a proof of no own row, or one that comes twice.
+            PSIError: called before the tokens were computed, or a second time.
+            MalformedError: a proof matches no row of this party, or two proofs are equal.
         """
         outputs = self.outputs
         self._once("rows")
