@@ -78,7 +78,7 @@ _MARKS = {"pandas": ("columns", "iloc"), "polars": ("columns", "to_arrow"), "arr
 def _columns(kind: str, name: str, frame: Any) -> list[str]:
     library, called = type(frame).__module__.partition(".")[0], type(frame).__name__
     if called == "LazyFrame":  # before anything of it is asked for: that would run its query
-        raise InputError(f"the frame of {name!r} is a LazyFrame, which is not evaluated yet: give frame.collect()")
+        raise InputError(f"the frame of {name!r} is a LazyFrame, which has not run yet: give frame.collect()")
     if not all(hasattr(frame, mark) for mark in _MARKS[kind]):
         given = f"{library} {called}" if library in _KINDS else called
         cure = f": use sv.Parties.from_{library}" if library in _KINDS and called == "DataFrame" else ""

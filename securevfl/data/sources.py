@@ -74,7 +74,7 @@ def find(what: str, names: Sequence[str], path: str | Path | None, cure: str) ->
                 return folder / name
     looked = ", ".join(str(folder) for folder in folders)
     raise InputError(
-        f"{what} was not found: none of {', '.join(names)} in {looked}. {cure} Then name its folder in the "
+        f"{what} is not here: none of {', '.join(names)} in {looked}. {cure} Then name its folder in the "
         "environment variable SECUREVFL_DATA, or give path=…"
     )
 
@@ -241,7 +241,7 @@ def image_set(name: str, path: str | Path | None) -> Images:
 
 
 def cifar10(path: str | Path | None) -> Images:
-    """Read CIFAR-10 from its binary version (``cifar-10-batches-bin/``) or from ``cifar10.npz``; images (n, 32, 32, 3)."""
+    """Read CIFAR-10 from its binary version (``cifar-10-batches-bin/``) or ``cifar10.npz``; images (n, 32, 32, 3)."""
     names = ("cifar10.npz", "cifar-10-batches-bin", "data_batch_1.bin")
     file = find("cifar10", names, path, "The 'binary version' (cifar-10-batches-bin) is published by its authors.")
     if file.suffix == ".npz":

@@ -171,7 +171,7 @@ LABELS: dict[str, Any] = {"label": np.array([0, 1, 0]), "classes": (0, 1)}
         (LABELS | {"fold": np.array([0.0, 1.0, 2.0])}, "fold holds float64"),
         ({"book": LabelBook(("q",), np.array([0]))}, "a book of labels and no labels of its own"),
         (LABELS | {"book": LabelBook((), np.array([], dtype=np.int64))}, "label book of 'a' is empty; leave it out"),
-        (LABELS | {"book": LabelBook(("q", "q"), np.array([0, 1]))}, "label book of 'a': doubled identifiers: 'q'"),
+        (LABELS | {"book": LabelBook(("q", "q"), np.array([0, 1]))}, "label book of 'a': repeated identifiers: 'q'"),
         (LABELS | {"book": LabelBook(("q", ""), np.array([0, 1]))}, "identifier in row 2 is null or empty"),
         (LABELS | {"book": LabelBook(("q", "r"), np.array([0]))}, r"labels are int64 \(1,\); int64 \(2,\)"),
         (LABELS | {"book": LabelBook(("q", "r"), np.array([0, 2]))}, "run from 0 to 2; there are 2 classes, 0 to 1"),

@@ -87,8 +87,8 @@ def parties_by(tmp_path, first, second):
     ("second", "told"),
     [
         (["first", "last", "born"], "'bank' of first, last; 'shop' of first, last, born"),
-        ("first", "other numbers of columns"),
-        (["last", "first"], "the same columns in another order"),
+        ("first", "different numbers of columns"),
+        (["last", "first"], "the same columns in different orders"),
     ],
 )
 def test_parties_that_name_other_columns_are_told_before_they_find_nothing(tmp_path, second, told):

@@ -118,7 +118,7 @@ def test_one_party_is_active_and_several_may_own_labels() -> None:
         Parties.of(plain)
     with pytest.raises(InputError, match="b, c own labels; exactly one has to"):
         _ = Parties.of(plain, *labelled).active
-    with pytest.raises(InputError, match="two parties are called 'b'"):
+    with pytest.raises(InputError, match="two parties are named 'b'"):
         Parties.of(labelled[0], labelled[0])
     parties = Parties.of(plain, labelled[0])
     assert (parties.active.name, [t.name for t in parties.passive]) == ("b", ["a"])

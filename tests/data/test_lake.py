@@ -110,7 +110,7 @@ def test_object_stores(tmp_path: Path) -> None:
 def test_an_address_with_credentials_is_refused_and_not_repeated(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG), pytest.raises(InputError, match="no place for them") as caught:
+    with caplog.at_level(logging.DEBUG), pytest.raises(InputError, match="do not belong in a job file") as caught:
         read_table(address, **USE)
     told = f"{caught.value}{caught.value.__context__}{caught.value.__cause__}{caplog.text}"
     assert "hush" not in told

@@ -130,9 +130,9 @@ def test_limits_from_a_job_file(tmp_path: Path) -> None:
         ),
         (
             np.arange(5000),
-            "5,000 different values in 5,000 rows; at most 1,000 are taken for classes: to learn the number",
+            "5,000 different values in 5,000 rows; at most 1,000 classes are supported: to learn the number",
         ),
-        ([f"t{i}" for i in range(5000)], "at most 1,000 are taken for classes"),
+        ([f"t{i}" for i in range(5000)], "at most 1,000 classes are supported"),
         ([float("inf"), 1.0] * 2500, "the label in row 1 is infinite"),
         ([b"\xff", b"a"] * 2500, "label column 'y' holds binary"),
     ],

@@ -127,7 +127,7 @@ def test_a_check_lists_all_that_preparation_would_stop_at(tmp_path: Path) -> Non
     (tmp_path / "a.csv").write_text("\n".join(["id,a,b,c", *lines]), encoding="utf-8")
     use = ColumnUse.of(id="id", label=None, features=None, categorical=(), classes=None, prepare="auto")
     found = "\n".join(table_mistakes(tmp_path / "a.csv", use))
-    assert "column 'a' holds numbers with a decimal comma, and 'seven'" in found
+    assert "column 'a' contains numbers with a decimal comma, and 'seven'" in found
     assert "column 'b' holds dates" in found
     assert "column 'c' is infinite in 1 of 40 rows (rows 8)" in found
     with pytest.raises(UnknownNameError, match=r"named in prepare.*did you mean 'a'"):

@@ -109,8 +109,8 @@ MEBI = 1 << 20
         (b"\0\0\x08\0", "starts with the bytes 00000800"),
         (b"\0\0\x08\5" + b"\0" * 20, "starts with the bytes 00000805"),
         (b"\0\0\x08\3\0\0\0\1", "ends within its header"),
-        (b"\0\0\x08\1\0\0\0\4abc", r"shape \(4,\), 4 bytes, and holds 3"),
-        (b"\0\0\x08\1\0\0\0\2abc", r"shape \(2,\), 2 bytes, and holds more"),
+        (b"\0\0\x08\1\0\0\0\4abc", r"shape \(4,\), 4 bytes, but contains 3"),
+        (b"\0\0\x08\1\0\0\0\2abc", r"shape \(2,\), 2 bytes, but contains more"),
         (b"\0\0\x08\2" + b"\xff" * 8, r"\(4294967295, 4294967295\), .* bytes; at most 536,870,912 are read"),
         (b"\0\0\x08\4" + b"\0\1\0\0" * 4, "18,446,744,073,709,551,616 bytes; at most"),  # 0 in 64 bits
     ],
@@ -131,7 +131,7 @@ def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         idx(tmp_path)
     bomb = gzip.compress(b"\0\0\x08\1\0\0\0\4" + bytes(8 * MEBI))
-    with pytest.raises(InputError, match="4 bytes, and holds more"):
+    with pytest.raises(InputError, match="4 bytes, but contains more"):
         idx(_write(tmp_path / "x.gz", bomb))
 
 
@@ -173,15 +173,18 @@ GOOD = _npy(HEADER % "(3,)", b"abc")
         ),
         (_member(_npy("-" * 9_900 + "1")), "array 'a' is no array of numbers or texts in numpy's format"),
         (_member(_npy(HEADER % "(3L,)", b"abc")), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy(HEADER % "(4,)", b"abc")), r"array 'a' announces shape \(4,\) of uint8, 4 bytes, and holds 3"),
+        (_member(_npy(HEADER % "(4,)", b"abc")), r"array 'a' announces shape \(4,\) of uint8, 4 bytes, but contains 3"),
         (_member(_npy(HEADER % "(1 << 60,)", b"abc")), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy(HEADER % f"({2**60}, 8)")), "9,223,372,036,854,775,808 bytes, and holds 0"),
-        (_member(_npy(HEADER % f"({2**32}, {2**32})")), "18,446,744,073,709,551,616 bytes, and holds 0"),
+        (_member(_npy(HEADER % f"({2**60}, 8)")), "9,223,372,036,854,775,808 bytes, but contains 0"),
+        (_member(_npy(HEADER % f"({2**32}, {2**32})")), "18,446,744,073,709,551,616 bytes, but contains 0"),
         (_member(_npy(HEADER % "(-1, -3)", b"abc")), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy(HEADER.replace("|u1", "|O") % "(1,)", b"\x80\4N.")), "holds Python objects, which are not read"),
-        (_member(GOOD, zipfile.ZIP_BZIP2), "packed with method 12; save it with numpy.savez_compressed"),
+        (
+            _member(_npy(HEADER.replace("|u1", "|O") % "(1,)", b"\x80\4N.")),
+            "contains Python objects, which are never loaded",
+        ),
+        (_member(GOOD, zipfile.ZIP_BZIP2), "compressed with method 12; save it with numpy.savez_compressed"),
         (_npz_bytes(b=np.zeros(2), c=np.zeros(2)), "has no array 'a'; it has b, c"),
-        (_npz_bytes(a=np.array([{}, None], dtype=object)), "holds Python objects"),
+        (_npz_bytes(a=np.array([{}, None], dtype=object)), "contains Python objects"),
         (_npz_bytes(), "has no array 'a'; it has none"),
     ],
 )
@@ -242,8 +245,8 @@ def test_xz_files_are_whole_and_modest(tmp_path: Path) -> None:
     hungry = hungry.replace(hungry[12:24], _with_checksum(hungry[12:20]))
     for wrong, match in (
         (b"text and no xz at all", "not a readable .npz file"),
-        (packed[:-20], "not one whole xz stream"),
-        (packed + packed, "not one whole xz stream"),
+        (packed[:-20], "not one complete xz stream"),
+        (packed + packed, "not one complete xz stream"),
         (hungry, "Memory usage limit exceeded"),
     ):
         with pytest.raises(InputError, match=match):
@@ -771,7 +774,7 @@ def test_fate_needs_both_parts_of_one_table(tmp_path: Path) -> None:
     file = _write_fate(tmp_path, guest, host.replace("\n", "\n9"))
     with pytest.raises(InputError, match="no id in common; are both parts of one table"):
         fate(path=_write_fate(tmp_path, guest, "id,x0\n1000,1\n1001,2\n"))
-    with pytest.raises(InputError, match=r"is not called …_guest\.csv"):
+    with pytest.raises(InputError, match=r"is not named …_guest\.csv"):
         fate(path=_write(tmp_path / "mine.csv", guest))
     file.with_name("breast_hetero_host.csv").unlink()
     with pytest.raises(InputError, match=r"breast_hetero_host\.csv cannot be read: No such file"):

@@ -59,7 +59,7 @@ def test_a_good_table_is_what_the_file_says(tmp_path: Path) -> None:
         ("ref,late\n1,0\n2,1\n", {"categorical": []}, "no feature columns.*alone says features"),
         (GOOD, {"label": None, "features": [], "categorical": []}, "no feature columns; name at least one"),
         ("ref,age,age,late\n1,2,3,0\n2,3,4,1\n", {"categorical": []}, "column 'age' twice"),
-        (GOOD, {"features": ["age", "late"], "categorical": []}, "listed as a feature too"),
+        (GOOD, {"features": ["age", "late"], "categorical": []}, "also listed as a feature"),
         (GOOD, {"name": "The Bank"}, "names are lower-case words"),
         ("ref,age,late\n1,2\n", {}, "is not a CSV table"),
     ],
@@ -181,7 +181,7 @@ def test_missing_labels_are_counted_and_blank_ones_are_missing(tmp_path: Path) -
 
 def test_amounts_in_texts_are_no_classes(tmp_path: Path) -> None:
     amounts = [f"{i + 0.5:.2f}" for i in range(40)]
-    with pytest.raises(InputError, match=r"41 different values in 41 rows, 40 of them numbers, beside 'unknown'"):
+    with pytest.raises(InputError, match=r"41 different values in 41 rows, 40 of them numbers, and 'unknown'"):
         _labelled(tmp_path, [*amounts, "unknown"])
     with pytest.raises(InputError, match=r"40 of them numbers written as texts: .*target='number'"):
         _labelled(tmp_path, [f"{one} €".replace(".", ",") for one in amounts])
@@ -193,7 +193,7 @@ def test_a_target_in_texts_is_read_as_the_numbers_it_stands_for(tmp_path: Path) 
     table = _labelled(tmp_path, ["1.234,50 €", "0,75 €", "-3 €"], target="number")
     assert table.label is not None
     assert table.label.tolist() == [1234.5, 0.75, -3.0]
-    with pytest.raises(InputError, match="'late' holds 'unknown' in row 3, and 1 other texts that are none"):
+    with pytest.raises(InputError, match="'late' contains 'unknown' in row 3, and 1 other texts that are not numbers"):
         _labelled(tmp_path, ["1.5", "2.5", "unknown", "?", "unknown"], target="number")
     with pytest.raises(InputError, match="texts such as '1,234', of which nothing tells the decimal mark"):
         _labelled(tmp_path, ["1,234", "2,345"], target="number")

@@ -188,9 +188,7 @@ def _fit_text(
             codes = np.concatenate([as_categories(one).codes for one in _parts(values, sampled)])
         if wrong[codes].any():
             bad = next(part.words[i] for i in np.unique(codes).tolist() if wrong[i])
-            found.problems.append(
-                f"column {name!r} should contain {reader.kind}s, but contains {bad[:40]!r}: correct it"
-            )
+            found.problems.append(f"column {name!r} should contain {reader.kind}s, not {bad[:40]!r}: correct it")
             return
         _fit_numbers(found, name, reader, by_word[codes], rules)
 

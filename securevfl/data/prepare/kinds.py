@@ -59,7 +59,7 @@ class Reader:
         return np.where(np.isnan(found), np.nan, (found != 0).astype(np.float64)) if self.kind == "flag" else found
 
     def words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Convert texts to numbers, (n,) float64, NaN for missing ones; also returns which cannot be read, (n,) bool."""
+        """Convert texts to numbers, (n,) float64, NaN for missing ones; also return the unreadable ones, (n,) bool."""
         absent = _absent(words)
         if self.kind == "flag":
             plain = [word.strip().casefold() for word in words]
@@ -199,7 +199,7 @@ def unreadable(words: Sequence[str], reader: Reader) -> str:
         return ""
     what = {"number": "numbers", "flag": "truth values", "date": "dates"}[reader.kind]
     return (
-        f"contained {what} when the model was trained, but now contains {_some(words, wrong)}: correct it, or leave "
+        f"contained {what} when the model was trained, but now contains {_some(words, wrong)}: correct it or leave "
         "it empty"
     )
 
