@@ -113,7 +113,7 @@ id = "k"
         (DATA + '[algorithm]\nname = "splitn"', "algorithm.name is 'splitn'; did you mean 'splitnn'"),
         (DATA + '[algorithm]\nname = ["splitnn"]', r"algorithm.name is \['splitnn'\]"),
         ("algorithm = []\n" + DATA, r"algorithm is \[\]"),
-        (DATA + "[algorithm]\nhidden = 3", "algorithm names none; add name = one of"),
+        (DATA + "[algorithm]\nhidden = 3", "algorithm has no name; add name = one of"),
         (DATA + '[protection]\nname = "pallier"', "protection.name is 'pallier'; did you mean 'paillier'"),
         (DATA + '[protection]\nname = "rot13"', "protection.name is 'rot13'; known: 'auto', 'bfv', 'ckks', 'paillier'"),
         (DATA + '[protection]\nname = "paillier"\nbitz = 3', "protection has no 'bitz'; did you mean 'bits'"),

@@ -1,4 +1,4 @@
-"""Manage the files of a party or an authority in a folder: ``bank.key``, ``bank.crt``, ``bank.csr``, ``bank.1.crt`` …"""
+"""Manage a party's or an authority's files in a folder: ``bank.key``, ``bank.crt``, ``bank.csr``, ``bank.1.crt`` …"""
 
 from __future__ import annotations
 

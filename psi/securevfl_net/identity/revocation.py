@@ -59,7 +59,7 @@ class RevocationList:
             ) from None
         if not right:
             raise InputError(
-                f"{file} is not signed by the authority {issuer.fingerprint[:16]}…: get that authority's list"
+                f"{file} is not signed by the authority {issuer.fingerprint[:16]}…: get its list"
             )
         if odd:  # a list of changes alone, or of a part of the certificates (RFC 5280, section 5.2)
             raise InputError(
