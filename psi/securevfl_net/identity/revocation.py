@@ -58,9 +58,7 @@ class RevocationList:
                 f"{file} is not a revocation list, or is damaged: get it again from the authority"
             ) from None
         if not right:
-            raise InputError(
-                f"{file} is not signed by the authority {issuer.fingerprint[:16]}…: get its list"
-            )
+            raise InputError(f"{file} is not signed by the authority {issuer.fingerprint[:16]}…: get its list")
         if odd:  # a list of changes alone, or of a part of the certificates (RFC 5280, section 5.2)
             raise InputError(
                 f"{file} is not a complete list (critical extension {odd[0]}): ask the authority for a complete one"
