@@ -67,12 +67,10 @@ def propose_command(
     epsilon: Annotated[
         list[str] | None,
         typer.Option(
-            help="PARTY=ε or PARTY=ε@δ: bounds the party's releases over all attempts; default: twice the plan."
+            help="PARTY=ε or PARTY=ε@δ: bound on the party's releases in all attempts; default: twice the plan."
         ),
     ] = None,
-    asks: Annotated[
-        list[str] | None, typer.Option(help="A label owner that may request scores from the model.")
-    ] = None,
+    asks: Annotated[list[str] | None, typer.Option(help="A label owner that may request scores.")] = None,
     min_batch: Annotated[int, typer.Option(help="With --asks: minimum rows per request.")] = 1,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:

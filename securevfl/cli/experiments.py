@@ -129,9 +129,7 @@ def search_command(
             "setting."
         ),
     ],
-    trials: Annotated[
-        int, typer.Option(help="Number of trials, including those of an earlier search in the folder.")
-    ] = 20,
+    trials: Annotated[int, typer.Option(help="Number of trials, including earlier ones in the folder.")] = 20,
     seeds: Annotated[int | None, typer.Option(help="Test runs of the winner; default: 5, or 1 with noise.")] = None,
     budget: Annotated[
         float | None, typer.Option(help="ε over all trials and the winner's runs; required if the job has noise.")
@@ -195,7 +193,7 @@ def attack_command(
     file = sv.read_job(job, accept_leak=accept_leak)
     folder = folder or Path("runs") / f"{file.name}-attacks"
     with (
-        resumable("", terminal.say, "attack results are saved only at the end; start it again"),
+        resumable("", terminal.say, "attack results are saved only at the end; start again"),
         terminal.bars() as bars,
     ):
         found = sv.attack(

@@ -19,7 +19,7 @@ app.add_typer(policies, name="policy")
 @policies.command("check")
 def policy_check_command(
     job: Annotated[Path, typer.Argument(help="A job file, TOML.")],
-    policy: Annotated[Path, typer.Argument(help='A policy file, TOML: party = "…" and what it demands.')],
+    policy: Annotated[Path, typer.Argument(help='A policy file, TOML: party = "…" and its rules.')],
     active: Annotated[str, typer.Option(help="For prediction: the active party, if its new table has no labels.")] = "",
 ) -> None:
     """Check what a party's policy would refuse in a job, and suggest changes that satisfy all parties."""

@@ -25,9 +25,7 @@ __all__: list[str] = []
 @app.command("relay")
 def relay_command(
     listen: Annotated[str, typer.Option(help="Address, host:port; port 0 lets the system choose.")] = "",
-    tokens: Annotated[
-        Path | None, typer.Option(help="Private file: a customer's name and token digest per line.")
-    ] = None,
+    tokens: Annotated[Path | None, typer.Option(help="Private file: customer and token digest per line.")] = None,
     connections: Annotated[int, typer.Option(help="Maximum simultaneous connections in total.", min=2)] = 512,
     per_customer: Annotated[int, typer.Option(help="Maximum simultaneous connections per token.", min=1)] = 64,
     per_address: Annotated[int, typer.Option(help="Maximum simultaneous connections per address.", min=1)] = 64,

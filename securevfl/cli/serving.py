@@ -134,9 +134,7 @@ def token_command(
     scopes = tuple(one for one in SCOPES if one in (scope or ["score"]))
     token = make_token(file, client, scopes, expires=last)
     print(token)
-    terminal.say(
-        f"{file} contains its digest. The token is shown only once: give it to {client!r} over a secure channel."
-    )
+    terminal.say(f"{file} contains its digest. It is shown only once: give it to {client!r} over a secure channel.")
 
 
 @serve.command("add")
@@ -171,7 +169,7 @@ def predict_as(
     used = found.used if everyone else None
     write_whole(out, scores_as_csv(found.classes, found.ids, found.probabilities, used), private=True)
     alone = sum(len(names) == 1 for names in found.used)
-    more = f" that all parties have, and {alone:,} scored by {party} alone" if everyone else " that all parties hold"
+    more = f" that all parties have, and {alone:,} scored by {party} alone" if everyone else " that all parties have"
     _say(f"{len(found.ids) - alone:,} rows{more}: {out}")
 
 

@@ -107,7 +107,7 @@ def kinds_of(schema: Any, columns: Sequence[str], keys: dict[str, Any], where: s
         if pa.types.is_nested(kind):
             raise InputError(
                 f"{where}: column {name!r} contains {kind}; columns contain numbers or texts: split it, or "
-                "leave it out with features=……"
+                "leave it out with features=…"
             )
     return kinds
 

@@ -108,7 +108,7 @@ def test_only_the_columns_that_are_used_are_read(tmp_path: Path) -> None:
     path = _parquet(tmp_path / "t.parquet", wide)
     assert read_parquet(path, features=["x"], **USE).feature_names == ("x",)
     assert read_parquet(path, features=["n.m", "x"], **USE).columns["n.m"].tolist() == [3, 4]
-    with pytest.raises(InputError, match=r"column 'l' holds list<element: int64>; a column holds numbers or texts"):
+    with pytest.raises(InputError, match=r"column 'l' contains list<element: int64>; columns contain numbers or texts"):
         read_parquet(path, **USE)
 
 

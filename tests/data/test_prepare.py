@@ -235,7 +235,7 @@ def test_what_cannot_be_read_when_predicting_is_told_of_all_columns() -> None:
     with pytest.raises(InputError) as caught:
         encoder.transform(table(a=np.array(["1,5", "x"]), b=np.array(["perhaps", "no"])))
     assert "column 'a' contained numbers when the model was trained, but now contains 'x'" in str(caught.value)
-    assert "column 'b' held truth values" in str(caught.value)
+    assert "column 'b' contained truth values" in str(caught.value)
     x = encoder.transform(table(a=np.array([1.5, np.nan]), b=np.array([0.0, 1.0])))  # numbers where texts were
     assert np.isfinite(x).all()
 

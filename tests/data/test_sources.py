@@ -158,26 +158,32 @@ GOOD = _npy(HEADER % "(3,)", b"abc")
         (GOOD, "not a readable .npz file"),
         (_member(GOOD)[:-30], "not a readable .npz file"),
         (_member(GOOD).replace(b"abc", b"abd"), "not a readable .npz file: Bad CRC"),
-        (_member(b"no array"), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy(HEADER % "(3,) + 1", b"abc")), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy("(" * 900)), "array 'a' is no array of numbers or texts in numpy's format"),
+        (_member(b"no array"), "array 'a' is not an array of numbers or texts in numpy's format"),
+        (_member(_npy(HEADER % "(3,) + 1", b"abc")), "array 'a' is not an array of numbers or texts in numpy's format"),
+        (_member(_npy("(" * 900)), "array 'a' is not an array of numbers or texts in numpy's format"),
         (
             _member(_npy(" " * 20_000 + HEADER % "(3,)", b"abc")),
-            "array 'a' is no array of numbers or texts in numpy's format",
+            "array 'a' is not an array of numbers or texts in numpy's format",
         ),
-        (_member(_npy(HEADER.replace("|u1", "|u3") % "(1,)", b"abc")), "array 'a' is no array of numbers or texts"),
-        (_npz_bytes(a=np.zeros(2, dtype=[("x", "i4")])), "array 'a' is no array of numbers or texts in numpy's format"),
+        (_member(_npy(HEADER.replace("|u1", "|u3") % "(1,)", b"abc")), "array 'a' is not an array of numbers or texts"),
+        (
+            _npz_bytes(a=np.zeros(2, dtype=[("x", "i4")])),
+            "array 'a' is not an array of numbers or texts in numpy's format",
+        ),
         (
             _member(_npy(HEADER % "(3,)", b"abc", b"\3\0")),
-            "array 'a' is no array of numbers or texts in numpy's format",
+            "array 'a' is not an array of numbers or texts in numpy's format",
         ),
-        (_member(_npy("-" * 9_900 + "1")), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy(HEADER % "(3L,)", b"abc")), "array 'a' is no array of numbers or texts in numpy's format"),
+        (_member(_npy("-" * 9_900 + "1")), "array 'a' is not an array of numbers or texts in numpy's format"),
+        (_member(_npy(HEADER % "(3L,)", b"abc")), "array 'a' is not an array of numbers or texts in numpy's format"),
         (_member(_npy(HEADER % "(4,)", b"abc")), r"array 'a' announces shape \(4,\) of uint8, 4 bytes, but contains 3"),
-        (_member(_npy(HEADER % "(1 << 60,)", b"abc")), "array 'a' is no array of numbers or texts in numpy's format"),
+        (
+            _member(_npy(HEADER % "(1 << 60,)", b"abc")),
+            "array 'a' is not an array of numbers or texts in numpy's format",
+        ),
         (_member(_npy(HEADER % f"({2**60}, 8)")), "9,223,372,036,854,775,808 bytes, but contains 0"),
         (_member(_npy(HEADER % f"({2**32}, {2**32})")), "18,446,744,073,709,551,616 bytes, but contains 0"),
-        (_member(_npy(HEADER % "(-1, -3)", b"abc")), "array 'a' is no array of numbers or texts in numpy's format"),
+        (_member(_npy(HEADER % "(-1, -3)", b"abc")), "array 'a' is not an array of numbers or texts in numpy's format"),
         (
             _member(_npy(HEADER.replace("|u1", "|O") % "(1,)", b"\x80\4N.")),
             "contains Python objects, which are never loaded",
@@ -305,7 +311,11 @@ def test_path_comes_before_the_variable_and_the_variable_before_data(
     assert found("mine") == Path("mine/one")
     (tmp_path / "void").mkdir()
     assert found("void") == Path("elsewhere/two")
-    for wrong, match in (("mein", "no file or folder 'mein'; correct path"), (3, "path is 3"), ("\0", "no file or")):
+    for wrong, match in (
+        ("mein", "file or folder 'mein' does not exist; correct path"),
+        (3, "path is 3"),
+        ("\0", "no file or"),
+    ):
         with pytest.raises(InputError, match=match):
             found(wrong)  # type: ignore[arg-type]
 
@@ -480,10 +490,10 @@ def test_an_image_set_with_a_file_missing_is_refused(tmp_path: Path) -> None:
         ({"owners": 1.5}, "owners is 1.5"),
         ({"owners": 5}, "5 label owners want 5000 rows of all classes each, and 108 are left"),
         ({"owner_rows": 0, "owners": 2}, "rows is 0; a whole number from 1"),
-        ({"scenario": "4niid"}, "scenario is '4niid' and owners is 0; say how many label owners"),
+        ({"scenario": "4niid"}, "scenario is '4niid' and owners is 0; set the number of label owners"),
         ({"owners": 2, "labels": "all"}, "labels is 'all' with 2 label owners"),
         ({"labels": "most"}, "labels is 'most'"),
-        ({"overlap": 200}, "an overlap of 200 means 200 of 108 training rows"),
+        ({"overlap": 200}, "an overlap of 200 is 200 of 108 training rows"),
         ({"seed": -1}, "seed is -1"),
     ],
 )

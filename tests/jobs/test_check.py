@@ -173,7 +173,7 @@ def test_a_book_of_labels_shows_pairwise_intersections(folder: Path) -> None:
 
 def test_named_data_sets_are_tried(folder: Path) -> None:
     mistakes, _, _ = _check(folder, '[data]\nname = "mnist"\npath = "nowhere"\n')
-    assert "there is no file or folder 'nowhere'" in mistakes[0]
+    assert "file or folder 'nowhere' does not exist" in mistakes[0]
     mistakes, _, _ = _check(folder, '[data]\nname = "default_credit"\nrows = 3\n')
     assert mistakes == ["data: rows is 3; the table has 30000: give a whole number from 20 to 30000"]
 
