@@ -169,7 +169,7 @@ LABELS: dict[str, Any] = {"label": np.array([0, 1, 0]), "classes": (0, 1)}
         (LABELS | {"fold": np.zeros(2, dtype=np.int8)}, r"fold has shape \(2,\); give one value for each of 3 rows"),
         (
             LABELS | {"fold": np.array([0, 1, 3])},
-            r"fold contains int64 3; expected 0 \(trains\), 1 \(validates\) or 2 \(tests\)",
+            r"fold contains int64 3; expected 0 \(trains\), 1 \(validates\) or 2",
         ),
         (LABELS | {"fold": np.array([0.0, 1.0, 2.0])}, "fold contains float64"),
         ({"book": LabelBook(("q",), np.array([0]))}, "a book of labels and no labels of its own"),

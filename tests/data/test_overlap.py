@@ -229,9 +229,7 @@ def test_owners_of_labels_number_their_classes_alike() -> None:
 
     data = PartyTable(name="d", ids=["x"], columns={"c": np.zeros(1)})
     assert len(Parties.of(owner("a", (0, 1, 2)), owner("b", (0, 1, 2)), data).label_owners) == 2
-    with pytest.raises(
-        InputError, match=r"'a' has classes \[0, 1\] and 'b' \[2, 3\]; give each of them the same classes="
-    ):
+    with pytest.raises(InputError, match=r"'a' has classes \[0, 1\] and 'b' \[2, 3\]; give each of them the same"):
         Parties.of(owner("a", (0, 1)), owner("b", (2, 3)), data)
 
 

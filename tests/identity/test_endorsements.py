@@ -109,9 +109,9 @@ def test_what_is_refused(pair: Pair, world: World) -> None:
         with pytest.raises(Refusal):
             pair.shops.endorse(bytes(changed))
     for cut in (0, 10, 75, len(good) - 1):
-        _refused(pair.shops, good[:cut], "no endorsement")
-    _refused(pair.shops, good + b"x", "no endorsement")
-    _refused(pair.shops, bytes(100_000), "no endorsement")
+        _refused(pair.shops, good[:cut], "not an endorsement")
+    _refused(pair.shops, good + b"x", "not an endorsement")
+    _refused(pair.shops, bytes(100_000), "not an endorsement")
     old = world.own("bank", now=NOW - 20 * DAY, days=10, file="old").certificate
     _refused(pair.shops, Endorsement("bank", 9, JOB, old).signed(pair.signing["bank"]), "valid until", Code.EXPIRED)
     with pytest.raises(InputError, match="names 'bank'; 'net' cannot endorse it"):
@@ -136,7 +136,11 @@ def test_a_signature_over_something_else_is_none(pair: Pair) -> None:
     _, good = pair.new(1)
     content = good[:-64]
     for kind in ("securevfl approval v1", "", "securevfl certificate endorsement v2"):
-        _refused(pair.shops, content + bytes.fromhex(pair.signing["bank"].sign(kind, content)), "another signing key")
+        _refused(
+            pair.shops,
+            content + bytes.fromhex(pair.signing["bank"].sign(kind, content)),
+            "not endorsed with the agreement's signing key",
+        )
 
 
 def test_endorsements_survive_a_restart_and_old_certificates_stay_refused(world: World, tmp_path: Path) -> None:
@@ -153,7 +157,7 @@ def test_endorsements_survive_a_restart_and_old_certificates_stay_refused(world:
     assert pair.store is not None
     assert pair.store.stat().st_mode & 0o777 == 0o600
     pair.signing["bank"] = PrivateKey.generate()
-    with pytest.raises(Refusal, match="another signing key"):
+    with pytest.raises(Refusal, match="not endorsed with the agreement's signing key"):
         pair.book()
     pair.store.write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="damaged"):

@@ -61,7 +61,7 @@ def test_own_files_that_cannot_be_used(world: World, tmp_path: Path) -> None:
         (crt, tmp_path / "none.key", "cannot be read"),
         (crt, tmp_path, "not a regular file"),
         (crt, shop.key_file, "is not the key of"),
-        (key, key, "holds 0 certificates"),
+        (key, key, "contains 0 certificates"),
         (crt, crt, "other users could read"),
         (ca.file, key, "is not the key of"),
     ]
@@ -130,7 +130,7 @@ def test_pins_and_authorities_are_held_against_the_agreement(world: World) -> No
         Pin.of([bank.certificate_file], [bank.fingerprint, shop.fingerprint])
     with pytest.raises(InputError, match="may issue no certificates"):
         Authority.of(bank.certificate_file, ca.crl)
-    with pytest.raises(InputError, match="the agreement says"):
+    with pytest.raises(InputError, match="the agreement names"):
         Authority.of(ca.file, ca.crl, bank.fingerprint)
     assert by(ca) == Authority.of(ca.file, ca.crl, ca.certificate.fingerprint)
 
@@ -142,7 +142,7 @@ def test_books_that_contradict_themselves(world: World) -> None:
     with pytest.raises(InputError, match=r"pinned for 'net' names shop"):
         PeerBook("bank", {"net": pinned(shop)})
     unnamed = Pin((world.unnamed(ca).certificate,))
-    with pytest.raises(InputError, match=r"have one certificate, [0-9a-f]{64}: each makes its own"):
+    with pytest.raises(InputError, match=r"have the same certificate, [0-9a-f]{64}: each party must make its own"):
         PeerBook("bank", {"net": unnamed, "shop": unnamed})
     with pytest.raises(InputError, match="cannot be read"):
         PeerBook("bank", {"shop": Authority(ca.certificate, world.folder / "none.crl")})
@@ -163,9 +163,9 @@ def test_revocation_lists_that_cannot_be_used(world: World, tmp_path: Path) -> N
         book.accepts(shop.certificate.der)
     for content, words in (
         (other.crl.read_bytes(), "not signed by the authority"),
-        (b"", "no revocation list"),
-        (older[:200], "no revocation list"),
-        (ca.file.read_bytes(), "no revocation list"),
+        (b"", "not a revocation list"),
+        (older[:200], "not a revocation list"),
+        (ca.file.read_bytes(), "not a revocation list"),
         (bytes(20 << 20), "more than"),
     ):
         ca.crl.write_bytes(content)
@@ -202,7 +202,7 @@ def test_ten_thousand_certificates_are_refused_before_they_are_read(world: World
     with pytest.raises(InputError, match="contains 2000 certificates"):
         read_certificates(file, most=32)
     assert time.process_time() - began < 0.5
-    with pytest.raises(InputError, match="16384 are the most"):
+    with pytest.raises(InputError, match="the limit is 16384"):
         Certificate.of(bytes(1 << 20))
 
 
@@ -313,8 +313,8 @@ def test_a_request_that_is_signed_by_another_key_or_asks_for_more(world: World, 
     ca, key = world.authority(), Key.generate()
     request = make_request("bank", key)
     for asked, words in (
-        (b"", "no signing request"),
-        (request[:150], "no signing request"),
+        (b"", "not a signing request"),
+        (request[:150], "not a signing request"),
         (make_request("shop", key), "securevfl:party/shop; securevfl:party/bank was expected"),
     ):
         with pytest.raises(InputError, match=words):

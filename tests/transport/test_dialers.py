@@ -138,7 +138,7 @@ def test_bytes_right_behind_the_proxy_s_answer_are_the_tunnel_s() -> None:
         (b"SSH-2.0-OpenSSH_9.2\r\n", "is not an HTTP proxy"),
         (b"HTTP/1.1 2000 OK\r\n\r\n", "is not an HTTP proxy"),
         (b"HTTP/1.1\r\n\r\n", "is not an HTTP proxy"),
-        (b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 70_000, "does not stop"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 70_000, "never ends"),
         (bytes(70_000), "is not an HTTP proxy"),
         (b"HTTP/1.1 200 OK\r\nX: y\r\n", "hung up"),
         (b"", "hung up"),

@@ -264,7 +264,7 @@ def test_bytes_of_a_day_are_bounded() -> None:
             pass
         reader.join(LIMIT)
         assert 0 < got[0] <= 100_000
-        with pytest.raises(Refusal, match="bytes of today are used up"):
+        with pytest.raises(Refusal, match="daily bytes are used up"):
             running.dialer(Side.SERVER).dial(LIMIT)
         client.close()
         server.close()
@@ -325,7 +325,7 @@ def test_an_ipv6_network_counts_as_one_address() -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("", "lets nobody in"), ("one", "line 1"), ("# x\none 00", "line 2"), (f"a {'0' * 64}\na {'1' * 64}\n", "line 2")],
+    [("", "admits nobody"), ("one", "line 1"), ("# x\none 00", "line 2"), (f"a {'0' * 64}\na {'1' * 64}\n", "line 2")],
 )
 def test_a_file_of_tokens_that_is_none(tmp_path: Path, content: str, words: str) -> None:
     file = tmp_path / "tokens"
