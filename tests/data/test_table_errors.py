@@ -168,7 +168,7 @@ def _labelled(folder: Path, labels: list[str], **changes: object) -> PartyTable:
 def test_labels_that_differ_by_spaces_or_capitals_are_not_taken_for_classes(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"only by spaces or capitals: 'yes' and 'yes '. As written, .* 3 classes"):
         _labelled(tmp_path, ["yes", "no", "yes "])
-    with pytest.raises(InputError, match=r"'NO' and 'no'; 'Yes' and 'yes': .* 4 classes instead of 2"):
+    with pytest.raises(InputError, match=r"'NO' and 'no'; 'Yes' and 'yes'. .* 4 classes instead of 2"):
         _labelled(tmp_path, ["yes", "no", "Yes", "NO"])
     listed = _labelled(tmp_path, ["m", "M", "m"], classes=["m", "M"])
     assert listed.classes == ("m", "M")

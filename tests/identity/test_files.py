@@ -78,7 +78,7 @@ def test_own_files_that_cannot_be_used(world: World, tmp_path: Path) -> None:
     key.chmod(0o600)
     link = tmp_path / "link.key"
     link.symlink_to(key)
-    with pytest.raises(InputError, match="a plain file"):
+    with pytest.raises(InputError, match="a regular file"):
         Identity.load(crt, link)
     secret = BestAvailableEncryption(b"secret")
     key.write_bytes(Key.read(key.read_bytes()).private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret))
@@ -315,7 +315,7 @@ def test_a_request_that_is_signed_by_another_key_or_asks_for_more(world: World, 
     for asked, words in (
         (b"", "not a signing request"),
         (request[:150], "not a signing request"),
-        (make_request("shop", key), "securevfl:party/shop; securevfl:party/bank was expected"),
+        (make_request("shop", key), "securevfl:party/shop; expected securevfl:party/bank"),
     ):
         with pytest.raises(InputError, match=words):
             issue(asked, ca.certificate, ca.key, NOW, name="bank")

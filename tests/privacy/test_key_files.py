@@ -57,7 +57,7 @@ def test_a_key_that_others_may_read_or_write_is_refused(mode: int, tmp_path: Pat
     make_key("bank", tmp_path / "keys")
     file = tmp_path / "keys/bank.key"
     file.chmod(mode)
-    with pytest.raises(InputError, match=rf"has mode {mode:04o}: .*; chmod 600"):
+    with pytest.raises(InputError, match=rf"has mode {mode:04o}: .*; run chmod 600"):
         read_private_key(file)
 
 
@@ -66,7 +66,7 @@ def test_no_key_is_made_where_others_may_enter(mode: int, tmp_path: Path) -> Non
     folder = tmp_path / "keys"
     folder.mkdir()
     folder.chmod(mode)
-    with pytest.raises(InputError, match=rf"has mode {mode:04o}: .*; chmod 700"):
+    with pytest.raises(InputError, match=rf"has mode {mode:04o}: .*; run chmod 700"):
         make_key("bank", folder)
     assert list(folder.iterdir()) == []
 
