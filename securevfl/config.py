@@ -1,8 +1,8 @@
-"""The base of all configurations: algorithms, protections, differential privacy, jobs. Anything may import it; it
+"""The base class of all configurations: algorithms, protections, differential privacy, jobs. Anything may import it; it
 imports nothing of the toolkit but `errors` and `fields`.
 
-A configuration is a frozen struct whose bounds stand in its annotations. It cannot exist with a value out of range, and
-whoever makes several mistakes hears of all of them at once, from Python and from job files alike.
+A configuration is a frozen struct with its bounds in the annotations. It cannot exist with a value out of range, and
+one error lists all mistakes, from Python and from job files alike.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Class = TypeVar("_Class", bound="ConfigMeta")
 
 
 class ConfigMeta(msgspec.StructMeta, abc.ABCMeta):
-    """Makes every configuration keyword-only, lets it have abstract methods, and finds names that do not exist."""
+    """Makes configurations keyword-only, allows abstract methods, and reports unknown names."""
 
     def __new__(mcs: type[_Class], name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any) -> _Class:
         return super().__new__(mcs, name, bases, space, **({"kw_only": True} | options))
@@ -35,7 +35,7 @@ class ConfigMeta(msgspec.StructMeta, abc.ABCMeta):
         def __call__(cls, *positional: object, **values: object) -> object:
             if len(positional) > cls.leading:
                 many = "keywords only" if not cls.leading else f"{cls.leading} values at most without keywords"
-                raise InputError(f"{cls.__name__} takes {many}, and got {shown(positional[cls.leading])} without one")
+                raise InputError(f"{cls.__name__} takes {many}, but got {shown(positional[cls.leading])} without one")
             fields = _fields(cls)
             for name, value in zip(fields, positional, strict=False):
                 if name in values:
@@ -60,13 +60,13 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
     ```
 
     Attributes:
-        tag_field: name of the key by which files tell which class of several a section is.
-        leading: how many of the first fields may be given without a keyword; with more than 0, give the class the
-            argument ``kw_only=False`` too, for type checkers.
-        elsewhere: what other libraries call a setting → what stands for it here, for the message on an unknown field.
+        tag_field: key in a file's section that selects one of several classes.
+        leading: number of first fields that may be given without a keyword; if it is above 0, also pass
+            ``kw_only=False`` to the class, for type checkers.
+        elsewhere: another library's name of a setting → its name here, for the message on an unknown field.
 
     Raises:
-        InputError: values that the annotations or `problems` refuse; the message has all of them.
+        InputError: the annotations or `problems` refuse values; the message lists all of them.
     """
 
     tag_field: ClassVar[str] = "name"
@@ -86,31 +86,31 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
             raise Mistaken(where, found, rules)
 
     def problems(self) -> list[str]:
-        """Rules that concern several fields, each broken one as a sentence with the value, the bound and the cure.
+        """Check rules about several fields; returns a sentence per broken rule with the value, the bound and the cure.
 
-        It is asked once every field is right by itself. A subclass adds to what its base returns.
+        Called only after every single field is valid. A subclass adds to what its base returns.
         """
         return []
 
     @classmethod
     def tag(cls) -> str:
-        """The name of this class in files; empty where it has none."""
+        """The class's name in files; empty if it has none."""
         tag = getattr(cls, cls.tag_field, "")
         return tag if isinstance(tag, str) else ""
 
     @classmethod
     def path(cls) -> str:
-        """How messages call a configuration that stands nowhere else: by its tag, or by its class."""
+        """The configuration's name in messages if it has no path: its tag or its class."""
         return cls.tag() or cls.__name__.lower()
 
     @classmethod
     def known(cls) -> Mapping[str, type[Config]]:
-        """Classes that a section for `cls` can mean, by tag; a base class of several returns its registry."""
+        """Tag → class, for every class that a section for `cls` can select; a base class returns its registry."""
         return {cls.tag(): cls} if cls.tag() else {}
 
     @classmethod
     def refuse_keywords(cls, values: Mapping[str, object], where: str = "") -> None:
-        """A place to explain keywords that once existed. It is asked before anything is checked.
+        """Hook to explain keywords that no longer exist, called before any check.
 
         Args:
             values: as given.
@@ -122,15 +122,15 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
 
     @classmethod
     def of(cls, values: object, where: str | None = None) -> Self:
-        """A configuration from plain values, as files hold them.
+        """Build a configuration from plain values, as read from a file.
 
         Args:
-            values: key → value, with the tag of the class where `cls` stands for several; or the tag alone, for the
-                defaults. Nested configurations are mappings likewise.
-            where: path of the section, for messages; empty for a whole file, whose sections have paths of their own.
+            values: key → value, including the class's tag if `cls` has several classes; or only the tag, for the
+                defaults. Nested configurations are mappings as well.
+            where: path of the section, for messages; empty for a complete file, whose sections have separate paths.
 
         Raises:
-            InputError: every unknown key, each with the nearest one that exists, and every value that is refused.
+            InputError: lists every unknown key with the nearest known one, and every refused value.
         """
         where = cls.path() if where is None else where
         found: Mistakes = []
@@ -140,11 +140,11 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
         return made
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, checked like a new one."""
+        """Return a copy with some fields changed, checked like a new one."""
         return type(self)(**({name: getattr(self, name) for name in self.__struct_fields__} | changes))
 
     def describe(self) -> dict[str, Any]:
-        """Plain values for JSON, the tag first; `of` reads them back."""
+        """Return plain values for JSON, the tag first; `of` reads them back."""
         tag = {self.tag_field: self.tag()} if self.tag() else {}
         return tag | {name: plain_values(getattr(self, name)) for name in self.__struct_fields__}
 
@@ -162,8 +162,9 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
 
 
 def plain_values(value: object) -> Any:
-    """A field's value for JSON: configurations and mappings as dictionaries, tuples and sets as lists, members of
-    enumerations as their values."""
+    """Convert a field's value for JSON: configurations and mappings to dictionaries, tuples and sets to lists, members
+    of enumerations to their values.
+    """
     if isinstance(value, Config):
         return value.describe()
     if isinstance(value, Enum):
@@ -187,13 +188,13 @@ def _default(item: structs.FieldInfo) -> object:
 
 @lru_cache(maxsize=512)
 def _fields(kind: type[Config]) -> dict[str, structs.FieldInfo]:
-    """A class's fields by name, with their annotations resolved."""
+    """Return a class's fields by name, with resolved annotations."""
     return {item.name: item for item in structs.fields(kind)}
 
 
 @lru_cache(maxsize=512)
 def _accepts(kind: type[Config]) -> dict[str, Accepts]:
-    """What each field of a class accepts."""
+    """Return what each field of a class accepts."""
     return {name: accepts(item.type, _nested) for name, item in _fields(kind).items()}
 
 
@@ -203,7 +204,7 @@ def _nested(kinds: Sequence[type]) -> Accepts | None:
 
 
 class _Section:
-    """A configuration of one of several classes: an object, the tag of one, or, in files, a mapping."""
+    """A configuration of one of several classes: an object, a tag, or, in files, a mapping."""
 
     def __init__(self, kinds: Sequence[type[Config]]) -> None:
         self._kinds = tuple(kinds)
@@ -226,14 +227,14 @@ class _Section:
 
 
 def _tags(kinds: Sequence[type[Config]]) -> dict[str, type[Config]]:
-    """Tag → class, of all classes that a section for these can mean."""
+    """Return tag → class for all classes that a section for these can select."""
     return {tag: known for kind in kinds for tag, known in kind.known().items() if issubclass(known, kind)}
 
 
 def _made(
     first: type[Config], kinds: Sequence[type[Config]], values: object, where: str, found: Mistakes
 ) -> Config | None:
-    """A configuration from plain values; None where mistakes were found."""
+    """Build a configuration from plain values; None if there were mistakes."""
     tags, key = _tags(kinds), first.tag_field
     if isinstance(values, str) and tags:
         values = {key: values}
@@ -245,7 +246,7 @@ def _made(
     if tag is None and len(kinds) == 1 and not getattr(first, "__abstractmethods__", None):
         kind = first
     elif tag is None:
-        found.append(f"{where} names none; add {key} = one of {', '.join(map(repr, sorted(tags)))}")
+        found.append(f"{where} has no {key}; add {key} = one of {', '.join(map(repr, sorted(tags)))}")
         return None
     elif isinstance(tag, str) and tag in tags:
         kind = tags[tag]
@@ -267,13 +268,13 @@ def _made(
 def take_all(
     kind: type[Config], values: Mapping[str, Any], where: str, *, plain: bool
 ) -> tuple[dict[str, Any], Mistakes]:
-    """The values that are right, in their own form, and all mistakes of the others: unknown, missing and refused ones.
+    """Return the valid values in their fields' form, and all mistakes: unknown, missing and refused values.
 
     Args:
-        kind: whose fields they are for.
+        kind: the class of the fields.
         values: field → value.
-        where: path of the section, for messages; empty for a whole file.
-        plain: whether they come from a file.
+        where: path of the section, for messages; empty for a complete file.
+        plain: whether the values come from a file.
     """
     fields = _fields(kind)
     at = {name: f"{where}.{name}" if where else name for name in fields}

@@ -234,9 +234,9 @@ def test_classes_are_named_by_their_tag() -> None:
     assert Whole.of({"tree": {"kind": "leaf", "size": 2}}).tree == Leaf(size=2)
     assert Whole.of({"leaf": {"size": 2}}).leaf == Whole.of({"leaf": {"kind": "leaf", "size": 2}}).leaf
     for values, match in (
-        ({"model": {"lr": 1}}, "whole.model names none; add name = one of 'split', 'wide'"),
+        ({"model": {"lr": 1}}, "whole.model has no name; add name = one of 'split', 'wide'"),
         ({"model": {"name": "splt"}}, "whole.model.name is 'splt'; did you mean 'split'"),
-        ({"tree": {"size": 1}}, "whole.tree names none; add kind = one of 'branch', 'leaf'"),
+        ({"tree": {"size": 1}}, "whole.tree has no kind; add kind = one of 'branch', 'leaf'"),
         ({"leaf": {"kind": "branch"}}, "whole.leaf.kind is 'branch'"),
         ({"leaf": 3}, "whole.leaf is 3"),
         ({"leaves": {"a": 3}}, "whole.leaves.a is 3"),

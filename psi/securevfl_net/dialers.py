@@ -1,7 +1,7 @@
-"""Ways to a connected TCP socket: dial, dial through a proxy, meet at a relay, or listen.
+"""Get a connected TCP socket: dial, dial through a proxy, meet at a relay, or listen.
 
-Who dials says nothing about who is TLS server: that was agreed, and the relay is told so that it pairs the right two.
-All of them wait; the gate runs them in a thread of its own.
+Dialing does not decide who is the TLS server: the parties agreed on that, and each sends its TLS side to the relay,
+which pairs a client with a server. All of these calls block; the gate runs them in a separate thread.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from securevfl_net.relay import ID, TOKEN, Side, introduce
 __all__ = ["Address", "Dialer", "Direct", "Listen", "Proxy", "Relay"]
 
 _HEADER = 8 << 10
-"""Most bytes of a proxy's answer before the tunnel begins."""
+"""Maximum bytes of a proxy's answer before the tunnel begins."""
 _CREDENTIALS = 1024
 _HOST = re.compile(r"[0-9A-Za-z._:%-]{1,253}")
 _BACKLOG = 64
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where somebody listens.
+    """A host and port to dial or to listen at.
 
     Attributes:
         host: a name, an IPv4 address, or an IPv6 address without brackets.
-        port: 1 to 65535; 0 to listen at one that the system chooses.
+        port: 1 to 65535; 0 lets the system choose a port to listen at.
 
     Raises:
-        InputError: neither.
+        InputError: the host or the port is invalid.
     """
 
     host: str
@@ -46,20 +46,20 @@ class Address(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not _HOST.fullmatch(self.host):
-            raise InputError(f"host {self.host[:80]!r}; a name or an IP address was expected")
+            raise InputError(f"host {self.host[:80]!r}; expected a name or an IP address")
         if not 0 <= self.port <= 65535:
-            raise InputError(f"port {self.port}; 1 to 65535 are possible")
+            raise InputError(f"port {self.port}; expected 1 to 65535")
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """From ``host:port`` or ``[IPv6]:port``.
+        """Parse ``host:port`` or ``[IPv6]:port``.
 
         Raises:
-            InputError: it is neither.
+            InputError: `text` has neither form.
         """
         found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]+)):([0-9]{1,5})", text.strip())
         if not found:
-            raise InputError(f"{text[:80]!r} is no address; host:port or [IPv6]:port was expected")
+            raise InputError(f"{text[:80]!r} is not an address; expected host:port or [IPv6]:port")
         return cls(found[1] or found[2], int(found[3]))
 
     def __str__(self) -> str:
@@ -67,19 +67,19 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Dialer(Protocol):
-    """One way to a peer."""
+    """One way to connect to a peer."""
 
     def dial(self, seconds: float) -> socket.socket:
-        """A connected, blocking socket over which the peer can be spoken to, within `seconds`.
+        """Return a connected, blocking socket to the peer within `seconds`.
 
         Raises:
-            Refusal: nobody answers (``no-answer``), or a proxy or relay on the way refuses.
+            Refusal: the peer does not answer (``no-answer``), or a proxy or relay refuses.
         """
 
 
 @dataclass(frozen=True)
 class Direct:
-    """The peer listens, and can be reached."""
+    """Dial a peer that listens at a reachable address."""
 
     address: Address
 
@@ -93,7 +93,7 @@ class Direct:
             raise Refusal(Code.NO_ANSWER, f"host {self.address.host!r} is unknown ({why}): check the address") from None
         why = "no time was left"
         for number, (family, kind, protocol, _, where) in enumerate(targets):
-            left = (end - time.monotonic()) / (len(targets) - number)  # one that is silent leaves time for the others
+            left = (end - time.monotonic()) / (len(targets) - number)  # a silent address must leave time for the others
             if left <= 0:
                 break
             sock = socket.socket(family, kind, protocol)
@@ -113,13 +113,13 @@ class Direct:
 
 @dataclass(frozen=True)
 class Proxy:
-    """The way out leads through an HTTP proxy, which is asked for a tunnel (CONNECT, RFC 9110, section 9.3.6).
+    """Dial through a tunnel of an HTTP proxy (CONNECT, RFC 9110, section 9.3.6).
 
     Attributes:
-        proxy: how the proxy is reached.
-        target: where the tunnel leads.
-        credentials: private file with ``user:password`` in one line, sent as Basic (RFC 7617); the way to the proxy is
-            not encrypted.
+        proxy: how to reach the proxy.
+        target: where the tunnel ends.
+        credentials: private file with ``user:password`` in one line, sent as Basic (RFC 7617). The connection to the
+            proxy is not encrypted.
     """
 
     proxy: Dialer
@@ -142,7 +142,7 @@ class Proxy:
         except OSError as error:
             sock.close()
             why = error.strerror or error
-            raise Refusal(Code.PROXY, f"the proxy hung up ({why}): is one at this address?") from None
+            raise Refusal(Code.PROXY, f"the proxy hung up ({why}): is this a proxy's address?") from None
         except BaseException:
             sock.close()
             raise
@@ -153,36 +153,36 @@ class Proxy:
         if self.credentials is not None:
             secret = read_private(self.credentials, _CREDENTIALS, "a proxy's user:password in one line").strip()
             if b":" not in secret or any(byte < 32 for byte in secret):
-                raise InputError(f"{self.credentials} does not hold user:password in one line")
+                raise InputError(f"{self.credentials} does not contain user:password in one line")
             lines.append(f"Proxy-Authorization: Basic {base64.b64encode(secret).decode()}")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 
     def _check(self, header: bytes) -> None:
         found = re.match(rb"HTTP/1\.[01] ([0-9]{3})(?: ([^\r\n]*))?\r\n", header)
         if not found:
-            raise Refusal(Code.PROXY, "what answers is no HTTP proxy: check its address")
+            raise Refusal(Code.PROXY, "this is not an HTTP proxy: check its address")
         status = int(found[1])
         if 200 <= status < 300:
             return
         words = "".join(c if c.isprintable() else "?" for c in (found[2] or b"")[:60].decode("ascii", "replace"))
         cure = {
-            407: "it wants user and password: name a file with them",
+            407: "it requires a user and password: name a file with them",
             403: "it does not allow this target: ask its operator",
             502: "it cannot reach the target: does the peer listen there?",
-            504: "the target does not answer it: does the peer listen there?",
+            504: "the target does not answer the proxy: does the peer listen there?",
         }.get(status, "ask its operator")
         raise Refusal(Code.PROXY, f"the proxy answers {status} {words} for {self.target}: {cure}")
 
 
 @dataclass(frozen=True)
 class Relay:
-    """Both parties dial out to a relay, see `securevfl_net.relay`.
+    """Meet the peer at a relay that both parties dial, see `securevfl_net.relay`.
 
     Attributes:
-        relay: how it is reached; through a proxy, too.
-        meeting: id that both parties know, 32 random bytes.
-        token: of this party at the relay, 32 bytes.
-        side: of this party in TLS.
+        relay: how to reach it, directly or through a proxy.
+        meeting: the id shared by both parties, 32 random bytes.
+        token: this party's token at the relay, 32 bytes.
+        side: this party's side in TLS.
     """
 
     relay: Dialer
@@ -192,10 +192,12 @@ class Relay:
 
     def __post_init__(self) -> None:
         if len(self.meeting) != ID or len(self.token) != TOKEN:
-            raise InputError(f"a meeting id of {len(self.meeting)} bytes, a token of {len(self.token)}; each has {ID}")
+            raise InputError(
+                f"meeting id of {len(self.meeting)} bytes, token of {len(self.token)}; each must have {ID}"
+            )
 
     def dial(self, seconds: float) -> socket.socket:
-        """See `Dialer`; waits until the other party has come."""
+        """See `Dialer`; waits until the other party arrives."""
         end = time.monotonic() + seconds
         sock = self.relay.dial(seconds)
         try:
@@ -209,15 +211,15 @@ class Relay:
 
 @dataclass(frozen=True)
 class Listen:
-    """This party listens, and the peer dials."""
+    """Listen for a peer that dials."""
 
     address: Address
 
     def open(self) -> list[socket.socket]:
-        """Listening sockets at all addresses of the host, IPv4 and IPv6; the caller closes them.
+        """Open listening sockets at all addresses of the host, IPv4 and IPv6; the caller closes them.
 
         Raises:
-            InputError: the host is none of this machine, or the port is taken.
+            InputError: the host is not an address of this machine, or the port is in use.
         """
         opened: list[socket.socket] = []
         try:
@@ -243,7 +245,7 @@ class Listen:
 
 
 def prepared(sock: socket.socket) -> socket.socket:
-    """A connected socket as the session wants it: small messages go at once, and a peer that vanished is noticed."""
+    """Set the session's socket options: send small messages immediately, and detect a peer that vanished."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.settimeout(None)
@@ -251,7 +253,7 @@ def prepared(sock: socket.socket) -> socket.socket:
 
 
 def _header(sock: socket.socket, end: float) -> bytes:
-    """An HTTP answer up to its empty line, and not a byte more: what follows is the tunnel's."""
+    """Read an HTTP answer up to its empty line and no further: the next bytes belong to the tunnel."""
     whole = b""
     while True:
         left = end - time.monotonic()
@@ -260,7 +262,7 @@ def _header(sock: socket.socket, end: float) -> bytes:
         sock.settimeout(left)
         seen = sock.recv(_HEADER - len(whole), socket.MSG_PEEK)
         if not seen:
-            raise ConnectionError("it says nothing more")
+            raise ConnectionError("it closed the connection")
         both = whole[-3:] + seen
         place = both.find(b"\r\n\r\n")
         take = place + 4 - len(whole[-3:]) if place >= 0 else len(seen)
@@ -268,4 +270,4 @@ def _header(sock: socket.socket, end: float) -> bytes:
         if place >= 0:
             return whole
         if len(whole) >= _HEADER or whole[:7] != b"HTTP/1."[: len(whole)]:
-            raise Refusal(Code.PROXY, "what answers is no HTTP proxy, or one that does not stop: check its address")
+            raise Refusal(Code.PROXY, "the answer is not an HTTP proxy's, or its header never ends: check its address")

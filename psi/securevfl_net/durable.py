@@ -1,4 +1,4 @@
-"""Files that a crash, a full disk or a second process cannot spoil: written whole or not at all, synced, locked."""
+"""Write files that survive a crash, a full disk or a second process: atomic, synced and locked."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if sys.platform != "win32":
 __all__ = ["InUse", "append_synced", "is_held", "locked", "make_folder", "sync_folder", "write_whole"]
 
 RUNNING = ".running"
-"""File that tells, while a folder is locked, which process holds it."""
+"""File with the id of the process that has the folder locked."""
 
 
 class InUse(InputError):
-    """Another process holds a folder."""
+    """Another process has the folder locked."""
 
 
 def write_whole(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Write `data` to `path`: after a crash at any moment the file holds either all of it or what it held before.
+    """Replace the content of `path` atomically: after a crash at any moment the file has either the new content or the
+    old.
 
-    The data goes to a file beside it, is synced to the disk, and takes the name; then the folder is synced, which holds
-    the name.
+    The data is written to a temporary file in the same folder, synced to disk and renamed; then the folder is synced,
+    because it stores the name.
 
     Args:
-        path: of the file; its folder exists.
-        data: the whole content.
-        private: whether only the owner may read it (mode 0600).
+        path: the file; its folder must exist.
+        data: the full content.
+        private: True makes it readable only by its owner (mode 0600).
 
     Raises:
-        OSError: it could not be written, for example on a full disk; what was there before is still there, and nothing
-            else was left behind.
+        OSError: writing failed, for example on a full disk; the old content is unchanged and no temporary file is left.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -48,17 +48,17 @@ def write_whole(path: Path, data: bytes, *, private: bool = False) -> None:
             _sync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        with suppress(OSError):  # why it was not written counts, not why the rest of it stays there
+        with suppress(OSError):  # the first error is the one to report, not a failed cleanup
             temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
 
 def append_synced(path: Path, data: bytes) -> None:
-    """Append `data` to a private file, and return when it is on the disk.
+    """Append `data` to a private file and return once it is on disk.
 
     Raises:
-        OSError: it could not be written; the file may end in a part of `data` then.
+        OSError: writing failed; the file may then end with a part of `data`.
     """
     new = not path.exists()
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
@@ -71,7 +71,7 @@ def append_synced(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder to the disk, where the system can."""
+    """Sync a folder's names to disk, if the system supports it."""
     if sys.platform == "win32":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -82,17 +82,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def _sync(handle: int) -> None:
-    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves the data in the drive's own memory
+    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves the data in the drive's cache
         fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
     else:
         os.fsync(handle)
 
 
 def make_folder(path: Path, *, private: bool = False) -> None:
-    """Make a folder and those above it; a private one, new or not, is its owner's alone (mode 0700).
+    """Make a folder and its parents. A private folder, new or not, gets mode 0700, for its owner only.
 
     Raises:
-        InputError: it cannot be made, or is no folder.
+        InputError: it cannot be made, or is not a folder.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -104,17 +104,17 @@ def make_folder(path: Path, *, private: bool = False) -> None:
 
 @contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
-    """Hold a folder for this process alone, as long as the block lasts; a process that is killed holds it no longer.
+    """Lock a folder for this process during the block; the system releases the lock if the process is killed.
 
-    Two processes on one machine exclude each other; over a network file system that is up to its locks.
+    Excludes other processes on the same machine; on a network file system this depends on its locks.
 
     Args:
-        folder: that exists.
-        what: it is, and the cure, for the refusal.
+        folder: an existing folder.
+        what: its purpose and the cure, for the error message.
 
     Raises:
-        InUse: another process holds it, and which.
-        InputError: it cannot be locked, or not be written.
+        InUse: another process has it locked; the message gives its id.
+        InputError: it cannot be locked or written.
     """
     if sys.platform == "win32":  # a simulation runs there without a lock: docs/installation.md says so
         yield
@@ -142,7 +142,7 @@ def locked(folder: Path, what: str) -> Iterator[None]:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process on this machine holds a folder with `locked` now; changes nothing."""
+    """Return True if a process on this machine has the folder locked now. Changes nothing."""
     if sys.platform == "win32":
         return False
     handle = os.open(folder, os.O_RDONLY)

@@ -1,26 +1,19 @@
-"""The exception tree of the toolkit, drawn once.
+"""The toolkit's exceptions and their exit codes.
 
-Every message gives three things: the value that was found, the bound that it broke, and the cure.
+Every message states the value found, the bound it broke and the cure.
 
-```
-SecureVFLError                exit 1
-├── InputError                exit 2   what the user gave: tables, job files, names, options
-│   └── UnknownNameError      exit 2   an unknown algorithm, protection, data set, key …
-├── PolicyError               exit 3   a party's own policy forbids it; nothing was sent
-│   ├── FewCommonRows         exit 3   fewer common rows than a party's policy goes on with
-│   ├── Expired               exit 3   an agreement's time or its attempts are used up
-│   └── ProtectionInactive    exit 3   a protection was asked for and did not act
-├── AlignmentError            exit 4   the parties do not agree on the common rows
-│   └── NoCommonRows          exit 4   no row is held by all parties
-├── ProtocolError             exit 5   a peer sent something that the protocol does not allow
-│   ├── PeerEnded             exit 5   a peer ended before the run did
-│   │   └── Parked            exit 75  a peer is gone; starting again goes on
-│   ├── PeerRefused           exit 5   a connection or an agreement was refused, with the named reason
-│   └── WireError             exit 5   bytes that are not a message of this version
-├── PartyFailed               exit 6   a party's program ended with an error; `__cause__` is its error
-├── RangeError                exit 7   a value left the fixed-point range that the job computed
-└── AuditError                exit 8   a ledger that does not verify
-```
+``` SecureVFLError                exit 1 ├── InputError                exit 2   what the user gave: tables, job files,
+names, options │   └── UnknownNameError      exit 2   an unknown algorithm, protection, data set, key … ├── PolicyError
+exit 3   a party's own policy forbids it; nothing was sent │   ├── FewCommonRows         exit 3   fewer common rows than
+a party's policy requires │   ├── Expired               exit 3   an agreement's time or attempts are used up │   └──
+ProtectionInactive    exit 3   a requested protection had no effect ├── AlignmentError            exit 4   the parties
+do not agree on the common rows │   └── NoCommonRows          exit 4   no row is common to all parties ├── ProtocolError
+exit 5   a peer sent something that the protocol does not allow │   ├── PeerEnded exit 5   a peer ended before the run
+did │   │   └── Parked            exit 75  a peer is gone; starting again resumes │ ├── PeerRefused           exit 5   a
+connection or an agreement was refused, with the named reason │   └── WireError exit 5 bytes that are not a message of
+this version ├── PartyFailed               exit 6   a party's program ended with an error; `__cause__` is its error ├──
+RangeError                exit 7   a value left the fixed-point range that the job computed └── AuditError exit 8   a
+ledger that does not verify ```
 """
 
 from __future__ import annotations
@@ -51,18 +44,18 @@ __all__ = [
 
 
 class SecureVFLError(Exception):
-    """Base of all errors that the toolkit raises on purpose.
+    """Base class of all errors that the toolkit raises deliberately.
 
     Attributes:
-        exit_code: the command line's.
-        ledgers: the ledgers of the run that it ended, of all parties, as far as they go: what left before the failure.
+        exit_code: exit code of the command line.
+        ledgers: the ledgers of all parties up to the failure, for the run that this error ended.
     """
 
     exit_code: ClassVar[int] = 1
     ledgers: tuple[Any, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """To and from another process, whatever the arguments of the class are; ledgers stay where they are."""
+        """Pickle for another process, whatever the constructor's arguments; the ledgers are left out."""
         state = {name: value for name, value in vars(self).items() if name != "ledgers"}
         return _again, (type(self), self.args, state)
 
@@ -74,17 +67,17 @@ def _again(kind: type[SecureVFLError], args: tuple[Any, ...], state: dict[str, A
 
 
 class InputError(SecureVFLError, ValueError):
-    """The user's tables, job file, names or options cannot be used as they are."""
+    """The user's tables, job file, names or options are invalid."""
 
     exit_code = 2
 
 
 class UnknownNameError(InputError):
-    """A name that no registry has; suggests the nearest one.
+    """An unknown name; suggests the nearest known one.
 
     Args:
-        what: what sort of name it is, for example ``"protection"``.
-        name: the name as given.
+        what: the kind of name, for example ``"protection"``.
+        name: the name the user gave.
         known: the names that exist.
     """
 
@@ -96,31 +89,31 @@ class UnknownNameError(InputError):
 
 
 class PolicyError(SecureVFLError):
-    """The party's own policy forbids what is about to happen; nothing was sent."""
+    """The party's own policy forbids the next step; nothing was sent."""
 
     exit_code = 3
 
 
 class FewCommonRows(PolicyError):
-    """Fewer common rows than a party's policy goes on with."""
+    """Fewer common rows than a party's policy requires."""
 
 
 class Expired(PolicyError):
-    """The agreement's last day, its seconds or its attempts are used up: agree anew."""
+    """The agreement's last day has passed, or its seconds or attempts are used up; make a new agreement."""
 
 
 class ProtectionInactive(PolicyError):
-    """A protection was asked for and did not act."""
+    """A requested protection had no effect."""
 
 
 class AlignmentError(SecureVFLError):
-    """The parties have no common rows, too few, or do not agree which they are."""
+    """The parties have no or too few common rows, or disagree about them."""
 
     exit_code = 4
 
 
 class NoCommonRows(AlignmentError):
-    """No row is held by all parties."""
+    """No row is common to all parties."""
 
 
 class ProtocolError(SecureVFLError):
@@ -130,20 +123,20 @@ class ProtocolError(SecureVFLError):
 
 
 class PeerEnded(ProtocolError):
-    """A peer closed its links before the run was over; its own error says why."""
+    """A peer closed its links before the run was over; the peer's own error gives the reason."""
 
 
 class Parked(PeerEnded):
-    """An attempt stopped because a peer is gone: the party gathers again with all, and goes on from what they kept.
+    """An attempt stopped because a peer is gone; the parties connect again and resume from their checkpoints.
 
-    The exit code is ``EX_TEMPFAIL``: of a process that gave up waiting, and goes on when it is started again.
+    The exit code is ``EX_TEMPFAIL``: of a process that gave up waiting and resumes when it is started again.
     """
 
     exit_code = 75
 
 
 class PeerRefused(ProtocolError):
-    """A connection or an agreement was refused, by this party or by its peer.
+    """This party or its peer refused a connection or an agreement.
 
     Args:
         code: the reason's name, for example ``"unknown-ca"``.
@@ -160,7 +153,7 @@ class WireError(ProtocolError):
 
 
 class PartyFailed(SecureVFLError):
-    """A party's program ended with an error; the run ends too. `__cause__` holds that error."""
+    """A party's program ended with an error, which ends the run. `__cause__` is that error."""
 
     exit_code = 6
 
@@ -170,7 +163,7 @@ class PartyFailed(SecureVFLError):
 
 
 class RangeError(SecureVFLError, ValueError):
-    """A value left the fixed-point range that the job computed; going on would wrap."""
+    """A value left the fixed-point range that the job computed; continuing would wrap around."""
 
     exit_code = 7
 
@@ -179,7 +172,7 @@ class AuditError(SecureVFLError):
     """A ledger that does not verify: a line is missing, changed or out of order.
 
     Attributes:
-        flaws: all that was found, each with its file, line and party.
+        flaws: all flaws found, each with file, line and party.
     """
 
     exit_code = 8

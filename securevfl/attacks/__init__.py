@@ -1,12 +1,13 @@
-"""Attacks on what the parties of a job saw, one file each.
+"""Attacks on what the parties of a job observed, one file per kind.
 
 `securevfl.experiments.attacking` records a job and runs them.
 
-- `transcript`: what each party saw, and the truth that only scores are given. `measure` scores, `learners` learn.
+- `transcript`: each party's observations, and the ground truth for scoring only. `measure` scores attacks, `learners`
+  fits the attackers' models.
 - `label_gradients`, `completion`: a passive party's attacks on labels; `columns` on other parties' columns.
 - `features`, `gram`, `attributes`, `predictions`: the active party's attacks on features.
-- `membership`, `row_order`, `saved_parts`: what the model, row numbers and files tell.
-- `suite` runs what applies to each party's view; `verdict` says which claims fell.
+- `membership`, `row_order`, `saved_parts`: leaks from the model, the row numbers and saved files.
+- `suite` runs the attacks that apply to each party's view; `verdict` lists the claims that failed.
 """
 
 from securevfl.attacks.measure import Estimate, Known, Measured

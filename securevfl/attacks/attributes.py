@@ -1,8 +1,8 @@
-"""Attribute inference: one private column of a passive party, as yes or no, from what the active party saw.
+"""Attribute inference: the active party infers one private binary column of a passive party.
 
-A learner that knows the attribute of a few records infers that of the others, from the looks at their rows or from the
-model's predictions of them (Luo et al., ICDE 2021, arXiv 2010.10152, on predictions). The baseline knows the same
-records, the active party's own columns and the labels, and saw nothing.
+A classifier trained on a few records with known attribute infers it for the others, from observations of their rows or
+from the model's predictions (Luo et al., ICDE 2021, arXiv 2010.10152, on predictions). The baseline has the same known
+records, the active party's own columns and the labels, but no observations.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ __all__ = ["binary_columns", "from_looks", "from_own", "from_predictions"]
 
 
 def binary_columns(x: np.ndarray, most: int = 2) -> dict[int, np.ndarray]:
-    """Columns of a party's features as yes or no, (n,) each: above the median, or of two values the larger one.
+    """Turn columns of a party's features into binary attributes, (n,) each: above the median, or the larger of two
+    values.
 
-    Those whose rarer answer is nearest to half of the rows come first, and none where it is below a twentieth.
+    The most balanced columns come first; columns whose rarer value has less than a twentieth of the rows are left out.
 
     Args:
         x: (n, d).
-        most: how many columns.
+        most: maximum number of columns.
     """
     found = {}
     for column in range(x.shape[1]):
@@ -38,18 +39,20 @@ def binary_columns(x: np.ndarray, most: int = 2) -> dict[int, np.ndarray]:
 
 
 def from_looks(view: View, victim: str, known: Known, *, which: Which = "trained") -> Estimate:
-    """The attribute from the looks at the victim's rows, beside the active party's own columns and labels."""
+    """Infer the attribute from observations of the victim's rows plus the active party's own columns and labels."""
     rows, seen = sights(view, victim, which)
     return classify(rows, np.hstack([seen, view.own(rows)]), known, 2)
 
 
 def from_own(view: View, rows: np.ndarray, known: Known) -> Estimate:
-    """The attribute from the active party's own columns and labels alone: the baseline."""
+    """Infer the attribute only from the active party's own columns and labels: the baseline."""
     return classify(rows, view.own(rows), known, 2)
 
 
 def from_predictions(view: View, known: Known) -> Estimate | None:
-    """The attribute of the test rows from the model's predictions, beside own columns and labels; None without any."""
+    """Infer the attribute of the test rows from the model's predictions plus own columns and labels; None without
+    predictions.
+    """
     if view.scores is None or len(view.scores) != len(view.test):
         return None
     logits = view.scores if view.numeric else np.log(np.clip(view.scores, 1e-9, 1.0))

@@ -1,9 +1,10 @@
-"""Other parties' columns from p in the gradient: what a passive party learns of features that it never met.
+"""Infer other parties' columns from p in the gradient: an attack by a passive party on features it never received.
 
-The gradient of a row is ``(p − y)`` times a direction. Its size tells the prediction p, and p depends on all parties'
-columns. Where a ReLU follows z, its zeros tell which units are off for this row; noise on labels, and labels that were
-drawn, leave zeros as they are. With the labels given, which makes this a statement about features alone, ridge
-regression on zeros, sizes and directions is compared with the same learner on the party's own columns and the labels.
+The gradient of a row is ``(p − y)`` times a direction. Its size reveals the prediction p, which depends on all parties'
+columns. If a ReLU follows z, the gradient's zeros reveal which units are off for this row; noise on labels and
+randomised labels do not change these zeros. The attacker gets the labels, so that the result measures only what leaks
+about features. Ridge regression on zeros, sizes and directions is compared with the same learner on the party's own
+columns and the labels.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _ZERO = 1e-12
 
 
 def from_gradients(view: View, labels: np.ndarray, known: Known) -> Estimate | None:
-    """Columns of others from a passive party's gradients; None where it was given none.
+    """Infer other parties' columns from a passive party's gradients; None if it received no gradients.
 
     Args:
-        view: of the passive party.
-        labels: of all aligned rows, which it is taken to know.
-        known: the columns of some records, (k, d).
+        view: the passive party's view.
+        labels: labels of all aligned rows, which the attacker is assumed to know.
+        known: known records with their columns, (k, d).
     """
     rows, seen = view.gradients().training().of(view.train)
     if not len(rows):
@@ -45,7 +46,7 @@ def from_gradients(view: View, labels: np.ndarray, known: Known) -> Estimate | N
 
 
 def from_own(view: View, labels: np.ndarray, known: Known) -> Estimate:
-    """The same learner on the party's own columns and the labels: the baseline."""
+    """Run the same learner on the party's own columns and the labels: the baseline."""
     return ridge(view.train, _own(view, view.train, labels), known)
 
 

@@ -1,9 +1,9 @@
-"""Model completion: labels from a passive party's own trained bottom and a few labels.
+"""Model completion: infer labels from a passive party's own trained bottom model and a few known labels.
 
-The bottom was trained towards the labels, so that a head fitted on its outputs needs fewer of them than the features
-do: Fu et al., "Label inference attacks against vertical federated learning", USENIX Security 2022, section 4.1 (the
-passive attack). The baseline is the same learner on the party's raw features. Neither uses a message: no protection of
-the cut prevents it, and only what the bottom learned counts.
+Training adapted the bottom to the labels, so a head on its outputs needs fewer known labels than one on the features:
+Fu et al., "Label inference attacks against vertical federated learning", USENIX Security 2022, section 4.1 (the passive
+attack). The baseline is the same learner on the party's raw features. Neither uses messages, so no protection of the
+cut prevents the attack; only what the bottom learned matters.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["complete", "raw"]
 
 
 def complete(view: View, known: Known) -> Estimate | None:
-    """Classes of the party's aligned rows from the outputs of its bottom; None where it has none that learned.
+    """Infer the classes of the party's aligned rows from the outputs of its bottom; None without a trained bottom.
 
     Args:
-        view: of a passive party.
-        known: labels of some rows.
+        view: the passive party's view.
+        known: known labels of some rows.
     """
     if view.embed is None:
         return None
@@ -33,5 +33,5 @@ def complete(view: View, known: Known) -> Estimate | None:
 
 
 def raw(view: View, known: Known) -> Estimate:
-    """The same learner on the party's own columns: the baseline."""
+    """Run the same learner on the party's own columns: the baseline."""
     return classify(np.arange(view.aligned), view.x, known, view.classes)

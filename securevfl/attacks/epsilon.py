@@ -1,17 +1,17 @@
-"""Audits of ε: what attacks got, turned into a lower bound on the ε that was really spent.
+"""Audit ε: turn the success of an attack into a lower bound on the ε that was actually spent.
 
-A bound above the ε that a run reports is a proof, at its confidence, that the report is wrong: noise too small, looks
-not counted, a way around the noise. A bound below it proves nothing but that this attack was no stronger.
+A bound above the ε that a run reports is a proof, at its confidence, that the report is wrong: noise too small,
+observations not counted, or a path around the noise. A bound below it proves only that this attack was not stronger.
 
-*One run* (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846, theorem 5.2): each of n rows carries a secret bit, tossed
-independently; an attacker guesses r of them from all that he saw, and v guesses are right. If the run was
-(ε, δ)-private for each row, v is stochastically dominated by a binomial count with success rate e^ε/(1 + e^ε), but for
-a term in δ. The bits are labels tossed by a coin, or a canary column of the features.
+*One run* (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846, theorem 5.2): each of n rows carries an independent
+random bit; an attacker guesses r of them from all observations, and v guesses are right. If the run was (ε, δ)-private
+for each row, v is stochastically dominated by a binomial count with success rate e^ε/(1 + e^ε), except for a term in δ.
+The bits are randomly drawn labels or a canary column of the features.
 
-*Rates*: how often a test calls a bit 1 where it is 1 and where it is 0, over rows with noise of their own. By (ε, δ),
-``P(1 | 1) ≤ e^ε P(1 | 0) + δ``; both rates are bounded after Clopper and Pearson (1934).
+*Rates*: how often a test outputs 1 for bits that are 1 and for bits that are 0, over rows with independent noise. By
+(ε, δ), ``P(1 | 1) ≤ e^ε P(1 | 0) + δ``; both rates are bounded after Clopper and Pearson (1934).
 
-Several looks for the best threshold are several tests: `audit` divides its level among them (Bonferroni).
+Trying several thresholds means several tests: `audit` divides its level among them (Bonferroni).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from scipy import special, stats
 __all__ = ["Audit", "audit", "epsilon_of_guesses", "epsilon_of_rates"]
 
 _MOST = 60.0
-"""Bounds are sought up to this ε."""
+"""Largest ε that the search for a bound considers."""
 
 SHARES = (1.0, 0.5, 0.2, 0.05)
-"""Shares of the rows that are guessed, those with the most extreme scores."""
+"""Shares of the rows to guess, starting with the most extreme scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """What an audit found.
+    """Result of an audit.
 
     Attributes:
-        lower: with the stated confidence, ε was at least this.
+        lower: lower bound on ε, at the stated confidence.
         confidence: over all tests of this audit together.
         guesses: of the test with the best bound.
         right: how many of them were right.
@@ -50,7 +50,7 @@ class Audit:
 
 
 def epsilon_of_guesses(right: int, guesses: int, rows: int, *, delta: float, level: float) -> float:
-    """The largest ε that so many right guesses in one run refute.
+    """Return the largest ε that `right` guesses in one run refute.
 
     Args:
         right: v.
@@ -72,7 +72,7 @@ def epsilon_of_guesses(right: int, guesses: int, rows: int, *, delta: float, lev
 
 
 def _p_value(epsilon: float, right: int, guesses: int, rows: int, delta: float) -> float:
-    """Largest probability of so many right guesses under (ε, δ)."""
+    """Return the largest probability of at least `right` right guesses under (ε, δ)."""
     rate = 1 / (1 + math.exp(-epsilon))
     if not right:
         return 1.0
@@ -83,7 +83,7 @@ def _p_value(epsilon: float, right: int, guesses: int, rows: int, delta: float) 
 
 
 def epsilon_of_rates(hits: int, ones: int, false: int, zeros: int, *, delta: float, level: float) -> float:
-    """The largest ε that these rates of a test refute.
+    """Return the largest ε that these rates of a test refute.
 
     Args:
         hits: rows called 1 whose bit is 1.
@@ -107,14 +107,14 @@ def audit(
     either_way: bool = False,
     shares: Sequence[float] = SHARES,
 ) -> Audit:
-    """A lower bound on ε from one run.
+    """Compute a lower bound on ε from one run.
 
     Args:
-        bits: of each row, tossed independently, (n,) 0 or 1.
-        score: of an attack, (n,): the higher, the more likely 1.
+        bits: independent random bit of each row, (n,) 0 or 1.
+        score: the attack's score, (n,): the higher, the more likely 1.
         delta: of the claimed (ε, δ).
         confidence: of the bound, over all tests together.
-        either_way: whether the score's sign was open, which makes twice as many tests.
+        either_way: whether the score's sign is unknown, which doubles the number of tests.
         shares: of the rows to guess, most extreme scores first; one test each.
     """
     bits = np.asarray(bits, dtype=bool)

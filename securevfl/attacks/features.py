@@ -1,10 +1,11 @@
-"""Features from z: what the active party solves for, from all looks at a row side by side.
+"""Infer features from z: an attack by the active party on all observations of a row, concatenated.
 
-With identity bottoms a look is a linear map of the passive parties' features, and rows that are scored with the same
-weights (all validation rows after an epoch, all rows of one prediction) share it: as many known records as columns give
-all others' features by a linear system. Where weights move between the looks, or a bottom bends the map, ridge and a
-perceptron still learn it from known records. The attack on inner layers goes back to Luo et al., "Feature inference
-attack on model predictions in vertical federated learning", ICDE 2021 (arXiv 2010.10152), section IV.
+With identity bottoms, an observation is a linear map of the passive parties' features. Rows scored with the same
+weights (all validation rows after an epoch, all rows of one prediction) share the map, so as many known records as
+there are columns give all other features by a linear system. If weights change between observations, or a bottom is
+nonlinear, ridge and a perceptron can still learn the map from known records. The attack on inner layers goes back to
+Luo et al., "Feature inference attack on model predictions in vertical federated learning", ICDE 2021 (arXiv
+2010.10152), section IV.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ __all__ = ["LEARNERS", "MOST_NUMBERS", "Which", "infer", "infer_with_own", "own_
 Learner = Callable[[np.ndarray, np.ndarray, Known], Estimate]
 
 LEARNERS: dict[str, Learner] = {"linear": linear_solve, "ridge": ridge, "perceptron": perceptron}
-"""Name → what learns from known records."""
+"""Name → learner that fits known records."""
 
 MOST_NUMBERS = 256
-"""Numbers of a row that a learner is given at most: the last ones seen."""
+"""Maximum numbers per row passed to a learner: the last ones observed."""
 
 Which = Literal["trained", "scored"]
-"""Rows that were trained on, each batch with weights of its own; or the validation and test rows."""
+"""Training rows, observed with different weights in each batch; or validation and test rows."""
 
 
 def sights(view: View, victim: str, which: Which) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, (n,), and all that was seen of each, side by side, (n, numbers).
+    """Return rows, (n,), and all observations of each, concatenated, (n, numbers).
 
     Args:
-        view: of the active party.
-        victim: whose rows.
+        view: the active party's view.
+        victim: the party whose rows are attacked.
         which: see `Which`.
     """
     looks: Looks = view.of_features(victim)
@@ -50,14 +51,14 @@ def sights(view: View, victim: str, which: Which) -> tuple[np.ndarray, np.ndarra
 
 
 def infer(view: View, victim: str, known: Known, *, learner: str = "ridge", which: Which = "trained") -> Estimate:
-    """The victim's columns from what was seen of its rows alone.
+    """Infer the victim's columns only from observations of its rows.
 
     Args:
-        view: of the active party.
+        view: the active party's view.
         victim: a passive party.
-        known: some of its records, (k, d).
+        known: its known records, (k, d).
         learner: of `LEARNERS`.
-        which: which rows.
+        which: the rows to use.
     """
     rows, seen = sights(view, victim, which)
     return LEARNERS[learner](rows, seen, known)
@@ -66,12 +67,12 @@ def infer(view: View, victim: str, known: Known, *, learner: str = "ridge", whic
 def infer_with_own(
     view: View, victim: str, known: Known, *, learner: str = "ridge", which: Which = "trained"
 ) -> Estimate:
-    """The same, with the active party's own columns and labels beside what it saw."""
+    """Infer the victim's columns from observations plus the active party's own columns and labels."""
     rows, seen = sights(view, victim, which)
     return LEARNERS[learner](rows, np.hstack([seen, view.own(rows)]), known)
 
 
 def own_only(view: View, victim: str, known: Known, *, learner: str = "ridge", which: Which = "trained") -> Estimate:
-    """The same learner on the active party's own columns and labels alone: the baseline."""
+    """Run the same learner only on the active party's own columns and labels: the baseline."""
     rows, _ = sights(view, victim, which)
     return LEARNERS[learner](rows, view.own(rows), known)

@@ -1,9 +1,10 @@
-"""Features up to a rotation, without any known record: from z, the gradients that went back, and the public rule.
+"""Reconstruct features up to a rotation without known records, from z, the returned gradients and the public update
+rule.
 
-X (rows, d) are the features of all passive parties side by side, W (d, h) their weights at the cut, and z = X W of a
-batch. With identity bottoms the step is ``W ← W − XᵀS`` with S = η ∂L/∂z, so that ``z_t − z_{t+1} = X XᵀS_t``:
-linear in the Gram matrix of the rows. It holds all distances and angles between clients; a few known records resolve
-the rotation that it leaves.
+X (rows, d) are the concatenated features of all passive parties, W (d, h) their weights at the cut, and z = X W of a
+batch. With identity bottoms the step is ``W ← W − XᵀS`` with S = η ∂L/∂z, so that ``z_t − z_{t+1} = X XᵀS_t``: linear
+in the Gram matrix of the rows. That matrix gives all distances and angles between clients; a few known records resolve
+the remaining rotation.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ __all__ = ["Shown", "factor", "full_batch", "gram_error", "shown", "symmetric_fi
 
 @dataclass(frozen=True)
 class Shown:
-    """What the active party has after a job with identity bottoms: T steps on n rows, E looks at m others.
+    """The active party's observations after a job with identity bottoms: T steps on n rows, E observations of m others.
 
     Attributes:
         batches: T arrays of row numbers below n.
         z: T arrays (B, h).
         steps: T arrays (B, h), η ∂L/∂z.
-        looks: z of the rows that are scored after each epoch, numbered from n, (E, m, h).
-        rule: of the weights.
+        looks: z of the rows scored after each epoch, numbered from n, (E, m, h).
+        rule: the update rule of the weights.
         width: d, columns of all passive parties together.
-        order: for each row of the estimate its number, (n + m,).
+        order: number of each row of the estimate, (n + m,).
     """
 
     batches: list[np.ndarray] = field(repr=False)
@@ -42,28 +43,28 @@ class Shown:
 
     @property
     def trained(self) -> int:
-        """How many rows were trained on."""
+        """Number of training rows."""
         return len(self.order) - int(self.looks.shape[1])
 
     @property
     def per_epoch(self) -> int:
-        """Steps in an epoch."""
+        """Steps per epoch."""
         return len(self.z) // len(self.looks)
 
     @property
     def solvable(self) -> bool:
-        """Whether there are enough looks: the numbers of E − 1 of them for d columns."""
+        """Whether there are enough observations: the numbers of E − 1 of them for d columns."""
         return len(self.looks) > 1 and (len(self.looks) - 1) * self.looks.shape[2] >= self.width
 
     def first(self, epochs: int) -> Shown:
-        """What a job that ended after so many epochs would have shown."""
+        """Return the observations of a job that ended after `epochs` epochs."""
         end = epochs * self.per_epoch
         return replace(
             self, batches=self.batches[:end], z=self.z[:end], steps=self.steps[:end], looks=self.looks[:epochs]
         )
 
     def stacked(self) -> np.ndarray:
-        """What was seen of each row, side by side, (n + m, E h)."""
+        """Return all observations of each row, concatenated, (n + m, E h)."""
         h = self.looks.shape[2]
         found = np.zeros((len(self.order), len(self.looks) * h))
         for t, (rows, z) in enumerate(zip(self.batches, self.z, strict=True)):
@@ -74,10 +75,10 @@ class Shown:
 
 
 def shown(view: View) -> Shown | None:
-    """What an active party's view holds for these attacks; None where it does not fit.
+    """Extract the input of these attacks from an active party's view; None if the view does not fit.
 
-    It fits where all passive parties fed the same rows, z is their sum, each epoch took every training row once and
-    scored the validation rows after it.
+    It fits if all passive parties used the same rows, z is their sum, and each epoch used every training row once and
+    then scored the validation rows.
     """
     if view.rule is None or not view.passive or not len(view.valid):
         return None
@@ -125,14 +126,14 @@ def _same(one: Look, other: Look) -> bool:
 
 
 def symmetric_fit(c: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The positive semidefinite P (d, d) nearest to the solution of P C = Y by least squares, (d, k) each."""
+    """Return the positive semidefinite P (d, d) nearest to the least-squares solution of P C = Y, (d, k) each."""
     p = np.linalg.lstsq(c.T, y.T, rcond=None)[0]
     value, v = np.linalg.eigh((p + p.T) / 2)
     return np.asarray((v * np.maximum(value, 0)) @ v.T)
 
 
 def full_batch(seen: Shown) -> np.ndarray:
-    """Rows X̂ (n, d) with X̂ X̂ᵀ ≈ X Xᵀ, where each step takes all rows and the rule is plain SGD.
+    """Return rows X̂ (n, d) with X̂ X̂ᵀ ≈ X Xᵀ, if each step uses all rows and the rule is plain SGD.
 
     In the space U that all z_t span, U P Uᵀ S = ΔZ gives P, and X Xᵀ = U P Uᵀ.
     """
@@ -145,19 +146,19 @@ def full_batch(seen: Shown) -> np.ndarray:
 
 
 def _root(p: np.ndarray) -> np.ndarray:
-    """L with L Lᵀ = P."""
+    """Return L with L Lᵀ = P."""
     value, v = np.linalg.eigh(p)
     return np.asarray(v * np.sqrt(np.maximum(value, 0)))
 
 
 def factor(seen: Shown, turns: int = 60) -> tuple[np.ndarray, float]:
-    """Rows X̂ (n + m, d) with X̂ X̂ᵀ ≈ X Xᵀ from mini-batches, and the rms of what they leave unexplained of z.
+    """Return rows X̂ (n + m, d) with X̂ X̂ᵀ ≈ X Xᵀ from mini-batches, and the rms of the unexplained part of z.
 
-    After an epoch all validation rows are seen with the same weights: the looks side by side have rank d, and their
-    singular vectors give X R and R⁻¹W_e for some unknown R (d, d). Weights inside an epoch are first taken to move
-    evenly from one end to the other. Then, in turns (alternating least squares): each training row from all its looks;
-    P = R⁻¹R⁻ᵀ from the change of weights over each epoch, R⁻¹(W_e − W_{e+1}) = P Σ_t (X R)ᵀS_t; the weights inside the
-    epochs again, step by step.
+    After an epoch all validation rows are observed with the same weights: the concatenated observations have rank d,
+    and their singular vectors give X R and R⁻¹W_e for some unknown R (d, d). Weights inside an epoch are first assumed
+    to move evenly. Then alternating least squares: each training row from all its observations; P = R⁻¹R⁻ᵀ from the
+    change of weights over each epoch, R⁻¹(W_e − W_{e+1}) = P Σ_t (X R)ᵀS_t; then the weights inside the epochs, step by
+    step.
     """
     n, d, per = seen.trained, seen.width, seen.per_epoch
     epochs, _, h = seen.looks.shape
@@ -197,7 +198,7 @@ def factor(seen: Shown, turns: int = 60) -> tuple[np.ndarray, float]:
 
 
 def _rows(seen: Shown, path: np.ndarray) -> np.ndarray:
-    """Each training row from its looks at these weights, (n, d)."""
+    """Solve for each training row from its observations at these weights, (n, d)."""
     n, d = seen.trained, seen.width
     square, right = np.zeros((n, d, d)), np.zeros((n, d, 1))
     for rows, z, w in zip(seen.batches, seen.z, path, strict=True):
@@ -208,6 +209,6 @@ def _rows(seen: Shown, path: np.ndarray) -> np.ndarray:
 
 
 def gram_error(found: np.ndarray, truth: np.ndarray) -> float:
-    """‖X̂X̂ᵀ − XXᵀ‖ / ‖XXᵀ‖ without making either: both are (n, d)."""
+    """‖X̂X̂ᵀ − XXᵀ‖ / ‖XXᵀ‖ without building either product; both arguments are (n, d)."""
     cross, own, true = found.T @ truth, found.T @ found, truth.T @ truth
     return float(np.sqrt(max((own**2).sum() + (true**2).sum() - 2 * (cross**2).sum(), 0)) / np.linalg.norm(true))

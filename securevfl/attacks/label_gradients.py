@@ -1,10 +1,10 @@
-"""Labels from gradients: what a passive party reads off ∂L/∂z or ∂L/∂a of its own rows.
+"""Infer labels from gradients: attacks by a passive party on ∂L/∂z or ∂L/∂a of its own rows.
 
 A row's gradient is ``(p − y)`` times nearly the same direction for all rows, longer for the rarer class (Li et al.,
 "Label leakage and protection in two-party split learning", ICLR 2022, arXiv 2102.08504, section 3: the norm attack and
 the direction attack). The first singular vector finds that direction without a label (Sun et al., "Label leakage and
 protection from forward embedding in vertical federated learning", 2022, arXiv 2203.01451, section 3: the spectral
-attack, there on embeddings). Noise is drawn anew for each look, so an attacker adds up all looks at a row.
+attack, there on embeddings). Each observation has fresh noise, so an attacker sums all observations of a row.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ __all__ = ["direction", "first_singular", "learned", "norm", "spectral", "withou
 
 
 def _sights(view: View) -> tuple[np.ndarray, np.ndarray]:
-    """Training rows and the gradients of each, (n, looks, width)."""
+    """Return training rows and the gradients of each, (n, looks, width)."""
     return view.gradients().training().of(view.train)
 
 
 def norm(view: View) -> Estimate:
-    """The longer a row's gradients are on average, the rarer its class."""
+    """Score rows by mean gradient length: the longer, the rarer the class."""
     rows, sights = _sights(view)
     return Estimate(rows, np.linalg.norm(sights, axis=2).mean(axis=1), either_way=True)
 
 
 def direction(view: View) -> Estimate:
-    """The cosine with the longest gradient, which is most likely of the rarer class; summed over looks.
+    """Score rows by the cosine with the longest gradient, which most likely belongs to the rarer class; summed over
+    observations.
 
-    Of each look the longest gradient is another row's; those that point away from the first one are turned.
+    The longest gradient can belong to a different row in each observation; directions that point away from the first
+    are flipped.
     """
     rows, sights = _sights(view)
     total, last = np.zeros(len(rows)), None
@@ -47,18 +49,18 @@ def direction(view: View) -> Estimate:
 
 
 def first_singular(look: np.ndarray) -> np.ndarray:
-    """The coordinate of each row (n, width) along the direction that all together vary most in, (n,)."""
+    """Return the coordinate of each row (n, width) along the first singular vector, (n,)."""
     value, vector = np.linalg.eigh(look.T @ look)
     along: np.ndarray = look @ vector[:, value.argmax()]
     return along
 
 
 def spectral(view: View, *, looks: int = 0) -> Estimate:
-    """The coordinate along the first singular vector of each look, the looks of a row added up.
+    """Score rows by the coordinate along the first singular vector of each observation, summed over observations.
 
     Args:
-        view: of a passive party.
-        looks: how many of the first looks; 0 for all.
+        view: a passive party's view.
+        looks: number of first observations to use; 0 for all.
     """
     rows, sights = _sights(view)
     total = np.zeros(len(rows))
@@ -70,9 +72,9 @@ def spectral(view: View, *, looks: int = 0) -> Estimate:
 
 
 def single(view: View) -> Estimate:
-    """The spectral attack on all looks as if each were of another row: what a single look tells, on average.
+    """Run the spectral attack as if each observation were of a different row: the average leak of a single observation.
 
-    Rows come up as often as they were seen. Kept beside `spectral` because it understates.
+    Rows repeat once per observation. Reported next to `spectral`, because it understates the leak.
     """
     looks = view.gradients().training().widest_stage().all
     whole = np.concatenate([look.values for look in looks]) if looks else np.empty((0, 1))
@@ -82,8 +84,9 @@ def single(view: View) -> Estimate:
 
 
 def learned(view: View, known: Known) -> Estimate:
-    """A classifier fitted on rows whose labels are known, from a row's gradients summed, its spectral score, its mean
-    length, and the party's own columns."""
+    """Fit a classifier on rows with known labels; inputs are a row's summed gradients, spectral score and mean length,
+    and the party's own columns.
+    """
     rows, sights = _sights(view)
     whole = sights.mean(axis=1)
     length = np.linalg.norm(sights, axis=2).mean(axis=1)[:, None]
@@ -93,5 +96,5 @@ def learned(view: View, known: Known) -> Estimate:
 
 
 def without_gradients(view: View, known: Known) -> Estimate:
-    """The same classifier on the party's own columns alone: the baseline."""
+    """Fit the same classifier only on the party's own columns: the baseline."""
     return classify(view.train, view.x[view.train], known, view.classes)

@@ -1,5 +1,6 @@
-"""What attackers learn with: a linear map, ridge, a small perceptron, logistic regression. Each is given known records
-and says what the other rows' targets are."""
+"""The attackers' learners: a linear map, ridge, a small perceptron, logistic regression. Each fits known records and
+estimates the targets of all rows.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _PENALTIES = np.logspace(-8, 4, 25)
 
 
 def standardised(columns: np.ndarray) -> np.ndarray:
-    """Columns with mean 0 and deviation 1, (n, d); those that do not vary are 0."""
+    """Standardise columns to mean 0 and deviation 1, (n, d); constant columns become 0."""
     deviation = columns.std(axis=0)
     centred = columns - columns.mean(axis=0)
     found: np.ndarray = np.where(deviation > 1e-12, centred / np.maximum(deviation, 1e-300), 0.0)
@@ -23,14 +24,14 @@ def standardised(columns: np.ndarray) -> np.ndarray:
 
 
 def _at(rows: np.ndarray, known: Known) -> tuple[np.ndarray, np.ndarray]:
-    """Places in `rows` of the known records, and their targets."""
+    """Return the positions of the known records in `rows`, and their targets."""
     place = {row: i for i, row in enumerate(rows.tolist())}
     have = [i for i, row in enumerate(known.rows.tolist()) if row in place]
     return np.array([place[int(known.rows[i])] for i in have], dtype=np.int64), known.values[have]
 
 
 def linear_solve(rows: np.ndarray, columns: np.ndarray, known: Known) -> Estimate:
-    """Targets as the linear image of `columns` (n, d) that fits the known records exactly, the smallest one."""
+    """Return the minimum-norm linear map of `columns` (n, d) that fits the known records exactly."""
     at, values = _at(rows, known)
     with_one = np.hstack([columns, np.ones((len(columns), 1))])
     weights = np.linalg.lstsq(with_one[at], values, rcond=1e-9)[0]
@@ -38,7 +39,7 @@ def linear_solve(rows: np.ndarray, columns: np.ndarray, known: Known) -> Estimat
 
 
 def ridge(rows: np.ndarray, columns: np.ndarray, known: Known) -> Estimate:
-    """Ridge regression, its penalty by leave-one-out on the known records."""
+    """Fit ridge regression; leave-one-out on the known records selects the penalty."""
     from sklearn.linear_model import RidgeCV
 
     at, values = _at(rows, known)
@@ -48,7 +49,7 @@ def ridge(rows: np.ndarray, columns: np.ndarray, known: Known) -> Estimate:
 
 
 def perceptron(rows: np.ndarray, columns: np.ndarray, known: Known, *, seed: int = 0) -> Estimate:
-    """A perceptron with one hidden layer of 32, trained by L-BFGS with a penalty against learning by heart."""
+    """Fit a perceptron with one hidden layer of 32 by L-BFGS, with a penalty against overfitting."""
     from sklearn.neural_network import MLPRegressor
 
     at, values = _at(rows, known)
@@ -62,7 +63,9 @@ def perceptron(rows: np.ndarray, columns: np.ndarray, known: Known, *, seed: int
 
 
 def classify(rows: np.ndarray, columns: np.ndarray, known: Known, classes: int) -> Estimate:
-    """Logistic regression; probabilities of the classes, (n, classes). For a number, which is one class, `ridge`."""
+    """Fit logistic regression; returns class probabilities, (n, classes). For a numeric target (one class), use
+    `ridge`.
+    """
     if classes == 1:
         found = ridge(rows, columns, known)
         return Estimate(rows, found.values.reshape(len(rows), 1))

@@ -1,4 +1,4 @@
-"""What an attack got, as a figure beside that of an attacker who saw nothing of the job."""
+"""Score an attack, next to a baseline attacker without any observation of the job."""
 
 from __future__ import annotations
 
@@ -26,48 +26,49 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """One attack, scored."""
 
     attack: str
-    """which one: "labels: spectral", "features: ridge", …"""
+    """name: "labels: spectral", "features: ridge", …"""
     attacker: str
     """the party whose view it used"""
     victim: str
-    """whose data it is about"""
+    """the party whose data it attacks"""
     target: str
-    """what of it: "labels", "features", a column's name, "membership", …"""
+    """the attacked data: "labels", "features", a column's name, "membership", … …"""
     metric: str
-    """"AUC" (0.5 is guessing), "R²" (0 is guessing the mean), "correlation" (of a number with what was recovered of
-    it; 0 is guessing), "Spearman", "share" """
+    """"AUC" (0.5 is guessing), "R²" (0 is guessing the mean), "correlation" (of a number with its estimate; 0 is
+    guessing), "Spearman", "share"
+    """
     value: float
     baseline: float
-    """the same metric for the same learner without what was seen; 0.5 or 0 where there is nothing to learn from"""
+    """the same metric for the same learner without observations; 0.5 or 0 if it has nothing to learn from"""
     known: int
-    """records or labels that the attacker knew from elsewhere"""
+    """records or labels that the attacker knew from other sources"""
     rows: int
-    """rows that it was scored on"""
+    """number of rows it was scored on"""
     seed: int
     """of the job"""
     error: float = 0.0
-    """standard error of `value` over the scored rows, for AUC and correlation; 0 where there is none"""
+    """standard error of `value` over the scored rows, for AUC and correlation; otherwise 0"""
     seen: str = ""
-    """what it used"""
+    """the observations it used"""
     source: str = ""
-    """where it was published"""
+    """its publication"""
 
     @property
     def gain(self) -> float:
-        """Over the baseline."""
+        """Advantage over the baseline."""
         return self.value - self.baseline
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an attack says of rows.
+    """An attack's estimates for rows.
 
     Attributes:
         rows: numbers, (n,).
-        values: scores that rank the rows, (n,), or estimates of columns, (n, d), or of classes, (n, classes); of a
-            numeric target (n, 1).
-        either_way: whether a score's sign is open, which costs the attacker one bit: which class is the rarer one, or
-            whether large numbers are large.
+        values: scores that rank the rows, (n,), or estimates of columns, (n, d), or of classes, (n, classes); (n, 1)
+            for a numeric target.
+        either_way: whether the attack cannot determine a score's sign, which costs the attacker one bit: which class is
+            rarer, or whether a large score means a large number.
     """
 
     rows: np.ndarray = field(repr=False)
@@ -75,14 +76,14 @@ class Estimate:
     either_way: bool = False
 
     def without(self, rows: np.ndarray) -> Estimate:
-        """Of the other rows only: those that the attacker did not know before."""
+        """Return the estimate for the other rows, which the attacker did not know before."""
         left = ~np.isin(self.rows, rows)
         return Estimate(self.rows[left], self.values[left], self.either_way)
 
 
 @dataclass(frozen=True)
 class Known:
-    """Records that the attacker knows from elsewhere.
+    """Records that the attacker knows from other sources.
 
     Attributes:
         rows: their numbers, (k,).
@@ -97,13 +98,13 @@ class Known:
 
 
 def draw_known(rows: np.ndarray, target: np.ndarray, count: int, seed: int) -> Known:
-    """`count` of `rows` at random, with their targets; at least two of each class where targets are classes.
+    """Draw `count` of `rows` at random, with their targets; at least two per class if targets are classes.
 
     Args:
         rows: numbers to draw from, (n,).
         target: of all numbered rows, (N,) classes or numbers, or (N, d) values.
-        count: how many.
-        seed: of the draw.
+        count: number of records.
+        seed: seeds the draw.
     """
     draw = np.random.default_rng(seed)
     chosen = rows[draw.permutation(len(rows))[:count]]
@@ -117,7 +118,8 @@ def draw_known(rows: np.ndarray, target: np.ndarray, count: int, seed: int) -> K
 
 
 def auc(positive: np.ndarray, score: np.ndarray) -> float:
-    """Probability that a positive row is ranked above another one, ties counted half; 0.5 where there is only one kind.
+    """Return the probability that a positive row ranks above a negative one; ties count half; 0.5 if there is only one
+    kind.
 
     The Mann-Whitney statistic from mid-ranks.
 
@@ -135,7 +137,7 @@ def auc(positive: np.ndarray, score: np.ndarray) -> float:
 
 
 def auc_error(value: float, positive: int, negative: int) -> float:
-    """Standard error of an AUC (Hanley and McNeil, Radiology 143, 1982)."""
+    """Return the standard error of an AUC (Hanley and McNeil, Radiology 143, 1982)."""
     if positive < 1 or negative < 1:
         return 0.5
     q1, q2 = value / (2 - value), 2 * value**2 / (1 + value)
@@ -144,13 +146,13 @@ def auc_error(value: float, positive: int, negative: int) -> float:
 
 
 def ranked(estimate: Estimate, classes: np.ndarray, count: int) -> tuple[float, float]:
-    """AUC of an estimate of classes, and its standard error; of a numeric target the correlation with it, see
+    """Return the AUC of an estimate of classes and its standard error; for a numeric target the correlation, see
     `correlated`.
 
     Args:
-        estimate: one score a row, or one a class; for more than two classes the mean over them, one against the rest.
-        classes: true ones of all numbered rows, (N,).
-        count: number of classes; 1 stands for a number.
+        estimate: one score per row or per class; for more than two classes, the mean of one-vs-rest AUCs.
+        classes: true classes of all numbered rows, (N,).
+        count: number of classes; 1 means a numeric target.
     """
     if count == 1:
         return correlated(estimate, classes)
@@ -170,11 +172,11 @@ def ranked(estimate: Estimate, classes: np.ndarray, count: int) -> tuple[float, 
 
 
 def correlated(estimate: Estimate, numbers: np.ndarray) -> tuple[float, float]:
-    """Pearson's correlation of what was recovered with the true numbers, and its standard error, (1 − r²)/√(n − 1).
+    """Return Pearson's correlation of the estimate with the true numbers and its standard error, (1 − r²)/√(n − 1).
 
     Args:
-        estimate: one number a row; where its sign is open, the absolute correlation counts.
-        numbers: true ones of all numbered rows, (N,), NaN where nobody knows.
+        estimate: one number per row; if its sign is unknown, the absolute correlation counts.
+        numbers: true numbers of all numbered rows, (N,), NaN if unknown.
     """
     y, values = numbers[estimate.rows], estimate.values.reshape(len(estimate.rows))
     known = np.isfinite(y)
@@ -186,11 +188,12 @@ def correlated(estimate: Estimate, numbers: np.ndarray) -> tuple[float, float]:
 
 
 def r_squared(estimate: np.ndarray, truth: np.ndarray) -> float:
-    """Share of the variance of standardised columns that an estimate explains; below 0 is worse than the mean.
+    """Return the share of the variance of standardised columns that an estimate explains; below 0 is worse than the
+    mean.
 
     Args:
         estimate: (n, d).
-        truth: (n, d); columns that do not vary do not count.
+        truth: (n, d); constant columns do not count.
     """
     deviation = truth.std(axis=0)
     varies = deviation > 1e-6
@@ -215,21 +218,21 @@ def score_labels(
     seen: str = "",
     source: str = "",
 ) -> Measured:
-    """Score an estimate of classes by AUC, or of a number by its correlation, on rows that the attacker did not know.
+    """Score an estimate of classes by AUC, or of a number by correlation, on rows that the attacker did not know.
 
     Args:
         attack: name.
         estimate: of the attack.
-        classes: true ones of all numbered rows, (N,).
-        count: number of classes; 1 stands for a number.
-        attacker: who.
-        victim: whose labels.
-        baseline: what the same learner says without having seen anything; None for guessing.
-        known: what the attacker knew.
+        classes: true classes of all numbered rows, (N,).
+        count: number of classes; 1 means a numeric target.
+        attacker: the attacking party.
+        victim: the label owner.
+        baseline: estimate of the same learner without observations; None for guessing.
+        known: the attacker's known records.
         seed: of the job.
-        target: what the classes are.
-        seen: what the attack used.
-        source: where it was published.
+        target: name of the attacked data.
+        seen: the observations the attack used.
+        source: its publication.
     """
     told = np.arange(0) if known is None else known.rows
     rest = estimate.without(told)

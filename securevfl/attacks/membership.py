@@ -1,9 +1,9 @@
-"""Membership: was a row trained on? From the final model's predictions of it, without shadow models.
+"""Membership inference: was a row used in training? From the final model's predictions, without shadow models.
 
 Training rows have smaller losses (Yeom et al., "Privacy risk in machine learning", CSF 2018, section 3: the loss
-threshold), and the modified entropy sees rows that are wrongly sure, too (Song and Mittal, "Systematic evaluation of
-privacy risks of machine learning models", USENIX Security 2021, equation 9). The attacker is anyone who is told
-predictions and knows the label; the parties themselves know which rows they trained on.
+threshold), and the modified entropy also accounts for confident wrong predictions (Song and Mittal, "Systematic
+evaluation of privacy risks of machine learning models", USENIX Security 2021, equation 9). The attacker is anyone who
+gets predictions and has the label; the parties already know which rows they trained on.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["error_threshold", "loss_threshold", "modified_entropy"]
 
 
 def loss_threshold(rows: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> Estimate:
-    """The smaller the loss, the likelier a member.
+    """Score rows by loss: the smaller, the likelier a member.
 
     Args:
         rows: numbers, (n,).
-        scores: the model's probabilities of them, (n, classes).
+        scores: the model's class probabilities, (n, classes).
         labels: their classes, (n,).
     """
     own = scores[np.arange(len(rows)), labels]
@@ -28,18 +28,20 @@ def loss_threshold(rows: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> 
 
 
 def error_threshold(rows: np.ndarray, scores: np.ndarray, numbers: np.ndarray) -> Estimate:
-    """The smaller the error, the likelier a member: `loss_threshold` for a number.
+    """Score rows by error, the smaller the likelier a member: `loss_threshold` for a numeric target.
 
     Args:
         rows: numbers of rows, (n,).
-        scores: what the model predicts of them, (n, 1).
+        scores: the model's predictions, (n, 1).
         numbers: their targets, (n,).
     """
     return Estimate(rows, -np.abs(scores[:, 0] - numbers))
 
 
 def modified_entropy(rows: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> Estimate:
-    """The smaller ``−(1 − p_y) log p_y − Σ_{i≠y} p_i log(1 − p_i)``, the likelier a member; see `loss_threshold`."""
+    """Score rows by ``−(1 − p_y) log p_y − Σ_{i≠y} p_i log(1 − p_i)``: the smaller, the likelier a member; see
+    `loss_threshold`.
+    """
     p = np.clip(scores, 1e-12, 1 - 1e-12)
     at = np.arange(len(rows))
     own = p[at, labels]

@@ -1,7 +1,7 @@
-"""Predictions: what looks at rows that are predicted show, once and over again.
+"""Attacks on predictions: from one observation of predicted rows, and from repeated ones.
 
-All rows of one prediction are seen with the same weights, so with ``h ≥ d`` a single look at new rows is a full linear
-image of their features, see `features`. Noise that is drawn anew for each prediction is worn out by their mean: its
+All rows of one prediction share the same weights, so with ``h ≥ d`` a single observation of new rows is a full linear
+image of their features, see `features`. Averaging repeated predictions with fresh noise removes the noise: its
 deviation falls with the square root of their number.
 """
 
@@ -17,25 +17,26 @@ __all__ = ["averaged", "infer", "infer_from_scores", "own_only"]
 
 
 def averaged(view: View, victim: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that were predicted, (n,), and the mean of all looks at each, (n, width).
+    """Return the predicted rows, (n,), and the mean of all observations of each, (n, width).
 
     Args:
-        view: of the active party, of one prediction or several of the same rows.
-        victim: whose rows.
+        view: the active party's view of one or several predictions of the same rows.
+        victim: the party whose rows are attacked.
     """
     rows, seen = view.of_features(victim).scoring().of(view.test)
     return rows, seen.mean(axis=1)
 
 
 def infer(view: View, victim: str, known: Known, *, learner: str = "ridge") -> Estimate:
-    """The victim's columns of the predicted rows from the mean of the looks."""
+    """Infer the victim's columns of the predicted rows from the mean observation."""
     rows, seen = averaged(view, victim)
     return LEARNERS[learner](rows, seen, known)
 
 
 def infer_from_scores(view: View, scores: np.ndarray, known: Known, *, learner: str = "ridge") -> Estimate:
-    """The victim's columns of all predicted rows from final predictions (n, classes) and the attacker's own columns; a
-    predicted number, (n, 1), is taken as it is."""
+    """Infer the victim's columns of all predicted rows from final predictions (n, classes) and the attacker's own
+    columns; a predicted number, (n, 1), is used unchanged.
+    """
     rows = np.arange(len(scores))
     if view.numeric:
         return LEARNERS[learner](rows, np.hstack([view.x[rows], scores]), known)
@@ -45,6 +46,6 @@ def infer_from_scores(view: View, scores: np.ndarray, known: Known, *, learner: 
 
 
 def own_only(view: View, victim: str, known: Known, *, learner: str = "ridge") -> Estimate:
-    """The same learner on the active party's own columns: the baseline. Labels of new rows are not known."""
+    """Run the same learner on the active party's own columns: the baseline. Labels of new rows are unknown."""
     rows, _ = averaged(view, victim)
     return LEARNERS[learner](rows, view.x[rows], known)

@@ -1,4 +1,4 @@
-"""Row order: whether the numbers that all parties give to rows follow a column of the party that numbered them."""
+"""Row order: does the shared row numbering follow a column of the party that assigned it?"""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ __all__ = ["correlation", "strongest"]
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Mid-ranks, (n,)."""
+    """Return mid-ranks, (n,)."""
     _, at, counts = np.unique(values, return_inverse=True, return_counts=True)
     found: np.ndarray = (np.cumsum(counts) - (counts - 1) / 2)[at]
     return found
 
 
 def correlation(values: np.ndarray) -> float:
-    """Spearman's rank correlation of values (n,) with their places; 0 where they do not vary."""
+    """Return Spearman's rank correlation of values (n,) with their positions; 0 if they are constant."""
     if len(values) < 3 or np.ptp(values) == 0:
         return 0.0
     return float(np.corrcoef(_ranks(values), np.arange(len(values)))[0, 1])
 
 
 def strongest(columns: np.ndarray) -> tuple[int, float]:
-    """The column of rows in the order of their numbers, (n, d), that follows it most, and its |Spearman|."""
+    """Return the column that follows the row order most and its |Spearman|; `columns` (n, d) are in the order of row
+    numbers.
+    """
     found = [abs(correlation(columns[:, j])) for j in range(columns.shape[1])]
     best = int(np.argmax(found)) if found else 0
     return best, found[best] if found else 0.0

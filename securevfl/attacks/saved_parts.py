@@ -1,8 +1,7 @@
-"""What saved parts hold: whether a party's part of the model, or its checkpoint, contains labels or rows.
+"""Check whether a party's saved part of the model, or its checkpoint, contains labels or rows.
 
-Every array of the state is compared with each secret: labels of the training rows (or all), and columns of every party.
-Found is what stands there as it is, in any order of axes. What can be computed from weights is the business of the
-other attacks.
+Compares every array of the state with each secret: labels of the training rows (or all), and columns of every party. It
+finds verbatim copies, in any order of axes; the other attacks cover what can be computed from weights.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ import torch
 __all__ = ["arrays_of", "share_found"]
 
 _SAME = 1e-5
-"""Numbers this close, as a share of the largest, are the same one in float32."""
+"""Relative tolerance, as a share of the largest number, for equality in float32."""
 
 
 def arrays_of(state: object, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """Every array in a tree of dicts, lists, tuples, tensors and numbers, with where it stands."""
+    """Yield every array in a tree of dicts, lists, tuples, tensors and numbers, with its path."""
     if isinstance(state, torch.Tensor):
         yield path, state.detach().cpu().numpy()
     elif isinstance(state, np.ndarray):
@@ -36,17 +35,17 @@ def arrays_of(state: object, path: str = "") -> Iterator[tuple[str, np.ndarray]]
 
 
 def share_found(state: object, secret: np.ndarray, rows: Sequence[np.ndarray]) -> tuple[float, str]:
-    """The largest share of a secret that stands in a state, and where.
+    """Return the largest share of a secret found in a state, and its path.
 
     Args:
         state: a saved part, or a checkpoint.
-        secret: of all rows in the order of their numbers, (N,) or (N, d).
-        rows: selections of rows, by number, that might be kept: all, the training rows, …
+        secret: secret of all rows in row-number order, (N,) or (N, d).
+        rows: selections of rows, by number, that a state might contain: all, the training rows, … …
 
     Returns:
-        For a secret of values the share of rows whose every value stands there; for classes the share of agreeing
-        entries beyond the most frequent class, from 0 to 1; for numbers, (N,) float, the share of rows whose number
-        stands there beyond the most frequent one, as it is or scaled and shifted for all rows alike.
+        For values, the share of rows whose every value is found; for classes, the share of agreeing entries beyond the
+            most frequent class, from 0 to 1; for numbers, (N,) float, the share of rows whose number is found beyond
+            the most frequent one, unchanged or with one scale and shift for all rows.
     """
     best, where = 0.0, ""
     for path, array in arrays_of(state):
@@ -82,7 +81,7 @@ def _agreement(array: np.ndarray, secret: np.ndarray) -> float:
 
 
 def _same_numbers(found: np.ndarray, secret: np.ndarray) -> float:
-    """The share of rows whose number stands there, as it is or standardised on both sides."""
+    """Return the share of rows whose number is found, unchanged or standardised on both sides."""
     close = _close(found, secret)
     spread = secret.std()
     if spread > 0 and np.isfinite(found).all() and found.std() > 0:

@@ -1,4 +1,4 @@
-"""Every attack that applies to what a party saw, scored beside an attacker who saw nothing."""
+"""Run every attack that applies to a party's view, scored next to an attacker without observations."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _FU = "Fu et al., USENIX Security 2022"
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much an attacker knows and how often it is tried.
+    """How much an attacker knows and how many attempts it gets.
 
     Attributes:
-        labels: numbers of known labels; 0 for the attacks that need none.
-        records: numbers of known records of a victim.
-        draws: choices of what is known, of which the median counts.
-        perceptron: whether a perceptron is tried beside ridge.
-        attributes: how many columns of each victim attribute inference is tried on.
+        labels: numbers of known labels to try; 0 for attacks that need none.
+        records: numbers of a victim's known records to try.
+        draws: number of random draws of the known data; the median counts.
+        perceptron: whether to try a perceptron in addition to ridge.
+        attributes: number of columns per victim for attribute inference.
     """
 
     labels: tuple[int, ...] = (0, 40, 200)
@@ -44,16 +44,16 @@ class Effort:
 
 WHOLE = Effort()
 QUICK = Effort(labels=(0, 40), records=(72,), draws=1, perceptron=False, attributes=1)
-"""In seconds."""
+"""A suite that finishes in seconds."""
 
 
 def run_suite(transcript: Transcript, effort: Effort = WHOLE, *, seed: int = 0) -> list[Measured]:
-    """All attacks of all parties on each other.
+    """Run all attacks of all parties on each other.
 
     Args:
         transcript: of a job.
         effort: see `Effort`.
-        seed: of the job, for the results; what attackers know is drawn from it too.
+        seed: seed of the job; also seeds the draws of what attackers know.
     """
     found: list[Measured] = []
     for (_, owner), view in transcript.views.items():
@@ -71,7 +71,7 @@ def run_suite(transcript: Transcript, effort: Effort = WHOLE, *, seed: int = 0) 
 
 
 def _median(tries: Sequence[Measured]) -> Iterator[Measured]:
-    """One figure for several choices of what the attacker knew."""
+    """Yield the median result over several draws of the attacker's known data."""
     if tries:
         value = statistics.median(one.value for one in tries)
         baseline = statistics.median(one.baseline for one in tries)
@@ -152,20 +152,20 @@ def score_columns(
     seen: str = "",
     source: str = "",
 ) -> Measured:
-    """Score an estimate of columns by R², on rows that the attacker did not know; the baseline is the mean at least.
+    """Score an estimate of columns by R² on rows that the attacker did not know; the baseline is at least the mean.
 
     Args:
         attack: name.
         estimate: of the attack, (n, d).
         truth: of all numbered rows, (N, d).
-        known: what the attacker knew.
-        baseline: what the same learner says without having seen anything; None for the mean.
-        attacker: who.
-        victim: whose columns.
+        known: the attacker's known records.
+        baseline: estimate of the same learner without observations; None for the mean.
+        attacker: the attacking party.
+        victim: the party whose columns are attacked.
         seed: of the job.
-        target: which columns.
-        seen: what the attack used.
-        source: where it was published.
+        target: name of the columns.
+        seen: the observations the attack used.
+        source: its publication.
     """
     rest = estimate.without(known.rows)
     without = 0.0
@@ -223,7 +223,7 @@ def _features(view: View, truth: Truth, victim: str, effort: Effort, seed: int) 
 
 
 def _geometry(view: View, truth: Truth, seed: int) -> Iterator[Measured]:
-    """Distances between clients, without a known record, from z of identity bottoms."""
+    """Recover distances between clients from z of identity bottoms, without known records."""
     shown = gram.shown(view)
     if shown is None or not shown.solvable or len(shown.order) * shown.width > 200_000:
         return
@@ -244,7 +244,7 @@ def _geometry(view: View, truth: Truth, seed: int) -> Iterator[Measured]:
         rows=len(shown.order),
         seed=seed,
         seen="z and its own gradients",
-        source="alternating least squares, see privacy/attacks/gram.py",
+        source="alternating least squares, see attacks/gram.py",
     )
 
 
@@ -285,7 +285,7 @@ def _attributes(view: View, truth: Truth, victim: str, effort: Effort, seed: int
 
 
 def _columns(view: View, truth: Truth, effort: Effort, seed: int) -> Iterator[Measured]:
-    """What a passive party learns of the label owner's columns, and of the other passive parties'."""
+    """Attack the columns of the label owner and of the other passive parties, from a passive party's view."""
     count = max(effort.records)
     if not view.gradients().training() or not _fitting((count,), len(view.train)):
         return
@@ -318,15 +318,15 @@ def _columns(view: View, truth: Truth, effort: Effort, seed: int) -> Iterator[Me
 
 
 def _many_valued(x: np.ndarray, most: int = 4) -> list[int]:
-    """The first columns with more than ten values."""
+    """Return the first columns with more than ten values."""
     return [j for j in range(x.shape[1]) if len(np.unique(x[:, j])) > 10][:most]
 
 
 def _fitting(counts: Sequence[int], rows: int) -> list[int]:
-    """Numbers of known rows, of which at least as many are left to score on."""
+    """Return the counts of known rows that leave at least as many rows for scoring."""
     return [count for count in counts if 0 < count <= rows // 2]
 
 
 def negative(transcript: Transcript, seed: int = 0) -> Transcript:
-    """The same transcript with noise in place of everything that was seen: what attacks must get nothing from."""
+    """Replace all observations in a transcript with noise: the negative control, on which attacks must fail."""
     return replace(transcript, views={key: view.blinded(seed) for key, view in transcript.views.items()})

@@ -1,8 +1,8 @@
-"""What each party of a real job saw, and, sealed off from it, what the others wanted to keep.
+"""The observations of each party in a real job, and separately the ground truth that others kept private.
 
-An attack is given a `View`: one party's own rows and labels, and what reached it. Only a score is given the `Truth`.
-Row numbers are those that all parties agreed on (`securevfl.training.NumberedRows`); a batch's are drawn from the job's
-seed, so every party knows them.
+An attack gets a `View`: one party's own rows and labels, and the messages that reached it. Only scoring gets the
+`Truth`. Row numbers are the ones that all parties agreed on (`securevfl.training.NumberedRows`). Batches are drawn from
+the job's seed, so every party can compute them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ import numpy as np
 __all__ = ["Look", "Looks", "Message", "Rule", "Seen", "Transcript", "Truth", "View"]
 
 Seen = Literal["z", "part of z", "representations", "gradient at the cut", "gradient at the activations"]
-"""What a look at rows shows: their z (summed over the parties, or each party's part as it opened it), the part that a
-party sent in the clear, representations that it handed over; or a gradient."""
+"""Kind of an observation: z (summed over the parties, or each party's part as opened), a part sent in the clear,
+representations that a party sent, or a gradient.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message as a party noted it, without its content; the ledger has the same list.
+    """One message as a party recorded it, without its content; the ledger has the same list.
 
     Attributes:
         way: ``"sent"`` or ``"received"``.
-        peer: whom it went to or came from.
+        peer: its receiver or sender.
         kind: see `securevfl.transport.Kind`.
-        step: of which protocol.
+        step: the protocol step.
     """
 
     way: Literal["sent", "received"]
@@ -40,12 +41,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One sight of the rows of one batch.
+    """One observation of the rows of a batch.
 
     Attributes:
         rows: their numbers, (n,).
-        values: what was seen of each, (n, width), float64.
-        epoch: from 1, or 0 where the rows were scored only (validation, test, prediction).
+        values: the observed values, (n, width), float64.
+        epoch: from 1; 0 if the rows were only scored (validation, test, prediction).
     """
 
     rows: np.ndarray = field(repr=False)
@@ -55,10 +56,10 @@ class Look:
 
 @dataclass(frozen=True)
 class Looks:
-    """All sights of one kind, in their order.
+    """All observations of one kind, in order.
 
     Attributes:
-        all: the looks; widths may differ from one stage of an algorithm to the next.
+        all: the observations; widths may differ from one stage of an algorithm to the next.
     """
 
     all: Sequence[Look] = ()
@@ -67,15 +68,15 @@ class Looks:
         return bool(self.all)
 
     def training(self) -> Looks:
-        """Those of training steps."""
+        """The observations from training steps."""
         return Looks([look for look in self.all if look.epoch])
 
     def scoring(self) -> Looks:
-        """Those of validation, test and prediction."""
+        """The observations from validation, test and prediction."""
         return Looks([look for look in self.all if not look.epoch])
 
     def widest_stage(self) -> Looks:
-        """Those of one width: the width that most numbers were seen in."""
+        """The observations of the width with the most numbers."""
         sizes: dict[int, int] = defaultdict(int)
         for look in self.all:
             sizes[look.values.shape[1]] += look.values.size
@@ -83,13 +84,14 @@ class Looks:
         return Looks([look for look in self.all if look.values.shape[1] == width])
 
     def of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sights of one width of those of `rows` that were seen at all, as often each as the one seen least often.
+        """Return observations of one width for those of `rows` that were observed, equally many for each row.
 
         Args:
             rows: numbers.
 
         Returns:
-            The rows that were seen, (n,), and their last sights in order, (n, looks, width). Nothing where none was.
+            The observed rows, (n,), and their last observations in order, (n, looks, width); empty if none was
+                observed.
         """
         wanted = set(rows.tolist())
         found: dict[int, list[np.ndarray]] = defaultdict(list)
@@ -100,13 +102,13 @@ class Looks:
         if not found:
             return rows[:0], np.empty((0, 0, 0))
         counts = np.array([len(sights) for sights in found.values()])
-        # A few rows that a stage left out early must not cost all the others their looks.
+        # A few rows that a stage left out early must not reduce the number of observations for all others.
         least = int(np.quantile(counts, 0.02, method="lower"))
         kept = np.array(sorted(row for row, sights in found.items() if len(sights) >= least))
         return kept, np.stack([np.stack(found[row][-least:]) for row in kept.tolist()])
 
     def shuffled(self, seed: int) -> Looks:
-        """The same with normal noise in place of every sight: what an attack must get nothing from."""
+        """Replace every observation with normal noise: the negative control, on which an attack must fail."""
         draw = np.random.default_rng(seed)
         return Looks([replace(look, values=draw.normal(size=look.values.shape)) for look in self.all])
 
@@ -128,23 +130,25 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What one party has after a job, in one label owner's federation.
+    """One party's data after a job, in one label owner's federation.
 
     Attributes:
-        party: whose view it is.
+        party: the party's name.
         owner: the label owner of the federation.
         passive: names of its passive parties, sorted.
-        widths: passive party → columns after encoding; their number is public.
-        aligned: how many rows are aligned: those numbered from 0.
+        widths: passive party → number of encoded columns, which is public.
+        aligned: number of aligned rows; they have the numbers from 0.
         x: the party's own features of the aligned rows, (aligned, d).
-        y: their classes, or numbers, (aligned,), where the party owns labels.
-        classes: number of classes; 1 stands for a number.
+        y: their classes or numbers, (aligned,), if the party owns labels.
+        classes: number of classes; 1 means a numeric target.
         train: numbers of the training rows; likewise `valid` and `test`.
         valid: see `train`.
         test: see `train`.
-        looks: what it saw → about whom (the active party: of a passive party's rows; a passive one: of its own).
-        steps: at the active party, η ∂L/∂z that it handed back, step by step, as looks at a passive party's rows.
-        rule: at the active party, the rule of the cut's weights.
+        looks: (kind, party) → observations; an active party observes passive parties' rows, a passive party its own
+            rows.
+        steps: at the active party, the η ∂L/∂z that it returned in each step, as observations of a passive party's
+            rows.
+        rule: at the active party, the update rule of the cut's weights.
         embed: at a passive party, its trained bottom: features (n, d) → activations (n, width).
         scores: at the active party, probabilities of the test rows, (test, classes), or predicted numbers, (test, 1).
         messages: every message, in order.
@@ -170,52 +174,53 @@ class View:
 
     @property
     def active(self) -> bool:
-        """Whether it is a label owner's."""
+        """Whether the party is the label owner."""
         return self.party == self.owner
 
     def seen(self, whats: Iterable[Seen], about: str) -> Looks:
-        """The first of these sights that there is any of."""
+        """Return the first of these kinds of observation that exists."""
         return next((found for what in whats if (found := self.looks.get((what, about), Looks()))), Looks())
 
     def of_features(self, party: str) -> Looks:
-        """What this party saw of `party`'s features, the most telling sight that it has."""
+        """Return this party's most revealing observations of `party`'s features."""
         return self.seen(("part of z", "representations", "z"), party)
 
     def gradients(self) -> Looks:
-        """The gradients that this party was given, of its own rows."""
+        """The gradients that this party received for its own rows."""
         return self.seen(("gradient at the cut", "gradient at the activations"), self.party)
 
     def own(self, rows: np.ndarray) -> np.ndarray:
-        """The party's own columns of aligned rows, and beside them its labels where it has any, see `told`: (n, d [+
-        classes])."""
+        """Return the party's own columns of aligned rows and, if it has labels, the label columns of `told`: (n, d [+
+        classes]).
+        """
         return self.x[rows] if self.y is None else np.hstack([self.x[rows], self.told(self.y, rows)])
 
     def told(self, labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Labels as columns for a learner, (n, classes): a column of ones and zeros a class, or the number.
+        """Encode labels for a learner, (n, classes): one-hot columns, or the number.
 
         Args:
             labels: of all aligned rows, (aligned,).
-            rows: which.
+            rows: the rows to return.
         """
         return labels[rows, None] if self.numeric else np.eye(self.classes)[labels[rows]]
 
     @property
     def numeric(self) -> bool:
-        """Whether the target is a number."""
+        """Whether the target is numeric."""
         return self.classes == 1
 
     def blinded(self, seed: int) -> View:
-        """The same with noise in place of all that was seen: the negative control of every attack."""
+        """Replace all observations with noise: the negative control of every attack."""
         return replace(self, looks={key: looks.shuffled(seed) for key, looks in self.looks.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What attacks are scored by, and never given.
+    """The ground truth for scoring, which attacks never get.
 
     Attributes:
         x: party → its features of the aligned rows, (aligned, d).
-        y: classes, or numbers, of the aligned rows as the label owner's table has them, (aligned,).
+        y: classes or numbers of the aligned rows in the label owner's table, (aligned,).
         others: party → its features of its rows that are not aligned, (n, d), in the order of their numbers.
     """
 
@@ -226,20 +231,20 @@ class Truth:
 
 @dataclass(frozen=True, kw_only=True)
 class Transcript:
-    """What all parties of a job saw.
+    """The observations of all parties of a job.
 
     Attributes:
         views: (party, label owner) → view.
-        truths: label owner → what attacks in its federation are scored by.
+        truths: label owner → ground truth for attacks in its federation.
     """
 
     views: Mapping[tuple[str, str], View]
     truths: Mapping[str, Truth]
 
     def view(self, party: str, owner: str = "") -> View:
-        """The view of one party, in the first federation that it is a member of unless named."""
+        """Return the view of one party, by default in the first federation that it belongs to."""
         return next(v for (name, of), v in self.views.items() if name == party and owner in ("", of))
 
     def truth(self, owner: str = "") -> Truth:
-        """What attacks are scored by, in the first federation unless named."""
+        """Return the ground truth, by default of the first federation."""
         return self.truths[owner or next(iter(self.truths))]

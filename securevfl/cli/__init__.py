@@ -1,12 +1,12 @@
 """The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit | keys |
 certs | relay | card | propose | approve | agreement | serve | psi`.
 
-Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it, a protection did
-not act, or an attack got what a job calls ok; 4 the parties have no common rows or do not agree; 5 a peer broke the
-protocol; 6 a party failed; 7 out of the fixed-point range; 8 a ledger does not verify or is incomplete; 130
-interrupted (Ctrl-C), 143 ended by SIGTERM.
+Exit codes: 0 done; 1 an error of the toolkit itself; 2 invalid input; 3 a policy forbids it, a protection had no
+effect, or an attack succeeded where the job claims ok; 4 the parties have no common rows or disagree about them; 5 a
+peer broke the protocol; 6 a party failed; 7 a value outside the fixed-point range; 8 a ledger does not verify or is
+incomplete; 130 interrupted (Ctrl-C), 143 ended by SIGTERM.
 
-A command imports what it needs when it runs: the help is there at once, and `securevfl psi` never loads torch.
+Each command imports what it needs when it runs, so that help is fast and `securevfl psi` never loads torch.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: runs the command, turns errors into one message and an exit code."""
+    """Entry point: run the command, and turn an error into one message and an exit code."""
     try:
         app(args=arguments, standalone_mode=True)
     except SecureVFLError as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-agreements = typer.Typer(help="Read agreements, and compare two of them.", no_args_is_help=True, rich_markup_mode=None)
+agreements = typer.Typer(help="Show an agreement, or compare two.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(agreements, name="agreement")
 
 _FILE = "The party's own file, TOML; nobody else sees it."
@@ -39,10 +39,10 @@ def _show(paragraphs: list[Paragraph]) -> None:
 def card_command(
     file: Annotated[Path, typer.Argument(help=_FILE)],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Where to write it; PARTY.card beside the file.")
+        Path | None, typer.Option("-o", "--out", help="Where to write it; default: PARTY.card beside the file.")
     ] = None,
 ) -> None:
-    """Write what a party shows of itself to the others: its name, keys, certificate and columns, and no row."""
+    """Write a party's card for the other parties: name, keys, certificate and columns, but no rows."""
     from securevfl_net.durable import write_whole
 
     from securevfl.agreement import card_of, read_party_file
@@ -51,25 +51,27 @@ def card_command(
     card = card_of(own)
     target = out or own.folder / f"{card.name}.card"
     write_whole(target, card.encode())
-    _say(f"{target} shows {card.name}'s name, keys, certificate and columns: send it to whoever proposes.")
-    _say(f"{card.name} signs with {card.key.fingerprint}: tell your peers in person.")
+    _say(f"{target} contains {card.name}'s name, keys, certificate and columns: send it to the proposer.")
+    _say(f"{card.name} signs with {card.key.fingerprint}: confirm it with your peers in person.")
 
 
 @app.command("propose")
 def propose_command(
-    job: Annotated[Path, typer.Argument(help="A job file, TOML. Its tables, policies and device are left out.")],
-    card: Annotated[list[Path], typer.Option(help="A party's card; give it once for each party.")],
-    purpose: Annotated[str, typer.Option(help="Why, in words that all parties read and sign.")],
+    job: Annotated[Path, typer.Argument(help="A job file, TOML. Its tables, policies and device are ignored.")],
+    card: Annotated[list[Path], typer.Option(help="A party's card; once per party.")],
+    purpose: Annotated[str, typer.Option(help="The purpose, which all parties read and sign.")],
     expires: Annotated[str, typer.Option(help="When it ends: 30d, 12h, 2026-12-31, or a time in UTC.")] = "30d",
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to write it.")] = Path("agreement.toml"),
-    attempts: Annotated[int, typer.Option(help="Most attempts at the job; a start anew is one.")] = 20,
-    hours: Annotated[float, typer.Option(help="Most hours that all attempts take together.")] = 168.0,
+    attempts: Annotated[int, typer.Option(help="Maximum attempts at the job; each restart counts.")] = 20,
+    hours: Annotated[float, typer.Option(help="Maximum hours of all attempts together.")] = 168.0,
     epsilon: Annotated[
         list[str] | None,
-        typer.Option(help="PARTY=ε or PARTY=ε@δ: bounds the party's releases over all attempts; else twice the plan."),
+        typer.Option(
+            help="PARTY=ε or PARTY=ε@δ: bound on the party's releases in all attempts; default: twice the plan."
+        ),
     ] = None,
-    asks: Annotated[list[str] | None, typer.Option(help="A label owner that may ask the model for scores.")] = None,
-    min_batch: Annotated[int, typer.Option(help="With --asks: fewest rows of one question.")] = 1,
+    asks: Annotated[list[str] | None, typer.Option(help="A label owner that may request scores.")] = None,
+    min_batch: Annotated[int, typer.Option(help="With --asks: minimum rows per request.")] = 1,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """Draft an agreement from a job file and the parties' cards. Nothing is signed yet."""
@@ -81,7 +83,7 @@ def propose_command(
     from securevfl.agreement.plain_words import in_words
 
     if out.exists():
-        raise InputError(f"{out} is there already, and may be signed: give another --out")
+        raise InputError(f"{out} already exists and may be signed: choose another --out")
     proposal = propose(
         job,
         [read_card(path) for path in card],
@@ -108,7 +110,7 @@ def _bound(text: str) -> tuple[str, tuple[float, float]]:
             raise ValueError
         return party, (float(value), float(delta or 1e-5))
     except ValueError:
-        raise InputError(f"--epsilon is {text[:80]!r}; PARTY=ε or PARTY=ε@δ was expected: bank=8@1e-5") from None
+        raise InputError(f"--epsilon is {text[:80]!r}; expected PARTY=ε or PARTY=ε@δ: bank=8@1e-5") from None
 
 
 @app.command("approve")
@@ -117,7 +119,7 @@ def approve_command(
     file: Annotated[Path, typer.Option(help=_FILE)],
     yes: Annotated[bool, typer.Option("--yes", help="Sign without asking.")] = False,
 ) -> None:
-    """Show what a party would agree to, hold it against its own file and policy, and sign."""
+    """Show an agreement, check it against the party's own file and policy, and sign it."""
     from datetime import UTC, datetime
 
     from securevfl.agreement import approve, hold, read_agreement, read_party_file, write_approval
@@ -132,7 +134,7 @@ def approve_command(
     _say(f"It agrees with {file}: name, keys, certificate, columns, policy and budget.")
     if not yes:
         if not sys.stdin.isatty():
-            raise InputError("nobody is asked here: read it on a terminal, or sign without a question with --yes")
+            raise InputError("this is not a terminal: read the agreement on one, or sign without a prompt with --yes")
         typer.confirm(f"Sign it as {own.party}?", abort=True)
     signed = approve(proposal, own, datetime.now(UTC))
     _say(f"{write_approval(agreement, signed)} is {own.party}'s approval: send it to all parties.")
@@ -143,7 +145,7 @@ def show_command(
     agreement: Annotated[Path, typer.Argument(help="The file of `securevfl propose`; approvals beside it are read.")],
     party: Annotated[str, typer.Option("--as", help="Mark this party.")] = "",
 ) -> None:
-    """Say in plain words what an agreement holds, and who has approved it."""
+    """Explain an agreement in plain words, and list who has approved it."""
     from securevfl.agreement import read_agreement
     from securevfl.agreement.plain_words import approvals_in_words, in_words
 
@@ -158,7 +160,7 @@ def compare_command(
     one: Annotated[Path, typer.Argument(help="An agreement.")],
     other: Annotated[Path, typer.Argument(help="Another.")],
 ) -> None:
-    """Name every field in which two agreements differ; exit code 2 if they do."""
+    """List every field in which two agreements differ; exit code 2 if they do."""
     from securevfl.agreement import differences, read_agreement
 
     found = differences(read_agreement(one).proposal, read_agreement(other).proposal, me=str(one), peer=str(other))

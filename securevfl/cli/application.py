@@ -1,4 +1,4 @@
-"""The application that every group of commands adds to, and the commands of `securevfl_psi` below it."""
+"""The application that each command group extends, with the commands of `securevfl_psi` as a subgroup."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _ORDER = (
 
 
 class _Ordered(TyperGroup):
-    """Lists commands in the order in which a new user meets them; those it does not name stand before the last."""
+    """Lists commands in the order in which a new user needs them; unnamed ones come before the last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands."""
         place = {name: number for number, name in enumerate(_ORDER)}
         return sorted(super().list_commands(ctx), key=lambda name: place.get(name, len(_ORDER) - 1.5))
 
@@ -56,10 +56,10 @@ app = typer.Typer(
 
 
 class _PSICommands(TyperGroup):
-    """The commands of `securevfl_psi`, loaded when one of them, or their help, is asked for."""
+    """The commands of `securevfl_psi`, loaded on first use."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """The context of the loaded group, which takes the place of this one."""
+        """Return the context of the loaded group, which replaces this one."""
         from securevfl_psi_cli import app as commands
 
         whole = typer.Typer(rich_markup_mode=None)
@@ -69,7 +69,7 @@ class _PSICommands(TyperGroup):
 
 
 app.add_typer(
-    typer.Typer(cls=_PSICommands, help="Which rows do two tables have in common, without showing the others?"),
+    typer.Typer(cls=_PSICommands, help="Find the rows that two tables have in common, without revealing the others."),
     name="psi",
 )
 

@@ -18,16 +18,17 @@ __all__: list[str] = []
 @app.command("audit")
 def audit_command(
     folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    party: Annotated[str, typer.Option(help="Show this party only.")] = "",
-    run: Annotated[str, typer.Option(help="Show this run only.")] = "",
+    party: Annotated[str, typer.Option(help="Show only this party.")] = "",
+    run: Annotated[str, typer.Option(help="Show only this run.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
     pin: Annotated[
-        list[str] | None, typer.Option(help="PARTY=FINGERPRINT: the party's ledger has to be signed with this key.")
+        list[str] | None, typer.Option(help="PARTY=FINGERPRINT: require this key's signature on the party's ledger.")
     ] = None,
-    keys: Annotated[Path | None, typer.Option(help="A folder of public keys, PARTY.pub, to the same end.")] = None,
+    keys: Annotated[Path | None, typer.Option(help="A folder of public keys, PARTY.pub, to require likewise.")] = None,
 ) -> None:
-    """Verify the ledgers of a run: what left each party, what came, how it was protected, what its receiver can
-    compute from it, and ε."""
+    """Verify the ledgers of a run, and show what each party sent and received, its protection, what the receiver can
+    compute from it, and ε.
+    """
     from securevfl.auditing.tables import audit_json, audit_tables, summary
 
     whole = sv.audit(folder, pins=_pins(pin or []), keys=keys)
@@ -56,7 +57,7 @@ def _pins(given: list[str]) -> dict[str, str]:
     for text in given:
         party, sign, fingerprint = text.partition("=")
         if not sign or not fingerprint.startswith("ed25519:"):
-            raise InputError(f"--pin is {text!r}; PARTY=FINGERPRINT was expected, for example bank=ed25519:x3Fq…")
+            raise InputError(f"--pin is {text!r}; expected PARTY=FINGERPRINT, for example bank=ed25519:x3Fq…")
         if pins.setdefault(party, fingerprint) != fingerprint:
             raise InputError(f"two fingerprints are pinned for {party!r}: give one")
     return pins
@@ -64,8 +65,8 @@ def _pins(given: list[str]) -> dict[str, str]:
 
 @app.command("keys")
 def keys_command(
-    name: Annotated[str, typer.Argument(help="The party whose key it is.")] = "",
-    folder: Annotated[Path, typer.Option("--out", help="Where the key goes; only you may enter.")] = Path("keys"),
+    name: Annotated[str, typer.Argument(help="The party.")] = "",
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the key, accessible only to you.")] = Path("keys"),
     show: Annotated[Path | None, typer.Option(help="Show the fingerprint of this .key or .pub file instead.")] = None,
 ) -> None:
     """Make a party's key, which signs its ledgers, and print the fingerprint that its peers pin."""
@@ -73,7 +74,7 @@ def keys_command(
     from securevfl.ledger import make_key, read_private_key, read_public_key
 
     if bool(name) == (show is not None):
-        raise InputError("give the name of a party, to make its key, or --show FILE")
+        raise InputError("give a party's name to make its key, or --show FILE")
     if show is not None:
         public = read_public_key(show) if show.suffix == ".pub" else read_private_key(show).public
         terminal.out.print(f"{show.stem}={public.fingerprint}", markup=False, highlight=False, soft_wrap=True)

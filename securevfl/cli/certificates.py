@@ -1,4 +1,4 @@
-"""Commands about certificates: a party's own, an authority's for development, and what a file holds."""
+"""Commands about certificates: for a party, for a development authority, and to show a file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 certs = typer.Typer(
-    help="Certificates with which parties recognize each other.", no_args_is_help=True, rich_markup_mode=None
+    help="Certificates by which parties recognize each other.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(certs, name="certs")
 
 _Kind = Literal["p256", "ed25519"]
-_KIND = typer.Option(help="Sort of key.")
+_KIND = typer.Option(help="Type of key.")
 _DAYS = typer.Option(help="Days until it expires, 1 to 825.")
-_FOLDER = typer.Option("--out", help="Where the party's files are.")
+_FOLDER = typer.Option("--out", help="Folder of the party's files.")
 _CA = typer.Option("--ca", help="The authority's folder.")
 
 
@@ -36,12 +36,12 @@ def _say(*lines: str) -> None:
 
 @certs.command("new")
 def new_command(
-    name: Annotated[str, typer.Argument(help="The party whose certificate it is.")],
+    name: Annotated[str, typer.Argument(help="The party.")],
     folder: Annotated[Path, _FOLDER] = Path("certs"),
     kind: Annotated[_Kind, _KIND] = "p256",
     days: Annotated[int, _DAYS] = 90,
 ) -> None:
-    """Make a party's own key and a certificate for it, for its peers to pin, and a signing request for an authority."""
+    """Make a party's key, a certificate for its peers to pin, and a signing request for an authority."""
     from securevfl_net.identity.folder import new_party
 
     found = new_party(name, folder, kind=kind, days=days)
@@ -54,16 +54,16 @@ def new_command(
 
 @certs.command("request")
 def request_command(
-    name: Annotated[str, typer.Argument(help="The party that asks.")],
+    name: Annotated[str, typer.Argument(help="The party.")],
     folder: Annotated[Path, _FOLDER] = Path("certs"),
-    key: Annotated[Path | None, typer.Option(help="The party's key, NAME.key if not given.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The party's key; default: NAME.key.")] = None,
 ) -> None:
-    """Make a signing request for a key that exists, NAME.csr."""
+    """Make a signing request, NAME.csr, for an existing key."""
     from securevfl_net.identity.folder import new_request
 
     out = folder / f"{name}.csr"
     new_request(name, key or folder / f"{name}.key", out)
-    _say(f"{out} asks an authority for a certificate of {name}; the key stays here.")
+    _say(f"{out} is {name}'s request to an authority; it does not contain the key.")
 
 
 @certs.command("rotate")
@@ -71,19 +71,20 @@ def rotate_command(
     name: Annotated[str, typer.Argument(help="The party whose certificate is replaced.")],
     folder: Annotated[Path, _FOLDER] = Path("certs"),
     signing_key: Annotated[Path | None, typer.Option(help="The party's signing key, made by `securevfl keys`.")] = None,
-    agreement: Annotated[Path | None, typer.Option(help="The agreement of the job that goes on with it.")] = None,
+    agreement: Annotated[Path | None, typer.Option(help="The agreement of the job that will use it.")] = None,
     kind: Annotated[_Kind, _KIND] = "p256",
     days: Annotated[int, _DAYS] = 90,
 ) -> None:
-    """Make a party's next key and certificate, NAME.1.crt …, endorsed by its signing key so that peers of a job that
-    runs accept it."""
+    """Make a party's next key and certificate, NAME.1.crt …, endorsed by its signing key so that peers in a running job
+    accept it.
+    """
     from securevfl_net.identity.files import read_bounded
     from securevfl_net.identity.folder import rotate
 
     from securevfl.ledger import read_private_key
 
     if (signing_key is None) != (agreement is None):
-        raise InputError("an endorsement holds for one job: give --signing-key and --agreement, or neither")
+        raise InputError("an endorsement is valid for one job: give --signing-key and --agreement, or neither")
     signer, digest = None, b""
     if signing_key is not None and agreement is not None:
         signer = read_private_key(signing_key)
@@ -91,26 +92,26 @@ def rotate_command(
     made = rotate(name, folder, days=days, kind=kind, signer=signer, agreement=digest)
     if made.certificate is None:
         _say(
-            f"{made.file.with_suffix('.csr')} asks the authority that issued the certificate of now for the next one: "
-            f"put it at {made.file}."
+            f"{made.file.with_suffix('.csr')} is the request to the authority that issued the current "
+            f"certificate: put the next one at {made.file}."
         )
         return
-    _say(f"{made.file} and its key take the place of the ones before.", *_shown(made.certificate))
+    _say(f"{made.file} and its key replace the previous ones.", *_shown(made.certificate))
     if made.endorsement is not None:
-        _say(f"{made.endorsement} tells the peers of this job that it is {name}'s.")
+        _say(f"{made.endorsement} proves to the peers of this job that it is {name}'s.")
 
 
 @certs.command("ca")
 def ca_command(
-    name: Annotated[str, typer.Argument(help="What the authority is called.")],
-    folder: Annotated[Path, typer.Option("--out", help="A new folder for it.")] = Path("ca"),
+    name: Annotated[str, typer.Argument(help="Name of the authority.")],
+    folder: Annotated[Path, typer.Option("--out", help="Folder to create for it.")] = Path("ca"),
 ) -> None:
     """Make an authority for development or a small group: ca.key, ca.crt and an empty revocation list, ca.crl."""
     from securevfl_net.identity.folder import new_authority
 
     found = new_authority(name, folder)
     _say(
-        f"{folder / 'ca.key'} can name anybody a party: keep it apart from all. ca.crt and ca.crl are for the parties.",
+        f"{folder / 'ca.key'} can make anyone a party: keep it away from all parties. Give them ca.crt and ca.crl.",
         f"fingerprint {found.fingerprint}",
     )
 
@@ -118,12 +119,12 @@ def ca_command(
 @certs.command("issue")
 def issue_command(
     request: Annotated[Path, typer.Argument(help="A party's signing request, NAME.csr.")],
-    name: Annotated[str, typer.Option("--name", help="The party that you know it to come from.")],
+    name: Annotated[str, typer.Option("--name", help="The party that sent it, as you have verified.")],
     folder: Annotated[Path, _CA] = Path("ca"),
-    out: Annotated[Path | None, typer.Option(help="File for the certificate, issued/NAME.crt if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the certificate; default: issued/NAME.crt.")] = None,
     days: Annotated[int, _DAYS] = 90,
 ) -> None:
-    """Issue a certificate for a party's request; nobody but the party ever has its key."""
+    """Issue a certificate for a party's request; the key never leaves the party."""
     from securevfl_net.identity.folder import issue_to
 
     path = out or Path("issued") / f"{name}.crt"
@@ -133,11 +134,11 @@ def issue_command(
 
 @certs.command("revoke")
 def revoke_command(
-    certificate: Annotated[Path | None, typer.Argument(help="The certificate; none, to sign the list anew.")] = None,
+    certificate: Annotated[Path | None, typer.Argument(help="The certificate; omit it to renew the list.")] = None,
     folder: Annotated[Path, _CA] = Path("ca"),
     days: Annotated[int, typer.Option(help="Days until the next list is due, 1 to 825.")] = 30,
 ) -> None:
-    """Sign the authority's next revocation list, ca.crl, with one certificate more."""
+    """Sign the authority's next revocation list, ca.crl, with one more certificate."""
     from securevfl_net.identity.certificate import shown_time
     from securevfl_net.identity.folder import revoke
 
@@ -154,7 +155,7 @@ def show_command(
         list[Path], typer.Argument(help="Certificates, requests, endorsements: .crt, .csr, .endorsement.")
     ],
 ) -> None:
-    """Show what files hold: fingerprint, names, validity, days left."""
+    """Show certificate files: fingerprint, names, validity, days left."""
     for number, file in enumerate(files):
         _say(*([""] if number else []), str(file), *(f"  {line}" for line in _content(file)))
 
@@ -166,7 +167,7 @@ def _content(file: Path) -> list[str]:
     from securevfl_net.identity.folder import read_request
 
     if file.suffix == ".key":
-        raise InputError(f"{file} is private, and is not shown: name the certificate beside it")
+        raise InputError(f"{file} is private and is never shown: name the certificate beside it")
     if file.suffix == ".csr":
         asked = read_request(file)
         try:

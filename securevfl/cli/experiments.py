@@ -22,24 +22,22 @@ def sweep_command(
     file: Annotated[
         Path, typer.Argument(help="A sweep file, TOML (see examples/experiments); or a job file, with --over.")
     ],
-    folder: Annotated[
-        Path | None, typer.Option("--out", help="Where the results go; runs/<name> if not given.")
-    ] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results; default: runs/<name>.")] = None,
     workers: Annotated[int, typer.Option(help="Processes, one thread each.")] = 1,
     pool: Annotated[
-        str, typer.Option(help="Who runs cells, in place of --workers: process:2, ray, ray:HOST:PORT.")
+        str, typer.Option(help="Pool that runs cells instead of --workers: process:2, ray, ray:HOST:PORT.")
     ] = "",
-    device: Annotated[str, typer.Option(help="Where plain tensors live: cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Device of plain tensors: cpu or cuda.")] = "cpu",
     over: Annotated[
         list[str] | None,
-        typer.Option(help="With a job file: a setting and its values, algorithm.lr=0.01,0.1; once for each setting."),
+        typer.Option(help="With a job file: a setting and its values, algorithm.lr=0.01,0.1; once per setting."),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="With a job file: how many seeds, from the job's own on.")] = 5,
-    axis: Annotated[str, typer.Option(help="With a job file: the setting that tables have in columns.")] = "",
+    seeds: Annotated[int, typer.Option(help="With a job file: number of seeds, starting at the job's own.")] = 5,
+    axis: Annotated[str, typer.Option(help="With a job file: the setting to show in table columns.")] = "",
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
-    """Run a grid of data sets, methods, positions and seeds, or of settings of a job file over its own tables; go on
-    where an earlier run broke off.
+    """Run a grid of data sets, methods, positions and seeds, or of a job file's settings over its own tables. Resumes
+    an interrupted run.
 
     Exit code 1 if cells failed; the others ran, and the next run tries the failed ones again.
     """
@@ -101,7 +99,7 @@ def _sweep_settings(
 
 
 def _show_sweep(record: SweepRecord, folder: Path) -> None:
-    """Print what a sweep left, and exit with 1 if cells failed."""
+    """Print a sweep's results; exit with 1 if cells failed."""
     from securevfl.report import count_table, failures_text, sweep_table, verdict_table
 
     for name in dict.fromkeys(cell.data for cell in record.cells):
@@ -116,7 +114,7 @@ def _show_sweep(record: SweepRecord, folder: Path) -> None:
     for line in failures_text(record):
         terminal.out.print(line, style="red", markup=False, soft_wrap=True)
     if record.failed:
-        terminal.out.print(f"Where they failed: {folder / 'failures.log'}", soft_wrap=True, highlight=False)
+        terminal.out.print(f"Errors: {folder / 'failures.log'}", soft_wrap=True, highlight=False)
         terminal.say(f"try them again with: {terminal.command()}")
         raise typer.Exit(sv.SecureVFLError.exit_code)
 
@@ -127,27 +125,26 @@ def search_command(
     space: Annotated[
         list[str],
         typer.Option(
-            help="A setting and what it may be: algorithm.lr=0.0001..0.1:log, or batch_size=32,64; once for each."
+            help="A setting and its possible values: algorithm.lr=0.0001..0.1:log, or batch_size=32,64; once per "
+            "setting."
         ),
     ],
-    trials: Annotated[int, typer.Option(help="How many, those of an earlier search in the folder included.")] = 20,
-    seeds: Annotated[
-        int | None, typer.Option(help="Runs of the winner, each tested; 5 if not given, 1 with noise.")
-    ] = None,
+    trials: Annotated[int, typer.Option(help="Number of trials, including earlier ones in the folder.")] = 20,
+    seeds: Annotated[int | None, typer.Option(help="Test runs of the winner; default: 5, or 1 with noise.")] = None,
     budget: Annotated[
-        float | None, typer.Option(help="ε over all trials and the winner's runs; needed where the job has noise.")
+        float | None, typer.Option(help="ε over all trials and the winner's runs; required if the job has noise.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Where trials are kept; runs/<name>-search if not given.")
+        Path | None, typer.Option("--out", help="Folder for the trials; default: runs/<name>-search.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes that run trials, one thread each.")] = 1,
+    workers: Annotated[int, typer.Option(help="Number of processes for trials, one thread each.")] = 1,
     pool: Annotated[
-        str, typer.Option(help="Who runs trials, in place of --workers: process:2, ray, ray:HOST:PORT.")
+        str, typer.Option(help="Pool that runs trials instead of --workers: process:2, ray, ray:HOST:PORT.")
     ] = "",
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
-    """Look for settings of a job file with Optuna, over its own tables, by validation rows; go on where an earlier
-    search broke off. Prints the winner as sections of a job file, and its figures on the test rows.
+    """Search settings of a job file with Optuna, over its own tables, scored on validation rows. Resumes an interrupted
+    search. Prints the winner as sections of a job file, and its metrics on the test rows.
     """
     from securevfl.experiments.search_space import read_space
     from securevfl.jobfile.toml_text import settings_text
@@ -177,25 +174,28 @@ def search_command(
 
 @app.command("attack")
 def attack_command(
-    job: Annotated[Path, typer.Argument(help="A job file, TOML; its tables are what attacks are scored by.")],
+    job: Annotated[Path, typer.Argument(help="A job file, TOML; attacks are scored against its tables.")],
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Where figures and page go; runs/<name>-attacks if not given.")
+        Path | None, typer.Option("--out", help="Folder for results and page; default: runs/<name>-attacks.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer attacks, in seconds.")] = False,
-    seeds: Annotated[int, typer.Option(help="Runs of the job, from its own seed on.", min=1, max=100)] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer attacks; takes seconds.")] = False,
+    seeds: Annotated[int, typer.Option(help="Runs of the job, starting at its own seed.", min=1, max=100)] = 1,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
-    """Run a job with a recorder at each party and attack what they saw: what was got, beside what the job states.
+    """Run a job with a recorder at each party, attack the recordings, and compare the results with the job's claims.
 
-    For data that are public or simulated: it needs all tables in one place. Exit code 3 if an attack gets what the job
-    calls ok.
+    For public or simulated data, because it needs all tables in one place. Exit code 3 if an attack succeeds where the
+    job claims ok.
     """
     from securevfl.report import card_table
     from securevfl.run.interrupts import resumable
 
     file = sv.read_job(job, accept_leak=accept_leak)
     folder = folder or Path("runs") / f"{file.name}-attacks"
-    with resumable("", terminal.say, "attacks are not kept before the end; start it again"), terminal.bars() as bars:
+    with (
+        resumable("", terminal.say, "attack results are saved only at the end; start again"),
+        terminal.bars() as bars,
+    ):
         found = sv.attack(
             file.job,
             file.parties,

@@ -1,4 +1,4 @@
-"""Commands of one party: take part in an agreement as a process of its own, and show where it stands."""
+"""Commands of one party: take part in an agreement as a separate process, and show its status."""
 
 from __future__ import annotations
 
@@ -25,30 +25,28 @@ __all__: list[str] = []
 @app.command("party")
 def party_command(
     agreement: Annotated[Path, typer.Argument(help="The agreement, with the approvals of all parties beside it.")],
-    name: Annotated[str, typer.Option("--as", help="The party whose process this is.")],
+    name: Annotated[str, typer.Option("--as", help="The party to run.")],
     file: Annotated[
-        Path | None, typer.Option("--file", help="The party's own file; NAME.toml beside the agreement if not given.")
+        Path | None, typer.Option("--file", help="The party's own file; default: NAME.toml beside the agreement.")
     ] = None,
     wait: Annotated[
-        float | None, typer.Option(help="Seconds to wait for peers while nothing runs; as agreed if not given.")
+        float | None, typer.Option(help="Seconds to wait for peers while nothing runs; default: as agreed.")
     ] = None,
     silence: Annotated[
-        float, typer.Option(help="Seconds without a sign of life after which a peer's program counts as lost.", min=1)
+        float, typer.Option(help="Seconds without a sign of life after which a peer counts as lost.", min=1)
     ] = 600.0,
-    pool: Annotated[str, typer.Option(help=f"{terminal.POOL} The party file's if not given.")] = "",
+    pool: Annotated[str, typer.Option(help=f"{terminal.POOL} Default: the party file's.")] = "",
     log: Annotated[
-        Literal["text", "json"] | None, typer.Option(help="Lines instead of progress bars: for people or for tools.")
+        Literal["text", "json"] | None, typer.Option(help="Print log lines instead of progress bars, as text or JSON.")
     ] = None,
     log_file: Annotated[
-        Path | None, typer.Option(help="Where else JSON lines go; the state folder has them in log.jsonl.")
+        Path | None, typer.Option(help="Additional file for JSON lines; the state folder always has log.jsonl.")
     ] = None,
-    metrics: Annotated[
-        int | None, typer.Option(help="Port of this machine for Prometheus; 0 for any that is free.")
-    ] = None,
+    metrics: Annotated[int | None, typer.Option(help="Local port for Prometheus; 0 for any free port.")] = None,
 ) -> None:
-    """Take part in an agreement: connect, agree, align, train. Start it again, and it goes on where it was.
+    """Take part in an agreement: connect, agree, align, train. Start it again to resume.
 
-    Exit code 0 when all parties have their results, 75 when it ended before and can be started again.
+    Exit code 0 when all parties have their results, 75 when it stopped early and can be started again.
     """
     from securevfl.process.launch import read_start
     from securevfl.process.operations import keep_to_quota, operating
@@ -75,7 +73,7 @@ def party_command(
 
 
 def _log_files(state: Path, other: Path | None) -> list[Path]:
-    """The log in the state folder, which is made here where it is not there yet, and the one that was asked for."""
+    """Return the log files: the state folder's (created if missing) and the requested one."""
     from securevfl_net.durable import make_folder
 
     make_folder(state, private=True)
@@ -93,7 +91,7 @@ def _stopping(log: Any) -> Any:
 
 @contextmanager
 def _progress(*, bars: bool) -> Iterator[list[News | Observer]]:
-    """Bars on a terminal; nothing where lines are printed."""
+    """Show progress bars on a terminal; nothing if log lines are printed."""
     if not bars:
         yield []
         return
@@ -106,7 +104,7 @@ def _progress(*, bars: bool) -> Iterator[list[News | Observer]]:
 def _say_results(start: Start, party: Attending | None) -> None:
     state, name = start.own.state, start.own.party
     if party is None:
-        terminal.say(f"{name} has its results already, in {state}; another job needs another agreement.")
+        terminal.say(f"{name} already has its results, in {state}; another job needs another agreement.")
         return
     record = party.record
     if record is not None and (test := record.runs[0].test):
@@ -125,7 +123,7 @@ def status_command(
     state: Annotated[Path, typer.Argument(help="The party's state folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
 ) -> None:
-    """Show where a party's process stands: phase, peers, bytes, ε, and what it waits for. Also after its end."""
+    """Show a party's status: phase, peers, bytes, ε, and what it waits for. Also works after its end."""
     from securevfl.process.status import read_status
     from securevfl.process.status_table import status_lines, status_table
 

@@ -12,17 +12,17 @@ from securevfl.cli.application import app
 
 __all__: list[str] = []
 
-policies = typer.Typer(help="A party's own policy, in a file of its own.", no_args_is_help=True, rich_markup_mode=None)
+policies = typer.Typer(help="A party's own policy, in a separate file.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(policies, name="policy")
 
 
 @policies.command("check")
 def policy_check_command(
     job: Annotated[Path, typer.Argument(help="A job file, TOML.")],
-    policy: Annotated[Path, typer.Argument(help='A policy file, TOML: party = "…" and what it demands.')],
-    active: Annotated[str, typer.Option(help="The active party, if its new table has no labels: to predict.")] = "",
+    policy: Annotated[Path, typer.Argument(help='A policy file, TOML: party = "…" and its rules.')],
+    active: Annotated[str, typer.Option(help="For prediction: the active party, if its new table has no labels.")] = "",
 ) -> None:
-    """Say what of a job a party's policy would refuse, and which change of the job would satisfy all parties."""
+    """Check what a party's policy would refuse in a job, and suggest changes that satisfy all parties."""
     from securevfl.checks import check_policy
 
     found = check_policy(job, policy, active=active)
@@ -32,9 +32,9 @@ def policy_check_command(
         terminal.out.print(f"{found.party!r} accepts {job}.", markup=False, highlight=False, soft_wrap=True)
         return
     if found.cures:
-        terminal.out.print("All parties would accept the job with one of these in it:")
+        terminal.out.print("All parties would accept the job with one of these changes:")
     for cure in found.cures:
         terminal.out.print(f"  {cure}", markup=False, highlight=False, soft_wrap=True)
     if not found.cures:
-        terminal.out.print("No change of protection, noise or bottoms that was tried satisfies all parties.")
+        terminal.out.print("None of the tried changes of protection, noise or bottoms satisfies all parties.")
     raise typer.Exit(found.exit_code)

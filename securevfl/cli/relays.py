@@ -24,20 +24,22 @@ __all__: list[str] = []
 
 @app.command("relay")
 def relay_command(
-    listen: Annotated[str, typer.Option(help="Where: host:port; port 0 lets the system choose.")] = "",
-    tokens: Annotated[Path | None, typer.Option(help="Private file: a customer's name and its digest a line.")] = None,
-    connections: Annotated[int, typer.Option(help="At a time, of all.", min=2)] = 512,
-    per_customer: Annotated[int, typer.Option(help="At a time, of one token.", min=1)] = 64,
-    per_address: Annotated[int, typer.Option(help="At a time, of one address.", min=1)] = 64,
-    attempts: Annotated[int, typer.Option(help="New ones a minute, of one address.", min=1)] = 120,
-    gigabytes_a_day: Annotated[float, typer.Option(help="Of one token.", min=0.000001)] = 1024.0,
-    megabytes_a_second: Annotated[float, typer.Option(help="Of one connection.", min=0.001)] = 1024.0,
-    waiting: Annotated[float, typer.Option(help="Seconds for the other party to come.", min=0.1)] = 60.0,
-    idle: Annotated[float, typer.Option(help="Seconds without a byte that end a pair.", min=1.0)] = 300.0,
+    listen: Annotated[str, typer.Option(help="Address, host:port; port 0 lets the system choose.")] = "",
+    tokens: Annotated[Path | None, typer.Option(help="Private file: customer and token digest per line.")] = None,
+    connections: Annotated[int, typer.Option(help="Maximum simultaneous connections in total.", min=2)] = 512,
+    per_customer: Annotated[int, typer.Option(help="Maximum simultaneous connections per token.", min=1)] = 64,
+    per_address: Annotated[int, typer.Option(help="Maximum simultaneous connections per address.", min=1)] = 64,
+    attempts: Annotated[int, typer.Option(help="Maximum new connections per minute and address.", min=1)] = 120,
+    gigabytes_a_day: Annotated[float, typer.Option(help="Maximum per token.", min=0.000001)] = 1024.0,
+    megabytes_a_second: Annotated[float, typer.Option(help="Maximum per connection.", min=0.001)] = 1024.0,
+    waiting: Annotated[float, typer.Option(help="Seconds to wait for the other party.", min=0.1)] = 60.0,
+    idle: Annotated[float, typer.Option(help="Seconds without a byte after which a pair is closed.", min=1.0)] = 300.0,
     new_token: Annotated[str, typer.Option(help="Make a token, NAME.token, and print the relay's line for it.")] = "",
     new_meeting: Annotated[bool, typer.Option("--new-meeting", help="Print a new meeting id.")] = False,
 ) -> None:
-    """Pass TLS on between parties that both dial out; it cannot read it, keeps nothing on disk, logs no content."""
+    """Forward TLS between parties that both dial out. The relay cannot decrypt it, writes nothing to disk and logs no
+    content.
+    """
     if new_meeting:
         typer.echo(secrets.token_hex(32))
         return

@@ -25,7 +25,7 @@ _OVERWRITE = "Replace the results of a finished run in the folder."
 
 
 def run_folder(folder: Path | None, name: str, *, overwrite: bool) -> AbstractContextManager[RunFolder]:
-    """The folder that was asked for, or one called after the run, with a number where another run is in the way."""
+    """Return the requested folder, or one named after the run, numbered if another run is there."""
     from securevfl.run.run_folder import RunFolder
 
     numbered = folder is None and not overwrite
@@ -33,7 +33,7 @@ def run_folder(folder: Path | None, name: str, *, overwrite: bool) -> AbstractCo
 
 
 def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
-    """Print what a run left, and where its report is."""
+    """Print a run's results and the path of its report."""
     from securevfl.report import (
         cards_text,
         comparison_table,
@@ -76,19 +76,19 @@ def _show_one_screen(result: sv.Result, page: Path) -> None:
 
 @app.command("demo")
 def demo_command(
-    full: Annotated[bool, typer.Option("--full", help="The whole table of 30,000 clients.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Use the full table of 30,000 clients.")] = False,
     every: Annotated[
         bool, typer.Option("--all", help="Also BFV, Paillier and noise on features; print every table.")
     ] = False,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Where the report goes; runs/credit, or runs/credit-2 …, if not given.")
+        Path | None, typer.Option("--out", help="Folder for the report; default: runs/credit, or runs/credit-2 ….")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=_OVERWRITE)] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the data split and of all that is learned.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the data split and of training.")] = 0,
     bits: Annotated[int, typer.Option(help="Size of the Paillier key.")] = 2048,
     epsilon: Annotated[float, typer.Option(help="Privacy budget of the DP run.")] = 8.0,
 ) -> None:
-    """A bank, a network and a retailer learn who will default: on secret shares, plain, sealed, and with DP."""
+    """A bank, a network and a retailer predict who will default: on secret shares, plain, sealed, and with DP."""
     with run_folder(folder, "credit", overwrite=overwrite) as place, terminal.bars() as bars:
         result = sv.demo(
             full=full,
@@ -110,23 +110,23 @@ def demo_command(
 
 @app.command("init")
 def init_command(
-    tables: Annotated[list[Path], typer.Argument(help="One table of each party: CSV, Parquet or Arrow.")],
-    file: Annotated[Path, typer.Option("--out", help="The job file that is written.")] = Path("job.toml"),
+    tables: Annotated[list[Path], typer.Argument(help="One table per party: CSV, Parquet or Arrow.")],
+    file: Annotated[Path, typer.Option("--out", help="The job file to write.")] = Path("job.toml"),
     id: Annotated[
         list[str] | None,
-        typer.Option("--id", help="The column that joins the tables; guessed if not given. Several times for several."),
+        typer.Option("--id", help="The column that joins the tables; guessed by default. Repeat for several."),
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", help="The label's column; guessed if not given. Several times for several labels."),
+        typer.Option("--label", help="The label column; guessed by default. Repeat for several labels."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
 ) -> None:
-    """Draft a job file from tables: identifiers, the label, how columns are prepared, each guess with its reason."""
+    """Draft a job file from tables: identifiers, label and preparation, each guess with its reason."""
     from securevfl.jobfile.drafting import draft_job
 
     if file.exists() and not overwrite:
-        raise sv.InputError(f"{file} is there: name another with --out, or replace it with --overwrite")
+        raise sv.InputError(f"{file} already exists: choose another --out, or replace it with --overwrite")
     draft = draft_job(tables, file.parent, id=id or (), label=label or ())
     write_whole(file, draft.text.encode())
     for line in draft.found:
@@ -139,10 +139,10 @@ def init_command(
 @app.command("check")
 def check_command(
     file: Annotated[Path, typer.Argument(help="A job file, a sweep file, or a party's own file, TOML.")],
-    active: Annotated[str, typer.Option(help="The active party, if its new table has no labels: to predict.")] = "",
+    active: Annotated[str, typer.Option(help="For prediction: the active party, if its new table has no labels.")] = "",
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
-    """List everything in a job that would fail before it runs: its file, its tables, its parties, their policies."""
+    """Before a job runs, list everything that would fail: its file, tables, parties and policies."""
     from securevfl.checks import check_file
 
     found = check_file(file, active=active, accept_leak=accept_leak)
@@ -171,27 +171,25 @@ def run_command(
     job: Annotated[Path, typer.Argument(help="A job file, TOML.")],
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Where the report goes; runs/<name>, or runs/<name>-2 …, if not given."),
+        typer.Option("--out", help="Folder for the report; default: runs/<name>, or runs/<name>-2 …."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=_OVERWRITE)] = False,
     checkpoints: Annotated[
-        Path | None, typer.Option(help="Folder for the parties' checkpoints; a run that broke off goes on from there.")
+        Path | None, typer.Option(help="Folder for the parties' checkpoints; an interrupted run resumes from there.")
     ] = None,
     policy: Annotated[
-        list[Path] | None, typer.Option(help="A party's policy file; once for each. Added to what the job file says.")
+        list[Path] | None, typer.Option(help="A party's policy file; once per party. Added to the job file's policies.")
     ] = None,
     draws: Annotated[
         int, typer.Option(help="Runs of a job with differential privacy, each with fresh noise; for public data.")
     ] = 1,
     keys: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder with each party's key, made by `securevfl keys`; new keys for this run if not given."
-        ),
+        typer.Option(help="Folder with each party's key, made by `securevfl keys`; default: new keys for this run."),
     ] = None,
-    pool: Annotated[str, typer.Option(help=f"{terminal.POOL} The job file's if not given.")] = "",
+    pool: Annotated[str, typer.Option(help=f"{terminal.POOL} Default: the job file's.")] = "",
     folds: Annotated[
-        int | None, typer.Option(help="Cross-validate by so many folds, 2 or more; the job file's if not given.")
+        int | None, typer.Option(help="Cross-validate with this many folds, 2 or more; default: the job file's.")
     ] = None,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
@@ -204,7 +202,7 @@ def run_command(
         _run_folds(file, folds or file.folds or 0, folder, overwrite, checkpoints, draws, keys, pool)
         return
     with (
-        resumable(again, terminal.say, "a run with --checkpoints FOLDER goes on after its last whole epoch"),
+        resumable(again, terminal.say, "a run with --checkpoints FOLDER resumes after its last completed epoch"),
         run_folder(folder, file.name, overwrite=overwrite) as place,
         terminal.bars() as bars,
     ):
@@ -236,7 +234,7 @@ def _run_folds(
     keys: Path | None,
     pool: str,
 ) -> None:
-    """Cross-validate a job file, and print the mean of its folds."""
+    """Cross-validate a job file and print the mean over its folds."""
     with run_folder(folder, file.name, overwrite=overwrite) as place, terminal.bars() as bars:
         found = sv.cross_validate(
             file.job.replace(pool=pool) if pool else file.job,
@@ -261,19 +259,20 @@ def _run_folds(
 def predict_command(
     job: Annotated[
         Path,
-        typer.Argument(help="The job file that trained the model, with the new tables in it; with --as the agreement."),
+        typer.Argument(help="The job file that trained the model, with the new tables; with --as, the agreement."),
     ],
     model: Annotated[Path | None, typer.Argument(help="The model's folder, runs/<name>/model; not with --as.")] = None,
-    file: Annotated[Path, typer.Option("--out", help="Where the predictions go, CSV.")] = Path("predictions.csv"),
+    file: Annotated[Path, typer.Option("--out", help="File for the predictions, CSV.")] = Path("predictions.csv"),
     active: Annotated[str, typer.Option(help="The active party, if its new table has no labels.")] = "",
-    party: Annotated[str, typer.Option("--as", help="Take part as this party alone, over the network.")] = "",
+    party: Annotated[str, typer.Option("--as", help="Take part as only this party, over the network.")] = "",
     own: Annotated[Path | None, typer.Option("--file", help="With --as: the party's own file, TOML.")] = None,
-    data: Annotated[Path | None, typer.Option(help="With --as: the new table, in the place of the file's.")] = None,
+    data: Annotated[Path | None, typer.Option(help="With --as: the new table, replacing the file's.")] = None,
     everyone: Annotated[
         bool,
         typer.Option(
             "--everyone",
-            help="Score all rows of the active party, each by those who hold it; the column 'parties' says who.",
+            help="Score all rows of the active party, each by the parties that have it, listed in the column "
+            "'parties'.",
         ),
     ] = False,
 ) -> None:
@@ -314,8 +313,7 @@ def predict_command(
 
 @app.command("report")
 def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")]) -> None:
-    """Show a finished run again, and write its page again; with attacks.json in the folder, the card shows what attacks
-    got."""
+    """Show a finished run and rewrite its page; with attacks.json in the folder, the card includes attack results."""
     from securevfl.report import (
         Record,
         attacks_beside,
@@ -348,10 +346,10 @@ def runs_command(
     folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     page: Annotated[
-        Path | None, typer.Option("--html", help="Write a page; runs that differ by their seed alone are one line.")
+        Path | None, typer.Option("--html", help="Write a page; runs that differ only by seed share one line.")
     ] = None,
 ) -> None:
-    """Compare finished runs: a line for each run of each folder."""
+    """Compare finished runs, one line per run and folder."""
     import json
 
     from securevfl.report import Record
@@ -371,7 +369,7 @@ def runs_command(
     if wrong:
         raise sv.InputError("\n  ".join(wrong))
     if others:
-        terminal.say(f"Left out, for they hold no finished run: {', '.join(others)}")
+        terminal.say(f"Skipped folders without a finished run: {', '.join(others)}")
     if as_json:
         terminal.out.print(json.dumps(runs_rows(records), indent=2), soft_wrap=True, highlight=False, markup=False)
     else:

@@ -1,5 +1,4 @@
-"""Scores as CSV: a row's identifier, the probability of each class or the number predicted, and whose columns it was
-scored from."""
+"""Write scores as CSV: identifier, class probabilities or predicted number, and the parties whose columns were used."""
 
 from __future__ import annotations
 
@@ -16,13 +15,13 @@ def scores_as_csv(
     probabilities: Sequence[Sequence[float]],
     used: Sequence[Sequence[str]] | None = None,
 ) -> bytes:
-    """The file that `predict` writes.
+    """Return the CSV file that `predict` writes.
 
     Args:
-        classes: their names; one name alone is that of a numeric target.
+        classes: class names; a single name means a numeric target.
         ids: of the rows.
-        probabilities: of each row, as many as there are classes; of a numeric target the prediction, in its units.
-        used: of each row the parties whose columns it was scored from; None leaves the column ``parties`` out.
+        probabilities: per row, one probability per class; for a numeric target the prediction, in its units.
+        used: per row, the parties whose columns were used; None omits the column ``parties``.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text)

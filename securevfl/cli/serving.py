@@ -30,7 +30,7 @@ class _Serve(TyperGroup):
     """``securevfl serve AGREEMENT …`` is ``securevfl serve start AGREEMENT …``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts the name of the command in, where none stands."""
+        """Insert the default command name if none is given."""
         if args and args[0] not in self.commands and args[0] != "--help":
             args = ["start", *args]
         return super().parse_args(ctx, args)
@@ -51,13 +51,13 @@ def _say(line: str) -> None:
 
 @serve.command("start")
 def start_command(
-    agreement: Annotated[Path, typer.Argument(help="The agreement that the model was trained under.")],
-    party: Annotated[str, typer.Option("--as", help="Which party this is.")],
+    agreement: Annotated[Path, typer.Argument(help="The agreement of the model's training.")],
+    party: Annotated[str, typer.Option("--as", help="The party to run.")],
     file: Annotated[Path, typer.Option(help=_FILE)],
     serving: Annotated[Path | None, typer.Option(help="The party's serving file, TOML: policy, HTTP, limits.")] = None,
-    run: Annotated[str, typer.Option(help="The model to begin with, by its run; the one of the agreement.")] = "",
+    run: Annotated[str, typer.Option(help="The run of the first model to serve; default: the agreement's.")] = "",
 ) -> None:
-    """Stay connected and take part in scores; the active party answers HTTP. Ends at Ctrl-C or SIGTERM."""
+    """Stay connected and take part in scoring; the active party answers HTTP. Ends with Ctrl-C or SIGTERM."""
     signals = asyncio.run(_start(agreement, party, file, serving, run))
     if signals:
         raise typer.Exit(Parked.exit_code)
@@ -85,7 +85,7 @@ async def _start(agreement: Path, party: str, file: Path, serving: Path | None, 
 
 
 async def _stay(process: PartyProcess, end: asyncio.Event) -> None:
-    """Serve until a signal comes or the server fails; requests in flight end first."""
+    """Serve until a signal arrives or the server fails; requests in flight finish first."""
     from securevfl.serving.active import ServeActive
 
     server = process.server
@@ -116,12 +116,12 @@ async def _either(task: asyncio.Task[None], end: asyncio.Event) -> None:
 
 @serve.command("token")
 def token_command(
-    client: Annotated[str, typer.Argument(help="Who will use it: a lower-case word.")],
-    file: Annotated[Path, typer.Option(help="The file that holds the digests of tokens.")] = Path("tokens.toml"),
-    scope: Annotated[list[str] | None, typer.Option(help="score, status or admin; score if not given.")] = None,
-    expires: Annotated[str, typer.Option(help="The last day on which it works: 2027-03-31.")] = "",
+    client: Annotated[str, typer.Argument(help="The client that will use it: a lower-case word.")],
+    file: Annotated[Path, typer.Option(help="The file with the digests of tokens.")] = Path("tokens.toml"),
+    scope: Annotated[list[str] | None, typer.Option(help="score, status or admin; default: score.")] = None,
+    expires: Annotated[str, typer.Option(help="Its last valid day: 2027-03-31.")] = "",
 ) -> None:
-    """Make a client's token and print it, once; the file holds its digest alone."""
+    """Make a client's token and print it once; the file contains only its digest."""
     from securevfl.serving.tokens import SCOPES, make_token
 
     wrong = [one for one in scope or () if one not in SCOPES]
@@ -130,34 +130,37 @@ def token_command(
     try:
         last = date.fromisoformat(expires) if expires else None
     except ValueError:
-        raise InputError(f"--expires is {expires!r}; a day was expected: 2027-03-31") from None
+        raise InputError(f"--expires is {expires!r}; expected a day: 2027-03-31") from None
     scopes = tuple(one for one in SCOPES if one in (scope or ["score"]))
     token = make_token(file, client, scopes, expires=last)
     print(token)
-    terminal.say(f"{file} holds its digest. The token is shown this once: give it to {client!r} over a safe way.")
+    terminal.say(f"{file} contains its digest. It is shown only once: give it to {client!r} over a secure channel.")
 
 
 @serve.command("add")
 def add_command(
-    part: Annotated[Path, typer.Argument(help="The party's part of a new model, or the folder that it is in.")],
+    part: Annotated[Path, typer.Argument(help="The party's part of a new model, or its folder.")],
     agreement: Annotated[Path, typer.Option(help="The agreement under which the party serves.")],
     file: Annotated[Path, typer.Option(help=_FILE)],
 ) -> None:
-    """Put the party's part of a new model beside the one that is served; it is activated over HTTP once all have it."""
+    """Add the party's part of a new model next to the one being served; activate it over HTTP once all parties have
+    theirs.
+    """
     from securevfl.agreement import read_agreement, read_party_file
     from securevfl.serving.process import put_part
 
     own = read_party_file(file)
     job = read_agreement(agreement).proposal.job_of()
     found = put_part(own.state / "serving", part, own.party, job)
-    _say(f"{own.party} holds its part of run {found.run}")
+    _say(f"{own.party} has its part of run {found.run}")
 
 
 def predict_as(
     agreement: Path, party: str, file: Path, data: Path | None, out: Path, *, everyone: bool = False
 ) -> None:
-    """One party's part in a prediction; the active party writes the scores to `out`, with `everyone` also those of its
-    other rows, which it scores by itself."""
+    """Take part in a prediction as one party. The active party writes the scores to `out`; with `everyone`, also those
+    of its other rows, which it scores alone.
+    """
     found = asyncio.run(_predict(agreement, party, file, data, everyone=everyone))
     if found is None:
         _say(f"{party} took part; the active party has the scores.")
@@ -166,7 +169,7 @@ def predict_as(
     used = found.used if everyone else None
     write_whole(out, scores_as_csv(found.classes, found.ids, found.probabilities, used), private=True)
     alone = sum(len(names) == 1 for names in found.used)
-    more = f" that all parties hold, and {alone:,} by {party} alone" if everyone else " that all parties hold"
+    more = f" that all parties have, and {alone:,} scored by {party} alone" if everyone else " that all parties have"
     _say(f"{len(found.ids) - alone:,} rows{more}: {out}")
 
 

@@ -1,4 +1,4 @@
-"""What all commands share: the two consoles, progress bars, and the command as it was typed."""
+"""Shared by all commands: the two consoles, progress bars, and the typed command."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ACCEPT_LEAK", "POOL", "bars", "command", "err", "open_page", "out", "say"]
 
-ACCEPT_LEAK = "Where the job names no protection and would leak without one, run it in the clear."
-"""What the option of that name does."""
+ACCEPT_LEAK = "Run a job without protection in the clear, even if it leaks."
+"""Help text of the option of that name."""
 POOL = "Workers for products of a sealed cut: local, process:2, ray, ray:HOST:PORT."
-"""Likewise, of --pool."""
+"""Help text of --pool."""
 
 
 def _console(*, stderr: bool = False) -> Console:
-    """A console; wide where nobody looks (a file, a pipe) unless COLUMNS says otherwise."""
+    """Return a console; wide for a file or a pipe, unless COLUMNS is set."""
     console = Console(stderr=stderr)
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, width=120)
 
@@ -41,17 +41,17 @@ def bars() -> AbstractContextManager[RunBars]:
 
 
 def open_page(page: Path) -> None:
-    """Show a page in the browser where a person sits in front of one."""
+    """Open a page in the browser if this is an interactive session."""
     display = sys.platform == "darwin" or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
     if out.is_terminal and display:
         webbrowser.open(page.resolve().as_uri())
 
 
 def say(line: str) -> None:
-    """A line for a person, on the standard error, as it is."""
+    """Print a line on standard error, unformatted."""
     err.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def command() -> str:
-    """The command as it was typed."""
+    """Return the command as the user typed it."""
     return shlex.join(["securevfl", *sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""Parquet files, folders of them, and files in Arrow's own format as sources of rows."""
+"""Read rows from Parquet files, folders of Parquet files and Arrow files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from securevfl.errors import InputError
 __all__ = ["PARQUET", "ArrowRows", "ParquetRows"]
 
 PARQUET = (".parquet", ".pq")
-"""Endings of Parquet files."""
+"""File name endings of Parquet."""
 
 
 @dataclass(frozen=True)
 class ParquetRows(RowSource):
-    """A Parquet file, or all of a folder in the order of their names, with the columns of the first one.
+    """A Parquet file, or all files of a folder in name order, with the columns of the first file.
 
-    Folders below are taken in, too; where they are called ``column=value``, that is one more column.
+    Subfolders are included; a subfolder named ``column=value`` adds that column.
     """
 
     place: Place
@@ -33,7 +33,7 @@ class ParquetRows(RowSource):
         return self.place.where
 
     def _files(self) -> list[tuple[Place, dict[str, Any]]]:
-        """Each file, and the columns that its folders' names tell."""
+        """Yield each file with the columns that its folder names give."""
         import pyarrow.dataset as pa_dataset
 
         if not self.place.is_folder:
@@ -41,8 +41,8 @@ class ParquetRows(RowSource):
         files = self.place.files(PARQUET)
         if not files:
             raise InputError(
-                f"{self.where} does not exist or is no file, nor a folder of Parquet files (their names end with "
-                f"{' or '.join(PARQUET)}): name the party's table"
+                f"{self.where} does not exist, or is neither a file nor a folder of Parquet files (names ending "
+                f"in {' or '.join(PARQUET)}): name the party's table"
             )
         with told(self.where, "Parquet"):
             partitions = pa_dataset.partitioning(flavor="hive")
@@ -97,7 +97,7 @@ def _parquet(
     kinds = kinds_of(schema, wanted, keys, place.where) if columns is not None else {}
     own = [name for name in wanted if name in names]
     texts = [name for name in own if is_text(schema.field(name).type)] if columns is not None else []
-    # Repeated texts stay packed, so that their size is known before they are unpacked.
+    # Keep repeated texts dictionary-encoded: a small file could expand to more than the memory before `Count` saw it.
     with place.parquet(read_dictionary=texts) as file:
         for batch in file.iter_batches(rows, columns=own if columns is not None else None):
             count.add(batch, bytes_each(kinds))
@@ -109,7 +109,7 @@ def _parquet(
 
 @dataclass(frozen=True)
 class ArrowRows(RowSource):
-    """A file in Arrow's own format, for random access or as a stream; Feather version 2 is the same."""
+    """A file in Arrow's IPC format, random access or stream; Feather version 2 is the same format."""
 
     place: Place
 
@@ -119,7 +119,7 @@ class ArrowRows(RowSource):
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Iterator[Any]]]:
-        """Its schema and its batches."""
+        """Yield the schema and the batches."""
         import pyarrow as pa
 
         with told(self.where, "Arrow"), self.place.opened() as file:

@@ -1,4 +1,4 @@
-"""A column of categories: each as a number, and the texts once."""
+"""A column of categories: an integer code per row, and each text once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Categories", "Column"]
 
 
 class Categories:
-    """Texts of which many are alike; reads like an array of texts.
+    """A column with repeated texts; reads like an array of texts.
 
     Args:
-        codes: for each row the place of its text in `words`, int32 (n,).
+        codes: for each row, the index of its text in `words`, int32 (n,).
         words: the texts, sorted, none twice.
     """
 
@@ -33,7 +33,7 @@ class Categories:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the array of texts that this stands for."""
+        """Dtype of the equivalent array of texts."""
         return np.dtype((np.str_, max(map(len, self.words), default=1)))
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class Categories:
         return f"Categories({len(self):,} rows of {len(self.words)} texts)"
 
     def astype(self, dtype: Any) -> np.ndarray:
-        """An array of texts, or of what they stand for."""
+        """Convert to an array of texts, or of the values they spell."""
         return np.asarray(self).astype(dtype)
 
     def tolist(self) -> list[str]:
@@ -67,9 +67,9 @@ class Categories:
         return list(self)
 
     def tobytes(self) -> bytes:
-        """All that it holds, as bytes; equal columns have the same."""
+        """Codes and texts as bytes; equal columns give equal bytes."""
         return repr(self.words).encode() + np.ascontiguousarray(self.codes).tobytes()
 
 
 Column = np.ndarray | Categories
-"""A column of a table: numbers, a block of them, texts, or texts as numbers."""
+"""A column of a table: numbers, a block of numbers, texts, or coded texts."""

@@ -1,4 +1,4 @@
-"""Which column of a table is used for what; and what can be wrong with that."""
+"""The use of each column of a table, and the checks of that use."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from securevfl.errors import InputError, UnknownNameError
 __all__ = ["ColumnUse", "Target", "column_names", "doubled_names", "labels"]
 
 Target = Literal["classes", "number", "labels"]
-"""What a label column holds."""
+"""The kind of target in a label column."""
 
 _TIMES = {2: "twice"}
 _PLACES = 5
 _MOST_IDS = 16
-"""Columns that make an identifier, at most: as many as the PSI takes."""
+"""Maximum columns of a compound identifier, the PSI's limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnUse:
-    """Which column of a table is used for what.
+    """The use of each column of a table.
 
     Attributes:
-        id: the identifier column; several, in order, where they make an identifier together.
-        label: the label column, or None; the first one where there are several.
-        features: the feature columns; all others but id and label if None.
-        categorical: those of them that hold categories.
-        classes: the label's values in the order of their indexes; those found, sorted, if None.
-        preparation: how features are prepared, which may hold anything then; None for numbers and categories alone.
-        as_text: features that are read as texts, because some of their values are no numbers.
-        target: what the label column holds: ``"classes"``, a ``"number"`` to learn, or one of several ``"labels"``.
-        weight: the column with weights of rows, or None.
+        id: the identifier column; several, in order, for a compound identifier.
+        label: the label column, or None; the first of several.
+        features: the feature columns; if None, all columns except id and label.
+        categorical: the feature columns that contain categories.
+        classes: the label's values in class-index order; if None, the values found, sorted.
+        preparation: how features are prepared, which allows any values; None allows only numbers and categories.
+        as_text: features read as text because some of their values are not numbers.
+        target: ``"classes"``, ``"number"`` (regression) or ``"labels"`` (several labels per row).
+        weight: the column of row weights, or None.
         group: the column whose values stay together in a split, or None.
         time: the column by which rows are split, or None.
-        labels: the label columns of which a row can have several, each of zeros and ones; none unless `target` says so.
+        labels: the 0/1 label columns if a row can have several labels; empty unless `target` is ``"labels"``.
     """
 
     id: str | tuple[str, ...]
@@ -76,11 +76,11 @@ class ColumnUse:
         group: str | None = None,
         time: str | None = None,
     ) -> ColumnUse:
-        """From the loaders' arguments.
+        """Build it from the loaders' arguments.
 
         Raises:
-            InputError: a wrong target, classes of a number, a role without a label, several labels that are not two or
-                more, or `prepare` is no preparation.
+            InputError: an unknown target, classes given for a number, a weight, group or time without a label, fewer
+                than two labels for ``"labels"``, or an invalid `prepare`.
         """
         several: tuple[str, ...] = ()
         if label is not None and not isinstance(label, str):
@@ -93,13 +93,13 @@ class ColumnUse:
         if (target == "labels") != bool(several) or (several and not 2 <= len(set(several)) == len(several)):
             raise InputError(
                 f"target is {target!r} and label is {list(several) or label!r}: several labels of a row are two "
-                "columns or more, each named once, label=['a', 'b'], and target='labels'; one column of zeros and ones "
-                "holds two classes"
+                "columns or more, each named once, label=['a', 'b'], and target='labels'; one column of zeros "
+                "and ones has two classes"
             )
         if several and classes is not None:
-            raise InputError("classes are given, and each of several labels is 0 or 1: leave classes out")
+            raise InputError("classes are given, but each of several labels is 0 or 1: leave classes out")
         if target == "number" and classes is not None:
-            raise InputError("classes are given, and target='number' has none: leave one of the two out")
+            raise InputError("classes are given, but target='number' has no classes: leave one of the two out")
         roles = {"target='number'": target == "number" or None, "weight": weight, "group": group, "time": time}
         given = [role for role, value in roles.items() if value is not None]
         if given and label is None:
@@ -124,12 +124,12 @@ class ColumnUse:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The identifier columns, one or several."""
+        """The identifier columns."""
         return (self.id,) if isinstance(self.id, str) else self.id
 
     @property
     def roles(self) -> dict[str, str]:
-        """Role → column: what is read as numbers, groups or times beside features, identifiers and classes."""
+        """Role → column, for columns other than features, identifiers and classes: numbers, groups and times."""
         found = {"weight": self.weight, "group": self.group, "time": self.time}
         found |= {"label": self.label if self.target == "number" else None}
         found |= {f"label {place}": column for place, column in enumerate(self.labels)}
@@ -137,18 +137,18 @@ class ColumnUse:
 
     @property
     def apart(self) -> tuple[str | None, ...]:
-        """Columns that are no features unless they are listed."""
+        """Columns that are not features unless listed explicitly."""
         return (*self.ids, self.label, *self.labels, self.weight, self.group, self.time)
 
     def chosen(self, names: Sequence[str]) -> list[str]:
-        """The feature columns of a table with these columns."""
+        """Return the feature columns among `names`."""
         return [c for c in names if c not in self.apart] if self.features is None else list(self.features)
 
     def read(self, names: Sequence[str], where: str) -> list[str]:
-        """The columns that are read, in the order of the table.
+        """Return the columns to read, in table order.
 
         Raises:
-            InputError: they cannot be used as told.
+            InputError: see `mistakes`.
         """
         for mistake in self.mistakes(names, where):
             raise mistake
@@ -156,7 +156,7 @@ class ColumnUse:
         return [name for name in names if name in wanted]
 
     def mistakes(self, names: Sequence[str], where: str) -> list[InputError]:
-        """What is wrong with this use of a table with columns `names`, the most basic mistake first."""
+        """Return the errors of this use for a table with columns `names`, the most basic one first."""
         found = doubled_names(names, where)
         there, chosen = set(names), self.chosen(names)
         prepared = () if self.preparation is None else self.preparation.columns
@@ -175,16 +175,16 @@ class ColumnUse:
         found += self.wrong_ids(where)
         if set(self.ids) & set(chosen) or {self.label, *self.labels} & set(chosen):
             named = " or ".join(map(repr, (*self.ids, *(self.labels or [self.label]))))
-            found.append(InputError(f"{where}: {named} is listed as a feature too; a column has one use"))
+            found.append(InputError(f"{where}: {named} is also listed as a feature; a column has one use"))
         if self.weight and self.weight in {*self.ids, self.label, *self.labels, *chosen}:
-            found.append(InputError(f"{where}: the weight {self.weight!r} has another use, too; a column has one use"))
+            found.append(InputError(f"{where}: the weight {self.weight!r} also has another use; a column has one use"))
         if not chosen and (self.features is None or not self.label):
-            hint = "; an owner of labels alone says features=[]" if self.label else ""
+            hint = "; a party with labels only passes features=[]" if self.label else ""
             found.append(InputError(f"{where} has no feature columns; name at least one in features=…{hint}"))
         return found
 
     def wrong_ids(self, where: str) -> list[InputError]:
-        """What is wrong with the choice of identifier columns, whatever the table has."""
+        """Return the errors in the choice of identifier columns, whatever the table's columns."""
         found = []
         if not 1 <= len(self.ids) <= _MOST_IDS:
             found.append(
@@ -200,29 +200,29 @@ class ColumnUse:
 
     @property
     def texts(self) -> frozenset[str]:
-        """Columns that are texts in a CSV file, whatever they look like."""
+        """Columns to read as text from a CSV file, whatever they look like."""
         return self.categorical | self.as_text | set(self.ids) | ({self.group} if self.group else set())
 
     def with_text(self, column: str) -> ColumnUse:
-        """The same with one more column that is read as texts."""
+        """Return a copy that reads one more column as text."""
         return replace(self, as_text=self.as_text | {column})
 
     @property
     def as_found(self) -> frozenset[str | None]:
-        """Columns whose type in a CSV file is what it looks like: classes, and times."""
+        """Columns whose type in a CSV file is inferred: classes and times."""
         return frozenset([self.label if self.target == "classes" else None, self.time])
 
     def gathers(
         self, column: str, where: str, out: np.ndarray, limits: TableLimits, storage: Storage
     ) -> NumberColumn | CategoryColumn | AnyColumn:
-        """What gathers a feature column, as `PartyTable.columns` has it.
+        """Return the builder of a feature column for `PartyTable.columns`.
 
         Args:
-            column: which.
+            column: its name.
             where: the table, for messages.
-            out: where it goes, 4 bytes for each row.
-            limits: of a column of categories.
-            storage: where a column that takes more goes.
+            out: buffer for the values, 4 bytes per row.
+            limits: bounds of a column of categories.
+            storage: where a column that needs more than 4 bytes per row is allocated.
         """
         if self.preparation is not None:
             return AnyColumn(column, where, out, limits, storage, categories=column in self.categorical)
@@ -231,10 +231,10 @@ class ColumnUse:
         return NumberColumn(column, where, out, storage)
 
     def feature(self, values: Any, column: str, where: str) -> Column:
-        """A feature column of a few rows, as `PartyTable.columns` has it.
+        """Convert a feature column of a few rows as `PartyTable.columns` stores it.
 
         Raises:
-            InputError: nulls, or text where numbers are expected.
+            InputError: nulls, or text instead of numbers.
         """
         out = np.empty(len(values), dtype=np.float32)
         gathered = self.gathers(column, where, out, DEFAULT_LIMITS, DEFAULT_STORAGE)
@@ -244,7 +244,7 @@ class ColumnUse:
 
 
 def doubled_names(names: Sequence[str], where: str) -> list[InputError]:
-    """A mistake for each name that several columns have, and for columns without a name where there are several."""
+    """Return an error for each duplicate column name, and one if several columns have no name."""
     found = []
     for name, times in sorted(Counter(names).items()):
         if times > 1 and name.strip():
@@ -259,7 +259,7 @@ def doubled_names(names: Sequence[str], where: str) -> list[InputError]:
 
 
 def column_names(schema: Any, where: str) -> list[str]:
-    """Names of the columns of an Arrow schema.
+    """Return the column names of an Arrow schema.
 
     Raises:
         InputError: they are not UTF-8.
@@ -271,7 +271,7 @@ def column_names(schema: Any, where: str) -> list[str]:
 
 
 def labels(values: Any, column: str, where: str) -> Coded:
-    """The label column of a few rows, a `pyarrow.ChunkedArray`.
+    """Convert the label column of a few rows, a `pyarrow.ChunkedArray`.
 
     Raises:
         InputError: lists, records or bytes, or text that is not UTF-8.

@@ -1,4 +1,4 @@
-"""Identifiers that several columns make together: a first name, a last name and a day of birth, for example."""
+"""Identifiers made of several columns, for example first name, last name and date of birth."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _PART = 1 << 16
 
 
 class CompoundIdentifier:
-    """Identifiers of two or more columns, joined as `securevfl_psi.IdRules` says with ``columns``: each part is
-    normalised by itself, and its length in bytes stands before it (``3:ann10:1970-01-01``), so that no two different
-    rows are joined alike. The command ``securevfl-psi`` joins them likewise.
+    """Identifiers of two or more columns, joined as in `securevfl_psi.IdRules` with ``columns``: each part is
+    normalised separately and prefixed with its length in bytes (``3:ann10:1970-01-01``), so that different rows cannot
+    give the same text. The command ``securevfl-psi`` joins them in the same way.
 
     Args:
-        columns: their names, in the order in which all parties name theirs.
+        columns: their names; all parties list theirs in the same order.
         where: the table, for messages.
     """
 
@@ -33,19 +33,19 @@ class CompoundIdentifier:
         self._parts = [IdentifierColumn(column, where) for column in columns]
 
     def add(self, batch: Any) -> None:
-        """One batch of the table.
+        """Add one batch of the table.
 
         Raises:
-            InputError: a part is other than texts and whole numbers.
+            InputError: a part is neither text nor whole numbers.
         """
         for column, part in zip(self._columns, self._parts, strict=True):
             part.add(batch.column(column))
 
     def whole(self) -> Names:
-        """All of them.
+        """Return all identifiers.
 
         Raises:
-            InputError: parts that are null or empty, of all columns at once, or that cannot be normalised.
+            InputError: parts are null or empty (lists all columns), or cannot be normalised.
         """
         import pyarrow as pa
 
@@ -69,5 +69,5 @@ class _One(IdentifierColumn):
 
 
 def identifier_of(columns: Sequence[str], where: str) -> CompoundIdentifier | IdentifierColumn:
-    """What gathers the identifiers of a table, batch by batch; `add` takes whole batches."""
+    """Return the builder of a table's identifiers; its `add` takes whole batches."""
     return _One(columns[0], where) if len(columns) == 1 else CompoundIdentifier(columns, where)

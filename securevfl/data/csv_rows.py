@@ -1,4 +1,4 @@
-"""CSV files as a source of rows."""
+"""Read rows from CSV files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VALUE = re.compile(r"CSV column #(?P<column>[0-9]+).*conversion error to (?P<ki
 
 @contextmanager
 def _reading(where: str) -> Iterator[None]:
-    """What Arrow says, as a user's mistake; of a line with too many fields or too few, where it is."""
+    """Raise Arrow's errors as `InputError`, with the row number if a line has too many or too few fields."""
     import pyarrow as pa
 
     with told(where, "CSV"):
@@ -43,7 +43,7 @@ def _reading(where: str) -> Iterator[None]:
 
 
 def _cut_otherwise(words: str) -> str:
-    """Arrow's words on a line with more or fewer fields than the header, with the cure; empty for others."""
+    """Rewrite Arrow's error on a line with more or fewer fields than the header, with the cure; else return empty."""
     found = _FIELDS.search(words)
     if found is None:
         return ""
@@ -51,17 +51,17 @@ def _cut_otherwise(words: str) -> str:
     line = found["line"].splitlines()[0] if found["line"] else ""
     shown = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
     return (
-        f"{row} has {found['got']} fields, and the header {found['expected']}: {shown!r}; correct the line, put fields "
-        "that hold the delimiter in quotes, or say which delimiter is meant"
+        f"{row} has {found['got']} fields, but the header has {found['expected']}: {shown!r}; correct the line, "
+        "quote fields that contain the delimiter, or set the delimiter"
     )
 
 
 class NotConverted(InputError):
-    """A value that is not of the type which its column has further up.
+    """A value whose type differs from that of its column further up.
 
     Args:
-        column: which.
-        text: what to say of it.
+        column: its name.
+        text: the message.
     """
 
     def __init__(self, column: str, text: str) -> None:
@@ -71,9 +71,8 @@ class NotConverted(InputError):
 
 @dataclass(frozen=True)
 class CsvRows(RowSource):
-    """A CSV file with a header.
-
-    The types of its columns are those of its first 8 MiB; whole numbers are numbers with a fraction from there on.
+    """A CSV file with a header. The first 8 MiB determine the column types; whole numbers there become floats, so that
+    fractions may follow.
     """
 
     place: Place
@@ -85,10 +84,10 @@ class CsvRows(RowSource):
 
     @cached_property
     def dialect(self) -> Dialect:
-        """How it is written.
+        """The file's dialect.
 
         Raises:
-            InputError: it is no text.
+            InputError: it is not text.
         """
         with _reading(self.where), self.place.stream() as stream:
             return dialect_of(stream.read(HEAD), self.where, self.form)
@@ -162,20 +161,22 @@ class CsvRows(RowSource):
                     raise self._not_converted(str(error), seen, limits) from None
 
     def _not_converted(self, words: str, seen: int, limits: TableLimits) -> Exception:
-        """What is wrong with a value further down; Arrow's own words for anything else."""
+        """Return the error for a value further down that its column's type cannot represent; Arrow's message for
+        anything else.
+        """
         found = _VALUE.search(words)
         if found is None:
             return InputError(f"{self.where} is not a CSV table: {_cut_otherwise(words) or words.splitlines()[0]}")
         column = self.names(limits)[int(found["column"])]
         return NotConverted(
             column,
-            f"{self.where}: column {column!r} holds {found['value']}, below row {seen:,}, and {found['kind']} above: "
-            "correct it; or list it in categorical=…, so that all are texts",
+            f"{self.where}: column {column!r} contains {found['value']} below row {seen:,} and {found['kind']} "
+            "above: correct it, or list it in categorical=… to read it all as text",
         )
 
 
 class _Counted(io.RawIOBase):
-    """A CSV file, unpacked, as it is read: lines and bytes are counted, and none is passed on above a limit."""
+    """A decompressed CSV stream that counts lines and bytes while it is read and stops at a limit."""
 
     def __init__(self, place: Place, limits: TableLimits, texts: int, delimiter: bytes = b",") -> None:
         super().__init__()
@@ -189,7 +190,7 @@ class _Counted(io.RawIOBase):
 
     @property
     def lines(self) -> int:
-        """How many lines came so far, or a few more."""
+        """Number of lines read so far, or slightly more."""
         return max(self._rows, self._returns) + 1
 
     def readable(self) -> bool:

@@ -1,4 +1,4 @@
-"""Named data sets, split among parties."""
+"""Named data sets, each split among parties."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def default_credit(*, overlap: float = 0.85, seed: int = 0, rows: int | None = N
     """UCI *Default of Credit Card Clients*, split among a bank, a network and a retailer.
 
     30,000 clients of a bank in Taiwan, 2005; 23 columns and whether they defaulted in the next month (6,636 did). The
-    **bank** is active: label, LIMIT_BAL, SEX, EDUCATION, MARRIAGE, AGE. The **network** holds PAY_0 … PAY_6, the
-    **retailer** BILL_AMT* and PAY_AMT*. CC BY 4.0, I-C. Yeh, UCI Machine Learning Repository 2009, doi
-    10.24432/C55S3H; ships with the package.
+    **bank** is active: label, LIMIT_BAL, SEX, EDUCATION, MARRIAGE, AGE. The **network** has PAY_0 … PAY_6, the
+    **retailer** BILL_AMT* and PAY_AMT*. CC BY 4.0, I-C. Yeh, UCI Machine Learning Repository 2009, doi 10.24432/C55S3H;
+    ships with the package.
 
     Args:
-        overlap: share of the clients that each party holds, at random and independently, each in an order of its own.
-        seed: of the choice of clients and of the split.
-        rows: take this many clients at random first; all if None.
-        shared: instead, let all parties hold the share `overlap` of the clients, and split the others among them.
+        overlap: share of the clients at each party, drawn independently, in a separate random order per party.
+        seed: seeds the choice of clients and the split.
+        rows: first sample this many clients; all if None.
+        shared: give all parties the share `overlap` of the clients and split the others among them.
 
     Raises:
         InputError: an overlap or a number of rows out of range, or a damaged file.
@@ -83,16 +83,16 @@ def limited_credit(
     test: float = 0.2,
     validation: Validation = "beside",
 ) -> Parties:
-    """The table of `default_credit` with few common clients, and clients kept for validation and test beside them.
+    """The table of `default_credit` with few common training clients, plus separate clients for validation and test.
 
     Args:
-        overlap: training clients that all parties hold: a share, or a count from 2; the others are dealt out evenly.
-        seed: of the choice of clients.
-        rows: take this many clients at random first; all if None.
-        parties: 3, or 2: the bank, and network and retailer in one.
-        labels: ``"all"`` if the bank knows the labels of the other parties' clients too.
-        valid: share of the clients that validates, known to all parties.
-        test: share that tests, known to all parties.
+        overlap: common training clients: a share, or a count from 2; the others are distributed evenly.
+        seed: seeds the choice of clients.
+        rows: first sample this many clients; all if None.
+        parties: 3; or 2, with network and retailer as one party.
+        labels: ``"all"`` if the bank also has the labels of the other parties' clients.
+        valid: share of the clients for validation, common to all parties.
+        test: share for the test, common to all parties.
         validation: ``"overlap"``: common training clients validate, and the share `valid` is left out; see
             `limited_overlap`.
 
@@ -119,7 +119,7 @@ def limited_credit(
 
 
 def _credit_table(seed: int, rows: int | None) -> PartyTable:
-    """The whole table, of the bank, or some of its rows."""
+    """Return the full table, named after the bank, or a sample of its rows."""
     header, values = _credit()
     total = len(values)
     if rows is not None:
@@ -144,7 +144,7 @@ def _credit_table(seed: int, rows: int | None) -> PartyTable:
 
 
 def _credit() -> tuple[list[str], np.ndarray]:
-    """Header and values, int64, of the shipped table."""
+    """Read header and values (int64) of the bundled table."""
     packed = resources.files("securevfl.data").joinpath("files", _CREDIT_FILE).read_bytes()
     if hashlib.sha256(packed).hexdigest() != _CREDIT_SHA256:
         raise InputError(f"{_CREDIT_FILE} in the installed package is damaged; install securevfl again")
@@ -154,7 +154,9 @@ def _credit() -> tuple[list[str], np.ndarray]:
 
 
 def _reference(number: int) -> str:
-    """A customer reference that is not the row number: a fixed permutation of 0 … 9,999,990 (a prime's residues)."""
+    """Return a customer reference that hides the row number: a fixed permutation of 0 … 9,999,990 (multiplication
+    modulo the prime 9,999,991).
+    """
     return f"C-{number * 4_821_337 % 9_999_991:07d}"
 
 
@@ -162,7 +164,7 @@ def breast_cancer(*, overlap: float = 0.9, seed: int = 0, shared: bool = False) 
     """Breast Cancer Wisconsin (Diagnostic), from scikit-learn: a clinic with 10 columns and the diagnosis, a lab
     with 20.
 
-    569 rows. Small: for tests and first steps. Arguments and errors as for `default_credit`.
+    569 rows, small enough for tests and first steps. Arguments and errors as for `default_credit`.
     """
     from sklearn.datasets import load_breast_cancer
 
@@ -196,17 +198,17 @@ _REGISTRY: Mapping[str, Callable[..., Parties]] = {
 
 
 def names() -> list[str]:
-    """Names of all data sets."""
+    """Return the names of all data sets."""
     return sorted(_REGISTRY)
 
 
 def mistakes(name: object, options: Mapping[str, object], where: str = "data") -> list[str]:
-    """What is wrong with a named data set as files ask for it: names and types, before anything is read.
+    """Check a data set section of a file: return its unknown names and wrong types, before any data is read.
 
     Args:
-        name: of the data set.
-        options: for the function of that name.
-        where: path of the section, for the messages.
+        name: the data set.
+        options: arguments for the function of that name.
+        where: path of the section, for messages.
     """
     if not isinstance(name, str) or name not in _REGISTRY:
         return [f"{where}.name is {shown(name)}{nearest(name, _REGISTRY)}"]
@@ -220,17 +222,17 @@ def mistakes(name: object, options: Mapping[str, object], where: str = "data") -
 
 @cache
 def _options(name: str) -> dict[str, Accepts]:
-    """Option of a data set → what it accepts, read off the function's signature."""
+    """Return option → accepted values, from the function's signature."""
     hints = get_type_hints(_REGISTRY[name])
     return {option: accepts(hints[option], lambda kinds: None) for option in signature(_REGISTRY[name]).parameters}
 
 
 def load(name: str, **options: object) -> Parties:
-    """A data set by name; options as for the function of that name.
+    """Load a data set by name; options as for the function of that name.
 
     Raises:
-        UnknownNameError: no data set or no option of this name; says which is nearest.
-        InputError: an option of the wrong type, or what the function refuses.
+        UnknownNameError: there is no data set or option of this name; suggests the nearest one.
+        InputError: an option has the wrong type, or the function refuses it.
     """
     if name not in _REGISTRY:
         raise UnknownNameError("data set", name, _REGISTRY)

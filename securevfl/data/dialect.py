@@ -1,5 +1,4 @@
-"""How a CSV file is written: its encoding, what is between fields, what is before the fraction of a number. Found out
-from the first bytes, or told."""
+"""The dialect of a CSV file: encoding, delimiter and decimal mark, detected or given by the user."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from securevfl.errors import InputError
 __all__ = ["DELIMITERS", "HEAD", "CsvForm", "Dialect", "dialect_of"]
 
 DELIMITERS = (",", ";", "\t", "|")
-"""What may stand between fields."""
+"""Possible delimiters."""
 HEAD = 1 << 16
-"""Bytes that are looked at."""
+"""Bytes examined."""
 _LINES = 200
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -24,14 +23,14 @@ _BOMS = (
 )
 _SHEET = "save the sheet as CSV (in Excel: CSV UTF-8), and name that file"
 _OTHERS = (
-    (b"PK\x03\x04", f"an Excel workbook or a ZIP archive, and no CSV text: {_SHEET}"),
-    (b"\xd0\xcf\x11\xe0", f"an old Excel workbook (.xls), and no CSV text: {_SHEET}"),
+    (b"PK\x03\x04", f"an Excel workbook or a ZIP archive, not CSV text: {_SHEET}"),
+    (b"\xd0\xcf\x11\xe0", f"an old Excel workbook (.xls), not CSV text: {_SHEET}"),
     (b"PAR1", "a Parquet file: give it a name that ends in .parquet"),
     (b"ARROW1", "an Arrow file: give it a name that ends in .arrow"),
-    (b"\x1f\x8b", "packed by gzip: give it a name that ends in .csv.gz"),
-    (b"BZh", "packed by bzip2: give it a name that ends in .csv.bz2"),
+    (b"\x1f\x8b", "compressed with gzip: give it a name that ends in .csv.gz"),
+    (b"BZh", "compressed with bzip2: give it a name that ends in .csv.bz2"),
 )
-"""First bytes of files that are taken for CSV by mistake, and what they are."""
+"""First bytes of files often mistaken for CSV, with the name of their format."""
 _SEP = re.compile(r"sep=(?P<delimiter>[,;\t|])", re.IGNORECASE)
 _COMMA = re.compile(r"[+-]?\d+,\d+|[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
 _POINT = re.compile(r"[+-]?\d+\.\d+")
@@ -40,15 +39,15 @@ _NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
 @dataclass(frozen=True)
 class CsvForm:
-    """What a user says of how a CSV file is written; None is found out.
+    """The dialect as the user gives it; None means detect.
 
     Attributes:
-        delimiter: between fields: one of `DELIMITERS`.
-        encoding: as Python names it, for example ``"cp1252"``.
-        decimal: before the fraction of a number: ``"."`` or ``","``.
+        delimiter: one of `DELIMITERS`.
+        encoding: Python's name of it, for example ``"cp1252"``.
+        decimal: the decimal mark, ``"."`` or ``","``.
 
     Raises:
-        InputError: one of them that is not possible.
+        InputError: an impossible value.
     """
 
     delimiter: str | None = None
@@ -61,26 +60,26 @@ class CsvForm:
         if self.decimal is not None and self.decimal not in (".", ","):
             raise InputError(f"decimal is {self.decimal!r}; '.' or ',' was expected")
         if self.decimal == "," == self.delimiter:
-            raise InputError("delimiter and decimal are both ','; a number would be two fields: one of them is another")
+            raise InputError("delimiter and decimal are both ',', so a number would be two fields: change one of them")
         if self.encoding is not None:
             try:
                 codecs.lookup(self.encoding)
             except LookupError:
                 raise InputError(
-                    f"encoding is {self.encoding!r}, which Python does not know; 'utf-8', 'cp1252' (Western Windows) "
-                    "and 'utf-16' are common"
+                    f"encoding is {self.encoding!r}, which Python does not support; 'utf-8', 'cp1252' (Western "
+                    "Windows) and 'utf-16' are common"
                 ) from None
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a CSV file is written.
+    """The dialect of a CSV file.
 
     Attributes:
         delimiter: between fields.
-        encoding: of its text, as Python names it.
-        decimal: before the fraction of a number.
-        skip: lines before the header: 1 where a spreadsheet wrote ``sep=;`` there.
+        encoding: of its text, Python's name.
+        decimal: the decimal mark.
+        skip: lines before the header: 1 if a spreadsheet wrote ``sep=;`` there.
     """
 
     delimiter: str = ","
@@ -90,25 +89,25 @@ class Dialect:
 
     @property
     def words(self) -> str:
-        """For messages, as ``semicolons between fields, cp1252, decimal comma``."""
+        """The dialect for messages, as in ``semicolons between fields, cp1252, decimal comma``."""
         point = "comma" if self.decimal == "," else "point"
         return f"{_NAMES[self.delimiter]}s between fields, {self.encoding}, decimal {point}"
 
 
 def dialect_of(head: bytes, where: str, told: CsvForm | None = None) -> Dialect:
-    """The dialect of a file that begins so.
+    """Detect a file's dialect from its first bytes.
 
-    The encoding is that of a byte order mark; else UTF-8 where the bytes are that; else cp1252, in which most bytes
-    that are no UTF-8 were written in Western Europe. The delimiter is the one that cuts all of the first lines into the
-    same number of fields, the most of them. A decimal comma is found where numbers have one and none has a point.
+    The encoding is that of a byte order mark; otherwise UTF-8 if the bytes are valid UTF-8; otherwise cp1252, the most
+    common legacy encoding in Western Europe. The delimiter is the one that splits the first lines into the same number
+    of fields, and into the most. The decimal mark is a comma if numbers have one and none has a point.
 
     Args:
-        head: its first bytes, unpacked.
+        head: its first bytes, decompressed.
         where: the file, for messages.
-        told: what a user says.
+        told: the dialect that the user gave.
 
     Raises:
-        InputError: bytes that are no text of the encoding that was told, or of any that is looked for.
+        InputError: the bytes are not text in the given encoding, or in any detected one.
     """
     told = told or CsvForm()
     _refuse_others(head, where)
@@ -130,7 +129,7 @@ def dialect_of(head: bytes, where: str, told: CsvForm | None = None) -> Dialect:
 
 
 def _refuse_others(head: bytes, where: str) -> None:
-    """Files of other kinds under the name of a CSV file, by their first bytes."""
+    """Refuse files of other formats that are named as CSV, by their first bytes."""
     if not head.strip():
         raise InputError(f"{where} is empty: it has no header and no rows")
     for first, what in _OTHERS:
@@ -144,8 +143,8 @@ def _encoding(head: bytes, where: str) -> str:
             return name
     if b"\0" in head[:1000]:
         raise InputError(
-            f"{where} has bytes of zero in its first line: it is no CSV text; if it is UTF-16 without a mark, say "
-            "encoding = 'utf-16-le'"
+            f"{where} has zero bytes in its first line, so it is not CSV text; if it is UTF-16 without a byte "
+            "order mark, set encoding = 'utf-16-le'"
         )
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
@@ -162,7 +161,9 @@ def _rows(lines: list[str], delimiter: str) -> list[list[str]]:
 
 
 def _delimiter(lines: list[str]) -> str:
-    """The delimiter with the most fields among those with as many in each line; of equals, and of none, the first."""
+    """Return the delimiter that gives the most fields, the same number in each line; the first one on a tie or if none
+    fits.
+    """
     best, most = DELIMITERS[0], 1
     for delimiter in DELIMITERS:
         rows = _rows(lines, delimiter)

@@ -1,4 +1,4 @@
-"""Encodings of single columns of a table that is not prepared: standardised numbers, ranks, one-hot levels, blocks."""
+"""Encodings of single columns without preparation: standardised numbers, ranks, one-hot categories, blocks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class Standard:
 
     @classmethod
     def fit(cls, parts: Iterable[np.ndarray]) -> Standard:
-        """In one pass; mean and deviation are put together as by Chan, Golub and LeVeque (1979), and differ from those
-        of all values at once by less than 1e-12 deviations."""
+        """Fit in one pass. Means and deviations of the parts are combined after Chan, Golub and LeVeque (1979); the
+        result differs from that of all values at once by less than 1e-12 deviations.
+        """
         count, mean, squares = 0, 0.0, 0.0
         low, high = np.inf, -np.inf
         for part in parts:
@@ -48,7 +49,7 @@ class Standard:
 
 @dataclass(frozen=True)
 class Quantile:
-    """Normal scores of the rank among the training rows: for heavy tails. Between knots by interpolation."""
+    """Normal scores of the rank among the training rows, for heavy tails. Interpolates between knots."""
 
     values: tuple[float, ...]
     scores: tuple[float, ...]
@@ -60,7 +61,7 @@ class Quantile:
 
 @dataclass(frozen=True)
 class OneHot:
-    """One column for each category of the training rows; others become zeros."""
+    """One column per category of the training rows; a new category becomes zeros."""
 
     categories: tuple[str, ...]
 
@@ -68,7 +69,7 @@ class OneHot:
         return np.stack([values == category for category in self.categories], axis=1).astype(np.float32)
 
     def of_categories(self, values: Categories) -> np.ndarray:
-        """The same for texts as numbers: by a table with a row for each text."""
+        """Encode coded texts with a lookup table, one row per text."""
         place = {category: i for i, category in enumerate(self.categories)}
         found = np.zeros((len(values.words), len(self.categories)), dtype=np.float32)
         for row, word in enumerate(values.words):
@@ -80,9 +81,9 @@ class OneHot:
 
 @dataclass(frozen=True)
 class Block:
-    """(x − mean) / deviation of a block: for each column of a table of numbers, over all pixels of images.
+    """(x − mean) / deviation of a block: per column for a matrix of numbers, over all pixels for images.
 
-    In double precision, some rows at a time: sets of images are large in it.
+    Computed in double precision, some rows at a time, because a whole image set in float64 would be large.
     """
 
     mean: tuple[float, ...]
@@ -91,7 +92,7 @@ class Block:
 
     @classmethod
     def fit(cls, values: np.ndarray) -> Block:
-        """Fitted on values, (n, …)."""
+        """Fit on values (n, …)."""
         axis = 0 if values.ndim == 2 else None
         count = values.size // (values.shape[1] if axis == 0 else 1)
         mean = np.atleast_1d(values.mean(axis=axis, dtype=np.float64))
@@ -102,7 +103,7 @@ class Block:
 
     @classmethod
     def raw(cls, values: np.ndarray) -> Block:
-        """That keeps values as they are."""
+        """Return an encoding that keeps values unchanged."""
         count = values.shape[1] if values.ndim == 2 else 1
         return cls((0.0,) * count, (1.0,) * count, values.shape[1:])
 
@@ -123,7 +124,7 @@ def _parts(values: np.ndarray) -> list[np.ndarray]:
 
 
 def scaled(values: np.ndarray, scale: str) -> Standard | Quantile:
-    """Scaling of another kind than standard, of the numbers of training rows."""
+    """Fit a scaling other than standard on numbers of training rows."""
     if scale == "quantile":
         knots, scores = normal_scores(values)
         return Quantile(tuple(knots.tolist()), tuple(scores.tolist()))

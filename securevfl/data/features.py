@@ -1,4 +1,4 @@
-"""From columns to numbers that a network takes, fitted on the party's own training rows and on nothing else."""
+"""Encode columns as numbers for a network, fitted only on the party's own training rows."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ View = Literal["network", "coded"]
 _MAX_CATEGORIES = 64
 _ROWS = 1 << 16
 _RANKED = 1 << 25
-"""Most values that are ranked. Of more rows a random part is: by the inequality of Dvoretzky, Kiefer, Wolfowitz and
-Massart no rank is off by more than 0.00046 of the rows then, but for one column in a million."""
+"""Maximum number of values to rank; of more rows, a random sample is ranked. By the inequality of Dvoretzky, Kiefer,
+Wolfowitz and Massart, no rank is then off by more than 0.00046 of the rows, except for one column in a million.
+"""
 
 
 _Encoding = Standard | Quantile | OneHot | Block | PreparedColumn
@@ -42,17 +43,16 @@ _Encoding = Standard | Quantile | OneHot | Block | PreparedColumn
 
 @dataclass(frozen=True)
 class FeatureEncoder:
-    """Standardises numbers, one-hot encodes categories, clips; or prepares columns as their table says.
+    """Standardises numbers, one-hot encodes categories and clips; or applies the table's preparation.
 
-    A party whose only column is a block of images keeps their shape, (channels, height, width); otherwise all
-    encodings stand side by side in one row of numbers.
+    A party whose only column is a block of images keeps their shape, (channels, height, width); otherwise all encodings
+    are concatenated into one row of numbers.
 
     Attributes:
         columns: feature → its encoding.
-        clip: largest magnitude of an encoded number, in standard deviations; trees have none.
-        view: for what it encodes: ``"network"``, or ``"coded"`` for trees: numbers as they are, NaN where one is
-            missing, and categories as codes.
-        lines: of a table with a preparation: how each column was prepared; not kept in `state`.
+        clip: largest magnitude of an encoded number, in standard deviations; not applied for trees.
+        view: ``"network"``, or ``"coded"`` for trees: numbers unchanged, NaN for missing values, categories as codes.
+        lines: how each column was prepared, if the table has a preparation; not part of `state`.
     """
 
     columns: dict[str, _Encoding]
@@ -71,21 +71,21 @@ class FeatureEncoder:
         salt: bytes = b"",
         view: View = "network",
     ) -> FeatureEncoder:
-        """Fit on `rows` of `table`, the party's own training rows, in one pass over each column, some rows at a time;
-        ranks are those of all rows up to 2^25, of a random 2^25 beyond. A table with a preparation is fitted as that
-        says, numbers on at most 2^20 rows.
+        """Fit on `rows` of `table`, the party's own training rows, in one pass over each column, some rows at a time.
+        Ranks use all rows up to 2^25 and a random 2^25 beyond. With a preparation, its rules apply, and numbers are
+        fitted on at most 2^20 rows.
 
         Args:
             table: the party's table.
             rows: row numbers.
-            clip: standard deviations at which numbers are cut off.
-            scale: of numbers, see `securevfl.data.prepare.scaling`; blocks are standardised, whatever it is, and a
-                table's preparation has its own.
-            salt: key of hashed categories, of the party's own.
-            view: see above; ``"coded"`` prepares tables that have no preparation, too.
+            clip: standard deviations at which numbers are clipped.
+            scale: scaling of numbers, see `securevfl.data.prepare.scaling`. Blocks are always standardised, and a
+                table's preparation sets its own scaling.
+            salt: the party's secret key for hashed categories.
+            view: see above; ``"coded"`` also prepares tables without a preparation.
 
         Raises:
-            InputError: no rows, a column with more than 64 categories; or columns that cannot be prepared, all of them.
+            InputError: no rows, a column with more than 64 categories, or columns that cannot be prepared (lists all).
             UnknownNameError: an unknown scale.
         """
         if scale not in SCALES:
@@ -129,12 +129,14 @@ class FeatureEncoder:
         }
         if not columns and table.columns and table.label is None:
             why = "; ".join(f"{line.column!r} {line.how}" for line in found.lines[:3])
-            raise InputError(f"{where}: no column is left after preparation ({why}): give columns that tell rows apart")
+            raise InputError(
+                f"{where}: no column is left after preparation ({why}): give columns whose values differ between rows"
+            )
         return cls(columns, clip, view, tuple(found.lines))
 
     @property
     def names(self) -> list[str]:
-        """Names of the encoded columns: ``AGE``, ``EDUCATION=2``, ``pixels[0]`` …"""
+        """The names of the encoded columns: ``AGE``, ``EDUCATION=2``, ``pixels[0]`` …"""
         found: list[str] = []
         for name, encoding in self.columns.items():
             if isinstance(encoding, OneHot):
@@ -149,7 +151,7 @@ class FeatureEncoder:
 
     @property
     def codes(self) -> list[int]:
-        """For each encoded column how many codes it can be, from 0 on; 0 for columns of numbers. For ``"coded"``."""
+        """For each encoded column of ``"coded"``, its number of codes (0, 1, …); 0 for columns of numbers."""
         found: list[int] = []
         for encoding in self.columns.values():
             block = [0] * int(np.prod(encoding.shape)) if isinstance(encoding, Block) else [0]
@@ -157,11 +159,11 @@ class FeatureEncoder:
         return found
 
     def undone(self, column: int, values: np.ndarray) -> np.ndarray:
-        """Encoded numbers of one encoded column in the units of the party's own column, float64; NaN where it has none:
-        categories, blocks, prepared columns, and columns that are constant on the training rows.
+        """Convert numbers of one encoded column back to the units of the party's own column, float64. NaN if that is
+        impossible: categories, blocks, prepared columns, and columns that are constant on the training rows.
 
         Args:
-            column: its place in `names`.
+            column: its index in `names`.
             values: encoded numbers, (n,).
         """
         at, found = 0, np.full(len(values), np.nan)
@@ -178,7 +180,7 @@ class FeatureEncoder:
         return found
 
     def state(self) -> dict[str, object]:
-        """Plain values that `from_state` makes the same encoder of."""
+        """Return plain values from which `from_state` rebuilds this encoder."""
         encodings = {
             name: column_state(e) if isinstance(e, PreparedColumn) else {"kind": f"_{type(e).__name__}", **vars(e)}
             for name, e in self.columns.items()
@@ -188,10 +190,10 @@ class FeatureEncoder:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FeatureEncoder:
-        """The encoder whose `state` this is.
+        """Rebuild an encoder from its `state`.
 
         Raises:
-            InputError: something else.
+            InputError: the values are not such a state.
         """
         kinds: Mapping[str, Any] = {f"_{kind.__name__}": kind for kind in (Standard, Quantile, OneHot, Block)}
         try:
@@ -210,14 +212,14 @@ class FeatureEncoder:
             raise InputError(f"a stored encoder is damaged: {error}") from None
 
     def transform(self, table: PartyTable, rows: np.ndarray | None = None) -> np.ndarray:
-        """Encoded features of `rows` (all rows if None), (n, len(names)) float32; images (n, channels, height, width).
-        Those for trees are float64, and never images.
+        """Encode `rows` (all if None): (n, len(names)) float32, or images (n, channels, height, width). For trees:
+        float64, never images.
 
-        Beyond `PartyTable.storage` the array is mapped; torch takes it as it is. The table is read in its own order
-        then, and the rows are put in theirs by `Permuted`.
+        An array larger than `PartyTable.storage` allows is memory-mapped; torch can use it directly. The table is then
+        read in its own order and `Permuted` reorders the rows.
 
         Raises:
-            InputError: a column has another shape than the one that the encoder was fitted on.
+            InputError: a column's shape differs from the one at fitting.
             UnknownNameError: the table lacks a column that the encoder was fitted on.
         """
         self._check(table)
@@ -272,7 +274,7 @@ class FeatureEncoder:
             raise InputError(f"{table.source or f'the table of {table.name!r}'}: " + "\n  ".join(mistakes))
 
     def _shape(self) -> tuple[int, ...]:
-        """Of one encoded row."""
+        """Shape of one encoded row."""
         only = next(iter(self.columns.values()))
         if len(self.columns) == 1 and isinstance(only, Block) and len(only.shape) > 1 and self.view == "network":
             return only.shape if len(only.shape) == 3 else (1, *only.shape)
@@ -281,7 +283,7 @@ class FeatureEncoder:
     def _encode(
         self, table: PartyTable, rows: np.ndarray | slice, out: np.ndarray, writers: Mapping[str, Writer]
     ) -> np.ndarray:
-        """Some rows of a table, into `out`, which is returned."""
+        """Encode some rows of a table into `out` and return it."""
         at, most = 0, np.inf if self.view == "coded" else self.clip
         for name, encoding in self.columns.items():
             values: Column = table.columns[name][rows]
@@ -310,7 +312,7 @@ def _texts(values: np.ndarray) -> np.ndarray:
 
 
 def _in_order(rows: np.ndarray, count: int) -> np.ndarray:
-    """The same rows in the order of the table, so that a mapped column is read from its beginning to its end."""
+    """Sort rows into table order, so that a mapped column is read sequentially."""
     there = np.zeros(count, dtype=bool)
     there[rows] = True
     found = np.flatnonzero(there)
@@ -318,13 +320,13 @@ def _in_order(rows: np.ndarray, count: int) -> np.ndarray:
 
 
 def _of_rows(values: Column, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Values of rows, some at a time."""
+    """Yield the values of rows, some at a time."""
     for at in range(0, len(rows), _ROWS):
         yield np.asarray(values[rows[at : at + _ROWS]])
 
 
 def _sample(values: Column, rows: np.ndarray) -> np.ndarray:
-    """Values of rows, of about `_RANKED` of them at most."""
+    """Return the values of rows, of a random sample if there are more than about `_RANKED`."""
     generator = np.random.default_rng(0)
     share = _RANKED / max(len(rows), 1)
     parts = list(_of_rows(values, rows))
@@ -334,7 +336,7 @@ def _sample(values: Column, rows: np.ndarray) -> np.ndarray:
 
 
 def _categories(values: Column, rows: np.ndarray, name: str, party: str) -> tuple[str, ...]:
-    """The categories of rows, sorted."""
+    """Return the sorted categories of rows."""
     if isinstance(values, Categories):
         there = np.zeros(len(values.words), dtype=bool)
         for at in range(0, len(rows), _ROWS):

@@ -1,4 +1,4 @@
-"""Tables from data frames: pandas, polars or Arrow, each party's own."""
+"""Build the parties' tables from pandas, polars or Arrow data frames."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from securevfl.errors import InputError, UnknownNameError
 __all__ = ["Ids", "tables_of_frames"]
 
 Ids = str | Sequence[str]
-"""The identifier column, or several that make one."""
+"""The identifier column, or several for a compound identifier."""
 
 
 def tables_of_frames(
     kind: str, frames: Mapping[str, Any], id: Ids | Mapping[str, Ids], label: Ids, options: Mapping[str, Any]
 ) -> list[PartyTable]:
-    """The parties' tables from frames; see `Parties.from_pandas`.
+    """Build the parties' tables from frames; see `Parties.from_pandas`.
 
     Args:
         kind: ``"pandas"``, ``"polars"`` or ``"arrow"``.
         frames: party → its frame.
         id: the identifier column, or party → its own.
-        label: the label's column, in one of the frames; or several, for several labels of a row.
-        options: of `securevfl.data.read_table`, for all parties.
+        label: the label column, in exactly one frame; or several columns, for several labels per row.
+        options: further arguments of `securevfl.data.read_table`, for all parties.
 
     Raises:
-        InputError: everything that is wrong with any of the frames, in one message.
+        InputError: lists every mistake in any of the frames.
     """
     if not isinstance(frames, Mapping) or not frames:
-        raise InputError("frames holds no party; give them by name: {'bank': frame, 'shop': frame}")
+        raise InputError("frames is empty; give frames by party name: {'bank': frame, 'shop': frame}")
     wanted = {label} if isinstance(label, str) else set(label)
     owners = [name for name, frame in frames.items() if wanted <= set(_columns(kind, name, frame))]
     if len(owners) != 1:

@@ -1,7 +1,7 @@
-"""Columns of a table gathered batch by batch: what one batch holds is forgotten before the next one comes.
+"""Build a table's columns batch by batch, releasing each batch before the next one arrives.
 
-Each has `add`, once for each batch, and `whole`. What is wrong with some rows is told at the end, with how many there
-are; what is wrong with a column, at once.
+Each builder has `add`, called once per batch, and `whole`. Mistakes in some rows are reported at the end with their
+count, mistakes of a whole column immediately.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from securevfl.errors import InputError
 __all__ = ["CategoryColumn", "IdentifierColumn", "LabelColumn", "NumberColumn"]
 
 _NEAR = 32
-"""How many deviations from 0 a column's mean lies at most where its values become float32. Half a unit in the last
-place is 2^-24 of a value then, and 2e-6 deviations for a value within 5 of the mean."""
+"""Largest distance of a column's mean from 0, in standard deviations, for storing it as float32. Half a unit in the
+last place is 2^-24 of a value, so at most 2e-6 deviations for a value within 5 of the mean.
+"""
 _TINY = 1e-30
 _EXACT = 1 << 24
 _PART = 1 << 20
 _MOST_LABELS = 1 << 20
-_FLOATS = " (pandas makes such numbers of whole ones where some are missing: drop these rows, then .astype('int64'))"
+_FLOATS = " (pandas converts whole numbers to these if some are missing: drop those rows, then .astype('int64'))"
 _SHOWN = 3
 
 
 @dataclass
 class _Missing:
-    """Which rows lack a value."""
+    """Counts the rows without a value and keeps the first few."""
 
     rows: int = 0
     first: list[int] = field(default_factory=list)
@@ -48,7 +49,7 @@ class _Missing:
 
 
 class IdentifierColumn:
-    """Identifiers: texts and whole numbers.
+    """Builds the identifiers: texts or whole numbers.
 
     Args:
         column: its name.
@@ -63,10 +64,10 @@ class IdentifierColumn:
         self._rows = 0
 
     def add(self, values: Any) -> None:
-        """One batch.
+        """Add one batch.
 
         Raises:
-            InputError: other than texts and whole numbers, or no UTF-8.
+            InputError: neither texts nor whole numbers, or not UTF-8.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -76,7 +77,7 @@ class IdentifierColumn:
         kind = kind.value_type if packed else kind
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
             raise InputError(
-                f"{self._what} holds {kind}; identifiers are texts or whole numbers: convert it"
+                f"{self._what} contains {kind}; identifiers are texts or whole numbers: convert it"
                 + (_FLOATS if pa.types.is_floating(kind) else "")
             )
         texts = values.cast(kind).cast(pa.large_string()) if packed else values.cast(pa.large_string(), safe=False)
@@ -88,10 +89,10 @@ class IdentifierColumn:
         self._parts.append(texts)
 
     def whole(self) -> Names:
-        """All of them.
+        """Return all identifiers.
 
         Raises:
-            InputError: null or empty ones.
+            InputError: null or empty identifiers.
         """
         import pyarrow as pa
 
@@ -103,14 +104,14 @@ class IdentifierColumn:
 
 
 class NumberColumn:
-    """Numbers, as float32; as float64 where that would lose what training looks at.
+    """Builds a column of numbers: float32, or float64 if float32 would lose digits that matter in training.
 
     Args:
         column: its name.
         where: the table, for messages.
-        out: where they go, float32 (rows or more,).
-        storage: where twice as much goes if float32 is not enough.
-        gaps: whether values may be missing; they are NaN then.
+        out: buffer, float32 (rows or more,).
+        storage: where the float64 array is allocated if float32 is not enough.
+        gaps: whether values may be missing; they become NaN.
     """
 
     def __init__(
@@ -124,10 +125,10 @@ class NumberColumn:
         self._count, self._mean, self._squares = 0, np.float64(0), np.float64(0)
 
     def add(self, values: Any) -> None:
-        """One batch.
+        """Add one batch.
 
         Raises:
-            InputError: no numbers.
+            InputError: not numbers.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -163,7 +164,7 @@ class NumberColumn:
         self._rows = end
 
     def _look(self, numbers: np.ndarray, kept: np.ndarray, missing: np.ndarray | None) -> None:
-        """Keeps the mean and the deviation of what came so far, and goes on in float64 where float32 is not enough."""
+        """Update the running mean and deviation, and switch to float64 if float32 is not enough."""
         whole = numbers
         if self._gaps and missing is not None:
             numbers, kept = numbers[~missing], kept[~missing]
@@ -186,7 +187,7 @@ class NumberColumn:
         self._out = more
 
     def whole(self) -> np.ndarray:
-        """All of them, (rows,).
+        """Return all numbers, (rows,).
 
         Raises:
             InputError: some are null or NaN.
@@ -217,14 +218,14 @@ class NumberColumn:
 
 
 class CategoryColumn:
-    """Categories, each text once.
+    """Builds a column of categories that stores each text once.
 
     Args:
         column: its name.
         where: the table, for messages.
-        out: where their numbers go, int32 (rows or more,).
-        limits: of what the texts may take.
-        gaps: whether values may be missing; they are empty texts then.
+        out: buffer for the codes, int32 (rows or more,).
+        limits: bounds on the memory of the texts.
+        gaps: whether values may be missing; they become empty texts.
     """
 
     def __init__(self, column: str, where: str, out: np.ndarray, limits: TableLimits, *, gaps: bool = False) -> None:
@@ -236,10 +237,10 @@ class CategoryColumn:
         self._size = self._rows = 0
 
     def add(self, values: Any) -> None:
-        """One batch.
+        """Add one batch.
 
         Raises:
-            InputError: lists, records or bytes, no UTF-8, or texts above a limit.
+            InputError: lists, records or bytes, not UTF-8, or texts above a limit.
         """
         coded = _coded(values, self._column, self._where, "categories are texts or numbers")
         places = []
@@ -264,10 +265,10 @@ class CategoryColumn:
         return self._places[word]
 
     def whole(self) -> Categories:
-        """All of them.
+        """Return the column.
 
         Raises:
-            InputError: some are null, or the texts would take more than `TableLimits.max_bytes` side by side.
+            InputError: some values are null, or the texts as an array would take more than `TableLimits.max_bytes`.
         """
         where = f"{self._where}: column {self._column!r}"
         if self._missing.rows:
@@ -287,7 +288,7 @@ class CategoryColumn:
 
 
 class LabelColumn:
-    """The label column.
+    """Builds the label column.
 
     Args:
         column: its name.
@@ -300,7 +301,7 @@ class LabelColumn:
         self._parts: list[np.ndarray] = []
 
     def add(self, values: Any) -> None:
-        """One batch.
+        """Add one batch.
 
         Raises:
             InputError: lists, records, bytes or dates, or text that is not UTF-8.
@@ -309,40 +310,41 @@ class LabelColumn:
 
         if pa.types.is_temporal(values.type):
             raise InputError(
-                f"{self._where}: label column {self._column!r} holds dates; a classification tells classes apart: make "
-                "classes of them in the table (before and after a day, say), or a number for target='number'"
+                f"{self._where}: label column {self._column!r} contains dates; a classification needs classes: "
+                "make classes of them in the table (before and after a day, say), or a number for "
+                "target='number'"
             )
         coded = _coded(values, self._column, self._where, "labels are texts or numbers", "label ")
         found = [self._places.setdefault(value.as_py(), len(self._places)) for value in coded.dictionary]
         if len(self._places) > _MOST_LABELS:
             raise InputError(
                 f"{self._where}: label column {self._column!r} has more than {_MOST_LABELS:,} different values; "
-                "a classification tells classes apart: say target='number' to learn the number itself, or make classes "
-                "of it in the table"
+                "a classification needs classes: set target='number' to learn the number itself, or make "
+                "classes of it in the table"
             )
         self._parts.append(np.array([*found, -1], dtype=np.int32)[_indexes(coded)])
 
     def whole(self) -> Coded:
-        """All of them, each value once."""
+        """Return the column with each value once."""
         return Coded(np.concatenate(self._parts), tuple(self._places))
 
 
 def check_text(values: Any, column: str, where: str) -> None:
-    """Checks a column of texts.
+    """Check that a column of texts is UTF-8.
 
     Raises:
-        InputError: they are not UTF-8.
+        InputError: it is not.
     """
     import pyarrow as pa
 
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        raise InputError(f"{where}: column {column!r} holds text that is not UTF-8; save the table in UTF-8") from None
+        raise InputError(f"{where}: column {column!r} contains text that is not UTF-8; save it in UTF-8") from None
 
 
 def _coded(values: Any, column: str, where: str, cure: str, what: str = "") -> Any:
-    """A `pyarrow.DictionaryArray` of the values."""
+    """Return the values as a `pyarrow.DictionaryArray`."""
     import pyarrow as pa
 
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
@@ -355,7 +357,7 @@ def _coded(values: Any, column: str, where: str, cure: str, what: str = "") -> A
 
 
 def _indexes(coded: Any) -> np.ndarray:
-    """Places in the dictionary, int64 (n,); -1 for nulls."""
+    """Return the dictionary indices, int64 (n,); -1 for nulls."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -367,8 +369,9 @@ def _indexes(coded: Any) -> np.ndarray:
 
 
 def _absent() -> list[str]:
-    """Texts that stand for no value in a CSV file, and so in any: ``NULL``, ``NA``, ``nan``, the empty one and so
-    on."""
+    """Return the texts that mean a missing value in a CSV file, and so in any: ``NULL``, ``NA``, ``nan``, the empty
+    text and so on.
+    """
     import pyarrow.csv as pa_csv
 
     return list(pa_csv.ConvertOptions().null_values)
@@ -383,5 +386,5 @@ def _is_number(value: object) -> bool:
 
 
 def _word(value: object) -> str:
-    """A category as text, whole floats without their point, so that CSV and Parquet agree."""
+    """Format a category as text; whole floats lose their decimal point, so that CSV and Parquet agree."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -1,4 +1,4 @@
-"""A column that is prepared later, gathered batch by batch: numbers, truth values, dates or texts, with gaps."""
+"""Build, batch by batch, a column that will be prepared later: numbers, booleans, dates or texts, with gaps."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["AnyColumn", "DateColumn"]
 
 
 class DateColumn:
-    """Dates and times, as `numpy.datetime64` in seconds, of UTC; NaT where there is none.
+    """Builds a column of dates and times: `numpy.datetime64` in seconds, UTC, NaT for missing values.
 
     Args:
-        out: where they go, datetime64[s] (rows or more,).
+        out: buffer, datetime64[s] (rows or more,).
     """
 
     def __init__(self, out: np.ndarray) -> None:
         self._out, self._rows = out, 0
 
     def add(self, values: Any) -> None:
-        """One batch."""
+        """Add one batch."""
         import pyarrow as pa
 
         kind = values.type
@@ -38,20 +38,20 @@ class DateColumn:
         self._rows = end
 
     def whole(self) -> np.ndarray:
-        """All of them, (rows,)."""
+        """Return the column, (rows,)."""
         return self._out[: self._rows]
 
 
 class AnyColumn:
-    """What a column is, its first batch with a value tells.
+    """Builds a column of any kind; the first batch with a value determines the kind.
 
     Args:
         column: its name.
         where: the table, for messages.
-        out: where it goes, 4 bytes for each row.
-        limits: of a column of texts.
-        storage: where a column that takes more goes.
-        categories: whether all values are texts, whatever they look like.
+        out: buffer, 4 bytes per row.
+        limits: bounds of a column of texts.
+        storage: where a column that needs more is allocated.
+        categories: whether to read all values as text, whatever they look like.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class AnyColumn:
         self._nulls = 0
 
     def add(self, values: Any) -> None:
-        """One batch.
+        """Add one batch.
 
         Raises:
-            InputError: lists, records or bytes, no UTF-8, texts above a limit, or values of another kind than before.
+            InputError: lists, records or bytes, not UTF-8, texts above a limit, or another kind of value than before.
         """
         import pyarrow as pa
 
@@ -84,8 +84,8 @@ class AnyColumn:
             self._nulls_of(nulls)
         if kind != self._kind:
             raise InputError(
-                f"{self._where}: column {self._column!r} holds {self._kind}s above and {kind}s below ({values.type}): "
-                "give it one type in all files, or list it in categorical=…"
+                f"{self._where}: column {self._column!r} contains {self._kind}s above and {kind}s below "
+                f"({values.type}): give it one type in all files, or list it in categorical=…"
             )
         self._gathered.add(values)
 
@@ -97,7 +97,7 @@ class AnyColumn:
         return CategoryColumn(self._column, self._where, self._out.view(np.int32), self._limits, gaps=True)
 
     def _nulls_of(self, rows: int) -> None:
-        """So many rows without a value."""
+        """Add `rows` rows without a value."""
         import pyarrow as pa
 
         if self._gathered is None:
@@ -107,7 +107,7 @@ class AnyColumn:
             self._gathered.add(pa.nulls(rows, types[self._kind]))
 
     def whole(self) -> Column:
-        """All of it, as `PartyTable.columns` has it.
+        """Return the column as `PartyTable.columns` stores it.
 
         Raises:
             InputError: see `CategoryColumn.whole`.
@@ -119,7 +119,7 @@ class AnyColumn:
 
 
 def _kind_of(kind: Any) -> str:
-    """``"number"``, ``"date"`` or ``"text"``; what is none of these is refused where it is gathered."""
+    """``"number"``, ``"date"`` or ``"text"``; the builders refuse everything else."""
     import pyarrow as pa
 
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):

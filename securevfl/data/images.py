@@ -1,4 +1,4 @@
-"""Image sets, each image cut into pieces: halves for two parties, strips or quarters for more."""
+"""Image data sets, each image cut into pieces: halves for two parties, strips or quarters for four."""
 
 from __future__ import annotations
 
@@ -39,24 +39,25 @@ def mnist(
 ) -> Parties:
     """MNIST: 60,000 + 10,000 digits, 28 x 28, each cut into pieces (LeCun et al. 1998).
 
-    The first piece's owner is active and has the labels, unless `owners` is given. A tenth of the training images
-    validates; the set's own test images test.
+    The owner of the first piece is active and has the labels, unless `owners` is given. A tenth of the training images
+    is the validation set; the data set's test images are the test set.
 
     Args:
-        overlap: training rows that all parties hold: a share, or a count from 2; the others are dealt out evenly.
-        seed: of the choice of rows.
-        pieces: ``"halves"`` (left and right), ``"strips"`` (four, one above the other) or ``"quarters"``.
-        rows: use this many of the training images, validation included; all if None.
-        test_rows: use this many of the test images; all if None.
-        labels: ``"all"`` if the active party knows the labels of the other parties' rows too.
-        owners: instead of one active party, so many owners of labels (`MultiVFL`), and data owners for the pieces.
-        owner_rows: training rows of each label owner.
+        overlap: common training rows: a share, or a count from 2; the others are distributed evenly.
+        seed: seeds the choice of rows.
+        pieces: ``"halves"`` (left and right), ``"strips"`` (four, stacked vertically) or ``"quarters"``.
+        rows: number of training images to use, validation included; all if None.
+        test_rows: number of test images to use; all if None.
+        labels: ``"all"`` if the active party also has the labels of the other parties' rows.
+        owners: number of label owners (`MultiVFL`) in place of one active party; data owners then have the pieces.
+        owner_rows: training rows per label owner.
         scenario: how their labels are distributed: ``"iid"``, ``"1niid"`` … ``"4niid"``.
-        validation: ``"overlap"``: common training rows validate, and that tenth is left out; see `limited_overlap`.
-        path: where the files are: ``mnist.npz``, or the four IDX files.
+        validation: ``"overlap"``: common training rows are used for validation and that tenth is dropped; see
+            `limited_overlap`.
+        path: location of ``mnist.npz`` or of the four IDX files.
 
     Raises:
-        InputError: no file, an unreadable one, or an argument out of range.
+        InputError: the file is missing or unreadable, or an argument is out of range.
     """
     return _parties(
         "mnist",
@@ -140,10 +141,10 @@ def cifar10_parties(
 
 
 def cut_images(images: np.ndarray, pieces: str) -> dict[str, np.ndarray]:
-    """Pieces of images (n, height, width) or (n, channels, height, width), by the name of the party that gets them.
+    """Cut images (n, height, width) or (n, channels, height, width) into pieces; returns party name → piece.
 
     Raises:
-        InputError: an unknown way to cut, or images of fewer than 4 x 4 pixels.
+        InputError: unknown `pieces`, or images smaller than 4 x 4 pixels.
     """
     if images.ndim not in (3, 4) or min(images.shape[-2:]) < 4:
         raise InputError(f"images have shape {images.shape}; (n[, channels], height, width) of at least 4 was expected")
@@ -179,7 +180,7 @@ def _parties(
 ) -> Parties:
     whole_number("owners", owners, 0)
     if not owners and scenario != "iid":
-        raise InputError(f"scenario is {scenario!r} and owners is 0; say how many label owners there are: owners=5")
+        raise InputError(f"scenario is {scenario!r} and owners is 0; set the number of label owners: owners=5")
     if owners and labels != "own":
         raise InputError(f"labels is {labels!r} with {owners} label owners; it is for one active party: leave it out")
     if owners and validation != "beside":

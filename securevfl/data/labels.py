@@ -1,4 +1,4 @@
-"""Labels: from a column's values to indexes of classes, and what can be wrong with them."""
+"""Convert a label column to class indexes, and check that its values are classes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["Coded", "check_labels", "encode_labels", "require_classes", "require
 _MOST_FRACTIONS = 20
 _MOST_CLASSES = 1_000
 _MOSTLY = 0.9
-"""Share of numbers among different texts from which on a label is taken for an amount."""
+"""Share of numbers among the different texts above which a label is treated as an amount, not as classes."""
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Coded:
-    """A column of labels, each value once.
+    """A coded column of labels.
 
     Attributes:
-        codes: for each row the place of its value in `values`, -1 for null, integers (n,).
-        values: the values, none twice.
+        codes: for each row, the index of its value in `values`, -1 for null, integers (n,).
+        values: the different values.
     """
 
     codes: np.ndarray = field(repr=False)
@@ -38,28 +38,28 @@ class Coded:
 
     @property
     def found(self) -> set[object]:
-        """All values of which there is a row."""
+        """Return all values that occur in a row."""
         there = np.bincount(self.codes[self.codes >= 0], minlength=len(self.values)) > 0
         return {value for value, is_there in zip(self.values, there.tolist(), strict=True) if is_there}
 
     def rows_of(self, some: Sequence[object]) -> np.ndarray:
-        """The rows with one of these values, or with null where None is among them, integers (rows,)."""
+        """Return the rows with one of these values (None matches null), integers (rows,)."""
         these = {id(value) for value in some}  # NaN is not equal to itself
         codes = [code for code, value in enumerate(self.values) if id(value) in these]
         return np.flatnonzero(np.isin(self.codes, [*codes, *([-1] if None in some else [])]))
 
     def first(self, bad: Sequence[object]) -> int | None:
-        """The first row with one of these values, or with null where None is among them; None where there is none."""
+        """Return the first row with one of these values (None matches null), or None."""
         rows = self.rows_of(bad)
         return int(rows[0]) if len(rows) else None
 
 
 def encode_labels(labels: Coded, classes: Sequence[object] | None, where: str) -> tuple[np.ndarray, tuple[object, ...]]:
-    """Class indexes, int64, and the classes: the given ones, or those found, sorted.
+    """Return class indexes, int64, and the classes: the given ones, or those found, sorted.
 
     Raises:
-        InputError: nulls, values outside the given classes, a single class, texts that differ by spaces or capitals
-            alone, or so many classes that they are none.
+        InputError: nulls, values outside the given classes, a single class, texts that differ only by spaces or
+            capitals, or too many different values to be classes.
     """
     check_labels(labels, classes, where)
     found = labels.found
@@ -72,10 +72,10 @@ def encode_labels(labels: Coded, classes: Sequence[object] | None, where: str) -
 
 
 def require_two(found: set[object], where: str) -> None:
-    """There is more than one class.
+    """Check that there is more than one class.
 
     Raises:
-        InputError: there is one, or none.
+        InputError: there is one class or none.
     """
     if len(found) < 2:
         raise InputError(
@@ -84,33 +84,33 @@ def require_two(found: set[object], where: str) -> None:
 
 
 def require_classes(found: set[object], rows: int, where: str) -> None:
-    """Labels are classes, each written in one way, and not amounts, names or numbers of rows.
+    """Check that labels are classes with one spelling each, not amounts, names or row numbers.
 
     Raises:
-        InputError: texts that differ by spaces or capitals alone; numbers with a fraction, of which there are many,
-            also as texts; or more classes than any method here tells apart.
+        InputError: texts that differ only by spaces or capitals; many different fractional numbers, also written as
+            text; or more than 1,000 different values.
     """
     _require_one_spelling(found, where)
     broken = sum(isinstance(value, float | Decimal) and value != math.floor(value) for value in found)
-    number = 'to learn the number, say target=\'number\' (task = "regression" in [job], Job(task="regression")); or '
+    number = 'to learn the number, set target=\'number\' (task = "regression" in [job], Job(task="regression")); or '
     made = "make classes of it in the table (below and above a bound, say), or list those that are meant in classes=[…]"
     numeric = all(isinstance(value, float | int | Decimal) for value in found)
     cure = (number if numeric else "") + made
     _require_no_amounts_in_texts(found, rows, where, number + made)
     if broken and len(found) > _MOST_FRACTIONS:
         raise InputError(
-            f"{where}: the label has {len(found):,} different values in {rows:,} rows, {broken:,} of them with a "
-            f"fraction: it is an amount, and a classification tells classes apart; {cure}"
+            f"{where}: the label has {len(found):,} different values in {rows:,} rows, {broken:,} of them with "
+            f"a fraction: it is an amount, and a classification needs classes; {cure}"
         )
     if len(found) > _MOST_CLASSES:
         raise InputError(
-            f"{where}: the label has {len(found):,} different values in {rows:,} rows; at most {_MOST_CLASSES:,} are "
-            f"taken for classes: {cure}"
+            f"{where}: the label has {len(found):,} different values in {rows:,} rows; at most "
+            f"{_MOST_CLASSES:,} classes are supported: {cure}"
         )
 
 
 def _require_one_spelling(found: set[object], where: str) -> None:
-    """Each class is written in one way: ``yes`` and ``yes `` would be two that nobody means."""
+    """Check that each class has one spelling: ``yes`` and ``yes `` would silently become two classes."""
     spelled: dict[str, list[str]] = {}
     for value in sorted(value for value in found if isinstance(value, str)):
         spelled.setdefault(" ".join(value.split()).casefold(), []).append(value)
@@ -118,14 +118,14 @@ def _require_one_spelling(found: set[object], where: str) -> None:
     if several:
         shown = "; ".join(" and ".join(map(repr, ways[:_SHOWN])) for ways in several[:_SHOWN])
         raise InputError(
-            f"{where}: labels differ by spaces or capitals alone: {shown}: as they are, the label has {len(found):,} "
-            f"classes, and {len(found) - sum(len(ways) - 1 for ways in several):,} were meant: write each in one way; "
-            "if they are different classes, list them in classes=[…]"
+            f"{where}: labels differ only by spaces or capitals: {shown}. As written, the label has "
+            f"{len(found):,} classes instead of {len(found) - sum(len(ways) - 1 for ways in several):,}: spell "
+            "each class in one way; if they are different classes, list them in classes=[…]"
         )
 
 
 def _require_no_amounts_in_texts(found: set[object], rows: int, where: str, cure: str) -> None:
-    """Many numbers with a fraction, or with a word among them, are no classes, though they came as texts."""
+    """Refuse many fractional numbers that were read as text, for example because a word is among them."""
     texts = sorted(value for value in found if isinstance(value, str))
     if len(texts) <= _MOST_FRACTIONS:
         return
@@ -138,15 +138,15 @@ def _require_no_amounts_in_texts(found: set[object], rows: int, where: str, cure
     words = [text for text, is_known in zip(texts, known.tolist(), strict=True) if not is_known]
     if words or broken:
         shown = ", ".join(map(repr, words[:_SHOWN])) + (" and others" if len(words) > _SHOWN else "")
-        but = f", beside {shown}, which is no number: correct it" if words else " written as texts"
+        but = f", and {shown}, which is not a number: correct it" if words else " written as texts"
         raise InputError(
-            f"{where}: the label has {len(found):,} different values in {rows:,} rows, {int(known.sum()):,} of them "
-            f"numbers{but}: it is an amount, and a classification tells classes apart; {cure}"
+            f"{where}: the label has {len(found):,} different values in {rows:,} rows, {int(known.sum()):,} of "
+            f"them numbers{but}: it is an amount, and a classification needs classes; {cure}"
         )
 
 
 def check_labels(labels: Coded, classes: Sequence[object] | None, where: str) -> None:
-    """Checks labels, of a whole table or of some of its rows.
+    """Check labels of a full table or of some of its rows.
 
     Raises:
         InputError: nulls, blank texts, infinite numbers, or values outside the given classes.

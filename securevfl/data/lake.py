@@ -1,6 +1,6 @@
-"""Sources of rows: files of several kinds, folders of them, on disks and in object stores, as Arrow record batches.
+"""Read files and folders of several formats, on disk or in object stores, as Arrow record batches.
 
-Limits are checked on what a source announces before anything is read, and on each batch before the next one is.
+Limits are checked first on what a file's header announces, then after each batch.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from securevfl.data.row_source import BATCH, RowSource
 __all__ = ["ARROW", "BATCH", "PARQUET", "ArrowRows", "CsvRows", "ParquetRows", "RowSource", "source_of"]
 
 ARROW = (".arrow", ".feather", ".ipc")
-"""Endings of files in Arrow's own format; tables that are neither these nor Parquet are CSV."""
+"""File name endings of Arrow's IPC format; files with other endings, except Parquet's, are read as CSV."""
 
 
 def source_of(place: Place, kind: str = "", form: CsvForm | None = None) -> RowSource:
-    """The source at a place, by its ending.
+    """Return the row source of a place, by its ending.
 
     Args:
-        place: where: a CSV file (compressed ones by their ending: .gz, .bz2), a Parquet file, a folder of them, or a
-            file in Arrow's own format.
-        kind: ``"CSV"``, ``"Parquet"`` or ``"Arrow"`` whatever the ending is.
-        form: what is said of how a CSV file is written.
+        place: a CSV file (compressed if it ends in .gz or .bz2), a Parquet file, a folder of Parquet files, or a file
+            in Arrow's IPC format.
+        kind: ``"CSV"``, ``"Parquet"`` or ``"Arrow"`` to override the ending.
+        form: the dialect of a CSV file, as far as the user gave it.
 
     Raises:
-        InputError: nothing is there.
+        InputError: the place does not exist.
     """
     if not kind:
         ending = place.suffix

@@ -1,4 +1,4 @@
-"""How large a table may be: a small file can unpack to more than the memory holds."""
+"""Limits on the size of a table: a small compressed file can expand to more than the memory."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from securevfl.errors import InputError
 __all__ = ["DEFAULT_LIMITS", "NUMBER", "TEXT", "TableLimits"]
 
 NUMBER = 8
-"""Bytes that a number takes in memory."""
+"""Memory of a number, in bytes."""
 TEXT = 96
-"""Bytes that a text takes in memory beside its own: an object, its place in a column and in a set."""
+"""Memory of a text beyond its own bytes: the object and its entries in a column and in a set."""
 
-_SMALL = 64 << 20  # bytes below which nobody looks at how well a file was packed
+_SMALL = 64 << 20  # below this many bytes of memory, the compression ratio is not checked
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableLimits:
-    """What is read of one party's table. What a file announces is checked before it is read, and what it turns out to
-    hold while it is.
+    """Limits for reading one party's table. Announced sizes are checked before reading, actual sizes during it.
 
     Attributes:
-        max_rows: rows.
-        max_columns: columns, used or not.
-        max_bytes: of memory: 8 for a number, 96 and its length for a text.
-        max_ratio: bytes of memory for each byte of the file, looked at from 64 MiB on: identifiers that differ do not
-            pack a thousandfold.
+        max_rows: number of rows.
+        max_columns: number of columns, used or not.
+        max_bytes: bytes of memory; a number counts 8, a text 96 plus its length.
+        max_ratio: bytes of memory per byte of the file, checked from 64 MiB on; different identifiers do not compress a
+            thousandfold.
 
     Raises:
         InputError: a limit below 1.
@@ -44,17 +43,17 @@ class TableLimits:
                 raise InputError(f"{one.name} is {value!r}; a whole number from 1 on was expected")
 
     def check(self, where: str, *, rows: int = 0, columns: int = 0, size: int = 0, packed: int = 0) -> None:
-        """Do nothing where a table is within the limits.
+        """Check a table against the limits.
 
         Args:
             where: the table, for messages.
-            rows: that it has, as far as is known.
-            columns: that it has.
-            size: bytes of memory that it takes.
-            packed: bytes of the file that this comes from; 0 where there is none.
+            rows: number of its rows, as far as it is known.
+            columns: number of its columns.
+            size: its bytes of memory.
+            packed: bytes of its file; 0 if it does not come from a file.
 
         Raises:
-            InputError: above a limit; says which, and how to raise it.
+            InputError: the table exceeds a limit; the message names it and how to raise it.
         """
         for what, found, name in (("rows", rows, "max_rows"), ("columns", columns, "max_columns")):
             if found > (limit := getattr(self, name)):

@@ -1,4 +1,4 @@
-"""Columns that linkage compares: read as texts, whatever they look like, and beside the features."""
+"""Read the columns that linkage compares, as text, separately from the features."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["read_texts", "table_columns"]
 
 
 def table_columns(path: str | Path, limits: TableLimits) -> list[str]:
-    """The names of a table's columns.
+    """Return the names of a table's columns.
 
     Raises:
-        InputError: it is no table, or has too many.
+        InputError: it is not a table, or has too many columns.
     """
     return list(source_of(place_of(path, None), "").names(limits))
 
 
 def read_texts(path: str | Path, columns: Mapping[str, str], limits: TableLimits) -> dict[str, list[object]]:
-    """Values of some columns, row by row: texts of a CSV file as they stand there, None where there is nothing.
+    """Read some columns: the texts of a CSV file verbatim, None for an empty field.
 
     Args:
         path: as for `read_table`.
         columns: field → column.
-        limits: of rows and bytes that are read.
+        limits: bounds on rows and bytes.
 
     Raises:
         InputError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""Party tables from files of several kinds, folders, object stores, Arrow and pandas."""
+"""Load party tables from files, folders, object stores, Arrow and pandas."""
 
 from __future__ import annotations
 
@@ -51,42 +51,40 @@ def read_table(
     encoding: str | None = None,
     decimal: str | None = None,
 ) -> PartyTable:
-    """A party's table from a file, a folder of Parquet files, or an object store, read once from top to bottom, some
-    rows at a time; only the columns that are used are read.
+    """Load a party's table from a file, a folder of Parquet files or an object store. Reads only the columns it uses,
+    once, some rows at a time.
 
-    Numbers become float32 as they come, float64 in columns where that would lose more than 2e-6 standard deviations.
+    Numbers become float32, or float64 in columns where float32 would lose more than 2e-6 standard deviations.
 
     Args:
-        path: CSV with a header (compressed ones by their ending: .gz, .bz2), Parquet, a folder of Parquet files, or
-            Arrow's own format (.arrow, .feather, .ipc), by its ending; or the address of one, ``s3://bucket/folder``,
-            in any store that `pyarrow.fs` knows, without credentials in it.
-        name: the party.
-        id: the identifier column; read as text, so that ``007`` stays ``007``. Several, up to 16, where
-            they make an identifier together: all parties name theirs in the same order.
-        label: the label column, at the active party; or several columns of zeros and ones, of which a row can have more
-            than one, for a job with task="multilabel".
-        features: the feature columns; all others but id and label if None.
-        categorical: those of them that hold categories.
-        classes: the label's values in the order of their indexes; those found, sorted, if None.
-        prepare: ``"auto"`` or a `Preparation`: features may hold missing values, texts, dates and truth values then,
-            and are prepared when a job trains. None for numbers and categories, all of them there.
-        target: ``"number"`` where the label is an amount or a count to learn, for a job with task="regression";
-            ``"labels"`` where there are several.
+        path: a CSV file with a header (also .gz, .bz2), a Parquet file or a folder of them, or an Arrow file (.arrow,
+            .feather, .ipc), told apart by the ending; or an address such as ``s3://bucket/folder`` in any store that
+            `pyarrow.fs` supports, without credentials in it.
+        name: the party's name.
+        id: the identifier column; read as text, so that ``007`` stays ``007``. Up to 16 columns for a compound
+            identifier; all parties list theirs in the same order.
+        label: the active party's label column; or several columns of zeros and ones, for a job with task="multilabel".
+        features: the feature columns; if None, all columns except id and label.
+        categorical: the feature columns that contain categories.
+        classes: the label's values in class-index order; if None, the values found, sorted.
+        prepare: ``"auto"`` or a `Preparation`: features may then contain missing values, texts, dates and booleans, and
+            are prepared when a job trains. None allows only numbers and categories without gaps.
+        target: ``"number"`` if the label is an amount or a count, for a job with task="regression"; ``"labels"`` for
+            several labels.
         weight: at the active party, a column of numbers from 0 up: how much each row counts in training and in metrics.
         group: at the active party, a column whose values stay together in a split (``split_by="group"``).
         time: at the active party, the column by which rows are split (``split_by="time"``).
-        limits: of rows, columns and bytes that are read.
-        storage: from which size on columns are in a mapped file, and where that is.
-        filesystem: a `pyarrow.fs.FileSystem` that `path` is in, where an address does not tell.
-        kind: ``"CSV"``, ``"Parquet"`` or ``"Arrow"`` whatever the ending is.
-        delimiter: of CSV, between fields: ``","``, ``";"``, ``"|"`` or a tab; found out from the first lines unless
-            given.
-        encoding: of CSV, as Python names it, ``"cp1252"`` for example; found out likewise.
-        decimal: of CSV, before the fraction of numbers, ``"."`` or ``","``; found out likewise.
+        limits: bounds on rows, columns and bytes.
+        storage: size above which columns go to a memory-mapped file, and the folder of that file.
+        filesystem: a `pyarrow.fs.FileSystem` that `path` is in, if an address does not name it.
+        kind: ``"CSV"``, ``"Parquet"`` or ``"Arrow"`` to override the ending.
+        delimiter: of CSV: ``","``, ``";"``, ``"|"`` or a tab; detected from the first lines by default.
+        encoding: of CSV, Python's name of it, for example ``"cp1252"``; detected by default.
+        decimal: decimal mark of CSV, ``"."`` or ``","``; detected by default.
 
     Raises:
-        InputError: the file or what it holds cannot be used; says where and what to do.
-        UnknownNameError: a column that does not exist; says which is nearest.
+        InputError: the file or its content cannot be used; the message names the place and the cure.
+        UnknownNameError: a column does not exist; suggests the nearest one.
     """
     use = ColumnUse.of(
         id=id,
@@ -105,7 +103,7 @@ def read_table(
     while True:
         rows = source.most_rows(columns, use, limits)
         if rows < 0:
-            raise InputError(f"{source.where} announces {rows} rows: it is damaged")
+            raise InputError(f"{source.where} announces {rows} rows: the file is damaged")
         batches = source.batches(columns, use, limits)
         try:
             return _party(batches, columns, rows, name, use, source.where, limits, storage)
@@ -116,17 +114,17 @@ def read_table(
 
 
 def read_csv(path: str | Path, *, name: str, id: str | Sequence[str], **options: Any) -> PartyTable:
-    """A party's table from a CSV file, whatever its ending; arguments and errors as for `read_table`."""
+    """Load a party's table from a CSV file with any ending; arguments and errors as for `read_table`."""
     return read_table(path, name=name, id=id, kind="CSV", **options)
 
 
 def read_parquet(path: str | Path, *, name: str, id: str | Sequence[str], **options: Any) -> PartyTable:
-    """A party's table from a Parquet file or a folder of them; arguments and errors as for `read_table`."""
+    """Load a party's table from a Parquet file or a folder of them; arguments and errors as for `read_table`."""
     return read_table(path, name=name, id=id, kind="Parquet", **options)
 
 
 def from_pandas(frame: Any, *, name: str, id: str | Sequence[str], **options: Any) -> PartyTable:
-    """A party's table from a pandas DataFrame; its index is not used. Arguments and errors as for `from_arrow`."""
+    """Build a party's table from a pandas DataFrame; ignores its index. Arguments and errors as for `from_arrow`."""
     import pyarrow as pa
 
     names = [str(column) for column in frame.columns]
@@ -135,12 +133,10 @@ def from_pandas(frame: Any, *, name: str, id: str | Sequence[str], **options: An
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(f"the table of {name!r} holds a column of mixed types: {error.args[0]}") from None
+        raise InputError(f"the table of {name!r} contains a column of mixed types: {error.args[0]}") from None
     except (pa.ArrowException, TypeError) as error:  # complex numbers, sparse columns
         why = "; ".join(map(str, error.args))
-        raise InputError(
-            f"the table of {name!r} holds a column that is no column of a table here: {why}; {OF}"
-        ) from None
+        raise InputError(f"the table of {name!r} contains a column of an unsupported type: {why}; {OF}") from None
     return from_arrow(table, name=name, id=id, **options)
 
 
@@ -161,7 +157,7 @@ def from_arrow(
     source: str = "",
     storage: Storage = DEFAULT_STORAGE,
 ) -> PartyTable:
-    """A party's table from a `pyarrow.Table`; arguments and errors as for `read_table`."""
+    """Build a party's table from a `pyarrow.Table`; arguments and errors as for `read_table`."""
     use = ColumnUse.of(
         id=id,
         label=label,
@@ -203,7 +199,7 @@ def _party(
     for batch in _full(batches):
         rows += len(batch)
         if rows > most_rows:
-            raise InputError(f"{where} holds more than the {most_rows:,} rows that it announces: write it anew")
+            raise InputError(f"{where} contains more than the {most_rows:,} rows it announces: write the file again")
         ids.add(batch)
         if labels is not None:
             labels.add(batch.column(use.label))
@@ -238,7 +234,7 @@ def _party(
 
 
 def _full(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same rows in batches that are not small: what is done for each costs the same."""
+    """Merge small batches, because the work per batch has a fixed cost."""
     held: list[Any] = []
     for batch in batches:
         if held and not batch.schema.equals(held[0].schema):

@@ -1,4 +1,4 @@
-"""Identifiers of a table as one Arrow array: what a list of texts takes several times as much memory for."""
+"""A table's identifiers as one Arrow array, several times smaller than a list of texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PART = 1 << 16
 
 
 class Names(Sequence[str]):
-    """Texts, none of them null; reads like a tuple of texts, and is equal to one that holds the same.
+    """A column of non-null texts that behaves like a tuple: equal to a tuple with the same texts.
 
     Args:
         array: a `pyarrow.LargeStringArray` without nulls, valid UTF-8.
@@ -24,7 +24,7 @@ class Names(Sequence[str]):
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Names:
-        """Of texts in memory."""
+        """Build it from a sequence of texts."""
         import pyarrow as pa
 
         return texts if isinstance(texts, Names) else cls(pa.array(texts, pa.large_string()))
@@ -62,16 +62,17 @@ class Names(Sequence[str]):
         return f"Names({len(self):,}: {shown}{', …' if len(self) > 3 else ''})"
 
     def take(self, rows: np.ndarray) -> Names:
-        """The texts of these rows, (n,) int64, in this order."""
+        """Return the texts of these rows, (n,) int64, in this order."""
         import pyarrow as pa
 
-        # Some at a time: Arrow would first make positions of 8 bytes each of all that are wanted.
+        # Take some at a time: Arrow would first allocate 8-byte positions for all wanted rows.
         parts = [self._array.take(pa.array(rows[at : at + _PART])) for at in range(0, len(rows), _PART)]
         return Names(pa.concat_arrays(parts) if parts else self._array[:0])
 
     def buffers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All bytes of the texts, uint8; where each begins in them, int64 (n,); its length, int32 (n,). No copy of the
-        bytes."""
+        """Return all bytes of the texts, uint8; the offset of each text, int64 (n,); and its length, int32 (n,). Does
+        not copy the bytes.
+        """
         _, borders, data = self._array.buffers()
         first = self._array.offset
         at = np.frombuffer(borders, dtype=np.int64)[first : first + len(self) + 1]
@@ -79,7 +80,7 @@ class Names(Sequence[str]):
         return found, at[:-1], np.diff(at).astype(np.int32)
 
     def first_blank(self) -> int | None:
-        """The first row whose text is empty or white space alone; None where there is none."""
+        """Return the first row whose text is empty or only white space, or None."""
         import pyarrow.compute as pc
 
         for start in range(0, len(self), _PART):
@@ -90,11 +91,11 @@ class Names(Sequence[str]):
         return None
 
     def all_differ(self) -> bool:
-        """Whether no text is there twice."""
+        """Return True if no text occurs twice."""
         import pyarrow.compute as pc
 
         return bool(pc.count_distinct(self._array).as_py() == len(self))
 
 
 _SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
-"""What `str.strip` takes off."""
+"""The characters that `str.strip` removes."""

@@ -1,8 +1,8 @@
-"""The partitions of the papers on few aligned samples and on many label owners.
+"""Partitions from the papers on few aligned samples and on many label owners.
 
-`limited_overlap`: some training rows at all parties, every other one at a single party; rows for the test that all
-parties hold; and rows for validation beside them, or some of the common training rows. `label_owners`: rows split over
-several owners of labels, iid or with two classes each.
+`limited_overlap`: some training rows are common to all parties, every other one belongs to a single party; the test
+rows are common; validation rows are either common and separate, or taken from the common training rows. `label_owners`:
+rows split over several label owners, iid or with two classes each.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from securevfl.errors import InputError
 __all__ = ["NON_IID", "Validation", "hold_out", "label_owners", "limited_overlap"]
 
 Validation = Literal["beside", "overlap"]
-"""Where the rows come from that validate: beside the overlap, or out of it; see `limited_overlap`."""
+"""Source of the validation rows: separate from the overlap, or taken from it; see `limited_overlap`."""
 
 _FEWEST = 50
-"""Rows from which a fifth of the overlap validates."""
+"""Fewest validation rows; if a fifth of the overlap is smaller, only 2 rows validate."""
 
 NON_IID = ("iid", "1niid", "2niid", "3niid", "4niid")
-"""How many of the label owners hold two classes only (Multi-VFL, Table 3)."""
+"""Scenarios by the number of label owners with only two classes (Multi-VFL, Table 3)."""
 
 
 def hold_out(rows: int, *, valid: float, test: float, seed: int, groups: np.ndarray | None = None) -> np.ndarray:
-    """Which rows validate and test, at random: `PartyTable.fold`, (rows,) int8.
+    """Choose validation and test rows at random; returns `PartyTable.fold`, (rows,) int8.
 
     Args:
-        rows: how many there are.
-        valid: share that validates.
-        test: share that tests.
-        seed: of the choice.
-        groups: rows with the same value stay together (recordings of one person, say).
+        rows: number of rows.
+        valid: share for validation.
+        test: share for the test.
+        seed: seeds the choice.
+        groups: rows with the same value stay together, for example the recordings of one person.
 
     Raises:
-        InputError: shares out of range, a part that would be empty, or groups of another number of rows.
+        InputError: shares out of range, an empty part, or groups for another number of rows.
     """
     if not (is_number(valid) and is_number(test) and 0 < valid < 1 and 0 < test < 1 and valid + test < 1):
-        raise InputError(f"valid is {valid!r} and test is {test!r}; both lie between 0 and 1, and so does their sum")
+        raise InputError(f"valid is {valid!r} and test is {test!r}; both and their sum must lie between 0 and 1")
     whole_number("rows", rows, 3)
     keys = np.arange(rows) if groups is None else np.asarray(groups)
     if keys.shape != (rows,):
@@ -75,32 +75,32 @@ def limited_overlap(
     validation: Validation = "beside",
     description: str = "",
 ) -> Parties:
-    """A share of the training rows at all parties, the others dealt out evenly, one party each.
+    """Give all parties a share of the training rows and distribute the others evenly, each to one party.
 
     Args:
-        table: the whole table, named like the party that will be active.
+        table: the full table, named after the future active party.
         columns: party → its columns.
-        fold: which rows validate and test, (rows,) int8; all parties hold those.
-        overlap: training rows that all parties hold: a share between 0 and 1, or a count from 2.
-        seed: of the choice, and of each party's own order of rows.
-        labels: ``"own"``: the active party knows the labels of its own rows; ``"all"``: of all parties' rows, which
-            Entity Augmentation assumes.
-        validation: ``"beside"``: the rows that `fold` marks to validate are common to all parties, beside the overlap.
-            ``"overlap"``: they are left out of all tables, and common training rows validate in their place: a fifth of
-            them where that is 50 or more, else 2, on which nothing can be chosen (`Job.keep`). All other rows are the
-            same.
-        description: of the data.
+        fold: validation and test rows, (rows,) int8; these are common to all parties.
+        overlap: common training rows: a share between 0 and 1, or a count from 2.
+        seed: seeds the choice and each party's order of rows.
+        labels: ``"own"``: the active party has the labels of its own rows; ``"all"``: of all parties' rows, as Entity
+            Augmentation assumes.
+        validation: ``"beside"``: the validation rows of `fold` are common to all parties, in addition to the overlap.
+            ``"overlap"``: they are dropped from all tables, and common training rows replace them: a fifth of the
+            overlap if that is at least 50 rows, otherwise 2, too few to choose a model on (`Job.keep`). All other rows
+            are the same.
+        description: description of the data.
 
     Raises:
-        InputError: an overlap or `labels` out of range, a fold that does not fit the table, fewer than two parties, or
-            one without columns.
+        InputError: invalid `overlap` or `labels`, a fold that does not match the table, fewer than two parties, or a
+            party without columns.
     """
     if table.label is None or table.name not in columns:
-        raise InputError(f"{table.name!r} has to own the labels and some of the columns ({', '.join(columns)})")
+        raise InputError(f"{table.name!r} must own the labels and some of the columns ({', '.join(columns)})")
     if len(columns) < 2:
         raise InputError(f"{table.name!r} is the only party; give columns to at least one more")
     if labels not in ("own", "all"):
-        raise InputError(f"labels is {labels!r}; 'own' and 'all' are known")
+        raise InputError(f"labels is {labels!r}; expected 'own' or 'all'")
     fold = _fold(table, columns, fold)
     train = generator(seed, 8).permutation(np.flatnonzero(fold == TRAIN))
     common = _count(overlap, len(train))
@@ -131,14 +131,14 @@ def _fold(table: PartyTable, columns: Mapping[str, Sequence[str]], fold: np.ndar
 
 
 def _inside(validation: str, common: int) -> int:
-    """How many of the common training rows validate."""
+    """Return how many common training rows are used for validation."""
     if validation not in ("beside", "overlap"):
-        raise InputError(f"validation is {validation!r}; 'beside' and 'overlap' are known")
+        raise InputError(f"validation is {validation!r}; expected 'beside' or 'overlap'")
     if validation == "beside":
         return 0
     if common < 4:
         raise InputError(
-            f"{common} training rows are common and 2 of them would validate, which leaves {common - 2} to train; give "
+            f"of {common} common training rows, 2 would validate and {common - 2} would be left to train; give "
             "an overlap of at least 4 rows, or validation='beside'"
         )
     return common // 5 if common // 5 >= _FEWEST else 2
@@ -150,8 +150,8 @@ def _count(overlap: float, rows: int) -> int:
     count = round(rows * overlap) if overlap <= 1 else int(overlap)
     if not 2 <= count <= rows:
         raise InputError(
-            f"an overlap of {overlap} means {count} of {rows} training rows; give a share or a count that means at "
-            "least 2 and at most all"
+            f"an overlap of {overlap} is {count} of {rows} training rows; give a share or a count for at least "
+            "2 and at most all rows"
         )
     return count
 
@@ -167,25 +167,26 @@ def label_owners(
     seed: int = 0,
     description: str = "",
 ) -> Parties:
-    """Data owners that hold columns of all rows, and label owners that hold labels of some rows each.
+    """Split a table into data owners, which have columns of all rows, and label owners, which each have labels of some
+    rows.
 
-    The first label owner also holds the labels of validation and test. Rows that no label owner holds are left out. In
-    scenario ``"2niid"`` the last two label owners own two classes each ({0, 1}, {2, 3}, … in their order), the others a
-    random sample of all classes (Multi-VFL, arXiv 2106.05468, Table 3).
+    The first label owner also has the labels of the validation and test rows. Rows without a label owner are dropped.
+    In scenario ``"2niid"`` the last two label owners own two classes each ({0, 1}, {2, 3}, … in their order), the
+    others a random sample of all classes (Multi-VFL, arXiv 2106.05468, Table 3).
 
     Args:
-        table: the whole table with its labels.
+        table: the full table with its labels.
         columns: data owner → its columns.
-        fold: which rows validate and test, (rows,) int8.
+        fold: validation and test rows, (rows,) int8.
         owners: number of label owners.
-        rows: training rows of each.
+        rows: training rows per label owner.
         scenario: one of `NON_IID`.
-        seed: of the choice.
-        description: of the data.
+        seed: seeds the choice.
+        description: description of the data.
 
     Raises:
-        InputError: a scenario that does not exist, or that needs more owners, classes or rows than there are; a fold
-            that does not fit the table, no data owner, or one without columns.
+        InputError: an unknown scenario, or one that needs more owners, classes or rows; a fold that does not match the
+            table; no data owner, or one without columns.
     """
     if table.label is None:
         raise InputError(f"{table.name!r} has no labels to give to label owners")
@@ -203,14 +204,14 @@ def label_owners(
             f"and {len(table.classes)}"
         )
     free = generator(seed, 10).permutation(np.flatnonzero(fold == TRAIN))
-    # Two-class owners take from the end of the order, the others from its front: theirs is a fair sample of all
-    # classes, and not what the first have left.
+    # Two-class owners take rows from the end of the order, the others from its front: these get a fair sample of
+    # all classes and not the two-class owners' leftovers.
     few: list[np.ndarray] = []
     for first in range(0, 2 * skewed, 2):
         wanted = free[np.isin(table.label[free], (first, first + 1))][::-1]
         if len(wanted) < rows:
             raise InputError(
-                f"a label owner wants {rows} rows of classes {table.classes[first]!r} and "
+                f"a label owner needs {rows} rows of classes {table.classes[first]!r} and "
                 f"{table.classes[first + 1]!r}, and there are {len(wanted)}; give it fewer"
             )
         few.append(wanted[:rows])

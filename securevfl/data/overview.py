@@ -1,4 +1,4 @@
-"""What a table holds, as far as its header and its first rows tell: for a person who checks a job before it runs."""
+"""Summarise a table from its header and first rows, for a person who checks a job before it runs."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ __all__ = ["TableOverview", "table_overview"]
 
 _FEW_LEVELS = 5
 _MANY = 0.3
-"""Share of rows with a number or a date from which on a category may be a column with mistakes."""
+"""If at least this share of a category's rows are numbers or dates, the column may contain mistakes."""
 _COUNTED = 64 << 20
-"""Bytes of a CSV file up to which its rows are counted."""
+"""Largest CSV file, in bytes, whose rows are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableOverview:
-    """What one party's table holds. Names of columns and counts stand in it, and no value.
+    """Summary of one party's table: column names and counts, but no values.
 
     Attributes:
-        party: whose it is.
+        party: the owner.
         where: the table.
-        rows: how many there are; None where that takes reading a large file.
-        looked: how many of them all that follows was found out from, from the top.
-        columns: how many there are.
+        rows: number of rows; None if counting them would mean reading a large file.
+        looked: number of first rows that the following fields are based on.
+        columns: number of columns.
         ids: the identifier columns.
-        roles: what else has a use, as ``label`` → column.
-        classes: how many classes the label has; None where there is none, or where it is a number.
-        unused: the columns that have no use in the job.
-        written: how a CSV file is written, in words; empty for other files.
-        lines: the feature columns, as preparation would take them.
-        problems: how many feature columns cannot be told, for they hold mistakes.
-        as_text: of them, the columns of texts that are numbers, dates or truth values.
-        partly: of them, the columns of texts that are categories, and numbers or dates in many rows.
-        one_value: of them, the columns that have one value in all rows that were looked at, or none.
-        prepared: whether they are prepared; columns are used as they are otherwise.
+        roles: other columns in use, for example ``label`` → column.
+        classes: number of classes of the label; None without a label or if it is a number.
+        unused: the columns that the job does not use.
+        written: dialect of a CSV file, in words; empty for other files.
+        lines: the feature columns as preparation would treat them.
+        problems: number of feature columns that cannot be classified because they contain mistakes.
+        as_text: feature columns of text that are numbers, dates or booleans.
+        partly: feature columns of text that are categories but numbers or dates in many rows.
+        one_value: feature columns with at most one value in all examined rows.
+        prepared: whether columns are prepared; otherwise they are used unchanged.
     """
 
     party: str
@@ -75,33 +75,33 @@ class TableOverview:
 
     @property
     def kinds(self) -> dict[str, int]:
-        """What feature columns hold → how many do: ``numbers``, ``categories``, ``dates``, ``truth values``."""
+        """Kind of content → number of feature columns: ``numbers``, ``categories``, ``dates``, ``truth values``."""
         counts = Counter(line.holds for line in self.lines)
         return {kind: counts[kind] for kind in ("numbers", "categories", "dates", "truth values") if counts[kind]}
 
     @property
     def texts(self) -> int:
-        """How many columns of texts are numbers."""
+        """Number of text columns that contain numbers."""
         return sum(line.holds == "numbers" and line.column in self.as_text for line in self.lines)
 
     @property
     def constant(self) -> list[str]:
-        """Feature columns that say nothing, for they have one value in all rows that were looked at, or none."""
+        """Feature columns without information: at most one value in all examined rows."""
         return [line.column for line in self.lines if not line.width and line.column in self.one_value]
 
     @property
     def scattered(self) -> list[str]:
-        """Feature columns that say nothing, for each of their texts is in a few rows: names, free text."""
+        """Feature columns without information because each text occurs in only a few rows: names, free text."""
         return [line.column for line in self.lines if not line.width and line.column not in self.one_value]
 
     @property
     def missing(self) -> float:
-        """Share of the feature columns' values that are missing; 0 where there are no columns."""
+        """Share of missing values in the feature columns; 0 without columns."""
         return float(np.mean([line.missing for line in self.lines])) if self.lines else 0.0
 
     @property
     def most_missing(self) -> PreparedLine | None:
-        """The feature column that lacks most values; None where none lacks any."""
+        """The feature column with the most missing values, or None."""
         line = max(self.lines, key=lambda line: line.missing, default=None)
         return line if line is not None and line.missing else None
 
@@ -109,14 +109,14 @@ class TableOverview:
 def table_overview(
     party: str, path: str | Path, use: ColumnUse, *, form: CsvForm | None = None, sample: int = SAMPLE
 ) -> TableOverview | None:
-    """What a table holds; None where it cannot be read, which `table_mistakes` tells.
+    """Summarise a table; None if it cannot be read (`table_mistakes` reports why).
 
     Args:
-        party: whose it is.
+        party: the owner.
         path: a table, as for `read_table`.
-        use: its columns.
-        form: what is said of how a CSV file is written.
-        sample: how many rows to look at, from the top.
+        use: the use of its columns.
+        form: the dialect of a CSV file, as far as the user gave it.
+        sample: number of first rows to examine.
     """
     try:
         source = source_of(place_of(path), form=form)
@@ -163,14 +163,14 @@ def _of_texts(values: Any) -> bool:
 
 
 def _classes(table: Any, use: ColumnUse) -> int | None:
-    """How many classes the label has in these rows."""
+    """Return the number of classes of the label in these rows."""
     if use.label is None or use.target != "classes" or use.label not in table.column_names:
         return None
     return len(table[use.label].unique().drop_null()) if use.classes is None else len(use.classes)
 
 
 def _partly(values: Column) -> bool:
-    """Whether texts that are categories are numbers or dates in many rows."""
+    """Return True if a text category consists of numbers or dates in many rows."""
     if not isinstance(values, Categories) or len(values.words) <= _FEW_LEVELS:
         return False
     words = list(values.words)
@@ -180,7 +180,7 @@ def _partly(values: Column) -> bool:
 
 
 def _values(table: Any, columns: list[str], use: ColumnUse, where: str) -> dict[str, Column]:
-    """Feature columns as preparation takes them, those with mistakes left out."""
+    """Return the feature columns in the form that preparation takes, without those that contain mistakes."""
     any_ = ColumnUse.of(
         id="", label=None, features=(), categorical=use.categorical, classes=None, prepare=use.preparation or "auto"
     )
@@ -194,7 +194,7 @@ def _values(table: Any, columns: list[str], use: ColumnUse, where: str) -> dict[
 
 
 def _rows(source: RowSource, use: ColumnUse, names: list[str]) -> int | None:
-    """How many rows a table has; None for a CSV file that is large, or that cannot be read to its end."""
+    """Return a table's number of rows; None for a CSV file that is large or cannot be read to its end."""
     one = next((name for name in use.ids if name in names), names[0])
     if not isinstance(source, CsvRows):
         rows = source.most_rows([one], use, DEFAULT_LIMITS)

@@ -1,4 +1,4 @@
-"""The parties of a simulation, by name."""
+"""The tables of a simulation's parties, by name."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["Parties", "wrong_id_columns"]
 
 
 class Parties(Mapping[str, PartyTable]):
-    """Tables of all parties. One of them has labels; several do for `MultiVFL` only.
+    """The tables of all parties. One party has labels; several only for `MultiVFL`.
 
     Args:
         tables: the parties' tables, each under its name.
-        description: what the data is, and its licence.
-        active: name of the active party, where it has no labels: to predict.
+        description: description of the data and its licence.
+        active: name of the active party if it has no labels, for prediction.
 
     Raises:
-        InputError: no table, a name twice, no labels, or owners of labels that number their classes differently.
+        InputError: no table, a repeated name, no labels, or label owners with differently ordered classes.
     """
 
     def __init__(self, tables: Mapping[str, PartyTable], *, description: str = "", active: str = "") -> None:
@@ -35,25 +35,26 @@ class Parties(Mapping[str, PartyTable]):
         )
         if not self._labelled:
             raise InputError(
-                f"none of {len(self._tables)} parties owns labels; give label=… for the one that does; to predict "
-                f"without labels, name it: active={next(iter(self._tables), '')!r} (--active)"
+                f"none of {len(self._tables)} parties owns labels; give label=… for the one that does; to "
+                f"predict without labels, name the active party: active={next(iter(self._tables), '')!r} "
+                "(--active)"
             )
         _check_id_columns(self._tables.values())
         first, *others = self.label_owners
         for table in others:
             if table.classes != first.classes:
                 raise InputError(
-                    f"{first.name!r} has classes {list(first.classes)} and {table.name!r} {list(table.classes)}; give "
-                    "classes=[…] with all of them, in one order, to each"
+                    f"{first.name!r} has classes {list(first.classes)} and {table.name!r} "
+                    f"{list(table.classes)}; give each of them the same classes=[…], in the same order"
                 )
 
     @classmethod
     def of(cls, *tables: PartyTable, description: str = "", active: str = "") -> Parties:
-        """Parties from their tables."""
+        """Build it from the parties' tables."""
         names = [table.name for table in tables]
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
-            raise InputError(f"two parties are called {doubled[0]!r}; give each its own name")
+            raise InputError(f"two parties are named {doubled[0]!r}; give each a different name")
         return cls({table.name: table for table in tables}, description=description, active=active)
 
     @classmethod
@@ -66,18 +67,18 @@ class Parties(Mapping[str, PartyTable]):
         prepare: Any = "auto",
         **options: Any,
     ) -> Parties:
-        """Parties from pandas DataFrames.
+        """Build it from pandas DataFrames.
 
         Args:
-            frames: party → its DataFrame; the index is not used.
-            id: the identifier's column, or party → its own.
-            label: the label's column, in one of the frames: that party is the active one; or several columns of zeros
-                and ones, for several labels of a row.
-            prepare: how columns are prepared, for all parties; None for numbers and categories without gaps.
-            options: others of `read_table`, for all parties; those about labels go to the active one.
+            frames: party → its DataFrame; the index is ignored.
+            id: the identifier column, or party → its identifier column.
+            label: the label column, in exactly one frame, whose party becomes the active one; or several columns of
+                zeros and ones, for several labels per row.
+            prepare: how all parties prepare columns; None allows only numbers and categories without gaps.
+            options: further arguments of `read_table`, for all parties; those on labels go only to the active one.
 
         Raises:
-            InputError: everything that is wrong with any of the frames, in one message.
+            InputError: lists every mistake in any of the frames.
         """
         return cls.of(*tables_of_frames("pandas", frames, id, label, {"prepare": prepare, **options}))
 
@@ -91,7 +92,7 @@ class Parties(Mapping[str, PartyTable]):
         prepare: Any = "auto",
         **options: Any,
     ) -> Parties:
-        """Parties from polars DataFrames; arguments and errors as for `from_pandas`."""
+        """Build it from polars DataFrames; arguments and errors as for `from_pandas`."""
         return cls.of(*tables_of_frames("polars", frames, id, label, {"prepare": prepare, **options}))
 
     @classmethod
@@ -104,20 +105,20 @@ class Parties(Mapping[str, PartyTable]):
         prepare: Any = "auto",
         **options: Any,
     ) -> Parties:
-        """Parties from `pyarrow` tables; arguments and errors as for `from_pandas`."""
+        """Build it from `pyarrow` tables; arguments and errors as for `from_pandas`."""
         return cls.of(*tables_of_frames("arrow", frames, id, label, {"prepare": prepare, **options}))
 
     @property
     def active(self) -> PartyTable:
-        """The party with the labels.
+        """The only party with labels.
 
         Raises:
-            InputError: several have.
+            InputError: several parties have labels.
         """
         if len(self._labelled) > 1:
             raise InputError(
-                f"of {len(self)} parties, {', '.join(self._labelled)} own labels; exactly one has to (several are for "
-                "sv.MultiVFL): give label=… for one table only"
+                f"of {len(self)} parties, {', '.join(self._labelled)} own labels, but exactly one may (several "
+                "only for sv.MultiVFL): give label=… for one table only"
             )
         return self._tables[self._labelled[0]]
 
@@ -157,7 +158,7 @@ class Parties(Mapping[str, PartyTable]):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """A row a party, for notebooks; no value of a table stands in it."""
+        """One row per party, for notebooks; shows no values of a table."""
         rows = "".join(
             "<tr>"
             + "".join(
@@ -181,10 +182,10 @@ class Parties(Mapping[str, PartyTable]):
 
 
 def _check_id_columns(tables: Iterable[PartyTable]) -> None:
-    """Parties have to make identifiers of as many columns, in one order.
+    """Check that all parties build identifiers from the same number of columns in the same order.
 
     Raises:
-        InputError: they do not; no row would be found in common.
+        InputError: they do not, so no rows would match.
     """
     wrong = wrong_id_columns({table.name: table.id_columns for table in tables if table.id_columns and not table.link})
     if wrong:
@@ -192,7 +193,7 @@ def _check_id_columns(tables: Iterable[PartyTable]) -> None:
 
 
 def wrong_id_columns(columns: Mapping[str, Sequence[str]]) -> str:
-    """Why no row would be found in common, where parties make identifiers of other columns than each other.
+    """Explain why no rows would match if parties build identifiers from different columns; empty if they agree.
 
     Args:
         columns: party → its identifier columns.
@@ -200,12 +201,12 @@ def wrong_id_columns(columns: Mapping[str, Sequence[str]]) -> str:
     said = "; ".join(f"{name!r} of {', '.join(some)}" for name, some in columns.items())
     if len({len(some) for some in columns.values()}) > 1:
         return (
-            f"identifiers are made of other numbers of columns, so no row would be found in common: {said}: give id = "
-            "[…] with as many columns at each party, in one order"
+            f"the parties make identifiers from different numbers of columns, so no rows would match: {said}: "
+            "give id = […] with the same number of columns at each party, in the same order"
         )
     if len({tuple(some) for some in columns.values()}) > len({frozenset(some) for some in columns.values()}):
         return (
-            f"identifiers are made of the same columns in another order, so no row would be found in common: {said}: "
-            "give them in one order"
+            "the parties make identifiers from the same columns in different orders, so no rows would match: "
+            f"{said}: use one order"
         )
     return ""

@@ -1,4 +1,4 @@
-"""Splitting one table among parties: which columns, which rows and which order each of them holds."""
+"""Split one table among parties: each party's columns, rows and row order."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ __all__ = ["generator", "independent_rows", "is_number", "partition", "shared_ro
 
 
 def generator(seed: int, *labels: int) -> np.random.Generator:
-    """A generator of its own for each tuple of labels.
+    """Return an independent random generator for each tuple of labels.
 
     Raises:
-        InputError: the seed is no whole number from 0.
+        InputError: the seed is not a whole number from 0 up.
     """
     whole_number("seed", seed, 0)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=labels))
 
 
 def whole_number(what: str, value: object, least: int) -> None:
-    """Checks an argument.
+    """Check that an argument is a whole number.
 
     Raises:
-        InputError: `value` is no whole number, or below `least`.
+        InputError: `value` is not a whole number, or is below `least`.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise InputError(f"{what} is {value!r}; a whole number from {least} was expected")
 
 
 def is_number(value: object) -> bool:
-    """Whether an argument is a number; True and False are none."""
+    """Return True if an argument is a number; True and False do not count."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _check_overlap(overlap: float) -> None:
     if not is_number(overlap) or not 0 < overlap <= 1:
-        raise InputError(f"overlap is {overlap!r}; it is a share of the rows, more than 0 and at most 1")
+        raise InputError(f"overlap is {overlap!r}; give a share of the rows, more than 0 and at most 1")
 
 
 def independent_rows(rows: int, parties: int, *, overlap: float, seed: int) -> list[np.ndarray]:
-    """For each party its own random share of the rows, each in its own random order.
+    """Draw a separate random share of the rows for each party, in a separate random order.
 
     Args:
-        rows: how many there are.
-        parties: how many parties.
-        overlap: share of the rows that each party holds, independently of the others.
-        seed: of the choice.
+        rows: number of rows.
+        parties: number of parties.
+        overlap: share of the rows at each party, drawn independently.
+        seed: seeds the choice.
 
     Raises:
         InputError: an overlap out of range.
@@ -63,7 +63,7 @@ def independent_rows(rows: int, parties: int, *, overlap: float, seed: int) -> l
 
 
 def shared_rows(rows: int, parties: int, *, overlap: float, seed: int) -> list[np.ndarray]:
-    """A share `overlap` of the rows at all parties, the rest split among them without overlap; each in its own order.
+    """Give all parties the share `overlap` of the rows and split the rest among them; each gets its own row order.
 
     This is the partition of the papers on few aligned samples. Arguments and errors as for `independent_rows`.
     """
@@ -79,13 +79,13 @@ def shared_rows(rows: int, parties: int, *, overlap: float, seed: int) -> list[n
 def partition(
     table: PartyTable, columns: Mapping[str, Sequence[str]], rows: Sequence[np.ndarray], *, description: str = ""
 ) -> Parties:
-    """Parties that each hold some columns and rows of `table`; its own name says who keeps the labels.
+    """Split `table` into parties with some columns and rows each; the party named like the table keeps the labels.
 
     Args:
-        table: the whole table, named like the party that will be active.
+        table: the full table, named after the future active party.
         columns: party → its columns.
         rows: for each party, in the order of `columns`, its row numbers.
-        description: of the data.
+        description: description of the data.
 
     Raises:
         InputError: the active party is not among `columns`, or a row list is missing.
@@ -102,7 +102,7 @@ def partition(
 
 
 def unlabelled(table: PartyTable, name: str) -> PartyTable:
-    """The features of `table`, as the table of a party without labels."""
+    """Return the features of `table` as the table of a party without labels."""
     return replace(
         table,
         name=name,

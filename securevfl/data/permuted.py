@@ -1,4 +1,4 @@
-"""Rows that come in one order and are wanted in another, of an array that need not fit in memory."""
+"""Reorder the rows of an array that may be larger than the memory."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ _BUCKET = 1 << 28
 
 
 class Permuted:
-    """Fills an array with rows in a wanted order while they come in another.
+    """Fills an array with rows in a target order while they arrive in another order.
 
-    A row goes to the stretch of the array that it belongs to, behind those of that stretch that came before it; at the
-    end each stretch, which fits in memory, is put in order. So a disk is read and written in long pieces, twice each:
-    a distribution sort by place with one level (Knuth, The Art of Computer Programming 3, section 5.2.5).
+    `add` appends each row to the stretch of the array that it belongs to; `finish` sorts each stretch, which fits in
+    memory. The disk is thus read and written twice, in long pieces: a one-level distribution sort by position (Knuth,
+    The Art of Computer Programming 3, section 5.2.5).
 
     Args:
-        out: where they go, (n, …).
-        rows: for each place of `out` the number of the row that is wanted there, int64 (n,); a number may be there
-            twice.
-        count: how many rows will come.
-        bucket: bytes of a stretch.
+        out: the target array, (n, …).
+        rows: for each position of `out`, the number of its row, int64 (n,); numbers may repeat.
+        count: number of rows that will arrive.
+        bucket: bytes per stretch.
     """
 
     def __init__(self, out: np.ndarray, rows: np.ndarray, count: int, *, bucket: int = _BUCKET) -> None:
@@ -32,7 +31,7 @@ class Permuted:
         self._stretch = max(bucket // each, 1)
         times = np.bincount(rows, minlength=count)
         self._begins = np.concatenate([[0], np.cumsum(times)])
-        # Places, in the order in which their rows come.
+        # Positions of `out` in the order in which their rows arrive.
         if times.max(initial=0) > 1:
             self._number = np.argsort(rows, kind="stable")
         else:
@@ -42,7 +41,7 @@ class Permuted:
         self._place = np.empty(len(out), dtype=np.int64)
 
     def add(self, first: int, block: np.ndarray) -> None:
-        """The next rows, from the one numbered `first` on, (m, …)."""
+        """Add the next rows, (m, …), the first of which has number `first`."""
         begin, end = self._begins[first], self._begins[first + len(block)]
         places = self._number[begin:end]
         source = np.repeat(np.arange(len(block)), np.diff(self._begins[first : first + len(block) + 1]))
@@ -59,7 +58,7 @@ class Permuted:
         let_go(self._out)
 
     def finish(self) -> None:
-        """Puts each stretch in order, once all rows came."""
+        """Sort each stretch; call it after the last row."""
         for at in range(0, len(self._out), self._stretch):
             end = min(at + self._stretch, len(self._out))
             block = np.empty_like(self._out[at:end])

@@ -1,4 +1,4 @@
-"""Places of tables: a path, or an address of an object store, of which nothing secret is ever kept or shown."""
+"""Locate tables by path or object-store address; secrets in an address are refused, never stored or shown."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["Place", "is_address", "place_of"]
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address (``s3://bucket/table.parquet``) and no path."""
+    """Return True if a text is an address (``s3://bucket/table.parquet``), not a path."""
     return "://" in text
 
 
 @dataclass(frozen=True)
 class Place:
-    """A file or a folder of a file system.
+    """A file or folder in a file system.
 
     Attributes:
         filesystem: a `pyarrow.fs.FileSystem`.
         path: within it.
-        where: for messages: the path, or the address without its query, in which there may be settings.
+        where: for messages: the path, or the address without its query, which may contain settings.
     """
 
     filesystem: Any = field(repr=False)
@@ -33,41 +33,42 @@ class Place:
 
     @property
     def suffix(self) -> str:
-        """The ending of its name."""
+        """The ending of the file name."""
         return PurePosixPath(self.path).suffix
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return self._info().size or 0
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder."""
+        """Return True if it is a folder."""
         import pyarrow.fs as pa_fs
 
         return bool(self._info().type == pa_fs.FileType.Directory)
 
     def require(self, *, folder: bool) -> None:
-        """Do nothing where there is a file, or with `folder`, a folder.
+        """Check that the file, or with `folder` the folder, exists.
 
         Raises:
-            InputError: there is none.
+            InputError: it does not exist.
         """
         import pyarrow.fs as pa_fs
 
         kinds = [pa_fs.FileType.File, *([pa_fs.FileType.Directory] if folder else [])]
         if self._info().type not in kinds:
-            raise InputError(f"{self.where} does not exist or is no file: name the party's table")
+            raise InputError(f"{self.where} does not exist or is not a file: name the party's table")
 
     def at(self, path: str) -> Place:
-        """Another file of the same file system."""
+        """Return another file of the same file system."""
         inside = path.removeprefix(self.path).lstrip("/")
         return replace(self, path=path, where=f"{self.where.rstrip('/')}/{inside}")
 
     def files(self, endings: tuple[str, ...]) -> list[str]:
-        """Paths of all files in the folder and those below with one of these endings, sorted; those that begin with
-        ``_`` or ``.``, and those in folders that do, are left out, as programs that write such folders mean it."""
+        """Return the sorted paths of all files with these endings in the folder and its subfolders. Names that begin
+        with ``_`` or ``.`` are skipped, because the programs that write such folders use them for metadata.
+        """
         import pyarrow.fs as pa_fs
 
         found = self.filesystem.get_file_info(pa_fs.FileSelector(self.path, recursive=True))
@@ -80,15 +81,15 @@ class Place:
         )
 
     def opened(self) -> Any:
-        """The file, for reading anywhere in it."""
+        """Open the file for random access."""
         return self.filesystem.open_input_file(self.path)
 
     def stream(self) -> Any:
-        """The file from its beginning, unpacked where its ending says that it is packed."""
+        """Open the file as a stream, decompressed if its ending is that of a compressed file."""
         return self.filesystem.open_input_stream(self.path)
 
     def parquet(self, **options: Any) -> Any:
-        """The file, opened as Parquet; closed by the ``with`` statement."""
+        """Open the file as Parquet; the ``with`` statement closes it."""
         import pyarrow.parquet as pa_parquet
 
         return pa_parquet.ParquetFile(self.path, filesystem=self.filesystem, **options)
@@ -101,16 +102,16 @@ class Place:
 
 
 def place_of(place: str | Path, filesystem: Any = None) -> Place:
-    """The place that a path or an address names.
+    """Resolve a path or an address to a place.
 
     Args:
-        place: a path; or an address that `pyarrow.fs` knows, ``s3://bucket/folder``, ``gs://…``, ``abfs://…``,
+        place: a path; or an address that `pyarrow.fs` supports, ``s3://bucket/folder``, ``gs://…``, ``abfs://…``,
             ``hdfs://…``.
-        filesystem: a `pyarrow.fs.FileSystem` that the path is in, for one that needs more than an address.
+        filesystem: the `pyarrow.fs.FileSystem` of the path, if an address is not enough.
 
     Raises:
-        InputError: no such kind of address, or one with a user's name, a password or a key in it: a job file is read by
-            others, and the libraries of the stores find credentials in the environment.
+        InputError: an unsupported kind of address, or one that contains a user name, a password or a key. Others read
+            the job file, and the stores' libraries find credentials in the environment.
     """
     import pyarrow as pa
     import pyarrow.fs as pa_fs
@@ -123,19 +124,19 @@ def place_of(place: str | Path, filesystem: Any = None) -> Place:
     parts = urlsplit(text)
     host = parts.netloc.rpartition("@")[2]
     shown = f"{parts.scheme}://{host}{parts.path}"
-    # In abfs://container@account the part before the @ is no user.
+    # In abfs://container@account the part before the @ is not a user name.
     user = parts.netloc.rpartition("@")[0]
     secret = ":" in user or (user and parts.scheme not in ("abfs", "abfss"))
     words = ("key", "secret", "token", "password", "signature", "sig=", "credential")
     if secret or any(word in parts.query.lower() for word in words):
         raise InputError(
-            f"{shown}: the address holds a user's name, a password or a key, and a job file is no place for them: "
-            "leave them out, and put them where the store's library looks (AWS_ACCESS_KEY_ID and "
+            f"{shown}: the address contains a user name, a password or a key, which do not belong in a job "
+            "file: leave them out, and put them where the store's library looks (AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, ~/.aws, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_KEY …)"
         )
     try:
         found, path = pa_fs.FileSystem.from_uri(text)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{shown} is no address of a known store: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{shown} is not an address of a supported store: {str(error).splitlines()[0]}") from None
     where = shown if not user else f"{parts.scheme}://{parts.netloc}{parts.path}"
     return Place(found, path, where)

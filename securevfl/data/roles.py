@@ -1,5 +1,6 @@
-"""Columns of the active party's table that are no features and no classes: a numeric target, weights of rows, groups of
-rows that stay together in a split, and the time by which rows are split. They stay with the active party."""
+"""The active party's columns other than features and classes: a numeric target, row weights, groups of rows that stay
+together in a split, and the time to split by. They never leave the active party.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +32,7 @@ _SHOWN = 3
 
 
 class NumberTarget:
-    """A column of numbers that is learned, as float64. Numbers in texts (``1.234,56 €``) are read where all are
-    written with one decimal mark.
+    """Builds a numeric target as float64. Numbers in text (``1.234,56 €``) are read if all use one decimal mark.
 
     Args:
         column: its name.
@@ -41,7 +41,7 @@ class NumberTarget:
 
     _what = "target"
     _cure = (
-        "a numeric target holds numbers: correct the column, or, where it holds classes, leave target='number' out "
+        "a numeric target contains numbers: correct the column, or, if it contains classes, leave target='number' out "
         '(task = "classification" in [job])'
     )
     _texts = True
@@ -52,10 +52,10 @@ class NumberTarget:
         self._words: list[Any] = []
 
     def add(self, values: Any) -> None:
-        """One batch, a `pyarrow.Array`.
+        """Add one batch, a `pyarrow.Array`.
 
         Raises:
-            InputError: no numbers, nor texts where those may be.
+            InputError: neither numbers nor, where they are allowed, texts.
         """
         import pyarrow as pa
 
@@ -67,23 +67,23 @@ class NumberTarget:
             return
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         if not (number or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-            raise InputError(f"{self._where}: the {self._what} {self._column!r} holds {kind}; {self._cure}")
+            raise InputError(f"{self._where}: the {self._what} {self._column!r} contains {kind}; {self._cure}")
         if pa.types.is_boolean(kind):
             values = values.cast(pa.int8())
         self._parts.append(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float64))
 
     def whole(self) -> np.ndarray:
-        """All of them, (rows,) float64; NaN for null, which `check_target` and `check_weight` refuse.
+        """Return the column, (rows,) float64; NaN for null, which `check_target` and `check_weight` refuse.
 
         Raises:
-            InputError: texts that are no numbers, or of which nothing tells their decimal mark.
+            InputError: texts that are not numbers, or whose decimal mark is ambiguous.
         """
         if self._words:
             return self._read_texts()
         return np.concatenate(self._parts) if self._parts else np.empty(0)
 
     def _read_texts(self) -> np.ndarray:
-        """Numbers in texts."""
+        """Parse numbers in text."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -98,13 +98,13 @@ class NumberTarget:
         if unread.any():
             first = int(np.flatnonzero(unread)[0])
             row = int(pc.index(texts, words[first]).as_py()) + 1
-            more = f", and {int(unread.sum()) - 1:,} other texts that are none" if unread.sum() > 1 else ""
-            raise InputError(f"{what} holds {words[first]!r} in row {row}{more}; {self._cure}")
+            more = f", and {int(unread.sum()) - 1:,} other texts that are not numbers" if unread.sum() > 1 else ""
+            raise InputError(f"{what} contains {words[first]!r} in row {row}{more}; {self._cure}")
         for other in readings.values():  # 1,234 alone is either
             if not np.array_equal(found, other, equal_nan=True) and not np.isnan(other[~np.isnan(found)]).any():
                 at = int(np.flatnonzero(found != other)[0])
                 raise InputError(
-                    f"{what} holds texts such as {words[at]!r}, of which nothing tells the decimal mark: write them as "
+                    f"{what} contains texts such as {words[at]!r} with an ambiguous decimal mark: write them as "
                     "numbers, such as 1234.5"
                 )
         values: np.ndarray = found[coded.indices.to_numpy().astype(np.int64)]
@@ -112,7 +112,7 @@ class NumberTarget:
 
 
 class FlagColumn(NumberTarget):
-    """One of several labels of a row, zeros and ones, or truth values; arguments as for `NumberTarget`."""
+    """Builds one of several labels: zeros and ones, or booleans; arguments as for `NumberTarget`."""
 
     _what = "label"
     _cure = "each of several labels is 0 or 1 in every row: correct the column"
@@ -120,7 +120,7 @@ class FlagColumn(NumberTarget):
 
 
 class WeightColumn(NumberTarget):
-    """Weights of rows, as float64; arguments as for `NumberTarget`."""
+    """Builds the row weights as float64; arguments as for `NumberTarget`."""
 
     _what = "weight"
     _cure = "weights are numbers from 0 up: correct the column"
@@ -128,7 +128,7 @@ class WeightColumn(NumberTarget):
 
 
 class GroupColumn:
-    """What a row belongs to: rows of one group stay together in a split. Texts and numbers, each one group.
+    """Builds the groups: rows with the same text or number stay together in a split.
 
     Args:
         column: its name.
@@ -140,19 +140,19 @@ class GroupColumn:
         self._parts: list[Any] = []
 
     def add(self, values: Any) -> None:
-        """One batch, a `pyarrow.Array`."""
+        """Add one batch, a `pyarrow.Array`."""
         import pyarrow as pa
 
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
         if pa.types.is_nested(kind):
-            raise InputError(f"{self._where}: the group {self._column!r} holds {kind}; groups are texts or numbers")
+            raise InputError(f"{self._where}: the group {self._column!r} contains {kind}; groups are texts or numbers")
         self._parts.append(values.cast(pa.large_string()))
 
     def whole(self) -> np.ndarray:
-        """The number of each row's group, (rows,) int64.
+        """Return the group number of each row, (rows,) int64.
 
         Raises:
-            InputError: null ones.
+            InputError: a group is null.
         """
         import pyarrow as pa
 
@@ -163,7 +163,7 @@ class GroupColumn:
 
 
 class TimeColumn:
-    """When a row is from: a date, a time, a number, or a date written year first (2024-05-17).
+    """Builds the time of each row: a date, a time, a number, or a date written year first (2024-05-17).
 
     Args:
         column: its name.
@@ -175,7 +175,7 @@ class TimeColumn:
         self._parts: list[Any] = []
 
     def add(self, values: Any) -> None:
-        """One batch, a `pyarrow.Array`.
+        """Add one batch, a `pyarrow.Array`.
 
         Raises:
             InputError: neither times nor numbers.
@@ -192,7 +192,7 @@ class TimeColumn:
             ):
                 values = values.cast(pa.timestamp("us"))
             elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-                raise InputError(f"{self._where}: the time {self._column!r} holds {kind}; {_DATES}")
+                raise InputError(f"{self._where}: the time {self._column!r} contains {kind}; {_DATES}")
         except pa.ArrowInvalid as error:
             raise InputError(f"{self._where}: the time {self._column!r}: {error.args[0]}; {_DATES}") from None
         if pa.types.is_timestamp(values.type):
@@ -200,64 +200,62 @@ class TimeColumn:
         self._parts.append(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
     def whole(self) -> np.ndarray:
-        """All of them, (rows,) float64: microseconds since 1970, or the numbers as they are.
+        """Return the times, (rows,) float64: microseconds since 1970, or the numbers unchanged.
 
         Raises:
-            InputError: null ones.
+            InputError: a time is null.
         """
         found = np.concatenate(self._parts) if self._parts else np.empty(0)
         _refuse(np.isnan(found), f"{self._where}: the time {self._column!r}", "null")
         return found
 
 
-_DATES = "dates and times (2024-05-17, 2024-05-17 09:30:00) or numbers were expected"
+_DATES = "expected dates and times (2024-05-17, 2024-05-17 09:30:00) or numbers"
 
 
 _LARGEST = 1e100
-"""Of a numeric target: squares of it are still numbers."""
+"""Largest magnitude of a numeric target: its square is still finite in float64."""
 
 
 def check_target(target: np.ndarray, rows: int, where: str) -> None:
-    """Checks `PartyTable.label` of a numeric target.
+    """Check `PartyTable.label` of a numeric target.
 
     Raises:
-        InputError: another number of rows, or some that are null, not finite, or too large to be squared.
+        InputError: another number of rows, or values that are null, not finite, or too large to square.
     """
     if target.dtype != np.float64 or target.shape != (rows,):
         raise InputError(f"{where}: the target is {target.dtype} {target.shape}; float64 ({rows},) was expected")
     _refuse(~np.isfinite(target), f"{where}: the target", "null or not finite")
-    _refuse(
-        np.abs(target) > _LARGEST, f"{where}: the target", f"beyond {_LARGEST:g}, the largest number that is learned,"
-    )
+    _refuse(np.abs(target) > _LARGEST, f"{where}: the target", f"beyond {_LARGEST:g}, the largest supported number,")
 
 
 _LONGEST = 60
 
 
 def named(labels: tuple[str, ...]) -> str:
-    """Several labels in a few words."""
+    """Name several labels in a short text."""
     whole = ", ".join(labels)
     return whole if len(whole) <= _LONGEST else f"{labels[0]} and {len(labels) - 1} more labels"
 
 
 def check_flags(values: np.ndarray, name: str, where: str) -> None:
-    """Checks one of several labels, of a whole table or of some of its rows, (n,) float64.
+    """Check one of several labels, (n,) float64, of a full table or of some of its rows.
 
     Raises:
-        InputError: something else than 0 and 1.
+        InputError: a value other than 0 and 1.
     """
     _refuse(~np.isin(values, (0.0, 1.0)), f"{where}: the label {name!r}", "neither 0 nor 1")
 
 
 def several_labels(columns: Mapping[str, np.ndarray], where: str) -> np.ndarray:
-    """Several labels of each row, (rows, labels) int64.
+    """Combine several label columns, (rows, labels) int64.
 
     Args:
-        columns: name of the label → its zeros and ones, (rows,) float64, in the order of the labels.
+        columns: label name → its zeros and ones, (rows,) float64, in label order.
         where: the table, for messages.
 
     Raises:
-        InputError: something else than 0 and 1, or a label that no row has, or all.
+        InputError: a value other than 0 and 1, or a label that no row or every row has.
     """
     for name, values in columns.items():
         check_flags(values, name, where)
@@ -267,10 +265,10 @@ def several_labels(columns: Mapping[str, np.ndarray], where: str) -> np.ndarray:
 
 
 def check_several(label: np.ndarray, names: tuple[object, ...], rows: int, where: str) -> None:
-    """Checks `PartyTable.label` of several labels.
+    """Check `PartyTable.label` of several labels.
 
     Raises:
-        InputError: another shape, something else than 0 and 1, or a label that no row has, or all.
+        InputError: another shape, a value other than 0 and 1, or a label that no row or every row has.
     """
     if label.dtype != np.int64 or label.shape != (rows, len(names)) or len(names) < 2:
         raise InputError(
@@ -288,10 +286,10 @@ def check_several(label: np.ndarray, names: tuple[object, ...], rows: int, where
 
 
 def check_weight(weight: np.ndarray, rows: int, where: str) -> None:
-    """Checks `PartyTable.weight`.
+    """Check `PartyTable.weight`.
 
     Raises:
-        InputError: another number of rows, some that are null, negative or not finite, or none above 0.
+        InputError: another number of rows, weights that are null, negative or not finite, or none above 0.
     """
     if weight.dtype != np.float64 or weight.shape != (rows,):
         raise InputError(f"{where}: weights are {weight.dtype} {weight.shape}; float64 ({rows},) was expected")
@@ -309,7 +307,7 @@ def _refuse(bad: np.ndarray, what: str, how: str) -> None:
 
 
 def gatherers(roles: Mapping[str, str | None], where: str) -> dict[str, tuple[str, Any]]:
-    """What gathers each column with a role: role → (column, gatherer).
+    """Return the builders of the columns with a role: role → (column, builder).
 
     Args:
         roles: ``"label"`` of a numeric target, ``"label 0"`` and on of several labels, ``"weight"``, ``"group"``,

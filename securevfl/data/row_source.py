@@ -1,4 +1,4 @@
-"""What every source of rows has, and how its batches are held against the limits."""
+"""The interface of row sources, and the limit checks on their batches."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from securevfl.errors import InputError
 __all__ = ["BATCH", "OF", "Count", "RowSource", "bytes_each", "is_text", "kinds_of", "refuse_extension", "told"]
 
 OF = "give numbers, texts, dates or truth values (of a period its first day), or leave it out with features=…"
-"""What columns hold, as the cure for those that hold something else."""
+"""The supported column types, as the cure in messages about unsupported ones."""
 BATCH = 1 << 16
-"""Rows in a batch."""
+"""Rows per batch."""
 
 
 class RowSource(Protocol):
-    """Where the rows of a table come from, some at a time.
+    """Reads the rows of a table, some at a time.
 
     Attributes:
-        where: the place, for messages; it holds no secret.
+        where: the place, for messages, without secrets.
     """
 
     @property
@@ -31,39 +31,39 @@ class RowSource(Protocol):
         """The place, for messages."""
 
     def names(self, limits: TableLimits) -> list[str]:
-        """The names of all columns.
+        """Return the names of all columns.
 
         Raises:
-            InputError: it is no table of its kind, or has too many.
+            InputError: it is not a table of its format, or has too many columns.
         """
         ...
 
     def most_rows(self, columns: Sequence[str], use: ColumnUse, limits: TableLimits) -> int:
-        """How many rows there are, or a few more, without reading them.
+        """Return an upper bound on the number of rows, without reading them.
 
         Raises:
-            InputError: more than the limits allow, by what the source announces; or a column that holds lists.
+            InputError: the source announces more than the limits allow, or a column contains lists.
         """
 
     def batches(
         self, columns: Sequence[str] | None, use: ColumnUse, limits: TableLimits, rows: int = BATCH
     ) -> Generator[Any]:
-        """The rows in their order, `rows` at a time or fewer, as `pyarrow.RecordBatch`.
+        """Yield the rows in order as `pyarrow.RecordBatch` of at most `rows` rows.
 
         Args:
-            columns: which are read, in the order of the table; all if None.
-            use: what they are used for.
-            limits: of all batches together.
-            rows: in a batch, where the source lets one choose.
+            columns: the columns to read, in table order; all if None.
+            use: the use of the columns.
+            limits: bounds on all batches together.
+            rows: rows per batch, if the source lets one choose.
 
         Raises:
-            InputError: it cannot be read, or is above a limit.
+            InputError: it cannot be read, or exceeds a limit.
         """
 
 
 @contextmanager
 def told(where: str, kind: str) -> Iterator[None]:
-    """What Arrow says, as a user's mistake."""
+    """Raise Arrow's errors as `InputError`."""
     import pyarrow as pa
 
     try:
@@ -77,7 +77,7 @@ def told(where: str, kind: str) -> Iterator[None]:
 
 @dataclass
 class Count:
-    """What came of a source so far, held against the limits."""
+    """Counts what a source has delivered and checks it against the limits."""
 
     limits: TableLimits
     where: str
@@ -86,14 +86,14 @@ class Count:
     size: int = 0
 
     def add(self, batch: Any, each: int) -> None:
-        """One batch more, with numbers and texts of `each` bytes a row, beside the texts' own."""
+        """Add one batch whose rows take `each` bytes of memory plus the bytes of their texts."""
         self.rows += batch.num_rows
         self.size += batch.num_rows * each + sum(_text_bytes(column) for column in batch.columns)
         self.limits.check(self.where, rows=self.rows, size=self.size, packed=self.packed)
 
 
 def kinds_of(schema: Any, columns: Sequence[str], keys: dict[str, Any], where: str) -> dict[str, Any]:
-    """The types of columns; none holds lists or records."""
+    """Return the column types; refuse lists and records."""
     import pyarrow as pa
 
     kinds = {}
@@ -101,31 +101,31 @@ def kinds_of(schema: Any, columns: Sequence[str], keys: dict[str, Any], where: s
         if schema.get_field_index(name) < 0:
             if name in keys:
                 continue
-            raise InputError(f"{where} has no column {name!r}, which other files of the folder have, or has it twice")
+            raise InputError(f"{where} has no column {name!r}, which other files of the folder have, or repeats it")
         kinds[name] = kind = schema.field(name).type
         refuse_extension(kind, name, where)
         if pa.types.is_nested(kind):
             raise InputError(
-                f"{where}: column {name!r} holds {kind}; a column holds numbers or texts: take it apart, or leave "
-                "it out with features=…"
+                f"{where}: column {name!r} contains {kind}; columns contain numbers or texts: split it, or "
+                "leave it out with features=…"
             )
     return kinds
 
 
 def refuse_extension(kind: Any, column: str, where: str) -> None:
-    """A column does not hold what a library made a type of its own for, as pandas does for periods.
+    """Refuse extension types of a library, such as pandas' periods.
 
     Raises:
-        InputError: it does.
+        InputError: the column has such a type.
     """
     import pyarrow as pa
 
     if isinstance(kind, pa.BaseExtensionType):
-        raise InputError(f"{where}: column {column!r} holds {kind}; {OF}")
+        raise InputError(f"{where}: column {column!r} contains {kind}; {OF}")
 
 
 def bytes_each(kinds: dict[str, Any]) -> int:
-    """Bytes of memory that a row takes, beside its texts' own."""
+    """Return the memory of a row in bytes, without the bytes of its texts."""
     import pyarrow as pa
 
     numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
@@ -133,14 +133,14 @@ def bytes_each(kinds: dict[str, Any]) -> int:
 
 
 def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is text."""
+    """Return True if an Arrow type is text."""
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _text_bytes(column: Any) -> int:
-    """Bytes of the texts of a column, unpacked; 0 for numbers."""
+    """Return the bytes of a column's texts, uncompressed; 0 for numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""What is wrong with a table, as far as its header and its first rows tell: all of it, without reading the rest."""
+"""Find all mistakes in a table's header and first rows, without reading the rest."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from securevfl.errors import InputError
 __all__ = ["SAMPLE", "every_identifier", "table_mistakes", "top_rows"]
 
 SAMPLE = 1_000
-"""Rows that are looked at."""
+"""Number of first rows examined."""
 
 
 def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form: CsvForm | None = None) -> list[str]:
-    """All mistakes that loading this table would stop at, one after the other, as far as its first rows have them.
+    """Return all mistakes in the first rows that would stop `read_table`, one after the other.
 
     Args:
         path: a table, as for `read_table`.
-        use: its columns.
-        rows: how many to look at, from the top.
-        form: what is said of how a CSV file is written.
+        use: the use of its columns.
+        rows: number of first rows to examine.
+        form: the dialect of a CSV file, as far as the user gave it.
     """
     try:
         source = source_of(place_of(path), form=form)
@@ -65,8 +65,8 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
         found += [f"{where}: {problem}" for problem in prepared.problems]
         if table.num_rows < rows and prepared.lines and not any(line.width for line in prepared.lines):
             found.append(
-                f"{where}: no column is left after preparation (dropped: {', '.join(features)}): give columns that "
-                "tell rows apart"
+                f"{where}: no column is left after preparation (dropped: {', '.join(features)}): give columns "
+                "whose values differ between rows"
             )
     for role, (column, gatherer) in gatherers(use.roles, where).items():
         if column in single:
@@ -79,13 +79,13 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
 
 
 def every_identifier(path: str | Path, use: ColumnUse, *, most: int, form: CsvForm | None = None) -> Names | None:
-    """All identifiers of a table; None where there are more than `most`, or where they cannot be read.
+    """Return all identifiers of a table; None if there are more than `most`, or if they cannot be read.
 
     Args:
         path: a table, as for `read_table`.
-        use: its columns.
-        most: rows.
-        form: what is said of how a CSV file is written.
+        use: the use of its columns.
+        most: number of rows.
+        form: the dialect of a CSV file, as far as the user gave it.
     """
     try:
         source = source_of(place_of(path), form=form)
@@ -124,7 +124,7 @@ def _check_role(values: Any, role: str, gatherer: Any, where: str) -> None:
 
 
 def _check_labels(values: Coded, classes: Sequence[object] | None, where: str, *, whole: bool) -> None:
-    """Labels of the first rows; `whole` where there are no others."""
+    """Check the labels of the first rows; `whole` if there are no others."""
     check_labels(values, classes, where)
     if classes is None:
         require_classes(values.found, len(values), where)
@@ -133,15 +133,15 @@ def _check_labels(values: Coded, classes: Sequence[object] | None, where: str, *
 
 
 def _nearest(name: str, names: Sequence[str]) -> list[str]:
-    """The column that a wrong name is likely to mean, which is no feature then."""
+    """Return the column that a misspelled name probably means; it is then not a feature."""
     return difflib.get_close_matches(name, names, n=1, cutoff=0.5)
 
 
 def top_rows(source: RowSource, use: ColumnUse, rows: int) -> Any:
-    """The first rows of a table with all columns, as a `pyarrow.Table`.
+    """Return the first rows of a table with all columns, as a `pyarrow.Table`.
 
     Raises:
-        InputError: it is no table of its kind.
+        InputError: it is not a table of its format.
     """
     import pyarrow as pa
 

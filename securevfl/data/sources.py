@@ -1,10 +1,10 @@
-"""Raw arrays of public data sets from files that the user has: where they are looked for, and how they are read.
+"""Find and read the raw arrays of public data sets from the user's files.
 
-Nothing is downloaded. A file is looked for under `path`, under the folder that the environment variable
-``SECUREVFL_DATA`` names, and in ``data/`` of the working directory, in that order.
+Nothing is downloaded. The search order is `path`, the folder in the environment variable ``SECUREVFL_DATA``, and
+``data/`` in the working directory.
 
-Files are foreign: what a header announces is held against the file's size and a limit before memory is taken for it,
-and nothing is unpickled.
+Files are untrusted: sizes in a header are checked against the file's size and a limit before memory is allocated, and
+nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from securevfl.errors import InputError
 __all__ = ["Images", "cifar10", "contents", "csv_table", "find", "idx", "image_set", "npz"]
 
 Images = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Training images (n, height, width[, 3]) uint8, their classes (n,), test images and theirs."""
+"""Training images (n, height, width[, 3]) uint8, their classes (n,), test images and their classes."""
 
 _IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 _LIMIT = 1 << 29
-"""Bytes of one file, packed or not; the largest set here, CIFAR-10, has 184 million."""
+"""Maximum bytes of one file, compressed or not; the largest set here, CIFAR-10, has 184 million."""
 _XZ_MEMORY = 1 << 28
 _NPY_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _NPY_LONGEST = 10_000
-"""Bytes of a header that are parsed, the limit that numpy sets for files it does not trust."""
+"""Maximum bytes of a header to parse, numpy's limit for untrusted files."""
 _NPY_PREFIX = 12
-"""Bytes before the header: magic, version and length, at most."""
+"""Maximum bytes before the header: magic, version and length."""
 
 
 def find(what: str, names: Sequence[str], path: str | Path | None, cure: str) -> Path:
-    """The first of `names` that exists.
+    """Return the first of `names` that exists.
 
     Args:
         what: the data set, for the message.
-        names: file names, the preferred one first; a folder counts too.
-        path: a file, or a folder to look in before the usual ones.
-        cure: where the files can be had.
+        names: names of files or folders, the preferred one first.
+        path: a file, or a folder to search before the usual ones.
+        cure: where to get the files.
 
     Raises:
-        InputError: there is none, or no such `path`; says where it was looked for and what to do.
+        InputError: none exists, or `path` does not; the message lists the folders searched and the cure.
     """
     folders = []
     if path is not None:
@@ -63,7 +63,7 @@ def find(what: str, names: Sequence[str], path: str | Path | None, cure: str) ->
         if os.path.isfile(path):
             return Path(path)
         if not os.path.isdir(path):
-            raise InputError(f"{what}: there is no file or folder {str(path)!r}; correct path=…, or leave it out")
+            raise InputError(f"{what}: file or folder {str(path)!r} does not exist; correct path=…, or leave it out")
         folders.append(Path(path))
     if os.environ.get("SECUREVFL_DATA"):
         folders.append(Path(os.environ["SECUREVFL_DATA"]))
@@ -74,13 +74,13 @@ def find(what: str, names: Sequence[str], path: str | Path | None, cure: str) ->
                 return folder / name
     looked = ", ".join(str(folder) for folder in folders)
     raise InputError(
-        f"{what} is not here: none of {', '.join(names)} in {looked}. {cure} Then name its folder in the environment "
-        "variable SECUREVFL_DATA, or give path=…"
+        f"{what} is not here: none of {', '.join(names)} in {looked}. {cure} Then name its folder in the "
+        "environment variable SECUREVFL_DATA, or give path=…"
     )
 
 
 def contents(file: Path) -> bytes:
-    """All bytes of a file.
+    """Read all bytes of a file.
 
     Raises:
         InputError: it cannot be read, or is larger than 512 MiB.
@@ -96,10 +96,10 @@ def contents(file: Path) -> bytes:
 
 
 def npz(file: Path, names: Sequence[str]) -> list[np.ndarray]:
-    """Arrays of an ``.npz`` file (also ``.npz.xz``), without pickled objects.
+    """Read arrays from an ``.npz`` file (also ``.npz.xz``), without pickled objects.
 
     Raises:
-        InputError: not such a file, or an array is missing, has Python objects in it, or is too large.
+        InputError: it is not such a file, or an array is missing, contains Python objects, or is too large.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(_unpacked(file)) if file.suffix == ".xz" else file) as archive:
@@ -122,7 +122,7 @@ def npz(file: Path, names: Sequence[str]) -> list[np.ndarray]:
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> np.ndarray:
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise InputError(f"{what} is packed with method {info.compress_type}; save it with numpy.savez_compressed")
+        raise InputError(f"{what} is compressed with method {info.compress_type}; save it with numpy.savez_compressed")
     with archive.open(info) as member:
         stream = io.BytesIO(member.read(_NPY_PREFIX + _NPY_LONGEST))
     try:
@@ -131,34 +131,34 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> np.nda
     except (KeyError, ValueError, TypeError, SyntaxError, TokenError, UserWarning, RecursionError, MemoryError):
         shape, columnwise, kind = (-1,), False, np.dtype(np.void)
     if kind.hasobject:
-        raise InputError(f"{what} holds Python objects, which are not read; save it as numbers or texts")
+        raise InputError(f"{what} contains Python objects, which are never loaded; save it as numbers or texts")
     if min(shape, default=0) < 0 or kind.kind not in "biufcSU":
-        raise InputError(f"{what} is no array of numbers or texts in numpy's format 1.0 or 2.0: save it again")
+        raise InputError(f"{what} is not an array of numbers or texts in numpy's format 1.0 or 2.0: save it again")
     start = stream.tell()
     announced, held = math.prod(shape) * kind.itemsize, info.file_size - start
     if announced != held:
-        raise InputError(f"{what} announces shape {shape} of {kind}, {announced:,} bytes, and holds {held:,}")
+        raise InputError(f"{what} announces shape {shape} of {kind}, {announced:,} bytes, but contains {held:,}")
     with archive.open(info) as member:  # again from the start, so that the checksum covers every byte
         member.read(start)
         return np.ndarray(shape, dtype=kind, buffer=member.read(), order="F" if columnwise else "C")
 
 
 def _unpacked(file: Path) -> bytes:
-    """Content of an xz file of one stream; neither it nor the memory to unpack it may pass a limit."""
+    """Decompress an xz file with one stream, limiting both the content and the decoder's memory."""
     unpacker = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
     found = unpacker.decompress(contents(file), _LIMIT + 1)
     if len(found) > _LIMIT:
         raise InputError(f"{file} unpacks to more than {_LIMIT:,} bytes, the most that is read: is it the right file?")
     if not unpacker.eof or unpacker.unused_data.strip(b"\0"):
-        raise InputError(f"{file} is not one whole xz stream: copy the file again, or pack it again")
+        raise InputError(f"{file} is not one complete xz stream: copy the file again, or compress it again")
     return found
 
 
 def idx(file: Path) -> np.ndarray:
-    """An array from the IDX format of MNIST, also gzipped: magic, sizes, then bytes.
+    """Read an array in MNIST's IDX format, also gzipped: magic, sizes, then bytes.
 
     Raises:
-        InputError: the magic number, the sizes or the length do not fit.
+        InputError: the magic number, the sizes or the length do not match.
     """
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
@@ -182,15 +182,16 @@ def idx(file: Path) -> np.ndarray:
         raise InputError(f"{file} cannot be read: {error}") from None
     if len(content) != size:
         held = "more" if len(content) > size else f"{len(content):,}"
-        raise InputError(f"{file} announces an array of shape {shape}, {size:,} bytes, and holds {held}")
+        raise InputError(f"{file} announces an array of shape {shape}, {size:,} bytes, but contains {held}")
     return np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 
 def csv_table(file: Path, needed: Sequence[str] = ()) -> tuple[np.ndarray, list[str]]:
-    """Values and header of a CSV file of numbers. The header is the first of the top two lines with the `needed` names.
+    """Read values and header of a CSV file of numbers. The header is the first of the top two lines that contains the
+    `needed` names.
 
     Raises:
-        InputError: not such a file, a name is missing or doubled, or a line does not fit the header.
+        InputError: it is not such a file, a name is missing or repeated, or a line does not match the header.
     """
     try:
         reader = csv.reader(io.StringIO(contents(file).decode("utf-8-sig"), newline=""))
@@ -220,7 +221,9 @@ def csv_table(file: Path, needed: Sequence[str] = ()) -> tuple[np.ndarray, list[
 
 
 def image_set(name: str, path: str | Path | None) -> Images:
-    """MNIST or Fashion-MNIST from ``<name>.npz`` (arrays x_train, y_train, x_test, y_test) or its four IDX files."""
+    """Read MNIST or Fashion-MNIST from ``<name>.npz`` (arrays x_train, y_train, x_test, y_test) or from its four IDX
+    files.
+    """
     names = [f"{name}.npz", f"{name}.npz.xz", *(f"{name}/{_IDX[0]}{end}" for end in ("", ".gz"))]
     names += [] if name != "mnist" else [f"{_IDX[0]}{end}" for end in ("", ".gz")]
     cure = "It is published as four IDX files (train-images-idx3-ubyte and so on), or as one .npz file."
@@ -238,7 +241,7 @@ def image_set(name: str, path: str | Path | None) -> Images:
 
 
 def cifar10(path: str | Path | None) -> Images:
-    """CIFAR-10 from its binary version (``cifar-10-batches-bin/``) or from ``cifar10.npz``; images (n, 32, 32, 3)."""
+    """Read CIFAR-10 from its binary version (``cifar-10-batches-bin/``) or ``cifar10.npz``; images (n, 32, 32, 3)."""
     names = ("cifar10.npz", "cifar-10-batches-bin", "data_batch_1.bin")
     file = find("cifar10", names, path, "The 'binary version' (cifar-10-batches-bin) is published by its authors.")
     if file.suffix == ".npz":

@@ -1,5 +1,6 @@
-"""Where a party's columns and encoded features are: in memory, or beyond a size in a file without a name that is mapped
-into it."""
+"""Where a party's columns and encoded features are stored: in memory, or above a size in an unlinked, memory-mapped
+file.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +19,23 @@ from securevfl.errors import InputError
 __all__ = ["DEFAULT_STORAGE", "IN_MEMORY", "Storage", "let_go"]
 
 IN_MEMORY = 1 << 30
-"""Bytes up to which an array is in memory, unless told otherwise."""
+"""Default maximum size of an array in memory, in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """Where large arrays of one party's table are.
+    """Storage of the large arrays of one party's table.
 
-    A mapped file has no name from the moment that it is made, and nobody but its owner could open it (mode 0600): no
-    other process finds it, nothing has to be deleted, and its space is free again when the process ends, even when it
-    is killed. Memory that the system lends to such a file it takes back when it needs it.
+    A mapped file is unlinked when it is created, with mode 0600: no other process can find it, nothing has to be
+    deleted, and its space is freed when the process ends, even if it is killed. The system can reclaim the file's
+    memory at any time.
 
     Attributes:
-        above: bytes from which an array is mapped.
-        folder: where the files are; that of the system for temporary files (``TMPDIR``) if empty.
+        above: size in bytes above which an array is mapped.
+        folder: folder of the files; if empty, the system's temporary folder (``TMPDIR``).
 
     Raises:
-        InputError: `above` is no whole number from 0.
+        InputError: `above` is not a whole number from 0 up.
     """
 
     above: int = IN_MEMORY
@@ -45,14 +46,14 @@ class Storage:
             raise InputError(f"spill_above is {self.above!r}; a whole number of bytes from 0 was expected")
 
     def maps(self, shape: Sequence[int], dtype: Any) -> bool:
-        """Whether an array of this kind is mapped."""
+        """Return True if an array of this shape and dtype is mapped."""
         return bool(math.prod(shape) * np.dtype(dtype).itemsize > self.above)
 
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """An array whose contents are not set, in memory or mapped; writable either way.
+        """Allocate an uninitialised, writable array, in memory or mapped.
 
         Raises:
-            InputError: there is no room for it.
+            InputError: there is not enough space for it.
         """
         if self.maps(shape, dtype):
             return self._mapped(shape, dtype)
@@ -77,8 +78,9 @@ DEFAULT_STORAGE = Storage()
 
 
 def let_go(array: object) -> None:
-    """Gives the memory of a mapped array back to the system, which keeps its contents in the file; does nothing to
-    others. For a pass over all of it that is over."""
+    """Release the memory of a mapped array, whose contents stay in the file, after a full pass over it. Does nothing
+    for other arrays.
+    """
     base = array
     while base is not None and not isinstance(base, mmap.mmap):
         base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)

@@ -1,4 +1,4 @@
-"""A party's table: identifiers, feature columns and, at the active party, labels. Checked once, when it is made."""
+"""A party's table: identifiers, feature columns and, at the active party, labels. Checked once, on construction."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ TRAIN, VALID, TEST = 0, 1, 2
 
 _SHOWN = 3
 _MOST_TOLD = 20
-"""Columns whose mistakes are told at once."""
+"""Maximum number of columns whose mistakes one message lists."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
 class LabelBook:
-    """Labels that the active party knows of rows for which it has no features.
+    """Labels of rows for which the active party has no features.
 
     Attributes:
         ids: identifiers of these rows.
@@ -57,37 +57,36 @@ class LabelBook:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PartyTable:
-    """What one party holds.
+    """The table of one party.
 
     Attributes:
-        name: the party, a lower-case word.
-        ids: identifiers of the rows, texts; `Names` where there are many.
+        name: the party's name, a lower-case word.
+        ids: identifiers of the rows, texts; `Names` for large tables.
         columns: feature → values, one per row: numbers, texts or `Categories`; or a block of numbers, (rows, width), or
             of images, (rows, height, width) or (rows, channels, height, width). A party that owns labels may have none.
-        categorical: names of the columns that hold categories.
-        label: class of each row, (rows,) int64 indexes into `classes`; or, of a numeric target, the number of each row,
-            (rows,) float64; or, of several labels, zeros and ones, (rows, labels) int64. None at a passive party.
-        classes: the label's values, in the order of their indexes; empty of a numeric target; the names of several
-            labels.
+        categorical: names of the columns that contain categories.
+        label: class of each row, (rows,) int64 indexes into `classes`; for a numeric target the numbers, (rows,)
+            float64; for several labels zeros and ones, (rows, labels) int64. None at a passive party.
+        classes: the label's values in class-index order; empty for a numeric target; for several labels their names.
         label_name: the label's column.
-        fold: at the active party, which rows it keeps for validation (`VALID`) and test (`TEST`), (rows,) int8; all
-            others train. None leaves the choice to the job.
+        fold: at the active party, the rows for validation (`VALID`) and test (`TEST`), (rows,) int8; all others train.
+            None leaves the split to the job.
         book: at the active party, labels of rows for which it has no features.
-        weight: at the active party, how much each row counts in training and in metrics, (rows,) float64 from 0 up;
-            None where all count alike. Match scores of a linkage go here.
-        group: at the active party, what each row belongs to, (rows,) int64: rows of one group stay together in a split
-            by group.
-        time: at the active party, when each row is from, (rows,) float64: the order of a split by time.
-        storage: where its encoded features go.
-        preparation: how its columns are prepared: they may hold texts, dates (`numpy.datetime64`) and missing values
-            then. None for numbers and categories, all of them there.
-        id_columns: which columns of the party made its identifiers, in their order; empty where nobody said.
-        link: linkage field → values of the rows, texts, numbers, dates or None: what records without a common
-            identifier are linked by (`securevfl.Linkage`). They are no features.
+        weight: at the active party, the weight of each row in training and metrics, (rows,) float64 from 0 up; None for
+            equal weights. Match scores of a linkage go here.
+        group: at the active party, the group of each row, (rows,) int64; a split by group keeps the rows of a group
+            together.
+        time: at the active party, the time of each row, (rows,) float64: the order of a split by time.
+        storage: where its encoded features are stored.
+        preparation: how its columns are prepared; they may then contain texts, dates (`numpy.datetime64`) and missing
+            values. None allows only numbers and categories without gaps.
+        id_columns: the columns that its identifiers were made from, in order; empty if unknown.
+        link: linkage field → values of the rows (texts, numbers, dates or None), used to link records without a common
+            identifier (`securevfl.Linkage`). They are not features.
 
     Raises:
-        InputError: columns of different lengths, nulls, values that are not finite, blocks of other shapes, no rows, no
-            columns, doubled identifiers, a fold or a label book that does not fit.
+        InputError: columns of different lengths, nulls, values that are not finite, unsupported block shapes, no rows,
+            no columns, repeated identifiers, or a fold or label book that does not match.
     """
 
     name: str
@@ -134,7 +133,7 @@ class PartyTable:
         if self.fold is not None:
             if self.label is None:
                 raise InputError(
-                    f"{where} has a fold and no labels; the active party says which rows validate and test"
+                    f"{where} has a fold and no labels; only the active party chooses validation and test rows"
                 )
             check_fold(self.fold, len(self.ids), where)
         if self.book is not None:
@@ -158,7 +157,7 @@ class PartyTable:
             check_weight(self.weight, len(self.ids), where)
         if self.book is not None and self.target != "classes":
             kind = "a numeric target" if self.target == "number" else "several labels"
-            raise InputError(f"{where} has a label book and {kind}; books hold classes: leave one out")
+            raise InputError(f"{where} has a label book and {kind}; books contain classes: leave one out")
 
     def _check_column(self, column: str, where: str) -> None:
         values = self.columns[column]
@@ -192,7 +191,7 @@ class PartyTable:
 
     @property
     def target(self) -> Literal["classes", "number", "labels"]:
-        """What its labels are."""
+        """The kind of its labels."""
         if self.label is not None and self.label.ndim == 2:
             return "labels"
         numbers = self.label is not None and self.label.dtype.kind == "f" and not self.classes
@@ -200,33 +199,33 @@ class PartyTable:
 
     @property
     def values(self) -> int:
-        """How many values a row has: one for each column, and as many as a block or an image holds."""
+        """Number of values per row: one per column, and all numbers of a block or an image."""
         return sum(math.prod(values.shape[1:]) for values in self.columns.values())
 
     @property
     def role(self) -> Literal["active", "passive"]:
-        """Active if it owns labels."""
+        """``"active"`` if it owns labels, otherwise ``"passive"``."""
         return "passive" if self.label is None else "active"
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the feature columns, in order."""
+        """Names of the feature columns in order."""
         return tuple(self.columns)
 
     @property
     def texts(self) -> frozenset[str]:
-        """Columns that are texts, of whatever kind; prepared tables have them."""
+        """Text columns; only prepared tables have them."""
         kinds = {name: "O" if isinstance(v, Categories) else v.dtype.kind for name, v in self.columns.items()}
         return frozenset(name for name, kind in kinds.items() if kind in "OUS")
 
     def names(self, rows: np.ndarray) -> Sequence[str]:
-        """The identifiers of these rows, (n,) int64, in this order."""
+        """Return the identifiers of these rows, (n,) int64, in this order."""
         if isinstance(self.ids, Names):
             return self.ids.take(rows)
         return tuple(self.ids[row] for row in rows.tolist())
 
     def take(self, rows: np.ndarray | Sequence[int]) -> PartyTable:
-        """The table of these rows, in this order."""
+        """Return the table with these rows, in this order."""
         index = np.asarray(rows, dtype=np.int64)
         return replace(
             self,
@@ -241,10 +240,10 @@ class PartyTable:
         )
 
     def select(self, columns: Iterable[str]) -> PartyTable:
-        """The table with these feature columns only.
+        """Return the table with only these feature columns.
 
         Raises:
-            UnknownNameError: a column that does not exist.
+            UnknownNameError: a column does not exist.
         """
         names = list(columns)
         for name in names:
@@ -256,10 +255,10 @@ class PartyTable:
 
 
 def raise_together(works: Sequence[Callable[[], T]]) -> list[T]:
-    """What each work returns.
+    """Run all functions and return their results.
 
     Raises:
-        InputError: one failed, or several: then all of their messages in one.
+        InputError: at least one failed; lists all of their messages.
     """
     found, errors = [], []
     for work in works:
@@ -278,10 +277,10 @@ def raise_together(works: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def check_ids(ids: Sequence[str], where: str) -> None:
-    """Checks `PartyTable.ids`, of a whole table or of some of its rows.
+    """Check `PartyTable.ids` of a full table or of some of its rows.
 
     Raises:
-        InputError: null, empty or doubled ones.
+        InputError: an identifier is null, empty or repeated.
     """
     if isinstance(ids, Names):
         blank = ids.first_blank()
@@ -297,11 +296,11 @@ def check_ids(ids: Sequence[str], where: str) -> None:
         seen.setdefault(text, row)
     if doubled:
         more = f" and {len(doubled) - _SHOWN} more" if len(doubled) > _SHOWN else ""
-        raise InputError(f"{where}: doubled identifiers: {'; '.join(doubled[:_SHOWN])}{more}; keep one row for each")
+        raise InputError(f"{where}: repeated identifiers: {'; '.join(doubled[:_SHOWN])}{more}; keep one row for each")
 
 
 def check_fold(fold: np.ndarray, rows: int, where: str) -> None:
-    """Checks `PartyTable.fold`.
+    """Check `PartyTable.fold`.
 
     Raises:
         InputError: another number of rows, or values other than `TRAIN`, `VALID` and `TEST`.
@@ -311,7 +310,7 @@ def check_fold(fold: np.ndarray, rows: int, where: str) -> None:
     wrong = fold if fold.dtype.kind not in "iu" else fold[(fold < TRAIN) | (fold > TEST)]
     if len(wrong):
         raise InputError(
-            f"{where}: fold holds {fold.dtype} {wrong[0]!s}; 0 (trains), 1 (validates) and 2 (tests) are known"
+            f"{where}: fold contains {fold.dtype} {wrong[0]!s}; expected 0 (trains), 1 (validates) or 2 (tests)"
         )
 
 
@@ -320,7 +319,9 @@ def _check_shape(column: str, values: Column, rows: int, categorical: bool, wher
     if not shape or shape[0] != rows:
         raise InputError(f"{where}: column {column!r} has {shape[0] if shape else 'no'} values for {rows} rows")
     if categorical and len(shape) > 1:
-        raise InputError(f"{where}: column {column!r} is a block, {shape}, and categorical; a block holds numbers only")
+        raise InputError(
+            f"{where}: column {column!r} is a block, {shape}, and categorical; blocks contain numbers only"
+        )
     if len(shape) > 4 or 0 in shape:
         raise InputError(
             f"{where}: column {column!r} has shape {shape}; (rows,), (rows, width), (rows, height, width) or "
@@ -329,24 +330,24 @@ def _check_shape(column: str, values: Column, rows: int, categorical: bool, wher
 
 
 def check_numbers(column: str, values: Column, where: str, *, prepared: bool = False) -> None:
-    """Checks a column that holds no categories, of a whole table or of some of its rows.
+    """Check a column other than categories, of a full table or of some of its rows.
 
     Args:
         column: its name.
         values: its values.
         where: the table, for messages.
-        prepared: whether it is prepared, and may hold texts, dates and missing values.
+        prepared: whether it is prepared, and may contain texts, dates and missing values.
 
     Raises:
-        InputError: no numbers, or some that are not finite.
+        InputError: not numbers, or numbers that are not finite.
     """
     if prepared and values.ndim == 1:
         if isinstance(values, Categories) or values.dtype.kind in "iubMUO":
             return
     elif isinstance(values, Categories) or values.dtype.kind not in "fiub":
         raise InputError(
-            f"{where}: column {column!r} holds {values.dtype}, no numbers; list it in categorical=… or drop it, or "
-            "give prepare='auto'"
+            f"{where}: column {column!r} contains {values.dtype}, not numbers; list it in categorical=… or drop "
+            "it, or give prepare='auto'"
         )
     if values.dtype.kind in "iub":
         return
@@ -366,9 +367,7 @@ def _check_label(label: np.ndarray, classes: tuple[object, ...], rows: int, wher
     if label.dtype != np.int64 or label.shape != (rows,):
         raise InputError(f"{where}: labels are {label.dtype} {label.shape}; int64 ({rows},) was expected")
     if len(classes) < 2:
-        raise InputError(
-            f"{where}: the labels have {len(classes)} class; there is nothing to tell apart with fewer than two"
-        )
+        raise InputError(f"{where}: the labels have {len(classes)} class; a classification needs at least two")
     if label.min() < 0 or label.max() >= len(classes):
         raise InputError(
             f"{where}: label indexes run from {label.min()} to {label.max()}; there are {len(classes)} classes, "

@@ -1,4 +1,4 @@
-"""Tables whose columns fall into views: handwritten digits in six views, Parkinson's speech, FATE's split tables."""
+"""Data sets whose columns form views: handwritten digits in six views, Parkinson's speech, FATE's split tables."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def handwritten(
     Karhunen-Loève, morphology), "Handwritten" of the Entity Augmentation paper. CC BY 4.0.
 
     Args:
-        overlap: training rows that all parties hold: a share, or a count from 2.
-        seed: of the choice of rows.
-        parties: 2 to 6; the first views go one to each party, those left over to the last one.
-        labels: ``"all"`` if the active party knows the labels of the other parties' rows too.
-        valid: share of the rows that validates.
-        test: share that tests.
-        validation: ``"overlap"``: common training rows validate, and the share `valid` is left out; see
+        overlap: common training rows: a share, or a count from 2.
+        seed: seeds the choice of rows.
+        parties: 2 to 6; each party gets one view, the last party also all remaining views.
+        labels: ``"all"`` if the active party also has the labels of the other parties' rows.
+        valid: share of the rows for validation.
+        test: share for the test.
+        validation: ``"overlap"``: common training rows are used for validation and the share `valid` is dropped; see
             `limited_overlap`.
-        path: where the files are: ``mfeat.npz``, or ``mfeat-pix`` and the five others of the original.
+        path: location of ``mfeat.npz``, or of the original ``mfeat-pix`` and its five siblings.
 
     Raises:
-        InputError: no file, an unreadable one, or an argument out of range.
+        InputError: the file is missing or unreadable, or an argument is out of range.
     """
     if isinstance(parties, bool) or not isinstance(parties, int) or not 2 <= parties <= len(_VIEWS):
         raise InputError(f"parties is {parties!r}; there are six views: give a whole number from 2 to 6")
@@ -96,21 +96,21 @@ def parkinson(
 ) -> Parties:
     """UCI Parkinson's Disease Classification: 756 recordings of 252 people (Sakar et al. 2018, CC BY 4.0).
 
-    A clinic holds baseline, intensity and frequency measures and the diagnosis, a lab the wavelet features. The
-    recordings of one person stay together: all in training, validation or test.
+    A clinic has baseline, intensity and frequency measures and the diagnosis, a lab the wavelet features. All
+    recordings of a person are in the same part: training, validation or test.
 
     Args:
-        overlap: training rows that both hold: a share, or a count from 2.
-        seed: of the choice of rows.
-        labels: ``"all"`` if the clinic knows the labels of the lab's rows too.
-        valid: share of the people that validates.
-        test: share that tests.
-        validation: ``"overlap"``: common training rows validate, and the share `valid` is left out; see
+        overlap: common training rows: a share, or a count from 2.
+        seed: seeds the choice of rows.
+        labels: ``"all"`` if the clinic also has the labels of the lab's rows.
+        valid: share of the people for validation.
+        test: share for the test.
+        validation: ``"overlap"``: common training rows are used for validation and the share `valid` is dropped; see
             `limited_overlap`.
-        path: where the file is: ``pd_speech_756.npz``, or ``pd_speech_features.csv`` of the original.
+        path: location of ``pd_speech_756.npz``, or of the original ``pd_speech_features.csv``.
 
     Raises:
-        InputError: no file, an unreadable one, or an argument out of range.
+        InputError: the file is missing or unreadable, or an argument is out of range.
     """
     cure = "It is 'Parkinson's Disease Classification' of the UCI Machine Learning Repository."
     file = find("parkinson", ("pd_speech_756.npz", "pd_speech_features.csv"), path, cure)
@@ -129,8 +129,8 @@ def parkinson(
     blocks = {"baseline": x[:, ~wavelet], "wavelet": x[:, wavelet]}
     if min(block.shape[1] for block in blocks.values()) == 0:
         raise InputError(
-            f"{file} has {wavelet.sum()} wavelet columns (tqwt_…, det_…, app_…, Ea…, Ed…) and {(~wavelet).sum()} "
-            "others; some of both were expected: is it the right table?"
+            f"{file} has {wavelet.sum()} wavelet columns (tqwt_…, det_…, app_…, Ea…, Ed…) and "
+            f"{(~wavelet).sum()} others; expected some of both: is it the right table?"
         )
     table = PartyTable(
         name="clinic",
@@ -163,8 +163,7 @@ def digits(
     test: float = 0.2,
     validation: Validation = "beside",
 ) -> Parties:
-    """The 1,797 digits of scikit-learn, 8 x 8, left and right halves; no file is needed. Arguments as for
-    `handwritten`."""
+    """The 1,797 digits of scikit-learn, 8 x 8, left and right halves; needs no file. Arguments as for `handwritten`."""
     from sklearn.datasets import load_digits
 
     from securevfl.data.images import cut_images
@@ -201,17 +200,17 @@ def fate(
 
     Args:
         table: ``"breast"``, ``"default_credit"`` or ``"vehicle_silhouettes"``.
-        overlap: training rows that both hold: a share, or a count from 2.
-        seed: of the choice of rows.
-        labels: ``"all"`` if the guest knows the labels of the host's rows too.
-        valid: share of the rows that validates.
-        test: share that tests.
-        validation: ``"overlap"``: common training rows validate, and the share `valid` is left out; see
+        overlap: common training rows: a share, or a count from 2.
+        seed: seeds the choice of rows.
+        labels: ``"all"`` if the guest also has the labels of the host's rows.
+        valid: share of the rows for validation.
+        test: share for the test.
+        validation: ``"overlap"``: common training rows are used for validation and the share `valid` is dropped; see
             `limited_overlap`.
-        path: where the files are: ``fate_<table>.npz``, or ``<name>_guest.csv`` and ``<name>_host.csv``.
+        path: location of ``fate_<table>.npz``, or of ``<name>_guest.csv`` and ``<name>_host.csv``.
 
     Raises:
-        InputError: no file, an unreadable one, or an argument out of range.
+        InputError: the file is missing or unreadable, or an argument is out of range.
     """
     if table not in tuple(_FATE):
         raise InputError(f"table is {table!r}; one of {', '.join(_FATE)} was expected")
@@ -224,7 +223,7 @@ def fate(
     else:
         host = file.with_name(file.name.replace("_guest", "_host"))
         if host == file:
-            raise InputError(f"{file} is not called …_guest.csv: give the guest's table; the host's lies beside it")
+            raise InputError(f"{file} is not named …_guest.csv: give the guest's table; the host's is beside it")
         guest_id, y, guest_x, guest_names = _fate_csv(file, labelled=True)
         host_id, _, host_x, host_names = _fate_csv(host, labelled=False)
     guest_id = _whole(f"{file}: the guest's id", guest_id, guest_id.size)
@@ -272,7 +271,7 @@ def fate(
 
 
 def _numbers(file: Path) -> np.ndarray:
-    """A file of numbers between spaces: one of the six of Multiple Features."""
+    """Read a file of space-separated numbers, one of the six views of Multiple Features."""
     lines = contents(file).splitlines()
     if len(lines) != 2000:
         raise InputError(f"{file} has {len(lines)} lines; a view of Multiple Features has 2000")

@@ -1,10 +1,11 @@
-"""The ledger: each message that a party sent or received, one line each, in a signed chain of hashes.
+"""Each party's ledger: one line per message sent or received, in a hash chain signed with the party's key.
 
-- `lines`: what a line holds, and its one form in bytes. `chain`: writing. `keys`, `key_files`: the parties' keys.
-- `own`: a party's file over attempts and processes.
-- `reading`, `verifying`, `comparing`: from files to chains that verify, each for itself and with its peers'.
+- `lines`: the fields of a line and its canonical bytes. `chain`: writing. `keys`, `key_files`: the parties' keys.
+- `own`: a party's file across attempts and processes.
+- `reading`, `verifying`, `comparing`: from files to verified chains, first each chain alone, then against its peers'
+  chains.
 
-What is proved, and what is not: docs/howto/policy-and-ledger.md.
+What a ledger proves and what it does not: docs/howto/policy-and-ledger.md.
 """
 
 from __future__ import annotations

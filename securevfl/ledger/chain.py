@@ -1,14 +1,14 @@
-"""One party's ledger of one run, as it is written.
+"""Write one party's ledger of one run.
 
-A line holds what was sent (kind, step, shapes, bytes, digest), when, how it was protected (cipher, key size, key,
-noise) and the hash of the line before it. The opening line, a mark after every 1,024 messages and the closing line are
-signed with the party's key: a signature over a line's hash is one over all before it. A message's line is written, and
-on disk where the ledger has a file, *before* the message leaves: it means "may have left".
+A line records what was sent (kind, step, shapes, bytes, digest), when, how it was protected (cipher, key size, key,
+noise) and the hash of the line before it. The party signs the opening line, a mark after every 1,024 messages and the
+closing line; because lines are chained by hash, each signature covers all lines before it. The ledger writes a
+message's line, to disk if it has a file, *before* the message leaves: a line means "may have left".
 
-In mid-run a party may give its peers its signed word on its chain so far; they write it down. What it sent and read up
-to there is settled, whatever happens to its process. Before it closes, each party gives every peer its signed word on
-its own chain; the closing lines hold the peers' words. So a party that rewrites its own ledger afterwards, with its own
-key, disagrees with what its peers hold.
+During a run a party can send its peers the signed head of its chain, and the peers record it. What the party sent and
+read up to that head is then proven even if its process dies. Before it closes, each party sends every peer its signed
+head; each closing line contains the peers' heads. A party that later rewrites its ledger with its own key contradicts
+what its peers recorded.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ from securevfl.transport import Message, Scalar, begin_copies, measure
 __all__ = ["LAG", "MARK_EVERY", "Ledger"]
 
 MARK_EVERY = 1024
-"""Messages from one signed mark to the next."""
+"""Number of messages between signed marks."""
 
 LAG = 64
-"""Messages that may wait for a device before the oldest is written down."""
+"""Number of messages that may wait for a device before the oldest one is recorded."""
 
 _LONGEST = 4000
-"""Letters of a note or an outcome; longer ones are cut, and say so."""
+"""Maximum characters of a note or an outcome; a longer text is cut and ends with its original length."""
 
 
 Way = Literal["sent", "received"]
 
 _Late = tuple[int, int, Way, str, Message, int, Callable[[], None] | None]
-"""A message to be written down: its number and time, and what `Ledger.record` was given."""
+"""A message waiting to be recorded: its number, its time and the arguments of `Ledger.record`."""
 
 
 @lru_cache(maxsize=256)
 def _shapes(arrays: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, list[int]]:
-    """As an `Entry` has them; one object for equal ones, of which most lines have one of a few."""
+    """Return the shapes as an `Entry` stores them. Cached, because most lines share a few shapes."""
     return {name: list(shape) for name, shape in arrays}
 
 
@@ -80,17 +80,17 @@ class Ledger:
     Args:
         party: whose ledger it is.
         run: name of the run, unique in the party's file.
-        job: digest of the job, hexadecimal.
+        job: digest of the job, in hex.
         policy: the party's policy, in words.
-        role: the party's in the run.
-        key: the party's; a new one that is never written down, unless given.
-        runs: names of all runs that the party's file is going to have; this one alone unless given.
-        session: of the call that these runs belong to, hexadecimal; drawn unless given.
-        after: head of the party's chain before this one.
-        software: name and version of what keeps it.
-        path: file to append to; each line is there before the next is made.
-        pins: party → its public key, hexadecimal, where an agreement names it; `meet` takes no other one.
-        kept: whether lines stay in memory, too. A process that trains for days keeps them in its file alone.
+        role: the party's role in the run.
+        key: the party's signing key; by default a new key that is never saved.
+        runs: names of all runs that the party's file will contain; by default only this run.
+        session: id of the call that these runs belong to, in hex; random by default.
+        after: head of the party's previous chain.
+        software: name and version of the program that writes it.
+        path: file to append to; each line is written before the next one is made.
+        pins: party → its public key in hex, if an agreement names it; `meet` rejects any other key.
+        kept: whether to keep lines in memory as well. A process that trains for days keeps them only in its file.
 
     Attributes:
         length: number of lines.
@@ -128,6 +128,7 @@ class Ledger:
         self._peers: dict[str, Peer] = {}
         self._pins = dict(pins or {})
         self._words: dict[str, Word] = {}
+        # Unbuffered: each line reaches the operating system before its message leaves, even if the process is killed.
         self._file = path.open("ab", buffering=0) if path is not None else None
         self.opening = Opening(
             time=self._now(),
@@ -157,7 +158,7 @@ class Ledger:
         self._write(line)
 
     def _chain(self, line: Line, content: bytes) -> None:
-        """Make `line` the head; `content` is what it says, without hash and signature."""
+        """Make `line` the head. `content` is its bytes with hash and signature empty."""
         self._head = hashlib.sha256(content).hexdigest()
         force_setattr(line, "hash", self._head)  # nobody else has seen the line yet
 
@@ -170,8 +171,7 @@ class Ledger:
             raw = encode(line) + b"\n"
             if len(raw) > LINE_BYTES:
                 raise AuditError(
-                    f"{self.party!r}'s ledger cannot hold a line of {len(raw)} bytes; {LINE_BYTES} are the most: use "
-                    "shorter names"
+                    f"{self.party!r}'s ledger line has {len(raw)} bytes; the limit is {LINE_BYTES}: use shorter names"
                 )
             self._file.write(raw)
 
@@ -184,30 +184,31 @@ class Ledger:
         *,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Append one message of `size` bytes; a sent one before it leaves.
+        """Append one message of `size` bytes; call it for a sent message before the message leaves.
 
-        The digest of numbers on a device would have to wait for it. A message that holds some, and passes to another
-        party of the same process by reference, is written down up to `LAG` messages later, in its place, with the time
-        of now; before any other line, and when `catch_up` is called.
+        Computing the digest of arrays on a device would block until the device is done. If the message contains such
+        arrays and is passed by reference to another party in the same process, its line is written up to `LAG` messages
+        later, with its original number and time. Waiting messages are written before any other line and by `catch_up`.
 
         Args:
-            way: whether it was sent or received.
+            way: ``"sent"`` or ``"received"``.
             peer: the party at the other end.
-            message: it.
-            size: its bytes.
-            check: what is to be looked at once the numbers are here; it may raise.
+            message: the message.
+            size: its size in bytes on the wire.
+            check: called once the arrays have arrived from the device; it may raise.
         """
         self._count += 1
         if message.here and not self._late:
             self._enter(self._count, self._now(), way, peer, message, size, check)
             return
+        # Start the copies now and hash them later, so that training does not wait for the device at each message.
         begin_copies(message)
         self._late.append((self._count, self._now(), way, peer, message, size, check))
         if len(self._late) > LAG:
             self._enter(*self._late.popleft())
 
     def catch_up(self) -> None:
-        """Write down what waits for a device, and look at what had to be looked at there.
+        """Record all waiting messages and run their checks.
 
         Raises:
             ProtocolError: a check of a message failed.
@@ -243,129 +244,131 @@ class Ledger:
             check()
 
     def attempt(self, attempt: int, view: str, *, epoch: int = 0, step: int = 0) -> None:
-        """Append, as the second line, which attempt at the job this chain is of; returns when that is on the disk.
+        """Append the attempt line, the chain's second line, and return once it is on disk.
 
         Args:
             attempt: its number, the same at all parties.
-            view: of which processes and checkpoints, hexadecimal.
-            epoch, step: epochs that were done, and batches of the next one.
+            view: digest of the processes and checkpoints that take part, in hex.
+            epoch, step: epochs completed, and batches completed in the next epoch.
         """
         self._append(AttemptLine(time=self._now(), attempt=attempt, view=view, epoch=epoch, step=step, prev=self.head))
         self.sync()
 
     def sync(self) -> None:
-        """Returns when all lines are on the disk; does nothing where there is no file."""
+        """Return once all lines are on disk. Does nothing if there is no file."""
         if self._file is not None and not self._closed:
             os.fsync(self._file.fileno())
 
     def note(self, note: str, values: Mapping[str, Scalar] | str) -> None:
-        """Append what the party says of the run; a text stands for ``{"text": …}``. Not for the hot path.
+        """Append a note on the run; a text is stored as ``{"text": …}``. Too slow for the hot path.
 
         Args:
-            note: what it is about, for example ``"epsilon"``.
-            values: named scalars; numbers that are not finite become texts, for JSON has none.
+            note: its name, for example ``"epsilon"``.
+            values: named scalars; numbers that are not finite are stored as text, because JSON cannot express them.
 
         Raises:
-            AuditError: the ledger was closed.
+            AuditError: the ledger is closed.
         """
         if self._closed:
-            raise AuditError(f"{self.party!r}'s ledger of run {self.run!r} is closed; note {note!r} before that")
+            raise AuditError(f"{self.party!r}'s ledger of run {self.run!r} is closed; add note {note!r} earlier")
         named = {"text": values} if isinstance(values, str) else values
         plain = {name: _plain(value) for name, value in named.items()}
         self._append(Noted(time=self._now(), note=note, values=plain, prev=self.head))
 
     @property
     def introduction(self) -> dict[str, Scalar]:
-        """What the party tells its peers of its ledger when a run begins."""
+        """The ledger version, public key and session that the party sends its peers when a run begins."""
         return {"ledger": VERSION, "key": self.opening.key, "session": self.opening.session}
 
     def meet(self, peers: Mapping[str, tuple[str, Mapping[str, Scalar]]]) -> None:
-        """Append the peers with the keys that they sent.
+        """Append the peers and the keys that they sent.
 
         Args:
             peers: name → its role and its `introduction`.
 
         Raises:
-            ProtocolError: a peer has a ledger of another version, or sent no key, or not the one that is pinned.
+            ProtocolError: a peer writes another ledger version, sent no key, or sent a key other than the pinned one.
         """
         found: dict[str, Peer] = {}
         for name, (role, said) in sorted(peers.items()):
             key, session = str(said.get("key", "")), str(said.get("session", ""))
             if said.get("ledger") != VERSION:
                 raise ProtocolError(
-                    f"{name!r} keeps a ledger of version {said.get('ledger')!r}, {self.party!r} of version {VERSION}: "
-                    "install the same securevfl"
+                    f"{name!r} writes ledger version {said.get('ledger')!r}, {self.party!r} writes version "
+                    f"{VERSION}: install the same securevfl"
                 )
             try:
                 PublicKey.from_hex(key)
             except AuditError as error:
-                raise ProtocolError(f"{name!r} introduced itself without a key: {error}") from None
+                raise ProtocolError(f"{name!r} sent no valid ledger key: {error}") from None
             if self._pins.get(name, key) != key:
                 raise ProtocolError(
-                    f"{name!r} introduced itself with the key {PublicKey.from_hex(key).fingerprint}, and the agreement "
-                    f"names {PublicKey.from_hex(self._pins[name]).fingerprint}: somebody else may stand in its place; "
-                    "compare fingerprints with the party itself"
+                    f"{name!r} sent the key {PublicKey.from_hex(key).fingerprint}, but the agreement names "
+                    f"{PublicKey.from_hex(self._pins[name]).fingerprint}: somebody may be impersonating it; "
+                    "compare fingerprints with the party directly"
                 )
             if len(session) != 32 or set(session) - set("0123456789abcdef"):
-                raise ProtocolError(f"{name!r} sent the session {session[:80]!r}; 32 hexadecimal digits were expected")
+                raise ProtocolError(f"{name!r} sent the session {session[:80]!r}; expected 32 hexadecimal digits")
             found[name] = Peer(role=role, key=key, session=session)
         if found and found != self._peers:
             self._peers = found
             self._append(Roster(time=self._now(), peers=found, prev=self.head))
 
     def vouch(self, kind: str, content: bytes) -> str:
-        """The party's signature over `content` of a `kind`, for its peers."""
+        """Sign `content` of type `kind` with the party's key, for its peers."""
         return self._key.sign(kind, content)
 
     def check_vouched(self, peer: str, kind: str, content: bytes, signature: object) -> None:
-        """Check a peer's `vouch` by the key that it introduced itself with.
+        """Verify a peer's `vouch` signature with the key that the peer sent to `meet`.
 
         Raises:
-            ProtocolError: nobody met the peer, or it did not sign this.
+            ProtocolError: `meet` has not seen the peer, or the peer did not sign this content.
         """
         known = self._peers.get(peer)
         try:
             if known is None or not isinstance(signature, str):
-                raise AuditError("there is no signature, or no key to check it by")
+                raise AuditError("it has no signature, or this party has no key to check it with")
             PublicKey.from_hex(known.key).verify(kind, content, signature)
         except AuditError as error:
             raise ProtocolError(
-                f"what {peer!r} is said to have sent {self.party!r} is not signed by it: {error}; somebody may stand "
-                "between the two"
+                f"a message to {self.party!r} in the name of {peer!r} is not signed by {peer!r}: {error}; "
+                "somebody may be between the two"
             ) from None
 
     @property
     def closed(self) -> bool:
-        """Whether it has its closing line."""
+        """Whether the closing line is written."""
         return self._closed
 
     @property
     def peers(self) -> Mapping[str, Peer]:
-        """The peers that `meet` was told of."""
+        """The peers passed to `meet`."""
         return self._peers
 
     @property
     def head(self) -> str:
-        """Hash of the last line, hexadecimal."""
+        """Hash of the last line, in hex."""
         if self._late:
             self.catch_up()
         return self._head
 
     def word(self) -> dict[str, Scalar]:
-        """The party's signed word on its chain so far, for its peers."""
+        """The party's signed head: the chain's last hash, its message count and the signature."""
         head, count = self.head, self._count
         mine = self.opening
         signature = self._key.sign(*word_bytes(mine.party, mine.run, mine.session, mine.job, head, count))
         return {"head": head, "messages": count, "signature": signature}
 
     def word_so_far(self) -> dict[str, Scalar]:
-        """The party's word in mid-run, for its peers, when everything up to it is signed and on the disk."""
+        """The party's signed head during a run. Marks the chain and syncs it to disk first, so a restart cannot
+        contradict it.
+        """
         self._append(Mark(time=self._now(), messages=self._count, prev=self.head))
         self.sync()
         return self.word()
 
     def settle(self, peer: str, said: Mapping[str, Scalar]) -> None:
-        """Keep a peer's `word_so_far` in a line of its own; returns when that is on the disk.
+        """Record a peer's `word_so_far` in a separate line and return once it is on disk.
 
         Raises:
             ProtocolError: see `take_word`.
@@ -376,10 +379,10 @@ class Ledger:
             self.sync()
 
     def take_word(self, peer: str, said: Mapping[str, Scalar]) -> None:
-        """Keep a peer's word on its chain, for the closing line.
+        """Keep a peer's signed head for the closing line.
 
         Raises:
-            ProtocolError: it is not signed with the key that the peer introduced itself with.
+            ProtocolError: it is not signed with the key that the peer sent to `meet`.
         """
         self._words[peer] = self._checked(peer, said)
 
@@ -387,19 +390,19 @@ class Ledger:
         known = self._peers.get(peer)
         head, messages, signature = said.get("head"), said.get("messages"), said.get("signature")
         if known is None or not isinstance(head, str) or not isinstance(signature, str) or type(messages) is not int:
-            raise ProtocolError(f"{peer!r} gave no word on its ledger; a head, a count and a signature were expected")
+            raise ProtocolError(f"{peer!r} sent no signed head of its ledger; expected a head, a count and a signature")
         content = word_bytes(peer, self.run, known.session, self.opening.job, head, messages)
         try:
             PublicKey.from_hex(known.key).verify(*content, signature)
         except AuditError as error:
-            raise ProtocolError(f"{peer!r}'s word on its ledger of run {self.run!r} does not verify: {error}") from None
+            raise ProtocolError(f"{peer!r}'s signed head of run {self.run!r} does not verify: {error}") from None
         return Word(head=head, messages=messages, signature=signature)
 
     def close(self, outcome: str = "done") -> None:
         """Append the closing line; nothing can be recorded after it. Closing twice does nothing."""
         if self._closed:
             return
-        while self._late:  # the run is over: what its end did not wait for is written, and no more looked at
+        while self._late:  # the run is over: write waiting messages, skip their checks
             self._enter(*self._late.popleft()[:-1], None)
         self._closed = True
         words = dict(sorted(self._words.items()))
@@ -418,26 +421,26 @@ class Ledger:
 
     @property
     def messages(self) -> int:
-        """How many messages were recorded."""
+        """Number of messages recorded."""
         return self._count
 
     @property
     def lines(self) -> list[Line]:
-        """All lines, in their order; read from the file where they are not kept in memory."""
+        """All lines in order, read from the file if they are not kept in memory."""
         self.catch_up()
         return list(self.each_line()) if self._lines is None else self._lines
 
     @property
     def entries(self) -> list[Entry]:
-        """The messages, without notes, in their order; see `lines`."""
+        """The message lines in order, without notes; see `lines`."""
         return list(self.each_entry())
 
     def each_entry(self) -> Iterator[Entry]:
-        """The messages one by one, in no more memory than one takes where lines are not kept."""
+        """Iterate over the message lines; if lines are not kept, only one is in memory at a time."""
         return (line for line in self.each_line() if isinstance(line, Entry))
 
     def each_line(self) -> Iterator[Line]:
-        """All lines one by one; likewise."""
+        """Iterate over all lines; see `each_entry`."""
         self.catch_up()
         if self._lines is not None or self._path is None:
             yield from self._lines or ()
@@ -448,7 +451,7 @@ class Ledger:
                 yield decode(raw.removesuffix(b"\n"))
 
     def to_jsonl(self) -> bytes:
-        """All lines, one JSON object each."""
+        """Return all lines as JSON Lines."""
         return b"".join(encode(line) + b"\n" for line in self.each_line())
 
 

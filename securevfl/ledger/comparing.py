@@ -1,7 +1,7 @@
-"""Comparing verified chains: each party's with its own others, with its peers' and with the keys that are known.
+"""Compare verified chains: a party's chains with each other, with its peers' chains and with known keys.
 
-Every check reads signed lines of two places that an honest run makes agree. It names the place that differs; where two
-parties' signed words contradict each other and nothing tells who is right, it names both.
+Every check compares signed lines from two places that agree after an honest run, and names the place that differs. If
+two parties' signed heads contradict each other and nothing decides between them, it names both.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ DONE = "done"
 def verify_files(
     files: Mapping[str, Iterable[Located]], pins: Mapping[str, str] | None = None, *, from_first: bool = True
 ) -> list[Chain]:
-    """Check the chains of these files and compare them. A chain without its end is none that is wrong: see
+    """Verify the chains in these files and compare them. A chain without a closing line is not an error here; see
     `incomplete`.
 
     Args:
         files: name → its lines.
-        pins: party → fingerprint of the key that its chains have to be signed with.
-        from_first: whether each party's first chain has to be here.
+        pins: party → fingerprint of the key that must have signed its chains.
+        from_first: whether each party's first chain must be included.
 
     Raises:
-        AuditError: whatever does not verify or does not agree, all of it, each with file, line and party.
+        AuditError: something does not verify or agree; lists every flaw with file, line and party.
     """
     chains: list[Chain] = []
     flaws: list[Flaw] = []
@@ -45,11 +45,10 @@ def verify_files(
 
 
 def verify(lines: Iterable[Located], where: str = "ledger") -> list[Chain]:
-    """Check the whole chains that these lines are, of one or of several parties and of some of their runs, and compare
-    them.
+    """Verify complete chains, of one or several parties and runs, and compare them.
 
     Raises:
-        AuditError: whatever does not verify or does not agree; or a chain without its end.
+        AuditError: something does not verify or agree, or a chain has no closing line.
     """
     chains = verify_files({where: lines}, from_first=False)
     cut = [
@@ -62,7 +61,7 @@ def verify(lines: Iterable[Located], where: str = "ledger") -> list[Chain]:
 
 
 def _compare(chains: Sequence[Chain], pins: Mapping[str, str], from_first: bool) -> Iterator[Flaw]:
-    """What does not agree among chains that verify each for itself."""
+    """Yield a flaw for each disagreement among chains that verify separately."""
     by_name: dict[tuple[str, str], Chain] = {}
     for chain in chains:
         first = by_name.setdefault((chain.run, chain.party), chain)
@@ -88,7 +87,7 @@ def _flaw(chain: Chain, text: str, line: int = 0) -> Flaw:
 
 
 def _own(chains: Sequence[Chain], from_first: bool) -> Iterator[Flaw]:
-    """One party's chains: one key, each after the one before it, none missing between."""
+    """Check one party's chains: one key, in order, none missing."""
     parties: dict[str, list[Chain]] = {}
     for chain in chains:
         parties.setdefault(chain.party, []).append(chain)
@@ -103,20 +102,25 @@ def _own(chains: Sequence[Chain], from_first: bool) -> Iterator[Flaw]:
                 )
             expected = "" if before is None else before.head
             if chain.opening.after != expected and (before is not None or from_first):
-                says = f"follows {chain.opening.after[:16]}…" if chain.opening.after else "is the party's first"
-                there = f"ends with {expected[:16]}… (line {before.last})" if before else "is not there"
+                says = (
+                    f"names {chain.opening.after[:16]}… as the line before it"
+                    if chain.opening.after
+                    else "claims to be the party's first"
+                )
+                there = f"ends with {expected[:16]}… (line {before.last})" if before else "is missing"
                 yield _flaw(chain, f"run {chain.run!r} {says}; the run before it {there}: a run was removed or added")
             if before is not None and chain.opening.time < before.opening.time:
-                yield _flaw(chain, f"run {chain.run!r} began before run {before.run!r}, which stands before it")
+                yield _flaw(chain, f"run {chain.run!r} began before run {before.run!r}, which precedes it in the file")
             if before is not None and before.attempt and chain.attempt and chain.attempt <= before.attempt:
-                yield _flaw(chain, f"attempt {chain.attempt} stands after attempt {before.attempt}")
+                yield _flaw(chain, f"attempt {chain.attempt} comes after attempt {before.attempt}")
             if chain.apart and chain.entries:
-                yield _flaw(chain, f"run {chain.run!r} is of no attempt and holds messages")
+                yield _flaw(chain, f"run {chain.run!r} belongs to no attempt but contains messages")
             if chain.run not in chain.opening.runs:
-                yield _flaw(chain, f"run {chain.run!r} is none of those that its own opening line expects")
+                yield _flaw(chain, f"run {chain.run!r} is not among the runs that its opening line expects")
             elif chain.run not in first.opening.runs and not chain.attempt and not chain.apart:
                 yield _flaw(
-                    chain, f"run {chain.run!r} is none of those that the party expected when run {first.run!r} began"
+                    chain,
+                    f"run {chain.run!r} is not among the runs that the party expected when run {first.run!r} began",
                 )
 
 
@@ -133,8 +137,9 @@ def _jobs(by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
 
 
 def _removed(chain: Chain, by_name: Mapping[tuple[str, str], Chain], parties: Collection[str]) -> Iterator[Flaw]:
-    """Parties whose ledgers are here and lack an attempt of which this party has their messages or their word. A party
-    writes that an attempt begins to its disk before it sends anything in it."""
+    """Find parties whose ledgers lack an attempt from which this party received messages, and peers with another view
+    of the attempt. A party writes the attempt line to disk before it sends anything, so an honest ledger has it.
+    """
     if not chain.attempt:
         return
     for name in sorted(parties):
@@ -144,18 +149,18 @@ def _removed(chain: Chain, by_name: Mapping[tuple[str, str], Chain], parties: Co
         if got:
             yield _flaw(
                 chain,
-                f"received a message from {name!r} in attempt {chain.attempt}, of which {name!r}'s ledger has no "
-                "chain: it was removed",
+                f"received a message from {name!r} in attempt {chain.attempt}, but {name!r}'s ledger has no "
+                "chain of it: it was removed",
                 got[0][0],
             )
     for (run, _), peer in by_name.items():
         if run == chain.run and peer.view != chain.view:
-            there = f"at {peer.party!r} ({peer.file}:{peer.first}) of view {peer.view[:16]}…"
-            yield _flaw(chain, f"attempt {chain.attempt} is of view {chain.view[:16]}…, {there}")
+            there = f"{peer.party!r} ({peer.file}:{peer.first}) recorded view {peer.view[:16]}…"
+            yield _flaw(chain, f"attempt {chain.attempt} has view {chain.view[:16]}…, {there}")
 
 
 def _rosters(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
-    """The keys, sessions and roles that the party received are those of its peers' own chains."""
+    """Check that the keys, sessions and roles that a party received match its peers' chains."""
     for name, peer in chain.peers.items():
         other = by_name.get((chain.run, name))
         if other is None:
@@ -168,49 +173,49 @@ def _rosters(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator
         elif peer.session != mine.session:
             yield _flaw(
                 other,
-                f"the chain is of session {mine.session[:16]}…; {heard} {peer.session[:16]}…: another run's chain",
+                f"the chain has session {mine.session[:16]}…; {heard} {peer.session[:16]}…: another run's chain",
             )
         elif peer.role != mine.role:
             yield _flaw(other, f"the chain's role is {mine.role!r}; {heard} {peer.role!r}")
 
 
 def _words(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
-    """The peers' signed words in the party's lines are what the peers' chains say."""
+    """Check that the peers' signed heads in the party's lines match the peers' chains."""
     if chain.outcome == DONE:
         for name in chain.peers.keys() - chain.words.keys():
-            yield _flaw(chain, f"the closing line lacks {name!r}'s signed word on its own ledger", chain.last)
+            yield _flaw(chain, f"the closing line lacks {name!r}'s signed head of its ledger", chain.last)
     every = [(at, name, word, False) for at, name, word in chain.settled]
     every += [(chain.last, name, word, True) for name, word in chain.words.items()]
     for at, name, word, last in every:
         known = chain.peers.get(name)
         if known is None:
-            yield _flaw(chain, f"the line holds a word of {name!r}, which is none of its peers", at)
+            yield _flaw(chain, f"the line contains a signed head of {name!r}, which is not one of its peers", at)
             continue
         content = word_bytes(name, chain.run, known.session, chain.opening.job, word.head, word.messages)
         try:
             PublicKey.from_hex(known.key).verify(*content, word.signature)
         except AuditError as error:
-            yield _flaw(chain, f"{name!r}'s word does not verify: {error}", at)
+            yield _flaw(chain, f"{name!r}'s signed head does not verify: {error}", at)
             continue
         other = by_name.get((chain.run, name))
         given = (word.head, word.messages)
         if other is None or other.opening.key != known.key:
             continue
         if given != other.told if last else given not in other.marks:
-            held = f"{chain.party!r} holds its signed word ({chain.file}:{at})"
+            held = f"{chain.party!r} recorded its signed head ({chain.file}:{at}):"
             ends = (
-                "the chain ends before it gave its word, or has another line there"
+                "the chain ends before it sent the head, or has another line there"
                 if other.told is None or not last
                 else f"after {other.told[1]} messages the chain was at {other.told[0][:16]}…"
             )
-            text = f"{held} that it was at {word.head[:16]}… after {word.messages} messages; {ends}: it was rewritten"
+            text = f"{held} {word.head[:16]}… after {word.messages} messages; {ends}: it was rewritten"
             yield _flaw(other, f"{text} or cut off afterwards", other.last)
 
 
 def _stories(chain: Chain, other: Chain) -> Iterator[Flaw]:
-    """What `other` says that it received is what `chain` says that it sent, in the same order.
+    """Check that what `other` received is what `chain` sent, in the same order.
 
-    A message is written down before it leaves: so whatever arrived stands in its sender's ledger, however a run ended.
+    A sender records a message before it leaves, so its ledger contains everything that arrived, however the run ended.
     """
     sent, got = _of(chain, "sent", other.party), _of(other, "received", chain.party)
     for (at, mine), (there, theirs) in zip(sent, got, strict=False):
@@ -222,8 +227,8 @@ def _stories(chain: Chain, other: Chain) -> Iterator[Flaw]:
             )
             yield _flaw(
                 chain,
-                f"message {mine.what!r} to {other.party!r}, whose ledger ({other.file}:{there}) says it received "
-                f"otherwise; they differ in {fields}",
+                f"message {mine.what!r} to {other.party!r}, whose ledger ({other.file}:{there}) records a "
+                f"different message; they differ in {fields}",
                 at,
             )
             return
@@ -235,6 +240,7 @@ def _stories(chain: Chain, other: Chain) -> Iterator[Flaw]:
             f"messages sent to {other.party!r} and not {len(got)}",
             at,
         )
+    # A sent message may be lost with a failed run; only two successful ends make a missing receipt a flaw.
     elif len(sent) > len(got) and chain.outcome == other.outcome == DONE:
         at, extra = sent[len(got)]
         yield _flaw(
@@ -246,7 +252,7 @@ def _stories(chain: Chain, other: Chain) -> Iterator[Flaw]:
 
 
 def _of(chain: Chain, way: str, peer: str) -> list[tuple[int, Entry]]:
-    """The chain's messages to or from one peer, with their lines."""
+    """Return the chain's messages to or from one peer, each with its line number."""
     return [(at, e) for at, e in zip(chain.at, chain.entries, strict=True) if (e.way, e.peer) == (way, peer)]
 
 
@@ -258,7 +264,7 @@ def _story(entry: Entry) -> tuple[object, ...]:
 
 
 def pinned(chains: Sequence[Chain], pins: Mapping[str, str]) -> Iterator[Flaw]:
-    """Chains that are not signed with the keys that are pinned.
+    """Yield a flaw for each chain that is not signed with its pinned key.
 
     Args:
         chains: of a folder.
@@ -271,10 +277,10 @@ def pinned(chains: Sequence[Chain], pins: Mapping[str, str]) -> Iterator[Flaw]:
 
 
 def incomplete(chains: Sequence[Chain]) -> list[str]:
-    """What should be there and is not, in words: a chain's end, or runs that the openings expect.
+    """Describe what is missing: closing lines, or runs that opening lines expect.
 
-    A killed process leaves this, and so does somebody who cuts or deletes files at their end; the ledgers cannot tell
-    which.
+    A killed process leaves such ledgers, and so does somebody who truncates or deletes files; ledgers cannot
+    distinguish the two.
     """
     found = [
         f"{chain.file}:{chain.last}: {chain.party!r}'s chain of run {chain.run!r} ends here without a closing line"
@@ -284,8 +290,9 @@ def incomplete(chains: Sequence[Chain]) -> list[str]:
         if not chain.closed and not chain.broke_off
     ]
     found += [
-        f"{chain.file}:{chain.last}: {chain.party!r}'s run {chain.run!r} ended with {chain.outcome!r:.60} after it had "
-        "given its peers its word, and they ended well: it failed at the very end, or the line was written later"
+        f"{chain.file}:{chain.last}: {chain.party!r}'s run {chain.run!r} ended with {chain.outcome!r:.60} after "
+        "it sent its peers its signed head, and they succeeded: it failed at the very end, or the line was "
+        "written later"
         for chain in chains
         if chain.closed and chain.outcome != DONE and _believed(chain, chains)
     ]
@@ -301,12 +308,12 @@ def incomplete(chains: Sequence[Chain]) -> list[str]:
         ended = all(chain.outcome != DONE for chain in every[last.run])
         if missing and not (ended and not any(run in every for run in missing)):
             names = ", ".join(map(repr, missing))
-            found.append(f"{last.file}:{last.last}: {party!r}'s ledger expects run {names} too, which is not there")
+            found.append(f"{last.file}:{last.last}: {party!r}'s ledger also expects run {names}, which is missing")
     return found
 
 
 def _believed(chain: Chain, chains: Sequence[Chain]) -> bool:
-    """Whether a peer that ended well holds the party's word on this chain."""
+    """Return True if a peer that succeeded recorded the party's signed head of this chain."""
     return any(
         other.run == chain.run and other.outcome == DONE and chain.party in other.words
         for other in chains

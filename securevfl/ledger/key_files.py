@@ -1,5 +1,6 @@
-"""Files of signing keys: ``NAME.key`` holds the private half (PKCS #8, PEM), for its owner's eyes only; ``NAME.pub``
-the public half (SubjectPublicKeyInfo, PEM), to give away."""
+"""Files of signing keys: ``NAME.key`` contains the private half (PKCS #8, PEM), readable only by its owner;
+``NAME.pub`` the public half (SubjectPublicKeyInfo, PEM), to share.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from securevfl.ledger.keys import PrivateKey, PublicKey
 __all__ = ["make_key", "read_keys", "read_private_key", "read_public_key", "read_public_keys"]
 
 _MOST = 8192
-"""Bytes of a key file; one of Ed25519 has about 120."""
+"""Maximum bytes of a key file; an Ed25519 key file has about 120."""
 
 
 def make_key(name: str, folder: str | Path) -> PrivateKey:
@@ -33,7 +34,7 @@ def make_key(name: str, folder: str | Path) -> PrivateKey:
     may enter.
 
     Raises:
-        InputError: one of the files is there already, or others may enter the folder.
+        InputError: one of the files already exists, or other users may enter the folder.
     """
     target = Path(folder)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -49,7 +50,7 @@ def make_key(name: str, folder: str | Path) -> PrivateKey:
 
 
 def _there(path: Path) -> str:
-    return f"{path} is there already, and a key is never overwritten: move it away, or give another --out"
+    return f"{path} already exists, and keys are never overwritten: move it away, or choose another --out"
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
@@ -65,19 +66,19 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 def _private(path: Path, found: os.stat_result, cure: str) -> None:
-    """Refuse what others than its owner may read or enter."""
+    """Refuse a file or folder that users other than its owner may read or enter."""
     if found.st_mode & 0o077:
         mode = stat.S_IMODE(found.st_mode)
-        raise InputError(f"{path} has mode {mode:04o}: others may read a private key in it; {cure} {path}")
+        raise InputError(f"{path} has mode {mode:04o}: other users could read a private key; run {cure} {path}")
     if found.st_uid != os.geteuid():
-        raise InputError(f"{path} belongs to user {found.st_uid}, this process to user {os.geteuid()}: make a key anew")
+        raise InputError(f"{path} belongs to user {found.st_uid}, this process to user {os.geteuid()}: make a new key")
 
 
 def read_private_key(path: str | Path) -> PrivateKey:
-    """The key that `make_key` wrote.
+    """Read a private key that `make_key` wrote.
 
     Raises:
-        InputError: no such file, not a private Ed25519 key, or one that others can read.
+        InputError: the file does not exist, is not a private Ed25519 key, or is readable by other users.
     """
     file = Path(path)
     try:
@@ -86,11 +87,11 @@ def read_private_key(path: str | Path) -> PrivateKey:
         folder = "" if file.parent == Path() else f" --out {file.parent}"
         raise InputError(f"{file} does not exist; make it with: securevfl keys {file.stem}{folder}") from None
     except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}; a key is a plain file, no link") from None
+        raise InputError(f"{file} cannot be read: {error.strerror}; a key must be a regular file, not a link") from None
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode):
         os.close(number)  # before it is opened as a file, which a folder cannot be
-        raise InputError(f"{file} is no plain file; name the .key file that `securevfl keys` made")
+        raise InputError(f"{file} is not a regular file; name the .key file that `securevfl keys` made")
     with open(number, "rb") as stream:
         _private(file, found, "chmod 600")
         content = stream.read(_MOST + 1)
@@ -99,15 +100,17 @@ def read_private_key(path: str | Path) -> PrivateKey:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None  # the library's words may hold parts of the file
     if not isinstance(key, Ed25519PrivateKey):
-        raise InputError(f"{file} holds no Ed25519 private key: name the .key file that `securevfl keys` made")
+        raise InputError(
+            f"{file} does not contain an Ed25519 private key: name the .key file that `securevfl keys` made"
+        )
     return PrivateKey.from_ed25519(key)
 
 
 def read_public_key(path: str | Path) -> PublicKey:
-    """The public key in a ``.pub`` file.
+    """Read the public key in a ``.pub`` file.
 
     Raises:
-        InputError: no such file, or not a public Ed25519 key.
+        InputError: the file does not exist or is not a public Ed25519 key.
     """
     file = Path(path)
     try:
@@ -120,7 +123,7 @@ def read_public_key(path: str | Path) -> PublicKey:
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
-        raise InputError(f"{file} holds no Ed25519 public key: name a .pub file that `securevfl keys` made")
+        raise InputError(f"{file} does not contain an Ed25519 public key: name a .pub file that `securevfl keys` made")
     return PublicKey(key.public_bytes_raw())
 
 
@@ -131,21 +134,21 @@ def _short(file: Path, content: bytes) -> bytes:
 
 
 def read_keys(folder: str | Path, parties: Iterable[str]) -> dict[str, PrivateKey]:
-    """The parties' private keys in a folder, ``PARTY.key`` each.
+    """Read the parties' private keys from a folder, one ``PARTY.key`` each.
 
     Raises:
-        InputError: a party's file is missing, is no key, or can be read by others.
+        InputError: a party's file is missing, is not a key, or is readable by other users.
     """
     return {party: read_private_key(Path(folder) / f"{party}.key") for party in parties}
 
 
 def read_public_keys(folder: str | Path) -> dict[str, PublicKey]:
-    """The public keys in a folder, by the names of their files, ``PARTY.pub``.
+    """Read the public keys in a folder; the file name ``PARTY.pub`` gives the party.
 
     Raises:
-        InputError: the folder holds none, or a file that is none.
+        InputError: the folder contains no key file, or a file that is not a key.
     """
     found = {file.stem: read_public_key(file) for file in sorted(Path(folder).glob("*.pub"))}
     if not found:
-        raise InputError(f"{folder} holds no public key: no file is called <party>.pub")
+        raise InputError(f"{folder} contains no public key: no file is named <party>.pub")
     return found

@@ -1,8 +1,8 @@
-"""Signing keys of parties: Ed25519 (RFC 8032), one for each party.
+"""The parties' signing keys: Ed25519 (RFC 8032), one per party.
 
-What is signed is bytes, never an object: a type, its length, the content and its length, as DSSE's pre-authentication
-encoding has them (Dead Simple Signing Envelope, protocol.md, "PAE"), so that a signature over one sort of statement is
-none over another.
+Keys sign bytes, never objects: a type, its length, the content and its length, in DSSE's pre-authentication encoding
+(Dead Simple Signing Envelope, protocol.md, "PAE"). A signature over one type of statement is therefore not valid for
+another.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PREFIX = "ed25519:"
 
 
 def signed_bytes(kind: str, content: bytes) -> bytes:
-    """The bytes that are signed for `content` of a `kind`."""
+    """Return the bytes to sign for `content` of type `kind`."""
     return b" ".join((b"DSSEv1", b"%d" % len(kind.encode()), kind.encode(), b"%d" % len(content), content))
 
 
@@ -38,19 +38,17 @@ class PublicKey:
 
     def __post_init__(self) -> None:
         if len(self.raw) != 32:
-            raise AuditError(f"an Ed25519 public key of {len(self.raw)} bytes; it has 32")
+            raise AuditError(f"an Ed25519 public key has 32 bytes, not {len(self.raw)}")
 
     @classmethod
     def from_hex(cls, text: str) -> PublicKey:
-        """The key that 64 lower-case hexadecimal digits name.
+        """Parse 64 lower-case hexadecimal digits.
 
         Raises:
-            AuditError: they are none.
+            AuditError: `text` is not a public key.
         """
         if len(text) != 64 or set(text) - set("0123456789abcdef"):
-            raise AuditError(
-                f"{text[:80]!r} is no Ed25519 public key; 64 hexadecimal digits, lower case, were expected"
-            )
+            raise AuditError(f"{text[:80]!r} is not an Ed25519 public key; expected 64 lower-case hexadecimal digits")
         return cls(bytes.fromhex(text))
 
     @property
@@ -60,7 +58,9 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """What a person compares: ``"ed25519:"`` and 43 letters, the whole SHA-256 of the key in URL-safe base64."""
+        """The string that people compare: ``"ed25519:"`` and 43 characters, the full SHA-256 of the key in URL-safe
+        base64.
+        """
         digest = hashlib.sha256(b"securevfl ed25519 key\0" + self.raw).digest()
         return _PREFIX + base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
@@ -68,7 +68,7 @@ class PublicKey:
         """Check a signature.
 
         Raises:
-            AuditError: it is not this key's over this content of this kind.
+            AuditError: this key did not sign this content with this type.
         """
         try:
             raw = bytes.fromhex(signature)
@@ -76,23 +76,23 @@ class PublicKey:
                 raise ValueError
             Ed25519PublicKey.from_public_bytes(self.raw).verify(raw, signed_bytes(kind, content))
         except (InvalidSignature, ValueError):
-            raise AuditError(f"the signature is not one of {self.fingerprint}") from None
+            raise AuditError(f"the signature was not made by {self.fingerprint}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
-    """A party's signing key. Its text form shows the public half only."""
+    """A party's signing key. Its repr shows only the public half."""
 
     _key: Ed25519PrivateKey = field(repr=False)
 
     @classmethod
     def generate(cls) -> PrivateKey:
-        """A new key from the operating system's randomness."""
+        """Generate a key from the operating system's randomness."""
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
     def from_ed25519(cls, key: Ed25519PrivateKey) -> PrivateKey:
-        """With a key object of the package `cryptography`."""
+        """Wrap a key object of the package `cryptography`."""
         return cls(key)
 
     @property
@@ -106,5 +106,5 @@ class PrivateKey:
         return PublicKey(self._key.public_key().public_bytes_raw())
 
     def sign(self, kind: str, content: bytes) -> str:
-        """The signature over `content` of a `kind`, 128 hexadecimal digits."""
+        """Sign `content` of type `kind`; returns 128 hexadecimal digits."""
         return self._key.sign(signed_bytes(kind, content)).hex()

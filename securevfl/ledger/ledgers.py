@@ -1,4 +1,4 @@
-"""The ledgers of one call: each party's key and session, the runs that are to come, and the file that they go to."""
+"""The ledgers of one call: each party's key and session, the expected runs, and the output files."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ __all__ = ["Ledgers", "file_of"]
 
 
 def file_of(party: str, folder: Path) -> Path:
-    """The file of a party's ledgers in `folder`.
+    """Return the path of a party's ledger file in `folder`.
 
     Raises:
-        InputError: a name that cannot be one of a file.
+        InputError: the party's name cannot be a file name.
     """
     if not party or "/" in party or "\0" in party or party.startswith("."):
-        raise InputError(f"the ledger of {party!r} cannot be a file of this name: rename the party")
+        raise InputError(f"the party name {party!r} cannot be used as a ledger file name: rename the party")
     return folder / f"{party}.jsonl"
 
 
 class Ledgers:
-    """Opens the ledgers of one call, one after the other for each party: every chain names the last line of the one
-    before it, and all runs that are expected.
+    """Opens the ledgers of one call. A party's chains follow each other: each names the last line of the previous chain
+    and all expected runs.
 
     Args:
-        keys: party → its key; whoever has none gets a new one, which stays in memory.
-        runs: names of all runs to come, in their order.
-        software: name and version of what keeps them.
-        folder: where each party's file is, written while the runs go on; None keeps ledgers in memory alone.
+        keys: party → its key; a party without one gets a new key, kept only in memory.
+        runs: names of all expected runs, in order.
+        software: name and version of the program that writes them.
+        folder: folder of the parties' files, written during the runs; None keeps ledgers only in memory.
 
     Raises:
-        InputError: the folder holds ledgers already.
+        InputError: the folder already contains ledgers.
     """
 
     def __init__(
@@ -57,17 +57,18 @@ class Ledgers:
         if folder is not None:
             old = next(folder.glob("*.jsonl"), None)
             if old is not None:
-                raise InputError(f"{old} is there already, and a ledger is never overwritten: give another folder")
+                raise InputError(f"{old} already exists, and ledgers are never overwritten: choose another folder")
 
     def open(self, party: str, *, run: str, job: str, policy: str = "none", role: str = "") -> Ledger:
-        """A party's ledger of one run, after its last one."""
+        """Open a party's ledger of one run, following its previous chain."""
         found = self._open(party, run, job, policy, role, self._folder)
         self._before[party] = found
         return found
 
     def apart(self, party: str, run: str) -> Ledger:
-        """A ledger after the party's last one that the next one does not follow: what is said of a folder of results,
-        of which there can be several."""
+        """Open a ledger that follows the party's last chain but that no later chain follows: a branch for one results
+        folder, of which there can be several.
+        """
         return self._open(party, run, "", "none", "", None)
 
     def _open(self, party: str, run: str, job: str, policy: str, role: str, folder: Path | None) -> Ledger:
@@ -91,23 +92,23 @@ class Ledgers:
     def then(
         self, runs: Sequence[str], folder: Path | None = None, more: Mapping[str, PrivateKey] | None = None
     ) -> Ledgers:
-        """The ledgers of a later call with the same keys, and `more` for further parties, after these."""
+        """Return ledgers for a later call that follow these, with the same keys and `more` for additional parties."""
         return Ledgers(
             dict(more or {}) | self._keys, runs=runs, software=self._software, folder=folder, before=self._before
         )
 
     def beside(self) -> Ledgers:
-        """Ledgers with the same keys that stand for themselves."""
+        """Return independent ledgers with the same keys."""
         return Ledgers(self._keys, software=self._software)
 
     @property
     def keys(self) -> Mapping[str, PublicKey]:
-        """Party → the public half of its key, of all that have opened a ledger or were given a key."""
+        """Party → public key, for every party with a ledger or a given key."""
         return {party: key.public for party, key in sorted(self._keys.items())}
 
     @property
     def parties(self) -> list[str]:
-        """Who has opened a ledger."""
+        """The parties that have opened a ledger."""
         return sorted(self._before)
 
     @property
@@ -117,5 +118,5 @@ class Ledgers:
 
     @property
     def folder(self) -> Path | None:
-        """Where the parties' files are."""
+        """The folder of the parties' files."""
         return self._folder

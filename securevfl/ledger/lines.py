@@ -1,8 +1,8 @@
-"""The lines of a ledger, and their one form in bytes.
+"""The lines of a ledger and their canonical bytes.
 
-A line is one JSON object without spaces, its fields in the order below, and a line feed. `decode` takes no other form:
-what it read is written again and has to be the same bytes, so that a doubled or unknown key, ``5.0`` for ``5``, an
-escaped letter or a space is found, not overlooked.
+A line is one JSON object without spaces, its fields in the order below, and a line feed. `decode` accepts no other
+form: it encodes what it read and compares bytes. This rejects a repeated or unknown key, ``5.0`` for ``5``, an escaped
+letter or a space.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ __all__ = [
 ]
 
 CONNECTIONS = "connections"
-"""How the run of a chain is called that holds what happened while no attempt ran; a number follows. It has no
-messages."""
+"""Name, followed by a number, of a run that records events between attempts. It contains no messages."""
 
 VERSION = 3
-"""3 has keys, times, digests and signed heads. 1 and 2 had no keys: whoever computes hashes could have written them."""
+"""3 has keys, times, digests and signed heads. 1 and 2 had no keys, so anyone who can compute a hash could have written
+them.
+"""
 
 LINE_BYTES = 1 << 16
-"""The longest line, with its line feed."""
+"""Maximum bytes of a line, including its line feed."""
 
 Name = Annotated[str, Meta(max_length=256)]
 Text = Annotated[str, Meta(max_length=16_384)]
@@ -56,29 +57,29 @@ Count = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
 Shape = Annotated[list[Count], Meta(max_length=32)]
 
 GENESIS = hashlib.sha256(b"securevfl ledger v3").hexdigest()
-"""What the first line of each chain follows."""
+"""The previous hash of each chain's first line."""
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="line"):
-    """What every line has."""
+    """Fields of every line."""
 
     time: Count
-    """microseconds since 1970 in UTC; never less than that of the line before"""
+    """microseconds since 1970 in UTC; never less than in the previous line"""
     prev: Hex
-    """hash of the line before"""
+    """hash of the previous line"""
     hash: Hex = ""
-    """SHA-256 of this line without hash and signature"""
+    """SHA-256 of this line with hash and signature empty"""
 
 
 class Opening(_Line, frozen=True, kw_only=True, tag="open"):
-    """The first line of a chain: whose it is and what it belongs to. Signed."""
+    """The first line of a chain: the party, the run and the job. Signed."""
 
     version: Annotated[int, Meta(ge=0, le=1 << 16)] = VERSION
     party: Name
     role: Name
     run: Name
     runs: Annotated[list[Name], Meta(max_length=4096)]
-    """the runs that this party's ledger is going to have, in their order, this one among them"""
+    """all runs that this party's ledger will contain, in order, including this one"""
     job: Hex
     """SHA-256 of the job that all parties agreed on"""
     policy: Text
@@ -86,29 +87,30 @@ class Opening(_Line, frozen=True, kw_only=True, tag="open"):
     key: Hex
     """the party's public Ed25519 key"""
     session: Hex
-    """128 random bits, drawn for this party and this call; in all its chains"""
+    """128 random bits, drawn per party and call; the same in all its chains"""
     after: Hex
-    """hash of the last line of the party's chain before this one; empty for the first"""
+    """hash of the last line of the party's previous chain; empty for the first"""
     signature: Hex = ""
 
 
 class AttemptLine(_Line, frozen=True, kw_only=True, tag="attempt"):
-    """The second line of a chain that is one of several attempts at a job, by parties that each keep a file of their
-    own. Signed. A chain before it may have no end: its process was killed. Ledgers of simulations have none."""
+    """The second line of a chain that records one attempt at a job, in a file that one party writes. Signed. The
+    previous chain may have no closing line if its process was killed. Ledgers of simulations have no attempt line.
+    """
 
     attempt: Count
-    """number that all parties gave it"""
+    """the attempt's number, the same at all parties"""
     view: Hex
-    """which processes and checkpoints of all parties it is of"""
+    """digest of the processes and checkpoints of all parties that take part"""
     epoch: Count
-    """epochs that were done when it began"""
+    """epochs completed when it began"""
     step: Count
-    """batches of the next epoch that were done"""
+    """batches completed in the next epoch"""
     signature: Hex = ""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a peer said of itself when the run began."""
+    """The role, key and session that a peer sent when the run began."""
 
     role: Name
     key: Hex
@@ -124,7 +126,8 @@ class Roster(_Line, frozen=True, kw_only=True, tag="peers"):
 class Entry(_Line, frozen=True, kw_only=True, tag="message", gc=False):
     """One message. `seq` counts from 1 within the chain. A line "sent" is written before the message leaves.
 
-    A run has hundreds of thousands of them, none of which can be part of a cycle: Python's collector passes them by.
+    A run has hundreds of thousands of them and none can be part of a reference cycle, so ``gc=False`` excludes them
+    from Python's cycle collector.
     """
 
     seq: Count
@@ -143,44 +146,45 @@ class Entry(_Line, frozen=True, kw_only=True, tag="message", gc=False):
 
     @property
     def guard(self) -> Guard:
-        """How the message was protected."""
+        """The message's protection."""
         return Guard(self.cipher, self.bits, self.key, self.noise)
 
 
 class Noted(_Line, frozen=True, kw_only=True, tag="note"):
-    """What the party says of the run, for example the ε that it spent."""
+    """A party's note on the run, for example the ε spent."""
 
     note: Name
-    """what it is about, for example ``"epsilon"``"""
+    """name of the note, for example ``"epsilon"``"""
     values: Annotated[dict[Name, Text | int | float | bool], Meta(max_length=64)]
 
 
 class Mark(_Line, frozen=True, kw_only=True, tag="mark"):
-    """Signed in mid-run, so that a ledger that was cut off is signed up to here."""
+    """A signed line during the run: if the ledger is cut off later, it is signed up to here."""
 
     messages: Count
     signature: Hex = ""
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A party's signed word on its own chain, as it gives it to every peer before it closes."""
+    """A party's signed chain head, which it sends to every peer before it closes."""
 
     head: Hex
-    """hash of its last line by then"""
+    """hash of its last line at that time"""
     messages: Count
     """messages up to that line"""
     signature: Hex
 
 
 class Words(_Line, frozen=True, kw_only=True, tag="words"):
-    """Peers' words on their own chains in mid-run: what they sent and read up to there is settled."""
+    """Peers' signed heads during a run: they prove what the peers sent and read up to there."""
 
     words: Annotated[dict[Name, Word], Meta(max_length=1024)]
 
 
 class Closing(_Line, frozen=True, kw_only=True, tag="close"):
-    """The last line: how many messages went before it, how the run ended for this party, and its peers' words. Signed,
-    and with it all that the chain holds."""
+    """The last line: the number of messages, how the run ended for this party, and its peers' signed heads. Its
+    signature covers the whole chain.
+    """
 
     messages: Count
     outcome: Text
@@ -199,13 +203,13 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 def decode(raw: bytes) -> Line:
-    """The line that these bytes are, without their line feed.
+    """Parse a line from its bytes, without the line feed.
 
     Raises:
-        AuditError: they are not a line of this version in the one form that it has.
+        AuditError: they are not the canonical bytes of a line of this version.
     """
     if len(raw) >= LINE_BYTES:
-        raise AuditError(f"has more than {LINE_BYTES - 1} bytes, which no line of a ledger has")
+        raise AuditError(f"has more than {LINE_BYTES - 1} bytes, the limit of a ledger line")
     try:
         line: Line = _decoder.decode(raw)
         again = encode(line)

@@ -1,8 +1,8 @@
-"""The ledger file of a party with a process of its own: it goes on, chain after chain, over attempts and processes.
+"""The ledger file of a party that runs as a separate process; chains accumulate over attempts and restarts.
 
-Each attempt at the job is a chain, which names the last line of the one before it, also where that one has no end, for
-its process was killed. A last line that was cut off in the middle is taken away: it was to be there before its message
-left, so the message did not leave.
+Each attempt at the job is a chain that names the last line of the previous chain, even if that chain has no closing
+line because its process was killed. A torn last line is removed: a line is complete before its message leaves, so that
+message never left.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ __all__ = ["OpensLedgers", "OwnLedgers"]
 
 
 class OpensLedgers(Protocol):
-    """Opens ledgers of runs: `Ledgers` those of a call, `OwnLedgers.attempt` that of an attempt."""
+    """Opens ledgers of runs: `Ledgers` for a call, `OwnLedgers.attempt` for an attempt."""
 
     def open(self, party: str, *, run: str, job: str, policy: str = "none", role: str = "") -> Ledger:
-        """A party's ledger of one run, after its last one."""
+        """Open a party's ledger of one run, following its previous chain."""
         ...
 
 
 class OwnLedgers:
-    """One party's file.
+    """The ledger file of one party.
 
     Args:
-        party: whose.
-        key: the party's, the same over all processes.
-        path: of the file; made by the first attempt.
-        software: name and version of what keeps it.
-        later: names of runs that are no attempts and come after them, for example what binds the results.
+        party: the party's name.
+        key: the party's signing key, the same in every process.
+        path: the file; the first attempt creates it.
+        software: name and version of the program that writes it.
+        later: names of runs after the attempts, for example the one that binds the results.
         pins: see `Ledger`.
 
     Attributes:
-        dropped: bytes of a last line that was cut off, and is gone now.
+        dropped: bytes of a torn last line, now removed.
 
     Raises:
         AuditError: the file does not verify, or is signed with another key.
@@ -83,10 +83,13 @@ class OwnLedgers:
         mine = self._key.public.hex
         for before, chain in zip(["", *(chain.head for chain in chains)], chains, strict=False):
             if (chain.party, chain.opening.key) != (self.party, mine):
-                text = f"the chain is of {chain.party!r}, signed with {chain.key.fingerprint}; this is {self.party!r}"
+                text = (
+                    f"the chain belongs to {chain.party!r}, signed with {chain.key.fingerprint}; this party is "
+                    f"{self.party!r}"
+                )
                 flaws.append(Flaw(chain.file, chain.first, chain.party, f"{text}, {self._key.public.fingerprint}"))
             if chain.opening.after != before:
-                flaws.append(Flaw(chain.file, chain.first, chain.party, "the chain before it is not there"))
+                flaws.append(Flaw(chain.file, chain.first, chain.party, "the chain before it is missing"))
         raise_flaws(flaws)
         if chains:
             self._session, self._after = chains[0].opening.session, chains[-1].head
@@ -97,60 +100,61 @@ class OwnLedgers:
                 self._held |= {name: word.head for _, name, word in chain.settled}
 
     def gave(self, head: str) -> bool:
-        """Whether the party gave its word on a chain with this last line. If a peer holds such a word and this file
-        does not know of it, the file is an older copy."""
+        """Return True if the party sent a signed head with this hash. If a peer recorded a head that this file lacks,
+        the file is an older copy.
+        """
         return head in self._given
 
     @property
     def current(self) -> Ledger | None:
-        """The ledger that this process opened last, unless it is closed."""
+        """The ledger that this process opened last, or None if it is closed."""
         return None if self._before is None or self._before.closed else self._before
 
     @property
     def held(self) -> dict[str, str]:
-        """Peer → last line of its chain by the last word that it gave in mid-run."""
+        """Peer → the latest chain head that it signed during a run."""
         return dict(self._held)
 
     def settle(self, ledger: Ledger, peer: str, said: Mapping[str, Scalar]) -> None:
-        """See `Ledger.settle`; it is `held` from now on.
+        """Call `Ledger.settle` and add the head to `held`.
 
         Raises:
-            ProtocolError: likewise.
+            ProtocolError: see `Ledger.take_word`.
         """
         ledger.settle(peer, said)
         self._held[peer] = str(said.get("head"))
 
     def give(self, ledger: Ledger) -> dict[str, Scalar]:
-        """See `Ledger.word_so_far`; it is known from now on that it was given."""
+        """Return `Ledger.word_so_far` and remember it for `gave`."""
         word = ledger.word_so_far()
         self._given.add(str(word["head"]))
         return word
 
     def attempt(self, attempt: int, view: str, *, epoch: int = 0, step: int = 0) -> OpensLedgers:
-        """What opens the ledger of one attempt.
+        """Return an opener for the ledger of one attempt.
 
         Args:
-            attempt: its number, larger than those before.
-            view: of which processes and checkpoints, hexadecimal.
-            epoch, step: epochs that were done, and batches of the next one.
+            attempt: its number, larger than all earlier ones.
+            view: digest of the processes and checkpoints that take part, in hex.
+            epoch, step: epochs completed, and batches completed in the next epoch.
 
         Raises:
-            AuditError: the file tells of this attempt already.
+            AuditError: the file already records this attempt.
         """
         if attempt <= self._attempt:
             raise AuditError(
-                f"{self._path} tells of attempt {self._attempt}, so attempt {attempt} cannot begin: bring the state "
-                "folder's other files back as they were when this one was written"
+                f"{self._path} already records attempt {self._attempt}, so attempt {attempt} cannot begin: "
+                "restore the state folder's other files from the time when this file was written"
             )
         return _Attempt(self, attempt, view, epoch, step)
 
     def open(self, party: str, *, run: str, job: str, policy: str = "none", role: str = "") -> Ledger:
-        """The ledger of a run that is no attempt, after the last one."""
+        """Open the ledger of a run that is not an attempt, following the last chain."""
         return self._open(None, party, run, job, policy, role)
 
     def _open(self, one: _Attempt | None, party: str, run: str, job: str, policy: str, role: str) -> Ledger:
         if party != self.party:
-            raise AuditError(f"{self._path} is the ledger file of {self.party!r} and holds nothing of {party!r}")
+            raise AuditError(f"{self._path} is the ledger file of {self.party!r}; it cannot record {party!r}")
         if self._before is not None:
             self._before.close("ended: another attempt begins")
         ledger = Ledger(
@@ -188,7 +192,7 @@ class _Attempt:
 
 
 def _cut_torn(path: Path) -> int:
-    """Take the part after the last line feed off a file; how many bytes that were."""
+    """Truncate a file after its last line feed; return the number of bytes removed."""
     with path.open("r+b") as file:
         size = end = file.seek(0, os.SEEK_END)
         while end:

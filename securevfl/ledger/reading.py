@@ -1,4 +1,4 @@
-"""Reading ledger files, within limits: what stands where, and whether the last line was cut off."""
+"""Read ledger files within limits, with line numbers, and detect a torn last line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from securevfl.ledger.lines import LINE_BYTES, Line, decode
 __all__ = ["MOST_LINES", "Flaw", "Located", "Torn", "raise_flaws", "read"]
 
 MOST_LINES = 10_000_000
-"""Lines of one file."""
+"""Maximum lines of one file."""
 
 _SHOWN = 20
 
@@ -24,7 +24,7 @@ class Flaw:
     Attributes:
         file: the file.
         line: its line, from 1.
-        party: whose ledger it is, as far as the file tells; empty where it does not.
+        party: the ledger's party; empty if the file does not reveal it.
         text: what is wrong.
     """
 
@@ -39,19 +39,19 @@ class Flaw:
 
 @dataclass(frozen=True, slots=True)
 class Torn:
-    """The last line of a file without its line feed, cut off in the middle: what a process leaves that was killed."""
+    """A last line without its line feed, which a killed process leaves behind."""
 
 
 Located = tuple[int, Line | Torn | Flaw]
-"""Number of a line, from 1, and what it is."""
+"""A line's number, from 1, and its content."""
 
 
 def read(path: Path) -> Iterator[Located]:
-    """The lines of a ledger file; one that is none is a flaw.
+    """Iterate over the lines of a ledger file; an invalid line becomes a `Flaw`.
 
     Raises:
-        InputError: no such file.
-        AuditError: more lines than a ledger has.
+        InputError: the file does not exist.
+        AuditError: the file has more than `MOST_LINES` lines.
     """
     try:
         with path.open("rb") as file:
@@ -59,7 +59,7 @@ def read(path: Path) -> Iterator[Located]:
             while raw := file.readline(LINE_BYTES + 1):
                 number += 1
                 if number > MOST_LINES:
-                    raise AuditError(f"{path}:{number}: more than {MOST_LINES:,} lines, which no ledger has")
+                    raise AuditError(f"{path}:{number}: more than {MOST_LINES:,} lines, the limit of a ledger")
                 yield number, _parsed(path, number, raw)
                 if len(raw) > LINE_BYTES:
                     return  # the rest would be read as lines that nobody wrote
@@ -77,7 +77,7 @@ def _parsed(path: Path, number: int, raw: bytes) -> Line | Torn | Flaw:
 
 
 def raise_flaws(flaws: Iterable[Flaw]) -> None:
-    """Raise what was found, all of it in one message.
+    """Raise one error that lists the flaws, if there are any.
 
     Raises:
         AuditError: there are flaws.

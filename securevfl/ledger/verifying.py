@@ -1,4 +1,4 @@
-"""Verifying the chains of one file: hashes, order, times and signatures, line by line."""
+"""Verify the chains of one file: hashes, order, times and signatures, line by line."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ class Chain:
     """A chain, as read from a file.
 
     Attributes:
-        file: where it was read.
+        file: the file it was read from.
         opening: its first line.
         entries: its messages.
-        at: the file's line of each entry.
-        notes: what the party says of the run.
-        notes_at: the file's line of each note.
-        peers: the peers with the keys that the party received.
-        words: the peers' words on their chains.
-        outcome: how the run ended for the party; empty where the chain has no closing line.
+        at: line number of each entry.
+        notes: the party's notes on the run.
+        notes_at: line number of each note.
+        peers: the peers and the keys that the party received.
+        words: the peers' signed chain heads.
+        outcome: how the run ended for the party; empty if the chain has no closing line.
         head: hash of the last line.
-        attempt: which attempt at the job it is of; 0 where the job has one alone.
-        view: of which processes and checkpoints the attempt is.
-        broke_off: whether it has no end and a later attempt follows it.
-        settled: the file's line of each word that a peer gave in mid-run, the peer, and the word.
-        told: hash of the line before the party first gave its word for closing lines, and the messages by then.
-        marks: hash of each line that is signed in mid-run, and the messages by then.
-        first, last: the file's lines of the opening and of the last line.
-        peers_at: the file's line of the roster.
-        signed: the last line that a signature covers.
-        flaws: what does not verify.
+        attempt: number of the attempt at the job; 0 if the job has only one.
+        view: digest of the processes and checkpoints of the attempt.
+        broke_off: whether it has no closing line and a later attempt follows it.
+        settled: line number, peer and head, for each head that a peer signed during the run.
+        told: hash and message count just before the party first sent its head for closing lines.
+        marks: hash and message count of each line signed during the run.
+        first, last: line numbers of the opening line and of the last line.
+        peers_at: line number of the roster.
+        signed: number of the last line that a signature covers.
+        flaws: everything that does not verify.
     """
 
     file: str
@@ -85,7 +85,7 @@ class Chain:
 
     @property
     def party(self) -> str:
-        """Whose chain it is."""
+        """The chain's party."""
         return self.opening.party
 
     @property
@@ -95,7 +95,7 @@ class Chain:
 
     @property
     def apart(self) -> bool:
-        """Whether it holds what happened while no attempt ran; see `CONNECTIONS`."""
+        """Whether it records events between attempts; see `CONNECTIONS`."""
         return self.run.partition(" ")[0] == CONNECTIONS
 
     @property
@@ -109,16 +109,16 @@ class Chain:
         return bool(self.outcome)
 
     def flaw(self, line: int, text: str) -> None:
-        """Note what does not verify at a line of the file."""
+        """Record a flaw at a line of the file."""
         self.flaws.append(Flaw(self.file, line, self.party, text))
 
     def take(self, number: int, line: Line) -> None:
-        """The chain's next line."""
+        """Verify and add the chain's next line."""
         self.last = number
         content = signed_part(line)
         head = hashlib.sha256(content).hexdigest()
         if head != line.hash:
-            self.flaw(number, f"the line was changed: its hash is {head[:16]}…, it says {line.hash[:16]}…")
+            self.flaw(number, f"the line was changed: its hash is {head[:16]}…, but it records {line.hash[:16]}…")
         elif line.prev != self.head:
             self.flaw(number, "the line does not follow the line before it (a line was removed, added or moved)")
         if line.time < self._time:
@@ -132,7 +132,7 @@ class Chain:
             self._of_attempt(number, line)
         elif isinstance(line, Noted):
             if self.told is not None:
-                self.flaw(number, f"note {line.note!r} after the party had given its peers its word on the chain")
+                self.flaw(number, f"note {line.note!r} was added after the party sent its peers its signed head")
             self.notes.append(line)
             self.notes_at.append(number)
         elif isinstance(line, Roster):
@@ -140,7 +140,7 @@ class Chain:
                 self.flaw(number, "a second list of peers; a chain has one")
             self.peers, self.peers_at = dict(line.peers), number
         elif isinstance(line, Mark | Closing) and line.messages != len(self.entries):
-            self.flaw(number, f"the line counts {line.messages} messages, {len(self.entries)} are there")
+            self.flaw(number, f"the line counts {line.messages} messages, but the chain has {len(self.entries)}")
         if isinstance(line, Mark):
             self.marks.add((line.hash, line.messages))
         if isinstance(line, Closing):
@@ -152,16 +152,17 @@ class Chain:
             self.settled += [(number, name, word) for name, word in line.words.items()]
             return
         if number != self.first + 1:
-            self.flaw(number, "the line that says which attempt it is stands elsewhere than after the opening line")
+            self.flaw(number, "the attempt line does not directly follow the opening line")
         self.attempt, self.view = line.attempt, line.view
 
     def _message(self, number: int, line: Entry) -> None:
+        # The head that peers put in their closing lines was taken before this message itself was recorded.
         if line.way == "sent" and line.what == "ledger/head" and self.told is None:
             self.told = self.head, len(self.entries)
         self.entries.append(line)
         self.at.append(number)
         if line.seq != len(self.entries) and not self.flaws:
-            self.flaw(number, f"message {line.seq} where {len(self.entries)} was expected")
+            self.flaw(number, f"message {line.seq}; expected message {len(self.entries)}")
 
     def _signature(self, number: int, line: Opening | AttemptLine | Mark | Closing, content: bytes) -> None:
         try:
@@ -173,11 +174,11 @@ class Chain:
 
 
 def chains_of(lines: Iterable[Located], where: str) -> tuple[list[Chain], list[Flaw]]:
-    """The chains of one file with their flaws, and the flaws that stand outside any chain.
+    """Return the chains of one file with their flaws, and the flaws outside any chain.
 
     Args:
-        lines: of the file.
-        where: its name.
+        lines: the file's lines.
+        where: the file's name.
     """
     chains: list[Chain] = []
     loose: list[Flaw] = []
@@ -196,7 +197,7 @@ def chains_of(lines: Iterable[Located], where: str) -> tuple[list[Chain], list[F
             chains.append(_opened(where, number, line))
         elif last is None or last.closed:
             if stray:
-                continue  # one word for all that follow
+                continue  # one flaw covers all lines that follow
             stray = True
             party = last.party if last else ""
             text = "a line outside any chain: " + (
@@ -210,7 +211,7 @@ def chains_of(lines: Iterable[Located], where: str) -> tuple[list[Chain], list[F
             continue
         before.broke_off = chain.attempt > before.attempt or (chain.apart and before.attempt > 0)
         if not before.broke_off:
-            text = f"the chain of run {before.run!r} has no closing line, and another one follows it"
+            text = f"the chain of run {before.run!r} has no closing line, but another chain follows it"
             before.flaw(before.last, text)
     return chains, loose
 

@@ -54,7 +54,7 @@ def test_rows_that_a_plain_join_would_mix_up_stay_apart(tmp_path):
             ["a", "b"],
             ["'a' is null or empty in 1 rows", "'b' is null or empty in 1 rows"],
         ),
-        ("a,b,x\n1,2,1\n1,2,2\n", ["a", "b"], ["doubled identifiers: '1:11:2' in rows 1 and 2"]),
+        ("a,b,x\n1,2,1\n1,2,2\n", ["a", "b"], ["repeated identifiers: '1:11:2' in rows 1 and 2"]),
         ("a,b,x\n1,2,1\n", ["a", "a"], ["'a' twice"]),
         ("a,b,x\n1,2,1\n", [], ["id names 0 columns"]),
         (ROWS, [f"c{i}" for i in range(17)], ["id names 17 columns; 1 to 16", "'c0'", "'c16'"]),
@@ -87,8 +87,8 @@ def parties_by(tmp_path, first, second):
     ("second", "told"),
     [
         (["first", "last", "born"], "'bank' of first, last; 'shop' of first, last, born"),
-        ("first", "other numbers of columns"),
-        (["last", "first"], "the same columns in another order"),
+        ("first", "different numbers of columns"),
+        (["last", "first"], "the same columns in different orders"),
     ],
 )
 def test_parties_that_name_other_columns_are_told_before_they_find_nothing(tmp_path, second, told):

@@ -93,7 +93,7 @@ def test_independent_rows_are_distinct_rows() -> None:
         (lambda: datasets.default_credit(rows=3), "from 20 to 30000"),
         (lambda: datasets.default_credit(rows=10**6), "from 20 to 30000"),
         (lambda: datasets.default_credit(seed=-1), "seed is -1; a whole number from 0"),
-        (lambda: datasets.default_credit(overlap="most"), "'most'; it is a share"),  # type: ignore[arg-type]
+        (lambda: datasets.default_credit(overlap="most"), "'most'; give a share"),  # type: ignore[arg-type]
         (lambda: datasets.load("mnsit"), "did you mean 'mnist'"),
     ],
 )
@@ -116,9 +116,9 @@ def test_one_party_is_active_and_several_may_own_labels() -> None:
     ]
     with pytest.raises(InputError, match="none of 1 parties owns labels"):
         Parties.of(plain)
-    with pytest.raises(InputError, match="b, c own labels; exactly one has to"):
+    with pytest.raises(InputError, match="b, c own labels, but exactly one may"):
         _ = Parties.of(plain, *labelled).active
-    with pytest.raises(InputError, match="two parties are called 'b'"):
+    with pytest.raises(InputError, match="two parties are named 'b'"):
         Parties.of(labelled[0], labelled[0])
     parties = Parties.of(plain, labelled[0])
     assert (parties.active.name, [t.name for t in parties.passive]) == ("b", ["a"])

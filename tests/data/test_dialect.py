@@ -52,7 +52,7 @@ def test_what_is_told_comes_first(tmp_path: Path) -> None:
         ({"delimiter": "#"}, "one of"),
         ({"decimal": ";"}, "'.' or ','"),
         ({"delimiter": ",", "decimal": ","}, "a number would be two fields"),
-        ({"encoding": "utf-9"}, "Python does not know"),
+        ({"encoding": "utf-9"}, "Python does not support"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, str], words: str) -> None:
@@ -101,7 +101,7 @@ def test_any_bytes_give_a_dialect_or_an_error_of_input(head: bytes) -> None:
         (b"\x1f\x8b\x08" + bytes(50), r"name that ends in \.csv\.gz"),
         (
             b"id,a,ok\n1,2,0\n2,3,1,4\n",
-            r"row 3 \(the header is row 1\) has 4 fields, and the header 3: '2,3,1,4'; .* in quotes",
+            r"row 3 \(the header is row 1\) has 4 fields, but the header has 3: '2,3,1,4'; .* quote fields",
         ),
         (b"id,,a,,ok\n1,2,3,4,0\n2,3,4,5,1\n", r"2 columns without a name \(columns 2, 4\)"),
         (b"id,a,a,a,ok\n1,2,3,4,0\n2,3,4,5,1\n", "column 'a' 3 times; rename"),

@@ -110,7 +110,7 @@ def test_object_stores(tmp_path: Path) -> None:
 def test_an_address_with_credentials_is_refused_and_not_repeated(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG), pytest.raises(InputError, match="no place for them") as caught:
+    with caplog.at_level(logging.DEBUG), pytest.raises(InputError, match="do not belong in a job file") as caught:
         read_table(address, **USE)
     told = f"{caught.value}{caught.value.__context__}{caught.value.__cause__}{caplog.text}"
     assert "hush" not in told
@@ -160,7 +160,7 @@ def test_limits_hold_over_all_files_and_batch_by_batch(tmp_path: Path) -> None:
     assert pa.default_memory_pool().bytes_allocated() - before < 32 << 20
     listed = pa.table({"id": ["a"], "x": pa.array([[1]])})
     pa_feather.write_feather(listed, tmp_path / "l.arrow")
-    with pytest.raises(InputError, match="column 'x' holds list"):
+    with pytest.raises(InputError, match="column 'x' contains list"):
         read_table(tmp_path / "l.arrow", name="a", id="id")
     bad = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], "i4")), pa.py_buffer(b"\xff")])
     pa_feather.write_feather(pa.table({"id": bad, "x": [1]}), tmp_path / "u.arrow")
@@ -172,7 +172,7 @@ def test_a_text_far_down_among_numbers(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(csv_rows, "_BLOCK", 1 << 10)
     lines = [f"i{i},{i}" for i in range(5_000)]
     (tmp_path / "t.csv").write_text("\n".join(["id,x", *lines, "late,old"]) + "\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"column 'x' holds 'old', below row [0-9,]+, and double above"):
+    with pytest.raises(InputError, match=r"column 'x' contains 'old' below row [0-9,]+ and double above"):
         read_csv(tmp_path / "t.csv", name="a", id="id")
     (tmp_path / "t.csv").write_text("\n".join(["id,x", *lines, "half,0.5"]) + "\n", encoding="utf-8")
     assert read_csv(tmp_path / "t.csv", name="a", id="id").columns["x"][-1] == 0.5

@@ -108,7 +108,7 @@ def test_only_the_columns_that_are_used_are_read(tmp_path: Path) -> None:
     path = _parquet(tmp_path / "t.parquet", wide)
     assert read_parquet(path, features=["x"], **USE).feature_names == ("x",)
     assert read_parquet(path, features=["n.m", "x"], **USE).columns["n.m"].tolist() == [3, 4]
-    with pytest.raises(InputError, match=r"column 'l' holds list<element: int64>; a column holds numbers or texts"):
+    with pytest.raises(InputError, match=r"column 'l' contains list<element: int64>; columns contain numbers or texts"):
         read_parquet(path, **USE)
 
 
@@ -130,9 +130,9 @@ def test_limits_from_a_job_file(tmp_path: Path) -> None:
         ),
         (
             np.arange(5000),
-            "5,000 different values in 5,000 rows; at most 1,000 are taken for classes: to learn the number",
+            "5,000 different values in 5,000 rows; at most 1,000 classes are supported: to learn the number",
         ),
-        ([f"t{i}" for i in range(5000)], "at most 1,000 are taken for classes"),
+        ([f"t{i}" for i in range(5000)], "at most 1,000 classes are supported"),
         ([float("inf"), 1.0] * 2500, "the label in row 1 is infinite"),
         ([b"\xff", b"a"] * 2500, "label column 'y' holds binary"),
     ],

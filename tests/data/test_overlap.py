@@ -217,7 +217,7 @@ def test_label_owners_own_the_classes_of_table_3(scenario: str, expected: list[s
 def test_label_owners_leave_no_single_active_party() -> None:
     table, columns = _whole(100)
     found = label_owners(table, columns, hold_out(100, valid=0.1, test=0.1, seed=0), owners=2, rows=20)
-    with pytest.raises(InputError, match="owner1, owner2 own labels; exactly one has to"):
+    with pytest.raises(InputError, match="owner1, owner2 own labels, but exactly one may"):
         _ = found.active
     one = label_owners(table, columns, hold_out(100, valid=0.1, test=0.1, seed=0), owners=1, rows=20)
     assert one.active.name == "owner1"
@@ -229,7 +229,7 @@ def test_owners_of_labels_number_their_classes_alike() -> None:
 
     data = PartyTable(name="d", ids=["x"], columns={"c": np.zeros(1)})
     assert len(Parties.of(owner("a", (0, 1, 2)), owner("b", (0, 1, 2)), data).label_owners) == 2
-    with pytest.raises(InputError, match=r"'a' has classes \[0, 1\] and 'b' \[2, 3\]; give classes="):
+    with pytest.raises(InputError, match=r"'a' has classes \[0, 1\] and 'b' \[2, 3\]; give each of them the same"):
         Parties.of(owner("a", (0, 1)), owner("b", (2, 3)), data)
 
 
@@ -246,25 +246,25 @@ FOLD = hold_out(100, valid=0.1, test=0.2, seed=0)
         ({"overlap": "half"}, "overlap is 'half'"),
         ({"overlap": float("nan")}, "overlap is nan"),
         ({"overlap": float("inf")}, "overlap is inf"),
-        ({"overlap": 71}, "means 71 of 70 training rows"),
-        ({"overlap": 0.02}, "means 1 of 70 training rows"),
-        ({"labels": "some"}, "labels is 'some'; 'own' and 'all'"),
-        ({"validation": "within"}, "validation is 'within'; 'beside' and 'overlap'"),
+        ({"overlap": 71}, "is 71 of 70 training rows"),
+        ({"overlap": 0.02}, "is 1 of 70 training rows"),
+        ({"labels": "some"}, "labels is 'some'; expected 'own' or 'all'"),
+        ({"validation": "within"}, "validation is 'within'; expected 'beside' or 'overlap'"),
         (
             {"overlap": 3, "validation": "overlap"},
-            "3 training rows are common and 2 of them would validate, which leaves 1",
+            "of 3 common training rows, 2 would validate and 1 would be left to train",
         ),
         ({"seed": -1}, "seed is -1; a whole number from 0"),
         ({"seed": 1.5}, "seed is 1.5"),
-        ({"columns": {"p1": ["c2"]}}, "'p0' has to own the labels and some of the columns"),
+        ({"columns": {"p1": ["c2"]}}, "'p0' must own the labels and some of the columns"),
         ({"columns": {"p0": ["c0"]}}, "the only party; give columns to at least one more"),
         ({"columns": {"p0": [], "p1": ["c2"]}}, r"party 'p0' gets \[\]; give it a list"),
         ({"columns": {"p0": ["c0"], "p1": "c2"}}, "party 'p1' gets 'c2'; give it a list"),
         ({"columns": {"p0": ["c0"], "p1": ["c9"]}}, "unknown column of 'p0': 'c9'"),
         ({"fold": FOLD[:99]}, r"fold has shape \(99,\); give one value for each of 100 rows"),
-        ({"fold": FOLD + 1}, "fold holds int8 3; 0 .trains., 1 .validates. and 2 .tests."),
-        ({"fold": FOLD - 1}, "fold holds int8 -1"),
-        ({"fold": FOLD == TEST}, "fold holds bool"),
+        ({"fold": FOLD + 1}, "fold contains int8 3; expected 0 .trains., 1 .validates. or 2 .tests."),
+        ({"fold": FOLD - 1}, "fold contains int8 -1"),
+        ({"fold": FOLD == TEST}, "fold contains bool"),
         ({"fold": np.full(100, TEST)}, "of 0 training rows"),
     ],
 )
@@ -288,10 +288,10 @@ def test_a_limited_overlap_out_of_range_is_refused(changes: dict[str, Any], matc
         ({"scenario": "2niid", "owners": 2}, "more than 2 label owners and 4 classes; there are 2 and 3"),
         ({"scenario": "2niid"}, "4 classes; there are 3 and 3"),
         ({"rows": 24}, "3 label owners want 24 rows of all classes each, and 70 are left; give fewer"),
-        ({"scenario": "1niid", "rows": 60}, "wants 60 rows of classes 0 and 1, and there are 4[0-9]; give it fewer"),
+        ({"scenario": "1niid", "rows": 60}, "needs 60 rows of classes 0 and 1, and there are 4[0-9]; give it fewer"),
         ({"columns": {}}, "names no data owner"),
         ({"columns": {"p0": []}}, r"party 'p0' gets \[\]"),
-        ({"columns": {"owner1": ["c0"]}}, "two parties are called 'owner1'"),
+        ({"columns": {"owner1": ["c0"]}}, "two parties are named 'owner1'"),
         ({"fold": FOLD[:5]}, r"fold has shape \(5,\)"),
         ({"seed": "0"}, "seed is '0'"),
     ],
@@ -306,9 +306,9 @@ def test_label_owners_out_of_range_are_refused(changes: dict[str, Any], match: s
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"valid": 0}, "valid is 0 and test is 0.2; both lie between 0 and 1"),
+        ({"valid": 0}, "valid is 0 and test is 0.2; both and their sum must lie between 0 and 1"),
         ({"test": 1.0}, "test is 1.0"),
-        ({"valid": 0.5, "test": 0.5}, "so does their sum"),
+        ({"valid": 0.5, "test": 0.5}, "both and their sum must lie between"),
         ({"valid": "0.1"}, "valid is '0.1'"),
         ({"valid": float("nan")}, "valid is nan"),
         ({"rows": 2}, "rows is 2; a whole number from 3"),
@@ -327,7 +327,7 @@ def test_a_table_without_labels_has_none_to_give() -> None:
     table = PartyTable(name="p0", ids=["a", "b"], columns={"c0": np.zeros(2)})
     with pytest.raises(InputError, match="'p0' has no labels to give"):
         label_owners(table, {"p0": ["c0"]}, np.zeros(2, dtype=np.int8))
-    with pytest.raises(InputError, match="'p0' has to own the labels"):
+    with pytest.raises(InputError, match="'p0' must own the labels"):
         limited_overlap(table, {"p0": ["c0"]}, np.zeros(2, dtype=np.int8), overlap=1.0, seed=0)
 
 

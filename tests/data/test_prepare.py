@@ -200,8 +200,8 @@ def test_all_problems_of_a_table_are_told_at_once() -> None:
     with pytest.raises(InputError) as caught:
         fit(columns, columns={"gaps": ColumnPreparation(missing="refuse")})
     text = str(caught.value)
-    assert "column 'numbers' holds numbers with a decimal comma, and '12 apples'" in text
-    assert "column 'dates' holds dates such as" in text
+    assert "column 'numbers' contains numbers with a decimal comma, and '12 apples'" in text
+    assert "column 'dates' contains dates such as" in text
     assert "dates='dmy'" in text
     assert "column 'gaps' lacks 20.0% of its values" in text
     assert "fine" not in text
@@ -234,8 +234,8 @@ def test_what_cannot_be_read_when_predicting_is_told_of_all_columns() -> None:
     encoder, _ = fit({"a": np.array(["1,5", "2,5"] * 200), "b": np.array(["yes", "no"] * 200)})
     with pytest.raises(InputError) as caught:
         encoder.transform(table(a=np.array(["1,5", "x"]), b=np.array(["perhaps", "no"])))
-    assert "column 'a' held numbers when the model was trained, and holds 'x'" in str(caught.value)
-    assert "column 'b' held truth values" in str(caught.value)
+    assert "column 'a' contained numbers when the model was trained, but now contains 'x'" in str(caught.value)
+    assert "column 'b' contained truth values" in str(caught.value)
     x = encoder.transform(table(a=np.array([1.5, np.nan]), b=np.array([0.0, 1.0])))  # numbers where texts were
     assert np.isfinite(x).all()
 

@@ -117,7 +117,7 @@ def test_a_folder_whose_first_file_has_no_values_is_read(tmp_path: Path) -> None
     table = read_table(tmp_path, name="a", id="id", prepare="auto")
     assert list(table.columns["x"]) == ["", "", "word"]
     pq.write_table(pa.table({"id": ["d"], "x": [1.5], "y": [3.0]}), tmp_path / "3.parquet")
-    with pytest.raises(InputError, match="column 'x' holds texts above and numbers below"):
+    with pytest.raises(InputError, match="column 'x' contains texts above and numbers below"):
         read_table(tmp_path, name="a", id="id", prepare="auto")
 
 
@@ -127,8 +127,8 @@ def test_a_check_lists_all_that_preparation_would_stop_at(tmp_path: Path) -> Non
     (tmp_path / "a.csv").write_text("\n".join(["id,a,b,c", *lines]), encoding="utf-8")
     use = ColumnUse.of(id="id", label=None, features=None, categorical=(), classes=None, prepare="auto")
     found = "\n".join(table_mistakes(tmp_path / "a.csv", use))
-    assert "column 'a' holds numbers with a decimal comma, and 'seven'" in found
-    assert "column 'b' holds dates" in found
+    assert "column 'a' contains numbers with a decimal comma, and 'seven'" in found
+    assert "column 'b' contains dates" in found
     assert "column 'c' is infinite in 1 of 40 rows (rows 8)" in found
     with pytest.raises(UnknownNameError, match=r"named in prepare.*did you mean 'a'"):
         read_table(tmp_path / "a.csv", name="a", id="id", prepare={"columns": {"aa": {"scale": "none"}}})

@@ -109,8 +109,8 @@ MEBI = 1 << 20
         (b"\0\0\x08\0", "starts with the bytes 00000800"),
         (b"\0\0\x08\5" + b"\0" * 20, "starts with the bytes 00000805"),
         (b"\0\0\x08\3\0\0\0\1", "ends within its header"),
-        (b"\0\0\x08\1\0\0\0\4abc", r"shape \(4,\), 4 bytes, and holds 3"),
-        (b"\0\0\x08\1\0\0\0\2abc", r"shape \(2,\), 2 bytes, and holds more"),
+        (b"\0\0\x08\1\0\0\0\4abc", r"shape \(4,\), 4 bytes, but contains 3"),
+        (b"\0\0\x08\1\0\0\0\2abc", r"shape \(2,\), 2 bytes, but contains more"),
         (b"\0\0\x08\2" + b"\xff" * 8, r"\(4294967295, 4294967295\), .* bytes; at most 536,870,912 are read"),
         (b"\0\0\x08\4" + b"\0\1\0\0" * 4, "18,446,744,073,709,551,616 bytes; at most"),  # 0 in 64 bits
     ],
@@ -131,7 +131,7 @@ def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         idx(tmp_path)
     bomb = gzip.compress(b"\0\0\x08\1\0\0\0\4" + bytes(8 * MEBI))
-    with pytest.raises(InputError, match="4 bytes, and holds more"):
+    with pytest.raises(InputError, match="4 bytes, but contains more"):
         idx(_write(tmp_path / "x.gz", bomb))
 
 
@@ -158,30 +158,39 @@ GOOD = _npy(HEADER % "(3,)", b"abc")
         (GOOD, "not a readable .npz file"),
         (_member(GOOD)[:-30], "not a readable .npz file"),
         (_member(GOOD).replace(b"abc", b"abd"), "not a readable .npz file: Bad CRC"),
-        (_member(b"no array"), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy(HEADER % "(3,) + 1", b"abc")), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy("(" * 900)), "array 'a' is no array of numbers or texts in numpy's format"),
+        (_member(b"no array"), "array 'a' is not an array of numbers or texts in numpy's"),
+        (_member(_npy(HEADER % "(3,) + 1", b"abc")), "array 'a' is not an array of numbers or texts in numpy's"),
+        (_member(_npy("(" * 900)), "array 'a' is not an array of numbers or texts in numpy's"),
         (
             _member(_npy(" " * 20_000 + HEADER % "(3,)", b"abc")),
-            "array 'a' is no array of numbers or texts in numpy's format",
+            "array 'a' is not an array of numbers or texts in numpy's format",
         ),
-        (_member(_npy(HEADER.replace("|u1", "|u3") % "(1,)", b"abc")), "array 'a' is no array of numbers or texts"),
-        (_npz_bytes(a=np.zeros(2, dtype=[("x", "i4")])), "array 'a' is no array of numbers or texts in numpy's format"),
+        (_member(_npy(HEADER.replace("|u1", "|u3") % "(1,)", b"abc")), "array 'a' is not an array of numbers or texts"),
+        (
+            _npz_bytes(a=np.zeros(2, dtype=[("x", "i4")])),
+            "array 'a' is not an array of numbers or texts in numpy's format",
+        ),
         (
             _member(_npy(HEADER % "(3,)", b"abc", b"\3\0")),
-            "array 'a' is no array of numbers or texts in numpy's format",
+            "array 'a' is not an array of numbers or texts in numpy's format",
         ),
-        (_member(_npy("-" * 9_900 + "1")), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy(HEADER % "(3L,)", b"abc")), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy(HEADER % "(4,)", b"abc")), r"array 'a' announces shape \(4,\) of uint8, 4 bytes, and holds 3"),
-        (_member(_npy(HEADER % "(1 << 60,)", b"abc")), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy(HEADER % f"({2**60}, 8)")), "9,223,372,036,854,775,808 bytes, and holds 0"),
-        (_member(_npy(HEADER % f"({2**32}, {2**32})")), "18,446,744,073,709,551,616 bytes, and holds 0"),
-        (_member(_npy(HEADER % "(-1, -3)", b"abc")), "array 'a' is no array of numbers or texts in numpy's format"),
-        (_member(_npy(HEADER.replace("|u1", "|O") % "(1,)", b"\x80\4N.")), "holds Python objects, which are not read"),
-        (_member(GOOD, zipfile.ZIP_BZIP2), "packed with method 12; save it with numpy.savez_compressed"),
+        (_member(_npy("-" * 9_900 + "1")), "array 'a' is not an array of numbers or texts in numpy's"),
+        (_member(_npy(HEADER % "(3L,)", b"abc")), "array 'a' is not an array of numbers or texts in numpy's"),
+        (_member(_npy(HEADER % "(4,)", b"abc")), r"array 'a' announces shape \(4,\) of uint8, 4 bytes, but contains 3"),
+        (
+            _member(_npy(HEADER % "(1 << 60,)", b"abc")),
+            "array 'a' is not an array of numbers or texts in numpy's format",
+        ),
+        (_member(_npy(HEADER % f"({2**60}, 8)")), "9,223,372,036,854,775,808 bytes, but contains 0"),
+        (_member(_npy(HEADER % f"({2**32}, {2**32})")), "18,446,744,073,709,551,616 bytes, but contains 0"),
+        (_member(_npy(HEADER % "(-1, -3)", b"abc")), "array 'a' is not an array of numbers or texts in numpy's"),
+        (
+            _member(_npy(HEADER.replace("|u1", "|O") % "(1,)", b"\x80\4N.")),
+            "contains Python objects, which are never loaded",
+        ),
+        (_member(GOOD, zipfile.ZIP_BZIP2), "compressed with method 12; save it with numpy.savez_compressed"),
         (_npz_bytes(b=np.zeros(2), c=np.zeros(2)), "has no array 'a'; it has b, c"),
-        (_npz_bytes(a=np.array([{}, None], dtype=object)), "holds Python objects"),
+        (_npz_bytes(a=np.array([{}, None], dtype=object)), "contains Python objects"),
         (_npz_bytes(), "has no array 'a'; it has none"),
     ],
 )
@@ -242,8 +251,8 @@ def test_xz_files_are_whole_and_modest(tmp_path: Path) -> None:
     hungry = hungry.replace(hungry[12:24], _with_checksum(hungry[12:20]))
     for wrong, match in (
         (b"text and no xz at all", "not a readable .npz file"),
-        (packed[:-20], "not one whole xz stream"),
-        (packed + packed, "not one whole xz stream"),
+        (packed[:-20], "not one complete xz stream"),
+        (packed + packed, "not one complete xz stream"),
         (hungry, "Memory usage limit exceeded"),
     ):
         with pytest.raises(InputError, match=match):
@@ -302,7 +311,11 @@ def test_path_comes_before_the_variable_and_the_variable_before_data(
     assert found("mine") == Path("mine/one")
     (tmp_path / "void").mkdir()
     assert found("void") == Path("elsewhere/two")
-    for wrong, match in (("mein", "no file or folder 'mein'; correct path"), (3, "path is 3"), ("\0", "no file or")):
+    for wrong, match in (
+        ("mein", "file or folder 'mein' does not exist; correct path"),
+        (3, "path is 3"),
+        ("\0", "file or folder"),
+    ):
         with pytest.raises(InputError, match=match):
             found(wrong)  # type: ignore[arg-type]
 
@@ -477,10 +490,10 @@ def test_an_image_set_with_a_file_missing_is_refused(tmp_path: Path) -> None:
         ({"owners": 1.5}, "owners is 1.5"),
         ({"owners": 5}, "5 label owners want 5000 rows of all classes each, and 108 are left"),
         ({"owner_rows": 0, "owners": 2}, "rows is 0; a whole number from 1"),
-        ({"scenario": "4niid"}, "scenario is '4niid' and owners is 0; say how many label owners"),
+        ({"scenario": "4niid"}, "scenario is '4niid' and owners is 0; set the number of label owners"),
         ({"owners": 2, "labels": "all"}, "labels is 'all' with 2 label owners"),
         ({"labels": "most"}, "labels is 'most'"),
-        ({"overlap": 200}, "an overlap of 200 means 200 of 108 training rows"),
+        ({"overlap": 200}, "an overlap of 200 is 200 of 108 training rows"),
         ({"seed": -1}, "seed is -1"),
     ],
 )
@@ -771,7 +784,7 @@ def test_fate_needs_both_parts_of_one_table(tmp_path: Path) -> None:
     file = _write_fate(tmp_path, guest, host.replace("\n", "\n9"))
     with pytest.raises(InputError, match="no id in common; are both parts of one table"):
         fate(path=_write_fate(tmp_path, guest, "id,x0\n1000,1\n1001,2\n"))
-    with pytest.raises(InputError, match=r"is not called …_guest\.csv"):
+    with pytest.raises(InputError, match=r"is not named …_guest\.csv"):
         fate(path=_write(tmp_path / "mine.csv", guest))
     file.with_name("breast_hetero_host.csv").unlink()
     with pytest.raises(InputError, match=r"breast_hetero_host\.csv cannot be read: No such file"):

@@ -43,7 +43,7 @@ def test_a_good_table_is_what_the_file_says(tmp_path: Path) -> None:
         (GOOD, {"label": "lat"}, "unknown label column .* did you mean 'late'"),
         (GOOD, {"features": ["aeg"]}, "unknown column .* did you mean 'age'"),
         (GOOD, {"categorical": ["cty"]}, "unknown column .* did you mean 'city'"),
-        (GOOD.replace("008", "007"), {}, "doubled identifiers: '007' in rows 1 and 2"),
+        (GOOD.replace("008", "007"), {}, "repeated identifiers: '007' in rows 1 and 2"),
         (GOOD.replace("008", ""), {}, r"id column 'ref' is null or empty in 1 rows \(rows 2\)"),
         (GOOD.replace("42", ""), {}, r"column 'age' is null or NaN in 1 of 3 rows \(rows 2\); fill or drop"),
         (GOOD.replace("42", "nan"), {}, "column 'age' is null or NaN in 1 of 3"),
@@ -56,10 +56,10 @@ def test_a_good_table_is_what_the_file_says(tmp_path: Path) -> None:
         (GOOD.replace("Oslo,1", "Oslo,0"), {}, "all labels are 0; there is nothing to learn"),
         (GOOD, {"classes": [0, 0, 1]}, "names a class twice"),
         ("ref,age,late\n", {"categorical": []}, "has no rows"),
-        ("ref,late\n1,0\n2,1\n", {"categorical": []}, "no feature columns.*alone says features"),
+        ("ref,late\n1,0\n2,1\n", {"categorical": []}, "no feature columns.*labels only passes features"),
         (GOOD, {"label": None, "features": [], "categorical": []}, "no feature columns; name at least one"),
         ("ref,age,age,late\n1,2,3,0\n2,3,4,1\n", {"categorical": []}, "column 'age' twice"),
-        (GOOD, {"features": ["age", "late"], "categorical": []}, "listed as a feature too"),
+        (GOOD, {"features": ["age", "late"], "categorical": []}, "also listed as a feature"),
         (GOOD, {"name": "The Bank"}, "names are lower-case words"),
         ("ref,age,late\n1,2\n", {}, "is not a CSV table"),
     ],
@@ -110,9 +110,9 @@ def test_identifiers_may_be_whole_numbers_but_not_fractions() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (np.array([1j, 2]), "no column of a table here.*give numbers, texts, dates"),
-        (pd.arrays.SparseArray([0.0, 1.0]), "no column of a table here.*Sparse"),
-        (pd.period_range("2020-01", periods=2, freq="M"), "column 'x' holds extension.*period.*its first day"),
+        (np.array([1j, 2]), "contains a column of an unsupported type.*give numbers, texts, dates"),
+        (pd.arrays.SparseArray([0.0, 1.0]), "contains a column of an unsupported type.*Sparse"),
+        (pd.period_range("2020-01", periods=2, freq="M"), "column 'x' contains extension.*period.*its first day"),
     ],
 )
 def test_columns_that_arrow_cannot_hold_are_refused(values: object, words: str) -> None:
@@ -120,7 +120,7 @@ def test_columns_that_arrow_cannot_hold_are_refused(values: object, words: str) 
     for prepare in (None, "auto"):
         with pytest.raises(InputError, match=words):
             from_pandas(frame, name="shop", id="k", prepare=prepare)
-    with pytest.raises(InputError, match=r"id column 'y' holds double.*where some are missing.*astype\('int64'\)"):
+    with pytest.raises(InputError, match=r"id column 'y' contains double.*if some are missing.*astype\('int64'\)"):
         from_pandas(frame.drop(columns="x").assign(z=1), name="shop", id="y")
 
 
@@ -144,7 +144,7 @@ def test_mixed_pandas_columns_and_doubled_names_are_refused() -> None:
 def test_columns_of_the_table_keep_their_lengths_and_kinds() -> None:
     with pytest.raises(InputError, match="2 values for 3 rows"):
         PartyTable(name="a", ids=["x", "y", "z"], columns={"c": np.zeros(2)})
-    with pytest.raises(InputError, match="no numbers"):
+    with pytest.raises(InputError, match="not numbers"):
         PartyTable(name="a", ids=["x"], columns={"c": np.array(["t"])})
     with pytest.raises(InputError, match="int64"):
         PartyTable(name="a", ids=["x", "y"], columns={"c": np.zeros(2)}, label=np.zeros(2), classes=(0, 1))
@@ -166,9 +166,9 @@ def _labelled(folder: Path, labels: list[str], **changes: object) -> PartyTable:
 
 
 def test_labels_that_differ_by_spaces_or_capitals_are_not_taken_for_classes(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"spaces or capitals alone: 'yes' and 'yes ': as they are, .* 3 classes"):
+    with pytest.raises(InputError, match=r"only by spaces or capitals: 'yes' and 'yes '. As written, .* 3 classes"):
         _labelled(tmp_path, ["yes", "no", "yes "])
-    with pytest.raises(InputError, match=r"'NO' and 'no'; 'Yes' and 'yes': .* 4 classes, and 2 were meant"):
+    with pytest.raises(InputError, match=r"'NO' and 'no'; 'Yes' and 'yes'. .* 4 classes instead of 2"):
         _labelled(tmp_path, ["yes", "no", "Yes", "NO"])
     listed = _labelled(tmp_path, ["m", "M", "m"], classes=["m", "M"])
     assert listed.classes == ("m", "M")
@@ -181,7 +181,7 @@ def test_missing_labels_are_counted_and_blank_ones_are_missing(tmp_path: Path) -
 
 def test_amounts_in_texts_are_no_classes(tmp_path: Path) -> None:
     amounts = [f"{i + 0.5:.2f}" for i in range(40)]
-    with pytest.raises(InputError, match=r"41 different values in 41 rows, 40 of them numbers, beside 'unknown'"):
+    with pytest.raises(InputError, match=r"41 different values in 41 rows, 40 of them numbers, and 'unknown'"):
         _labelled(tmp_path, [*amounts, "unknown"])
     with pytest.raises(InputError, match=r"40 of them numbers written as texts: .*target='number'"):
         _labelled(tmp_path, [f"{one} €".replace(".", ",") for one in amounts])
@@ -193,9 +193,9 @@ def test_a_target_in_texts_is_read_as_the_numbers_it_stands_for(tmp_path: Path) 
     table = _labelled(tmp_path, ["1.234,50 €", "0,75 €", "-3 €"], target="number")
     assert table.label is not None
     assert table.label.tolist() == [1234.5, 0.75, -3.0]
-    with pytest.raises(InputError, match="'late' holds 'unknown' in row 3, and 1 other texts that are none"):
+    with pytest.raises(InputError, match="'late' contains 'unknown' in row 3, and 1 other texts that are not numbers"):
         _labelled(tmp_path, ["1.5", "2.5", "unknown", "?", "unknown"], target="number")
-    with pytest.raises(InputError, match="texts such as '1,234', of which nothing tells the decimal mark"):
+    with pytest.raises(InputError, match="texts such as '1,234' with an ambiguous decimal mark"):
         _labelled(tmp_path, ["1,234", "2,345"], target="number")
     with pytest.raises(InputError, match=r"beyond 1e\+100, .* in 1 of 3 rows \(rows 2\)"):
         _labelled(tmp_path, ["1.5", "-1e101", "1e100"], target="number")

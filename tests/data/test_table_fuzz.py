@@ -141,5 +141,5 @@ def _code(arguments: list[str]) -> int:
 def test_a_label_of_dates_is_no_class(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("k,x,day\n" + "".join(f"{i},{i},2020-01-{i + 1:02d}\n" for i in range(20)), encoding="utf-8")
-    with pytest.raises(sv.InputError, match="label column 'day' holds dates"):
+    with pytest.raises(sv.InputError, match="label column 'day' contains dates"):
         sv.read_table(path, name="a", id="k", label="day", prepare="auto")

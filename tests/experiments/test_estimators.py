@@ -72,7 +72,7 @@ def test_everything_wrong_with_frames_is_told_at_once() -> None:
     with pytest.raises(sv.InputError) as caught:
         sv.Parties.from_pandas(kept, id="id", label="good")
     assert "'id'" in str(caught.value)
-    assert "doubled identifiers" in str(caught.value)
+    assert "repeated identifiers" in str(caught.value)
     with pytest.raises(sv.InputError, match="no frame has the column 'better'"):
         sv.Parties.from_pandas(frames(), id="id", label="better")
     with pytest.raises(sv.InputError, match="a pandas DataFrame was expected"):

@@ -108,7 +108,7 @@ def test_unknown_authority(trio: Trio, refuser: str) -> None:
         trio.world.issued(trio.world.authority("ca"), name, file="namesake"),  # an authority of the same name
     ):
         sides = trio.sides(refuser, other, trio.odds(refuser))
-        heard = "it has neither pinned this party's certificate nor knows its issuer"
+        heard = "it has not pinned this party's certificate and does not trust its issuer"
         _both(*sides, Code.UNKNOWN_CA, "neither pinned here nor issued by an authority", heard, refuser=refuser)
 
 
@@ -121,7 +121,7 @@ def test_other_name(trio: Trio, refuser: str) -> None:
         client = replace(client, expected=called)
     else:
         server = replace(server, expected=called)
-    words = f"'{called}' was called, and 'net' answers"
+    words = f"dialed '{called}', but 'net' answers"
     _both(client, server, Code.OTHER_NAME, words, words, refuser=refuser)
 
 
@@ -140,10 +140,10 @@ def test_expired(trio: Trio, refuser: str) -> None:
     old = trio.world.issued(trio.ca, name, now=NOW - 20 * DAY, days=10, file="old")
     past = PeerBook(name, trio.odds(refuser).peers, now=lambda: NOW - 15 * DAY)
     sides = trio.sides(refuser, old, trio.odds(refuser), tls=lambda: context(old, past, server=refuser == "client"))
-    words = f"'{name}' shows a certificate valid until {NOW - 10 * DAY:%Y-%m-%d %H:%M} UTC; the clock here says "
+    words = f"'{name}' shows a certificate valid until {NOW - 10 * DAY:%Y-%m-%d %H:%M} UTC; this machine's clock reads "
     first, second = _both(*sides, Code.EXPIRED, words, words, refuser=refuser)
     for refusal in (first, second):
-        assert "5 min are tolerated" in str(refusal)
+        assert "tolerance 5 min" in str(refusal)
         assert "the clocks of both sides agree: the file is the cause, not a clock" in str(refusal)
 
 
@@ -262,7 +262,7 @@ def test_a_revoked_client_cannot_come_back_with_a_ticket(trio: Trio) -> None:
 def test_no_certificate(trio: Trio) -> None:
     """Of a client: a TLS server always shows one."""
     odd = Side(trio.shop, trio.shops, tls=lambda: _plain(trio.shops, None))
-    heard = "it wants a certificate, and this side showed none"
+    heard = "it requires a certificate, but this side showed none"
     _both(
         odd, Side(trio.bank, trio.banks), Code.NO_CERTIFICATE, "the peer showed no certificate", heard, refuser="server"
     )
@@ -274,8 +274,8 @@ def test_tls_1_2_of_a_client(trio: Trio) -> None:
         trio.shops,
         tls=lambda: _plain(trio.shops, trio.shop, version=ssl.TLSVersion.TLSv1_2),
     )
-    heard = "no version of TLS in common; 1.3 is needed"
-    _both(odd, Side(trio.bank, trio.banks), Code.TLS_VERSION, "offers no TLS 1.3", heard, refuser="server")
+    heard = "share no TLS version; 1.3 is needed"
+    _both(odd, Side(trio.bank, trio.banks), Code.TLS_VERSION, "does not offer TLS 1.3", heard, refuser="server")
 
 
 def test_tls_1_2_of_a_server(trio: Trio) -> None:
@@ -294,8 +294,10 @@ def test_a_party_of_this_party_s_name(trio: Trio, refuser: str) -> None:
     own = "bank" if refuser == "server" else "shop"
     twin = trio.world.issued(trio.ca, own, file="twin")
     book = PeerBook("net", {"bank": by(trio.ca), "shop": by(trio.ca)})
-    words = f"shows a certificate of '{own}', which is this party: two parties have one name"
-    _both(*trio.sides(refuser, twin, book), Code.TWO_OF_ONE_NAME, words, "two parties have one name", refuser=refuser)
+    words = f"shows a certificate of '{own}', which is this party: two parties have the same name"
+    _both(
+        *trio.sides(refuser, twin, book), Code.TWO_OF_ONE_NAME, words, "two parties have the same name", refuser=refuser
+    )
 
 
 @both_ways
@@ -308,7 +310,7 @@ def test_a_second_party_under_the_name_of_a_connected_one(trio: Trio, refuser: s
     client, server = (
         (replace(client, live=live), server) if refuser == "client" else (client, replace(server, live=live))
     )
-    words = f"'{name}' is connected with the certificate {first.fingerprint[:16]}…, and another one comes"
+    words = f"'{name}' is connected with the certificate {first.fingerprint[:16]}…, and another connection shows"
     _both(client, server, Code.TWO_OF_ONE_NAME, words, words, refuser=refuser)
     again = trio.sides(refuser, first, trio.odds(refuser))
     assert all(isinstance(end, Accepted) for end in meet(*again))  # the same one connects again
@@ -318,7 +320,7 @@ def test_a_second_party_under_the_name_of_a_connected_one(trio: Trio, refuser: s
 def test_not_in_the_agreement(trio: Trio, refuser: str) -> None:
     eve = trio.world.issued(trio.ca, "eve")
     book = PeerBook("eve", {"bank": by(trio.ca), "shop": by(trio.ca)})
-    words = "'eve' is no party of this job"
+    words = "'eve' is not a party of this job"
     _both(*trio.sides(refuser, eve, book), Code.NOT_IN_AGREEMENT, words, words, refuser=refuser)
 
 
@@ -335,8 +337,8 @@ def test_a_revocation_list_past_its_time_counts_for_the_grace_and_no_longer(trio
     first, _ = _both(
         *trio.sides(refuser, other, trio.odds(refuser)),
         Code.CRL_OUT_OF_DATE,
-        f"was due to be replaced {NOW - DAY:%Y-%m-%d %H:%M} UTC, and the grace of 24 h is over",
-        "the revocation list here was due",
+        f"was due for replacement {NOW - DAY:%Y-%m-%d %H:%M} UTC, and the grace period of 24 h is over",
+        "this party's revocation list was due",
         refuser=refuser,
     )
     assert first.party == trio.odd(refuser)

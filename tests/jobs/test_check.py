@@ -105,7 +105,7 @@ def test_ten_mistakes_of_ten_sorts_are_listed_in_one_run(
         "algorithm has no 'hiden'; did you mean 'hidden'",
         "unknown id column of bank.csv: 'reff'; did you mean 'ref'",
         "bank.csv: column 'region' holds text, 'N' in row 1; list it in categorical",
-        "shop.csv: doubled identifiers: 'P1' in rows 1 and 2",
+        "shop.csv: repeated identifiers: 'P1' in rows 1 and 2",
         "shop.csv: column 'spent' is null or NaN in 1 of 2 rows",
         "shop.csv: column 'note' holds text, 'x' in row 1",
         "none.csv does not exist",
@@ -129,7 +129,7 @@ def test_ten_mistakes_of_ten_sorts_are_listed_in_one_run(
         (('id = "customer"', 'id = "customer"\nfeatures = ["spend"]'), "did you mean 'spent'"),
         (('id = "customer"', 'id = "customer"\nlabel = "spent"'), "has one label owner, and bank, shop own labels"),
         (('file = "shop.csv"', 'file = "job.toml"'), "unknown id column of"),
-        (('file = "shop.csv"', 'file = "."'), "does not exist or is no file"),
+        (('file = "shop.csv"', 'file = "."'), "does not exist, or is neither a file"),
         (("[job]\nepochs = 2", '[algorithm]\nname = "risa"\nself_training = 3\n[job]\nepochs = 2'), "give it more"),
         (
             ("[job]\nepochs = 2", 'baselines = ["alone"]\nalgorithm = "multi_vfl"\n[job]\nepochs = 2'),
@@ -173,7 +173,7 @@ def test_a_book_of_labels_shows_pairwise_intersections(folder: Path) -> None:
 
 def test_named_data_sets_are_tried(folder: Path) -> None:
     mistakes, _, _ = _check(folder, '[data]\nname = "mnist"\npath = "nowhere"\n')
-    assert "there is no file or folder 'nowhere'" in mistakes[0]
+    assert "file or folder 'nowhere' does not exist" in mistakes[0]
     mistakes, _, _ = _check(folder, '[data]\nname = "default_credit"\nrows = 3\n')
     assert mistakes == ["data: rows is 3; the table has 30000: give a whole number from 20 to 30000"]
 
@@ -193,7 +193,7 @@ def test_only_a_sample_is_read(folder: Path) -> None:
     assert table_mistakes(folder / "shop.csv", use.use) == []
     (folder / "shop.csv").write_text("customer,spent\nP1,1\nP1,2\n" + rows, encoding="utf-8")
     found = table_mistakes(folder / "shop.csv", use.use)
-    assert "shop.csv, first 1,000 rows: doubled identifiers: 'P1' in rows 1 and 2" in found[0]
+    assert "shop.csv, first 1,000 rows: repeated identifiers: 'P1' in rows 1 and 2" in found[0]
 
 
 def test_tables_that_are_none_are_mistakes(folder: Path) -> None:

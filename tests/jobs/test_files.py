@@ -113,7 +113,7 @@ id = "k"
         (DATA + '[algorithm]\nname = "splitn"', "algorithm.name is 'splitn'; did you mean 'splitnn'"),
         (DATA + '[algorithm]\nname = ["splitnn"]', r"algorithm.name is \['splitnn'\]"),
         ("algorithm = []\n" + DATA, r"algorithm is \[\]"),
-        (DATA + "[algorithm]\nhidden = 3", "algorithm names none; add name = one of"),
+        (DATA + "[algorithm]\nhidden = 3", "algorithm has no name; add name = one of"),
         (DATA + '[protection]\nname = "pallier"', "protection.name is 'pallier'; did you mean 'paillier'"),
         (DATA + '[protection]\nname = "rot13"', "protection.name is 'rot13'; known: 'auto', 'bfv', 'ckks', 'paillier'"),
         (DATA + '[protection]\nname = "paillier"\nbitz = 3', "protection has no 'bitz'; did you mean 'bits'"),
@@ -149,7 +149,7 @@ id = "k"
         ('[[party]]\nname = "a"\nflie = "a.csv"', r"party\[0\] has no 'flie'; did you mean 'file'"),
         ('[[party]]\nname = "A B"\nfile = "a.csv"\nid = "k"', "names are lower-case words"),
         ('[[party]]\nname = "a"\nfile = "a.csv"\nid = "k"\nclasses = [[1]]', r"party\[0\].classes\[0\] is \[1\]"),
-        (2 * '[[party]]\nname = "a"\nfile = "a.csv"\nid = "k"\n', "two parties are called 'a'"),
+        (2 * '[[party]]\nname = "a"\nfile = "a.csv"\nid = "k"\n', "two parties are named 'a'"),
         (
             '[[party]]\nname = "a"\nfile = "a.csv"\nid = "k"\n[party.policy]\nsealed = true\n'
             "[policy.a]\nsealed = false",

@@ -141,7 +141,7 @@ def _computes(child: str) -> bool:
     ("name", "arguments", "says"),
     [
         ("predict", ["predict", "job.toml", "model"], "nothing to resume from: no predictions were written"),
-        ("attack", ["attack", "job.toml"], "nothing to resume from: attacks are not kept before the end"),
+        ("attack", ["attack", "job.toml"], "nothing to resume from: attack results are saved only at the end"),
     ],
 )
 def test_every_command_ends_alike_at_sigterm(

@@ -87,7 +87,7 @@ def test_a_chain_of_no_attempt_may_hold_no_message(tmp_path: Path) -> None:
     chain = chains.apart("connections 1")
     chain.record("sent", "shop", Message(Kind.CONTROL, "party/consent", {}, {}), 10)
     chain.close()
-    with pytest.raises(AuditError, match="run 'connections 1' is of no attempt and holds messages"):
+    with pytest.raises(AuditError, match="run 'connections 1' belongs to no attempt but contains messages"):
         audit(tmp_path)
 
 

@@ -241,7 +241,7 @@ def test_a_job_file_says_regression_and_a_csv_column_is_read_as_numbers(tmp_path
     assert result.evaluation.task == "regression"
     assert "RMSE" in result.report(tmp_path / "run").read_text()
     (tmp_path / "job.toml").write_text(text.replace('task = "regression"\n', ""))
-    with pytest.raises(sv.InputError, match=r"to learn the number, say target='number'.*task = \"regression\""):
+    with pytest.raises(sv.InputError, match=r"to learn the number, set target='number'.*task = \"regression\""):
         sv.read_job(tmp_path / "job.toml")
 
 

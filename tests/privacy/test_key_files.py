@@ -42,7 +42,7 @@ def test_none_is_overwritten(tmp_path: Path) -> None:
         content = (folder / name).read_bytes()
         other = folder / ("bank.pub" if name == "bank.key" else "bank.key")
         other.rename(tmp_path / "away")
-        with pytest.raises(InputError, match=f"{name} is there already, and a key is never overwritten"):
+        with pytest.raises(InputError, match=f"{name} already exists, and keys are never overwritten"):
             make_key("bank", folder)
         assert (folder / name).read_bytes() == content
         assert not other.exists()
@@ -57,7 +57,7 @@ def test_a_key_that_others_may_read_or_write_is_refused(mode: int, tmp_path: Pat
     make_key("bank", tmp_path / "keys")
     file = tmp_path / "keys/bank.key"
     file.chmod(mode)
-    with pytest.raises(InputError, match=rf"has mode {mode:04o}: .*; chmod 600"):
+    with pytest.raises(InputError, match=rf"has mode {mode:04o}: .*; run chmod 600"):
         read_private_key(file)
 
 
@@ -66,7 +66,7 @@ def test_no_key_is_made_where_others_may_enter(mode: int, tmp_path: Path) -> Non
     folder = tmp_path / "keys"
     folder.mkdir()
     folder.chmod(mode)
-    with pytest.raises(InputError, match=rf"has mode {mode:04o}: .*; chmod 700"):
+    with pytest.raises(InputError, match=rf"has mode {mode:04o}: .*; run chmod 700"):
         make_key("bank", folder)
     assert list(folder.iterdir()) == []
 
@@ -76,7 +76,7 @@ def test_other_contents_are_no_private_key_and_are_not_repeated(content: bytes, 
     file = tmp_path / "bank.key"
     file.write_bytes(content)
     file.chmod(0o600)
-    with pytest.raises(InputError, match=r"holds no Ed25519 private key|has more than 8192 bytes") as caught:
+    with pytest.raises(InputError, match=r"does not contain an Ed25519 private key|has more than 8192 bytes") as caught:
         read_private_key(file)
     secret = PRIVATE.splitlines()[1].decode()
     assert secret not in str(caught.value)
@@ -87,7 +87,7 @@ def test_other_contents_are_no_private_key_and_are_not_repeated(content: bytes, 
 def test_other_contents_are_no_public_key(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "bank.pub"
     file.write_bytes(content)
-    with pytest.raises(InputError, match=r"holds no Ed25519 public key|has more than 8192 bytes"):
+    with pytest.raises(InputError, match=r"does not contain an Ed25519 public key|has more than 8192 bytes"):
         read_public_key(file)
 
 
@@ -96,12 +96,12 @@ def test_links_pipes_folders_and_nothing_are_no_key(tmp_path: Path) -> None:
     (tmp_path / "link.key").symlink_to(tmp_path / "keys/bank.key")
     os.mkfifo(tmp_path / "pipe.key", 0o600)
     for name, words in (
-        ("link.key", "a key is a plain file, no link"),
-        ("pipe.key", "is no plain file"),
-        ("keys", "is no plain file"),
+        ("link.key", "a key must be a regular file, not a link"),
+        ("pipe.key", "is not a regular file"),
+        ("keys", "is not a regular file"),
         ("none.key", "does not exist; make it with: securevfl keys none --out"),
     ):
         with pytest.raises(InputError, match=words):
             read_private_key(tmp_path / name)
-    with pytest.raises(InputError, match=r"holds no public key: no file is called <party>.pub"):
+    with pytest.raises(InputError, match=r"contains no public key: no file is named <party>.pub"):
         read_public_keys(tmp_path)

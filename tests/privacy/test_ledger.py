@@ -179,7 +179,7 @@ def test_numbers_that_json_lacks_are_noted_as_texts(tmp_path: Path) -> None:
 
 def test_nothing_is_noted_after_the_end() -> None:
     ledger = _noted()
-    with pytest.raises(AuditError, match="is closed; note 'late'"):
+    with pytest.raises(AuditError, match="is closed; add note 'late'"):
         ledger.note("late", "x")
 
 

@@ -73,5 +73,5 @@ def test_the_number_of_lines_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
     file.write_bytes((OPENING + b"\n") * 3)
     assert len(list(reading.read(file))) == 3
     file.write_bytes((OPENING + b"\n") * 4)
-    with pytest.raises(AuditError, match=r"bank.jsonl:4: more than 3 lines, which no ledger has"):
+    with pytest.raises(AuditError, match=r"bank.jsonl:4: more than 3 lines, the limit of a ledger"):
         list(reading.read(file))

@@ -104,7 +104,7 @@ def test_a_job_file_names_the_mechanism() -> None:
     assert DP.of({"model": {"epsilon": 4}}) == DP(model=Gaussian(epsilon=4.0))  # nothing else is possible there
     with pytest.raises(InputError, match=r"protection.dp.labels.mechanism is 'gausian'; did you mean 'gaussian'"):
         DP.of({"labels": {"mechanism": "gausian"}}, "protection.dp")
-    with pytest.raises(InputError, match=r"protection.dp.labels names none; add mechanism = one of 'gaussian', 'rand"):
+    with pytest.raises(InputError, match=r"protection.dp.labels has no mechanism; add mechanism = one of 'gaussian'"):
         DP.of({"labels": {"epsilon": 3}}, "protection.dp")
     with pytest.raises(InputError, match=r"protection.dp.features has no 'epsilom'; did you mean 'epsilon'"):
         DP.of({"features": {"mechanism": "gaussian", "epsilom": 3}}, "protection.dp")

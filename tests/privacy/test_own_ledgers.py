@@ -110,7 +110,7 @@ def test_a_process_that_goes_on(folder: Path) -> None:
     assert len(words) == 2
     assert all(again.gave(head) for head in words)
     assert not again.gave("00")
-    with pytest.raises(AuditError, match="tells of attempt 2"):
+    with pytest.raises(AuditError, match="already records attempt 2"):
         again.attempt(2, "02" * 16)
     with pytest.raises(AuditError, match="signed with"):
         OwnLedgers("bank", KEYS["shop"], folder / "bank.jsonl")
@@ -164,8 +164,8 @@ def _other_words(folder: Path) -> None:
     ("change", "found"),
     [
         (_drop_first, "a run was removed or added"),
-        (_drop_last, "ledger has no chain: it was removed"),
-        (_cut_before_the_word, "holds its signed word"),
+        (_drop_last, "ledger has no chain of it: it was removed"),
+        (_cut_before_the_word, "recorded its signed head"),
         (_other_words, "does not follow the line before"),
     ],
 )
@@ -184,7 +184,7 @@ def test_two_attempts_of_one_number_are_no_successors(tmp_path: Path) -> None:
     bank.kill()
     other = Ledger("bank", run="r", job="ab", key=KEYS["bank"], after=bank.ledger.head, path=bank.path)
     other.close()
-    with pytest.raises(AuditError, match="has no closing line, and another one follows"):
+    with pytest.raises(AuditError, match="has no closing line, but another chain follows"):
         audit(tmp_path)
 
 

@@ -191,7 +191,7 @@ def test_runs_compares_folders_and_names_each_that_is_none(
     assert not ended.value.code
     found = capsys.readouterr()
     assert {row["folder"] for row in json.loads(found.out)} == {folders[0]}
-    assert f"hold no finished run: {tmp_path / 'sweep'}" in found.err.replace("\n", "")
+    assert f"without a finished run: {tmp_path / 'sweep'}" in found.err.replace("\n", "")
     for wrong, words in (
         (["none"], "does not exist"),
         (["none", "a"], "does not exist"),

@@ -1,8 +1,8 @@
-"""What one field of a configuration accepts, read off its annotation. Used by `config`, and by `data` for the
-options of named data sets.
+"""Derive what a configuration field accepts from its annotation. Used by `config`, and by `data` for the options of
+named data sets.
 
 An annotation is compiled once into an `Accepts`, which takes a value, turns it into the field's own form (lists into
-tuples, whole numbers into floats, names into members of an enumeration) and notes every mistake with its path.
+tuples, whole numbers into floats, names into members of an enumeration) and records every mistake with its path.
 """
 
 from securevfl_net.fields.annotations import accepts

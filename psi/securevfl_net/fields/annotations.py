@@ -1,4 +1,4 @@
-"""From an annotation to what accepts its values."""
+"""Compile an annotation into the object that accepts its values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from securevfl_net.fields.single import Accepts, Bounds, Choice, Exact, Number, 
 __all__ = ["accepts"]
 
 Nested = Callable[[Sequence[type]], Accepts | None]
-"""Makes the `Accepts` of configurations, or None where the classes are none."""
+"""Makes the `Accepts` of configuration classes; None if the classes are not configurations."""
 
 _SIMPLE: Mapping[object, Accepts] = {
     bool: Exact(bool, "true or false"),
@@ -31,10 +31,10 @@ def accepts(annotation: Any, nested: Nested) -> Accepts:
 
     Args:
         annotation: as `msgspec.structs.fields` resolves it.
-        nested: for configurations in it.
+        nested: handles configurations in it.
 
     Raises:
-        TypeError: an annotation that configurations do not use; a mistake of the programmer.
+        TypeError: an unsupported annotation; a programming error.
     """
     metas: list[Meta] = []
     if get_origin(annotation) is Annotated:
@@ -72,7 +72,7 @@ def _lengths(metas: Sequence[Meta]) -> Bounds:
 
 
 def _union(parts: Sequence[Any], nested: Nested) -> Accepts:
-    """Configurations among the members are taken together: their tag decides."""
+    """Compile a union. Configurations among the members form one section; its tag selects the class."""
     classes = [part for part in parts if isinstance(part, type) and nested([part]) is not None]
     together = nested(classes) if classes else None
     members = [accepts(part, nested) for part in parts if part not in classes and part is not type(None)]
@@ -82,7 +82,7 @@ def _union(parts: Sequence[Any], nested: Nested) -> Accepts:
 
 
 def _generic(annotation: Any, length: Bounds, nested: Nested) -> Accepts:
-    """Of unions, literals and containers."""
+    """Compile unions, literals and containers."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         found = _union(parts, nested)

@@ -1,4 +1,4 @@
-"""The error that has all mistakes of a configuration."""
+"""The error that lists all mistakes of a configuration."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Mistaken(InputError):
 
     Args:
         where: its path.
-        found: of single fields, each with `where` as the start of its path.
-        rules: broken rules that concern several fields, as `Config.problems` words them.
+        found: mistakes of single fields; each path starts with `where`.
+        rules: broken rules about several fields, as worded by `Config.problems`.
     """
 
     def __init__(self, where: str, found: Sequence[str], rules: Sequence[str] = ()) -> None:
@@ -27,7 +27,7 @@ class Mistaken(InputError):
         super().__init__(every[0] if len(every) == 1 else head + "\n  ".join(every))
 
     def moved(self, where: str) -> list[str]:
-        """The same mistakes of a configuration that stands at another path."""
+        """Return the same mistakes for a configuration at another path."""
         if where == self.where:
             return [*self.found, *self.rules]
         start = len(self.where)

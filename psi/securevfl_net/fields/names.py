@@ -1,4 +1,4 @@
-"""What a party may be called."""
+"""Valid party names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
 def wrong_name(name: str) -> str:
-    """Why a party cannot have this name; empty where it can."""
+    """Explain why a party name is invalid; empty if it is valid."""
     if _NAME.fullmatch(name):
         return ""
-    return f"a party is called {name!r}; names are lower-case words of up to 32 letters, digits, - and _"
+    return f"a party is named {name!r}; names are lower-case words of up to 32 letters, digits, - and _"

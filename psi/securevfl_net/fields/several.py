@@ -1,4 +1,4 @@
-"""Fields that hold several values, or one of several kinds: tuples, sets, mappings, unions."""
+"""Fields with several values, or with one of several kinds: tuples, sets, mappings, unions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Either", "Named", "Record", "Several"]
 
 
 class Several:
-    """A tuple of any length, or a set; given as any sequence or set but a text."""
+    """A tuple of any length, or a set; accepts any sequence or set except a text."""
 
     def __init__(self, item: Accepts, build: Callable[[Iterable[Any]], object], length: Bounds) -> None:
         self._item = item
@@ -31,14 +31,14 @@ class Several:
             return value
         before = len(found)
         if not self._length.hold(len(value)):
-            found.append(f"{path} holds {len(value)} values; {self.expected} was expected")
+            found.append(f"{path} has {len(value)} values; {self.expected} was expected")
         where = (f"{path}[{i}]" if isinstance(value, Sequence) else path for i in range(len(value)))
         items = [self._item.take(v, at, found, plain=plain) for v, at in zip(value, where, strict=True)]
         return self._build(items) if len(found) == before else value  # what is refused may not fit into a set
 
 
 class Record:
-    """A tuple of so many values, each of its own kind."""
+    """A tuple of fixed length with a kind per position."""
 
     def __init__(self, items: Sequence[Accepts]) -> None:
         self._items = items
@@ -58,7 +58,7 @@ class Record:
 
 
 class Named:
-    """A mapping from names to values of one kind; kept as a read-only copy."""
+    """A mapping from names to values of one kind; stored as a read-only copy."""
 
     def __init__(self, item: Accepts) -> None:
         self._item = item
@@ -83,7 +83,9 @@ class Named:
 
 
 class Either:
-    """A union: the first member that takes the value wins; where none does, the first of the right type complains."""
+    """A union: the first member that accepts the value wins; if none does, the first of the right type reports the
+    mistake.
+    """
 
     def __init__(self, members: Sequence[Accepts]) -> None:
         self._members = members

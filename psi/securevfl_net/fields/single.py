@@ -1,4 +1,4 @@
-"""Fields that hold one value: numbers, texts, choices, objects of a class. And how messages word what they refuse."""
+"""Fields with one value: numbers, texts, choices, objects of a class. Also formats refused values for messages."""
 
 from __future__ import annotations
 
@@ -25,47 +25,47 @@ __all__ = [
 ]
 
 Mistakes = list[str]
-"""Sentences, each with the path, the value that was found and what was expected."""
+"""Sentences with the path, the value found and the value expected."""
 
 _LONGEST = 80
 
 
 class Accepts(Protocol):
-    """Takes values of one annotation.
+    """Accepts values of one annotation.
 
     Attributes:
-        expected: what it takes, in words: ``"a whole number from 1 to 100"``.
+        expected: the accepted values, in words: ``"a whole number from 1 to 100"``.
     """
 
     @property
     def expected(self) -> str:
-        """What it takes, in words."""
+        """The accepted values, in words."""
         ...
 
     def fits(self, value: object, *, plain: bool) -> bool:
-        """Whether the value has the right type; its bounds are another matter."""
+        """Return True if the value has the right type; does not check bounds."""
         ...
 
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
-        """The value in the field's own form.
+        """Convert a value to the field's form.
 
         Args:
             value: as given.
-            path: where it stands, for messages.
-            found: mistakes are added here; the result means nothing then.
+            path: its path, for messages.
+            found: collects mistakes; after a mistake the result is meaningless.
             plain: whether it comes from a file, where configurations are still mappings.
         """
         ...
 
 
 def shown(value: object) -> str:
-    """A value for a message, cut where it is long."""
+    """Format a value for a message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """``"; did you mean 'adam'? Known: 'adam', 'sgd'"``, without the question where nothing is near."""
+    """``"; did you mean 'adam'? Known: 'adam', 'sgd'"``, without the question if no name is near."""
     names = sorted(known)
     near = difflib.get_close_matches(str(name).lower(), [n.lower() for n in names], n=1, cutoff=0.5)
     listed = ", ".join(map(repr, names))
@@ -75,7 +75,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
 
 class Leaf:
-    """Shared by what takes values without parts: one sentence for whatever does not fit."""
+    """Base class for values without parts: one sentence for every mistake."""
 
     expected: str
 
@@ -89,7 +89,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of a number, or of a length."""
+    """Bounds of a number or of a length."""
 
     low: float | None = None
     high: float | None = None
@@ -99,11 +99,11 @@ class Bounds:
 
     @property
     def any(self) -> bool:
-        """Whether there is a bound at all."""
+        """Return True if there is any bound."""
         return (self.low, self.high, self.above, self.below) != (None, None, None, None)
 
     def hold(self, value: float) -> bool:
-        """False for NaN wherever there is a bound."""
+        """Check the bounds; NaN fails any bound."""
         return (
             (self.low is None or value >= self.low)
             and (self.high is None or value <= self.high)
@@ -112,7 +112,7 @@ class Bounds:
         )
 
     def words(self) -> str:
-        """``" from 1 to 100"``, ``" above 0 and up to 1"``; empty where there is no bound."""
+        """``" from 1 to 100"``, ``" above 0 and up to 1"``; empty without bounds."""
         low = f" from {_number(self.low)}" if self.low is not None else ""
         low = f" above {_number(self.above)}" if self.above is not None else low
         high = f" up to {_number(self.high)}" if self.high is not None else ""
@@ -133,7 +133,7 @@ def _number(value: float | None) -> str:
 
 
 class Number(Leaf):
-    """A whole number, or any finite one. Booleans are no numbers; numpy's scalars become Python's own."""
+    """A whole number, or any finite number. Booleans are refused; numpy scalars become Python numbers."""
 
     def __init__(self, kind: type[int] | type[float], bounds: Bounds) -> None:
         self._whole = kind is int
@@ -160,7 +160,7 @@ class Number(Leaf):
 
 
 class Exact(Leaf):
-    """An object of a class, as it is."""
+    """An object of a class, unchanged."""
 
     def __init__(self, kind: type, expected: str) -> None:
         self._kind = kind
@@ -178,7 +178,7 @@ class Exact(Leaf):
 
 
 class Text(Exact):
-    """A text, of bounded length where the annotation says so."""
+    """A text, with bounded length if the annotation sets bounds."""
 
     def __init__(self, length: Bounds) -> None:
         self._length = length
@@ -192,7 +192,7 @@ class Text(Exact):
 
 
 class Choice(Leaf):
-    """One of the values of a `Literal`, or a member of an enumeration, by name of its value too."""
+    """One of the values of a `Literal`, or a member of an enumeration, also given by its value."""
 
     def __init__(self, members: Mapping[object, object], enumeration: type[Enum] | None = None) -> None:
         self._members = members

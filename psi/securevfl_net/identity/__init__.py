@@ -1,5 +1,6 @@
-"""Who a party is in TLS and whom it lets in: its own certificate, its peers', endorsements, and a handshake that tells
-both sides why one was refused."""
+"""Identify parties in TLS: a party's certificate, its peers' certificates, endorsements, and a handshake that gives
+both sides the reason of a refusal.
+"""
 
 from securevfl_net.identity.book import GRACE, Authority, PeerBook, Pin
 from securevfl_net.identity.certificate import TOLERANCE, URI, Certificate, read_certificates

@@ -1,9 +1,10 @@
-"""Who the peers are: pinned certificates, or an authority's with the exact name and a list of revoked ones.
+"""Decide which peers to accept: by pinned certificate, or by an authority's certificate with the exact name and a
+revocation list.
 
-Nothing is believed by default: a party without an entry is refused, and an authority without a revocation list cannot
-be entered. OpenSSL checks signatures and that the peer holds its key; every other question is judged here, after the
-TLS handshake, so that the answer can be told to both sides in words: the name, the time with a stated tolerance
-(OpenSSL knows none), the revocation list with a stated grace, and who else is connected under the same name.
+Nothing is trusted by default: a party without an entry is refused, and an authority requires a revocation list. OpenSSL
+checks signatures and that the peer has its key. This module checks the rest after the TLS handshake, so that both sides
+can get the reason in words: the name, the time with a tolerance (OpenSSL has none), the revocation list with a grace
+period, and other connections under the same name.
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ from securevfl_net.identity.revocation import RevocationList
 __all__ = ["GRACE", "Authority", "PeerBook", "Pin"]
 
 GRACE: Final = timedelta(hours=24)
-"""How long a revocation list counts after its nextUpdate, where the party says nothing else."""
+"""Default time that a revocation list stays valid after its nextUpdate."""
 _STORED = 4 << 20
-"""Bytes of the file with the endorsements that were taken."""
+"""Maximum bytes of the file of accepted endorsements."""
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A peer that shows exactly one of these certificates, whoever issued them."""
+    """A peer identified by one of these exact certificates, whoever issued them."""
 
     certificates: tuple[Certificate, ...]
 
     @classmethod
     def of(cls, files: Iterable[str | Path], fingerprints: Iterable[str] | None = None) -> Pin:
-        """From files in PEM.
+        """Read PEM files.
 
         Args:
-            files: with one certificate each.
-            fingerprints: SHA-256, 64 lower-case hexadecimal digits, that the agreement gives; each file must have one
-                of them, and each of them a file: TLS needs the whole certificate.
+            files: one certificate each.
+            fingerprints: SHA-256 fingerprints in the agreement, 64 lower-case hexadecimal digits. Files and
+                fingerprints must match one to one, because TLS needs the full certificate.
 
         Raises:
-            InputError: a file cannot be used, or is not what was agreed.
+            InputError: a file cannot be used, or does not match the agreement.
         """
         paths = [Path(file) for file in files]
         found = tuple(read_certificates(path)[0] for path in paths)
@@ -61,19 +62,19 @@ class Pin:
                     )
             if missing := agreed - {certificate.fingerprint for certificate in found}:
                 raise InputError(
-                    f"no file holds the agreed certificate {', '.join(sorted(missing))}: ask its party for it"
+                    f"no file contains the agreed certificate {', '.join(sorted(missing))}: ask its party for it"
                 )
         return cls(found)
 
 
 @dataclass(frozen=True)
 class Authority:
-    """A peer whose certificate an authority issued directly, with exactly ``securevfl:party/NAME`` in it.
+    """A peer identified by a certificate that an authority issued directly, naming exactly ``securevfl:party/NAME``.
 
     Attributes:
-        certificate: the authority's that signs the parties' certificates. Where a company has a root and authorities
-            below it, it is the one that signs, not the root.
-        crl: file with its list of revoked certificates, PEM or DER; read again by `PeerBook.reload`.
+        certificate: the authority that signs the parties' certificates. If a company has a root and intermediate
+            authorities, name the one that signs, not the root.
+        crl: file with its revocation list, PEM or DER; `PeerBook.reload` reads it again.
     """
 
     certificate: Certificate
@@ -81,21 +82,21 @@ class Authority:
 
     @classmethod
     def of(cls, file: str | Path, crl: str | Path, fingerprint: str | None = None) -> Authority:
-        """From files.
+        """Read it from files.
 
         Args:
             file: the authority's certificate, PEM.
             crl: its revocation list.
-            fingerprint: SHA-256 that the agreement gives, 64 hexadecimal digits.
+            fingerprint: SHA-256 fingerprint in the agreement, 64 hexadecimal digits.
 
         Raises:
-            InputError: a file cannot be used, or is not what was agreed.
+            InputError: a file cannot be used, or does not match the agreement.
         """
         (found,) = read_certificates(file)
         if not found.authority:
             raise InputError(f"{file} may issue no certificates (basicConstraints): name the authority's, or pin it")
         if fingerprint is not None and found.fingerprint != fingerprint:
-            raise InputError(f"{file} has the fingerprint {found.fingerprint}; the agreement says {fingerprint}")
+            raise InputError(f"{file} has the fingerprint {found.fingerprint}; the agreement names {fingerprint}")
         return cls(found, Path(crl))
 
 
@@ -104,15 +105,17 @@ class PeerBook:
 
     Args:
         me: this party's name.
-        peers: how each peer is recognized.
-        agreement: SHA-256 of the proposal's bytes, 32 bytes; endorsements hold for it alone. Empty: none is taken.
-        signers: the parties' signing keys as the agreement names them.
-        grace: how long a revocation list counts after its nextUpdate.
-        store: file that keeps the endorsements taken, over restarts; none if not given.
+        peers: how to recognise each peer.
+        agreement: SHA-256 of the proposal's bytes, 32 bytes; endorsements are valid only for it. Empty: accept no
+            endorsements.
+        signers: the parties' signing keys in the agreement.
+        grace: how long a revocation list stays valid after its nextUpdate.
+        store: file that keeps accepted endorsements across restarts; by default none are kept.
         now: this machine's clock.
 
     Raises:
-        InputError: two parties with one certificate, this party among its peers, a revocation list that cannot be used.
+        InputError: two parties have the same certificate, this party is among its peers, or a revocation list cannot be
+            used.
     """
 
     def __init__(
@@ -131,9 +134,9 @@ class PeerBook:
         self.now = now
         self.grace = grace
         self.version = 0
-        """Rises when contexts have to be made anew: another certificate is pinned."""
+        """Increases when a new certificate is pinned and TLS contexts must be rebuilt."""
         self.clocks: dict[str, timedelta] = {}
-        """By how much each peer's clock was ahead of this one's, when it last came."""
+        """How far each peer's clock was ahead of this one's at its last connection."""
         self._agreement = agreement
         self._signers = dict(signers or {})
         self._store = store
@@ -143,7 +146,7 @@ class PeerBook:
         self._lists: dict[Path, RevocationList] = {}
         self._newest: dict[str, tuple[int, bytes, str]] = {}  # party → counter, payload, fingerprint
         if me in self.peers:
-            raise InputError(f"{me!r} is this party, and among its own peers: two parties have one name")
+            raise InputError(f"{me!r} is this party and also among its peers: two parties have the same name")
         for party, rule in self.peers.items():
             for certificate in rule.certificates if isinstance(rule, Pin) else ():
                 self._pin(party, certificate)
@@ -152,22 +155,23 @@ class PeerBook:
             self._restore(store)
 
     def accepts(self, der: bytes | None, *, expected: str = "", live: Mapping[str, str] | None = None) -> str:
-        """Whose certificate it is. Also right for a connection that lives: a certificate may have been revoked since.
+        """Return the party whose certificate this is, or refuse it. Call it again for live connections: the certificate
+        may have been revoked since.
 
         Args:
-            der: the certificate that the peer showed in TLS, whose key it holds.
-            expected: the party that was called; empty where any may come.
-            live: party → fingerprint, of connections that stand; another certificate under one of these names is a
-                second party.
+            der: the certificate that the peer showed in TLS and has the key of.
+            expected: the party that was dialed; empty if any peer may connect.
+            live: party → fingerprint of live connections; another certificate under one of these names is a second
+                party.
 
         Returns:
             The party's name.
 
         Raises:
-            Refusal: it is not let in, and why.
+            Refusal: the peer is not accepted; gives the reason.
         """
         if not der:
-            raise Refusal(Code.NO_CERTIFICATE, "the peer showed no certificate; each party shows its own")
+            raise Refusal(Code.NO_CERTIFICATE, "the peer showed no certificate; each party must show its own")
         try:
             found = Certificate.of(der)
         except InputError as error:
@@ -181,20 +185,20 @@ class PeerBook:
             self._lists[rule.crl].check(found, party, self.now(), self.grace)
         if expected and party != expected:
             raise Refusal(
-                Code.OTHER_NAME, f"{expected!r} was called, and {party!r} answers: check the address", party=party
+                Code.OTHER_NAME, f"dialed {expected!r}, but {party!r} answers: check the address", party=party
             )
         other = (live or {}).get(party, found.fingerprint)
         if other != found.fingerprint:
             raise Refusal(
                 Code.TWO_OF_ONE_NAME,
-                f"{party!r} is connected with the certificate {other[:16]}…, and another one comes with "
-                f"{found.fingerprint[:16]}…: two parties have one name",
+                f"{party!r} is connected with the certificate {other[:16]}…, and another connection shows "
+                f"{found.fingerprint[:16]}…: two parties have the same name",
                 party=party,
             )
         return party
 
     def used(self, party: str, fingerprint: str) -> None:
-        """Note that a peer showed a certificate: once it is the one endorsed last, those before it are refused."""
+        """Record that a peer showed a certificate. Once it is the latest endorsed one, earlier ones are refused."""
         counter, _, newest = self._newest.get(party, (0, b"", ""))
         if fingerprint != newest:
             return
@@ -209,36 +213,38 @@ class PeerBook:
         self.version += 1
 
     def endorse(self, payload: bytes, *, sender: str = "") -> Endorsement:
-        """Pin a new certificate that a peer's signing key vouches for.
+        """Pin a new certificate that a peer endorsed with its signing key.
 
-        The certificates before it are let in until the new one was first seen, see `used`.
+        Earlier certificates stay accepted until the new one is first seen, see `used`.
 
         Args:
-            payload: as `Endorsement.signed` makes it.
-            sender: the peer that it came from; empty for a file.
+            payload: bytes from `Endorsement.signed`.
+            sender: the peer that sent it; empty for a file.
 
         Raises:
-            Refusal: another agreement, party, key, or a counter that is not higher than the last one.
+            Refusal: another agreement, party or key, or a counter that is not higher than the last one.
         """
         found = Endorsement.read(payload)
         party = found.party
         if sender and party != sender:
             raise Refusal(
-                Code.ENDORSEMENT, f"{sender!r} sends an endorsement for {party!r}; each sends its own", party=sender
+                Code.ENDORSEMENT,
+                f"{sender!r} sent an endorsement for {party!r}; each sends only its own",
+                party=sender,
             )
         if party not in self.peers or party not in self._signers:
             raise Refusal(Code.NOT_IN_AGREEMENT, f"an endorsement for {party!r}, who has no signing key in this job")
         if not isinstance(self.peers[party], Pin):
             raise Refusal(
                 Code.ENDORSEMENT,
-                f"{party!r} is known by an authority: that one issues its new certificates",
+                f"{party!r} is identified by an authority, which must issue its new certificates",
                 party=party,
             )
         Endorsement.check(payload, self._signers[party])
         if not self._agreement or found.agreement != self._agreement:
             raise Refusal(
                 Code.ENDORSEMENT,
-                f"endorsed for agreement {found.agreement.hex()[:16]}…, and this one is {self._agreement.hex()[:16]}…",
+                f"endorsed for agreement {found.agreement.hex()[:16]}…, but this one is {self._agreement.hex()[:16]}…",
                 party=party,
             )
         if found.certificate.names != (party,):
@@ -251,7 +257,7 @@ class PeerBook:
         if found.counter <= counter:
             raise Refusal(
                 Code.ENDORSEMENT,
-                f"an endorsement with counter {found.counter}; {counter} was the last one",
+                f"an endorsement with counter {found.counter}; the last counter was {counter}",
                 party=party,
             )
         if found.certificate.fingerprint in self._retired or found.certificate.authority:
@@ -269,7 +275,9 @@ class PeerBook:
         return found
 
     def endorsements(self) -> list[tuple[bytes, str]]:
-        """The newest of each party, and the new certificate's fingerprint where it was seen: for the party's gate."""
+        """The newest endorsement of each party, with the new certificate's fingerprint if it was seen. For the party's
+        gate.
+        """
         return [
             (payload, newest if self._replaced(party, newest) else "")
             for party, (_, payload, newest) in sorted(self._newest.items())
@@ -281,10 +289,10 @@ class PeerBook:
         )
 
     def reload(self) -> None:
-        """Read the revocation lists again. Then ask `accepts` again about every connection that lives.
+        """Read the revocation lists again. Afterwards, call `accepts` again for every live connection.
 
         Raises:
-            InputError: a list cannot be used, or is older than the one in memory; that one stays.
+            InputError: a list cannot be used, or is older than the one in memory, which stays in use.
         """
         for rule in self.peers.values():
             if not isinstance(rule, Authority):
@@ -293,13 +301,13 @@ class PeerBook:
             known = self._lists.get(rule.crl)
             if known is not None and not found.after(known):
                 raise InputError(
-                    f"{rule.crl} was made {shown_time(found.made)}, and a list of {shown_time(known.made)} was read "
-                    "before: an older list would let revoked certificates in again"
+                    f"{rule.crl} was made {shown_time(found.made)}, but a list of {shown_time(known.made)} was "
+                    "read before: an older list would accept revoked certificates again"
                 )
             self._lists[rule.crl] = found
 
     def anchors(self) -> tuple[bytes, ...]:
-        """DER of the certificates that OpenSSL may build on: pinned ones and authorities."""
+        """DER of OpenSSL's trust anchors: pinned certificates and authorities."""
         pinned = [self._certificates[known].der for known in self._pinned if known not in self._retired]
         issuers = [rule.certificate.der for rule in self.peers.values() if isinstance(rule, Authority)]
         return tuple(dict.fromkeys([*pinned, *issuers]))
@@ -308,7 +316,7 @@ class PeerBook:
         if self.me in found.names:
             raise Refusal(
                 Code.TWO_OF_ONE_NAME,
-                f"the peer shows a certificate of {self.me!r}, which is this party: two parties have one name",
+                f"the peer shows a certificate of {self.me!r}, which is this party: two parties have the same name",
                 party=self.me,
             )
         pinned = self._pinned.get(found.fingerprint)
@@ -327,11 +335,14 @@ class PeerBook:
         rule = self.peers.get(name)
         if rule is None:
             raise Refusal(
-                Code.NOT_IN_AGREEMENT, f"{name!r} is no party of this job: {', '.join(sorted(self.peers))} are"
+                Code.NOT_IN_AGREEMENT,
+                f"{name!r} is not a party of this job; peers are {', '.join(sorted(self.peers))}",
             )
         if not isinstance(rule, Authority) or rule.certificate not in issuers:
             known = "a pin" if isinstance(rule, Pin) else "another authority"
-            words = f"the certificate names {name!r}, who is known here by {known}: ask the party for the right file"
+            words = (
+                f"the certificate names {name!r}, who is identified here by {known}: ask the party for the right file"
+            )
             raise Refusal(Code.UNKNOWN_CA, words, party=name)
         return name
 
@@ -340,15 +351,15 @@ class PeerBook:
         if now < found.not_before - TOLERANCE:
             raise Refusal(
                 Code.NOT_YET_VALID,
-                f"{party!r} shows a certificate valid from {shown_time(found.not_before)}; the clock here says "
-                f"{shown_time(now)}, and 5 min are tolerated",
+                f"{party!r} shows a certificate valid from {shown_time(found.not_before)}; this machine's clock "
+                f"reads {shown_time(now)} (tolerance 5 min)",
                 party=party,
             )
         if now > found.not_after + TOLERANCE:
             raise Refusal(
                 Code.EXPIRED,
-                f"{party!r} shows a certificate valid until {shown_time(found.not_after)}; the clock here says "
-                f"{shown_time(now)}, and 5 min are tolerated",
+                f"{party!r} shows a certificate valid until {shown_time(found.not_after)}; this machine's clock "
+                f"reads {shown_time(now)} (tolerance 5 min)",
                 party=party,
             )
 
@@ -359,7 +370,8 @@ class PeerBook:
         other = self._pinned.setdefault(certificate.fingerprint, party)
         if other != party:
             raise InputError(
-                f"{party!r} and {other!r} have one certificate, {certificate.fingerprint}: each makes its own"
+                f"{party!r} and {other!r} have the same certificate, {certificate.fingerprint}: each party must "
+                "make its own"
             )
         self._certificates[certificate.fingerprint] = certificate
 
@@ -373,17 +385,17 @@ class PeerBook:
         write_whole(self._store, json.dumps(whole).encode(), private=True)
 
     def _restore(self, store: Path) -> None:
-        content = read_bounded(store, _STORED, "the endorsements that were taken")
+        content = read_bounded(store, _STORED, "the accepted endorsements")
         try:
             whole = json.loads(content)
             payloads = [bytes.fromhex(text) for text in whole["endorsements"].values()]
             retired = {str(known): str(why) for known, why in whole["replaced"].items()}
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{store} is damaged: remove it, and ask the peers for their endorsements again") from None
+            raise InputError(f"{store} is damaged: delete it and ask the peers for their endorsements again") from None
         for payload in payloads:
             found = Endorsement.read(payload)
             if found.party not in self.peers or found.agreement != self._agreement or found.party not in self._signers:
-                raise InputError(f"{store} holds an endorsement of another job: each job has a state folder of its own")
+                raise InputError(f"{store} contains an endorsement of another job: use a state folder per job")
             Endorsement.check(payload, self._signers[found.party])
             self._pin(found.party, found.certificate)
             self._newest[found.party] = found.counter, payload, found.certificate.fingerprint

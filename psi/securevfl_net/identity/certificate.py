@@ -1,4 +1,4 @@
-"""What a party's certificate says: its name, its key, from when to when; unreadable and weak ones are refused."""
+"""Read a party's certificate: name, key and validity. Refuses unreadable and weak certificates."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from securevfl_net.identity.files import read_bounded
 __all__ = ["TOLERANCE", "URI", "Certificate", "key_kind", "read_certificates", "shown_time", "utc_now"]
 
 URI = "securevfl:party/"
-"""What a party's certificate holds as subjectAltName of the type URI (RFC 5280, section 4.2.1.6), before its name."""
+"""Prefix of the party's name in its certificate's subjectAltName of type URI (RFC 5280, section 4.2.1.6)."""
 
 TOLERANCE = timedelta(minutes=5)
-"""By how much two parties' clocks may differ: a certificate is accepted that long before and after its time."""
+"""Tolerated difference of two clocks: a certificate is accepted this long before and after its validity."""
 
 _MOST = 64 << 10
-"""Bytes of a file of certificates; one has about 700."""
+"""Maximum bytes of a certificate file; one certificate has about 700."""
 _LARGEST = 16 << 10
-"""Bytes of one certificate, DER."""
+"""Maximum bytes of one certificate, DER."""
 _RSA = 2048
-"""Fewest bits of an authority's RSA key (NIST SP 800-57 part 1, table 2: 112 bits of security)."""
+"""Minimum bits of an authority's RSA key (NIST SP 800-57 part 1, table 2: 112 bits of security)."""
 
 
 def utc_now() -> datetime:
-    """This machine's wall clock."""
+    """Return the time of this machine's wall clock."""
     return datetime.now(UTC)
 
 
 def shown_time(when: datetime) -> str:
-    """A time for people, UTC, to the minute."""
+    """Format a time for people, UTC, to the minute."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def key_kind(key: object) -> str:
-    """For people, for example ``"P-256"`` or ``"RSA-1024"``."""
+    """Name a key's type for people, for example ``"P-256"`` or ``"RSA-1024"``."""
     if isinstance(key, Ed25519PublicKey):
         return "Ed25519"
     if isinstance(key, EllipticCurvePublicKey):
@@ -56,14 +56,14 @@ def key_kind(key: object) -> str:
 
 @dataclass(frozen=True)
 class Certificate:
-    """An X.509 certificate that has been read.
+    """A parsed X.509 certificate.
 
     Attributes:
-        der: the whole certificate, DER.
+        der: the full certificate, DER.
         x509: the same as an object of the package `cryptography`.
-        names: of parties that its subjectAltName gives as ``securevfl:party/NAME``; a party's certificate has one.
-        authority: whether it may issue others.
-        kind: of its key, for people.
+        names: party names in its subjectAltName, ``securevfl:party/NAME``; a party's certificate has exactly one.
+        authority: whether it may issue certificates.
+        kind: type of its key, for people.
     """
 
     der: bytes
@@ -77,10 +77,10 @@ class Certificate:
         """Read a certificate in DER.
 
         Raises:
-            InputError: too large, unreadable, or with a key or signature that is too weak.
+            InputError: it is too large or unreadable, or its key or signature is too weak.
         """
         if len(der) > _LARGEST:
-            raise InputError(f"a certificate of {len(der)} bytes; {_LARGEST} are the most")
+            raise InputError(f"a certificate of {len(der)} bytes; the limit is {_LARGEST}")
         try:
             found = x509.load_der_x509_certificate(der)
             if found.public_bytes(Encoding.DER) != der:
@@ -93,13 +93,11 @@ class Certificate:
         except (
             Exception
         ) as error:  # the library raises several unrelated kinds; whatever it is, there is no certificate
-            raise InputError(
-                f"no X.509 certificate that can be read: {str(error)[:120] or type(error).__name__}"
-            ) from None
+            raise InputError(f"not a readable X.509 certificate: {str(error)[:120] or type(error).__name__}") from None
         kind = key_kind(key)
         if digest is not None and digest.digest_size < 32:
             raise InputError(
-                f"a certificate signed over {digest.name.upper()}; SHA-256 or better is needed: issue it anew"
+                f"a certificate signed over {digest.name.upper()}; SHA-256 or better is needed: issue it again"
             )
         if not _strong(key, authority=authority):
             held = (
@@ -117,7 +115,7 @@ class Certificate:
 
     @property
     def name(self) -> str:
-        """The party's.
+        """The party's name.
 
         Raises:
             InputError: it names no party, or several.
@@ -129,26 +127,26 @@ class Certificate:
 
     @property
     def not_before(self) -> datetime:
-        """From when it is valid."""
+        """Start of its validity."""
         return self.x509.not_valid_before_utc
 
     @property
     def not_after(self) -> datetime:
-        """Until when it is valid."""
+        """End of its validity."""
         return self.x509.not_valid_after_utc
 
     @property
     def pem(self) -> bytes:
-        """As a file holds it."""
+        """The certificate in PEM."""
         return self.x509.public_bytes(Encoding.PEM)
 
     @property
     def self_signed(self) -> bool:
-        """Whether no authority issued it."""
+        """Whether it is self-signed."""
         return self.x509.issuer == self.x509.subject
 
     def issued_by(self, issuer: Certificate) -> bool:
-        """Whether `issuer` signed this certificate, directly, and may."""
+        """Return True if `issuer` is an authority and signed this certificate itself."""
         if not issuer.authority:
             return False
         try:
@@ -187,25 +185,25 @@ def _strong(key: object, *, authority: bool) -> bool:
 
 
 def read_certificates(path: str | Path, most: int = 1) -> tuple[Certificate, ...]:
-    """The certificates in a PEM file.
+    """Read the certificates in a PEM file.
 
     Args:
-        path: of the file.
-        most: how many it may hold.
+        path: the file.
+        most: maximum number of certificates.
 
     Raises:
-        InputError: it cannot be read, holds none or more, or one that is unreadable or weak.
+        InputError: it cannot be read, contains no certificate or too many, or one that is unreadable or weak.
     """
     file = Path(path)
     content = read_bounded(file, _MOST, "a file of certificates (PEM)")
     held = content.count(b"-----BEGIN CERTIFICATE-----")
     if not 1 <= held <= most:
         some = "one is" if most == 1 else f"1 to {most} are"
-        raise InputError(f"{file} holds {held} certificates in PEM; {some} expected")
+        raise InputError(f"{file} contains {held} certificates in PEM; {some} expected")
     try:
         found = x509.load_pem_x509_certificates(content)
     except Exception:  # as above
-        raise InputError(f"{file} is no certificate in PEM, or a damaged one: get the file again") from None
+        raise InputError(f"{file} is not a certificate in PEM, or is damaged: get the file again") from None
     try:
         return tuple(Certificate.of(one.public_bytes(Encoding.DER)) for one in found)
     except InputError as error:

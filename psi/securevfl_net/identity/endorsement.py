@@ -1,4 +1,4 @@
-"""A party's signing key vouches for a new TLS certificate, so that certificates rotate while a job runs."""
+"""Endorse a new TLS certificate with the party's signing key, so that certificates can rotate while a job runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from securevfl_net.identity.refusal import Code, Refusal
 __all__ = ["Endorsement", "Signer", "Verifier"]
 
 KIND = "securevfl certificate endorsement v1"
-"""The type of what is signed."""
+"""Type of the signed content."""
 _HEAD = struct.Struct(">B32sQ32sH")  # length of the name, name, counter, agreement, length of the certificate
 _SIGNATURE = 64
 _MOST = _HEAD.size + (16 << 10) + _SIGNATURE
@@ -23,7 +23,7 @@ class Signer(Protocol):
     """A private signing key, as `securevfl.ledger.PrivateKey`."""
 
     def sign(self, kind: str, content: bytes) -> str:
-        """The signature over `content` of a `kind`, hexadecimal."""
+        """Sign `content` of type `kind`; returns hexadecimal digits."""
 
 
 class Verifier(Protocol):
@@ -33,19 +33,19 @@ class Verifier(Protocol):
         """Check a signature.
 
         Raises:
-            AuditError: it is wrong.
+            AuditError: the signature is wrong.
         """
 
 
 @dataclass(frozen=True)
 class Endorsement:
-    """A new certificate of a party.
+    """A party's statement that a new certificate is its own.
 
     Attributes:
-        party: whose it is; the certificate names the same party.
-        counter: 1, 2, …; a higher one replaces a lower one, and never the other way round.
-        agreement: SHA-256 of the proposal's bytes: it holds in this job alone.
-        certificate: the new one.
+        party: the owner; the certificate names the same party.
+        counter: 1, 2, …; a higher one replaces a lower one, never the reverse.
+        agreement: SHA-256 of the proposal's bytes; the endorsement is valid only in this job.
+        certificate: the new certificate.
     """
 
     party: str
@@ -54,16 +54,16 @@ class Endorsement:
     certificate: Certificate
 
     def signed(self, key: Signer) -> bytes:
-        """The endorsement with its signature, as it goes over the network and into a file.
+        """Return the endorsement with its signature, the bytes for the network and for a file.
 
         Raises:
-            InputError: the certificate names another party, the counter or the digest is none.
+            InputError: the certificate names another party, or the counter or the digest is invalid.
         """
         if self.certificate.name != self.party:
             raise InputError(f"the certificate names {self.certificate.name!r}; {self.party!r} cannot endorse it")
         if not 1 <= self.counter < 1 << 63 or len(self.agreement) != 32:
             raise InputError(
-                f"counter {self.counter}, digest of {len(self.agreement)} bytes; 1 and more, 32 are needed"
+                f"counter {self.counter}, digest of {len(self.agreement)} bytes; expected a counter from 1 and 32 bytes"
             )
         content = self._content()
         return content + bytes.fromhex(key.sign(KIND, content))
@@ -74,10 +74,10 @@ class Endorsement:
 
     @classmethod
     def read(cls, payload: bytes) -> Endorsement:
-        """What a payload says, before its signature is checked.
+        """Parse a payload without checking its signature.
 
         Raises:
-            Refusal: it is none.
+            Refusal: it is not an endorsement.
         """
         try:
             if not _HEAD.size + _SIGNATURE < len(payload) <= _MOST:
@@ -91,18 +91,16 @@ class Endorsement:
                 raise InputError("more than one way to write it")
             return found
         except (InputError, UnicodeDecodeError, struct.error) as error:
-            raise Refusal(Code.ENDORSEMENT, f"no endorsement of a certificate: {error}") from None
+            raise Refusal(Code.ENDORSEMENT, f"not an endorsement of a certificate: {error}") from None
 
     @staticmethod
     def check(payload: bytes, key: Verifier) -> None:
         """Check a payload's signature.
 
         Raises:
-            Refusal: it is not by this key.
+            Refusal: this key did not sign it.
         """
         try:
             key.verify(KIND, payload[:-_SIGNATURE], payload[-_SIGNATURE:].hex())
         except AuditError as error:
-            raise Refusal(
-                Code.ENDORSEMENT, f"endorsed with another signing key than the agreement's: {error}"
-            ) from None
+            raise Refusal(Code.ENDORSEMENT, f"not endorsed with the agreement's signing key: {error}") from None

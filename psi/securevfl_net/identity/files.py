@@ -1,4 +1,4 @@
-"""Files of certificates and keys: read with a bound on their size, written once, whole and never over another one."""
+"""Read certificate and key files with a size limit, and write new ones atomically without overwriting."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["read_bounded", "read_private", "write_new"]
 
 
 def read_bounded(path: Path, most: int, what: str) -> bytes:
-    """A file's content.
+    """Read a file's content.
 
     Args:
-        path: of a plain file, or a link to one.
-        most: bytes that it may have; no more are read.
-        what: it should be, for the refusal.
+        path: a regular file, or a link to one.
+        most: maximum bytes; never reads more.
+        what: the expected content, for the error message.
 
     Raises:
         InputError: it cannot be read, or is larger.
@@ -27,32 +27,32 @@ def read_bounded(path: Path, most: int, what: str) -> bytes:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InputError(f"{path} is no plain file; {what} was expected")
+                raise InputError(f"{path} is not a regular file; expected {what}")
             content = file.read(most + 1)
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); {what} was expected") from None
+        raise InputError(f"{path} cannot be read ({error.strerror}); expected {what}") from None
     if len(content) > most:
         raise InputError(f"{path} has more than {most} bytes; {what} has fewer")
     return content
 
 
 def read_private(path: Path, most: int, what: str) -> bytes:
-    """The content of a file that nobody but its owner may read.
+    """Read a file that only its owner may read.
 
     Raises:
-        InputError: others may read it, it belongs to another user, is a link, cannot be read, or is larger.
+        InputError: other users may read it, it belongs to another user, is a link, cannot be read, or is larger.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); {what} was expected, a plain file") from None
+        raise InputError(f"{path} cannot be read ({error.strerror}); expected {what}, a regular file") from None
     try:
         found = os.fstat(number)
         if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{path} is no plain file; {what} was expected")
+            raise InputError(f"{path} is not a regular file; expected {what}")
         if found.st_mode & 0o077:
             mode = stat.S_IMODE(found.st_mode)
-            raise InputError(f"{path} has mode {mode:04o}: others may read a private key in it; chmod 600 {path}")
+            raise InputError(f"{path} has mode {mode:04o}: other users could read a private key; run chmod 600 {path}")
         if found.st_uid != os.geteuid():
             raise InputError(
                 f"{path} belongs to user {found.st_uid}, this process to user {os.geteuid()}: run as its owner"
@@ -68,15 +68,15 @@ def read_private(path: Path, most: int, what: str) -> bytes:
 
 
 def write_new(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Write a file that is not there yet: it appears whole, synced, or not at all; never over another one.
+    """Write a new file atomically and synced; never overwrites an existing one.
 
     Args:
-        path: of the file; its folder exists.
-        content: all of it.
-        private: whether only the owner may read it (mode 0600 whatever the umask is), else everybody (0644).
+        path: the file; its folder must exist.
+        content: the full content.
+        private: True for mode 0600 whatever the umask, otherwise 0644.
 
     Raises:
-        InputError: the file is there already, or cannot be written.
+        InputError: the file already exists, or cannot be written.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     mode = 0o600 if private else 0o644
@@ -94,7 +94,7 @@ def write_new(path: Path, content: bytes, *, private: bool = False) -> None:
         sync_folder(path.parent)
     except FileExistsError:
         raise InputError(
-            f"{path} is there already, and is never overwritten: move it away, or name another folder"
+            f"{path} already exists and is never overwritten: move it away, or name another folder"
         ) from None
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""A folder with a party's or an authority's files: ``bank.key``, ``bank.crt``, ``bank.csr``, ``bank.1.crt`` …"""
+"""Manage a party's or an authority's files in a folder: ``bank.key``, ``bank.crt``, ``bank.csr``, ``bank.1.crt`` …"""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _REQUEST = 64 << 10
 
 @dataclass(frozen=True)
 class Rotated:
-    """What `rotate` made.
+    """Result of `rotate`.
 
     Attributes:
-        file: of the new certificate.
-        certificate: the new one; None where an authority has to issue it.
-        endorsement: file with it, if a signing key was given.
+        file: path of the new certificate.
+        certificate: the new certificate; None if an authority must issue it.
+        endorsement: file of the endorsement, if a signing key was given.
     """
 
     file: Path
@@ -62,10 +62,10 @@ class Rotated:
 
 
 def read_key(path: Path) -> Key:
-    """A private key that `securevfl certs` made.
+    """Read a private key that `securevfl certs` made.
 
     Raises:
-        InputError: others may read it, or it is none.
+        InputError: other users may read it, or it is not a private key.
     """
     content = read_private(path, _KEY, "a private key of `securevfl certs` (PEM)")
     try:
@@ -83,7 +83,7 @@ def new_party(
     now: Callable[[], datetime] = utc_now,
     request: bool = True,
 ) -> Certificate:
-    """Make ``NAME.key``, which only its owner may read, ``NAME.crt``, signed with it, and ``NAME.csr``.
+    """Make ``NAME.key``, readable only by its owner, the self-signed ``NAME.crt``, and ``NAME.csr``.
 
     Args:
         name: the party's.
@@ -94,7 +94,7 @@ def new_party(
         request: whether ``NAME.csr`` is made; a certificate that peers pin needs no authority.
 
     Raises:
-        InputError: a name that no party can have, days out of bounds, or one of the files is there already.
+        InputError: an invalid party name, days out of bounds, or one of the files already exists.
     """
     return _write_party(name, name, folder, Key.generate(kind), days, now, request=request)
 
@@ -115,7 +115,7 @@ def _write_party(
     suffixes = ("key", "crt", "csr") if request else ("key", "crt")
     files = {suffix: folder / f"{stem}.{suffix}" for suffix in suffixes}
     if there := [path for path in files.values() if path.exists()]:
-        raise InputError(f"{there[0]} is there already, and is never overwritten: move it away, or name another folder")
+        raise InputError(f"{there[0]} already exists and is never overwritten: move it away, or name another folder")
     write_new(files["key"], key.pem, private=True)
     if request:
         write_new(files["csr"], make_request(name, key))
@@ -125,10 +125,10 @@ def _write_party(
 
 
 def new_request(name: str, key: Path, out: Path) -> None:
-    """Make a signing request for a key that exists.
+    """Make a signing request for an existing key.
 
     Raises:
-        InputError: a key that cannot be used, or `out` is there already.
+        InputError: the key cannot be used, or `out` already exists.
     """
     write_new(out, make_request(name, read_key(key)))
 
@@ -145,19 +145,19 @@ def rotate(
 ) -> Rotated:
     """Make a party's next key and certificate, ``NAME.1.crt``, ``NAME.2.crt`` …, and ``NAME.N.endorsement``.
 
-    Where an authority issued the certificate of now, it has to issue the next one, too: then there is a request for it.
+    If an authority issued the current certificate, it must also issue the next one; then a request for it is written.
 
     Args:
-        name: the party's, whose ``NAME.crt`` lies in the folder.
-        folder: with the party's files.
-        days: that the new certificate is valid.
-        signer: the party's signing key; no endorsement without it.
-        agreement: SHA-256 of the proposal that the endorsement holds for, 32 bytes.
-        kind: of the new key.
+        name: the party's name; ``NAME.crt`` is in the folder.
+        folder: the folder with the party's files.
+        days: validity of the new certificate.
+        signer: the party's signing key; without it, no endorsement is made.
+        agreement: SHA-256 of the proposal that the endorsement is valid for, 32 bytes.
+        kind: type of the new key.
         now: this machine's clock.
 
     Raises:
-        InputError: the folder holds no certificate of the party, or files cannot be written.
+        InputError: the folder contains no certificate of the party, or files cannot be written.
     """
     if mistake := wrong_name(name):
         raise InputError(mistake)
@@ -168,7 +168,7 @@ def rotate(
     stem = f"{name}.{counter}"
     by_authority = not known.self_signed
     if by_authority and signer is not None:
-        raise InputError(f"{first} was issued by an authority, and peers trust that one: rotate without an endorsement")
+        raise InputError(f"{first} was issued by an authority, which peers trust: rotate without an endorsement")
     found = _write_party(name, stem, folder, Key.generate(kind), days, now, by_authority=by_authority)
     file = folder / f"{stem}.crt"
     if signer is None:
@@ -182,13 +182,13 @@ def new_authority(name: str, folder: Path, *, now: Callable[[], datetime] = utc_
     """Make an authority for development: ``ca.key``, ``ca.crt`` and an empty revocation list, ``ca.crl``.
 
     Raises:
-        InputError: a name that cannot be one, or one of the files is there already.
+        InputError: an invalid name, or one of the files already exists.
     """
     key = Key.generate()
     found = make_authority(name, key, now())
     make_folder(folder)
     if there := [path for suffix in ("key", "crt", "crl") if (path := folder / f"ca.{suffix}").exists()]:
-        raise InputError(f"{there[0]} is there already, and is never overwritten: name another folder")
+        raise InputError(f"{there[0]} already exists and is never overwritten: name another folder")
     write_new(folder / "ca.key", key.pem, private=True)
     write_new(folder / "ca.crt", found.pem)
     write_new(folder / "ca.crl", revocation_list(found, key, (), now(), number=1))
@@ -207,15 +207,15 @@ def issue_to(
     """Issue a certificate for a party's request.
 
     Args:
-        name: the party's, which the authority has checked.
-        request: file with it.
-        folder: of the authority.
-        out: file for the certificate; not there yet.
-        days: that it is valid.
+        name: the party's name, which the authority has checked.
+        request: file with the request.
+        folder: the authority's folder.
+        out: file for the certificate; must not exist yet.
+        days: validity of the certificate.
         now: this machine's clock.
 
     Raises:
-        InputError: a request for another name, files that cannot be used, or `out` is there already.
+        InputError: a request for another name, a file that cannot be used, or `out` already exists.
     """
     authority = _authority(folder)
     key = read_key(folder / "ca.key")
@@ -236,16 +236,16 @@ def revoke(
     days: int = LIST_DAYS,
     now: Callable[[], datetime] = utc_now,
 ) -> RevocationList:
-    """Sign the authority's next revocation list, with one certificate more.
+    """Sign the authority's next revocation list, with one more certificate.
 
     Args:
-        folder: of the authority.
-        certificate: file of the one to revoke; none, to sign the list anew before it is due.
+        folder: the authority's folder.
+        certificate: file of the certificate to revoke; None renews the list before it is due.
         days: until the next list is due.
         now: this machine's clock.
 
     Raises:
-        InputError: the certificate is another authority's, or files cannot be used.
+        InputError: another authority issued the certificate, or a file cannot be used.
     """
     authority = _authority(folder)
     key = read_key(folder / "ca.key")
@@ -265,17 +265,17 @@ def revoke(
 def _authority(folder: Path) -> Certificate:
     (found,) = read_certificates(folder / "ca.crt")
     if not found.authority:
-        raise InputError(f"{folder / 'ca.crt'} is no authority's certificate: name the folder that `certs ca` made")
+        raise InputError(f"{folder / 'ca.crt'} is not an authority's certificate: name the folder that `certs ca` made")
     return found
 
 
 def read_request(path: Path) -> x509.CertificateSigningRequest:
-    """A signing request in PEM.
+    """Read a signing request in PEM.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not a signing request.
     """
     try:
         return x509.load_pem_x509_csr(read_bounded(path, _REQUEST, "a signing request (PEM)"))
     except ValueError:
-        raise InputError(f"{path} is no signing request in PEM") from None
+        raise InputError(f"{path} is not a signing request in PEM") from None

@@ -1,18 +1,18 @@
-"""From TLS to a peer that is known: both sides say whether they let the other in, and why not.
+"""Identify the peer of a TLS connection: each side sends whether it accepts the other, and if not, why.
 
-In TLS 1.3 the client is done before its certificate was looked at, and an alert is one byte. So each side says, inside
-TLS, READY or REFUSED with a code and words, and a connection counts when both said READY. Every verdict carries the
-wall clock of its sender: where a certificate is not valid yet or no more, both sides can tell how far their clocks are
-apart.
+In TLS 1.3 the client finishes before the server checks its certificate, and an alert is one byte. So each side sends
+READY, or REFUSED with a code and a text, inside TLS; the connection is open when both have sent READY. Every verdict
+contains its sender's wall clock, so that both sides can explain an expired or not yet valid certificate by the
+difference of their clocks.
 
-The routine is made for a loop over non-blocking connections::
+The handshake is a routine for an event loop over non-blocking connections::
 
     handshake = Handshake(tls, book, expected="shop")
     while (want := handshake.step()) is not Want.DONE:
-        ...                                  # until `tls` can be read, or written; or `handshake.time_is_up()`
+        ...                                  # wait until `tls` can be read or written; or call `handshake.time_is_up()`
     handshake.outcome                        # Accepted, or the Refusal
 
-`tls` is a non-blocking `ssl.SSLSocket`, or an `ssl.SSLObject` over `ssl.MemoryBIO`, whose bytes the caller moves after
+`tls` is a non-blocking `ssl.SSLSocket`, or an `ssl.SSLObject` over `ssl.MemoryBIO`; the caller moves its bytes after
 each step.
 """
 
@@ -40,15 +40,15 @@ __all__ = ["Accepted", "Handshake", "Want", "shake"]
 _READY, _REFUSED = 1, 2
 _HEAD = struct.Struct(">BQ")  # verdict; the sender's clock, milliseconds since 1970
 _DRAINED = 64 << 10
-"""Most bytes that are thrown away while a refused peer takes its refusal."""
+"""Maximum bytes to discard while a refused peer reads its refusal."""
 _LINGER = 2.0
-"""Seconds in which a refused peer may take its refusal, in `shake`."""
+"""Seconds for a refused peer to read its refusal, in `shake`."""
 
 _T = TypeVar("_T")
 
 
 class Want(Enum):
-    """What a handshake waits for."""
+    """The event a handshake waits for."""
 
     READ = auto()
     WRITE = auto()
@@ -57,12 +57,12 @@ class Want(Enum):
 
 @dataclass(frozen=True)
 class Accepted:
-    """Both sides let each other in.
+    """Both sides accepted each other.
 
     Attributes:
         party: the peer's name.
-        certificate: that it showed.
-        clock_ahead: by how much the peer's wall clock is ahead of this one's, the way of its message included.
+        certificate: the certificate that it showed.
+        clock_ahead: how far the peer's wall clock is ahead of this one's, including the travel time of its message.
     """
 
     party: str
@@ -74,14 +74,15 @@ class Handshake:
     """One connection's handshake.
 
     Args:
-        tls: non-blocking, its handshake not yet done.
-        book: who the peers are.
-        expected: the party that was called; empty where any may come.
-        live: party → fingerprint, of connections that stand, see `PeerBook.accepts`. A connection that this one will
-            replace is among them only with the same certificate or not at all.
+        tls: a non-blocking connection before its TLS handshake.
+        book: the accepted peers.
+        expected: the party that was dialed; empty if any peer may connect.
+        live: party → fingerprint of live connections, see `PeerBook.accepts`. Leave out a connection that this one
+            replaces, unless it has the same certificate.
 
     Attributes:
-        outcome: None until it is known. A refusal is known before `step` says DONE: the peer still takes the words.
+        outcome: None until it is decided. A refusal is set before `step` returns DONE, while the peer still reads the
+            text.
     """
 
     def __init__(
@@ -97,11 +98,11 @@ class Handshake:
         self._steps = self._run()
 
     def step(self) -> Want:
-        """Go on as far as possible without waiting."""
+        """Continue as far as possible without blocking."""
         return next(self._steps, Want.DONE)
 
     def time_is_up(self) -> None:
-        """The caller waits no longer."""
+        """Stop the handshake because the caller's time limit has passed."""
         if self.outcome is None:
             words = "the peer did not finish the handshake in time: is a party at this address?"
             self.outcome = Refusal(Code.NO_ANSWER, words, party=self._expected)
@@ -168,7 +169,7 @@ class Handshake:
         if verdict == _READY:
             return None, ahead
         if verdict != _REFUSED:
-            raise Refusal(Code.OTHER_PROTOCOL, f"the peer's verdict is {verdict}; 1 or 2 was expected: is it a party?")
+            raise Refusal(Code.OTHER_PROTOCOL, f"the peer's verdict is {verdict}; expected 1 or 2: is it a party?")
         parts = []
         for _ in range(2):
             (length,) = yield from self._exactly(1)
@@ -181,12 +182,12 @@ class Handshake:
         return Refusal(code, words, by="peer", party=self._expected), ahead
 
     def _exactly(self, count: int) -> Generator[Want, None, bytes]:
-        """Never a byte more: what follows is the session's."""
+        """Read exactly `count` bytes; the next bytes belong to the session."""
         found = b""
         while len(found) < count:
             more = yield from self._retried(partial(self._tls.read, count - len(found)))
             if not more:
-                words = "the peer hung up before it said whether it lets this party in"
+                words = "the peer hung up before it sent its verdict"
                 raise Refusal(Code.HUNG_UP, words, party=self._expected)
             found += more
         return found
@@ -210,8 +211,9 @@ class Handshake:
         return f"{apart}: one of the two is wrong, compare both with a time server"
 
     def _let_it_read(self) -> Generator[Want, None, None]:
-        """Says that nothing more comes and throws away what is under way: closing with bytes unread would discard, at
-        the peer, what was said last."""
+        """Shut down sending and discard incoming bytes: closing a socket with unread bytes would reset the connection,
+        and the peer would lose the refusal.
+        """
         if not isinstance(self._tls, ssl.SSLSocket):
             return
         try:
@@ -239,15 +241,15 @@ def _cut(words: str) -> bytes:
 
 
 def shake(sock: ssl.SSLSocket, handshake: Handshake, seconds: float) -> Accepted:
-    """Drive a handshake to its end, waiting; `sock` is closed where it fails.
+    """Run a handshake to its end, blocking; closes `sock` on failure.
 
     Args:
-        sock: that `handshake` was made with; non-blocking.
-        handshake: from its beginning.
-        seconds: after which the peer is given up.
+        sock: the handshake's non-blocking connection.
+        handshake: not yet started.
+        seconds: time limit.
 
     Raises:
-        Refusal: one of the sides does not let the other in.
+        Refusal: one side does not accept the other.
     """
     end = time.monotonic() + seconds
     with selectors.DefaultSelector() as selector:

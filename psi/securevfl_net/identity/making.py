@@ -1,4 +1,4 @@
-"""Keys and certificates are made here: a party's own, its request, and an authority's for development."""
+"""Make keys and certificates: for a party, for a signing request, and for a development authority."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ from securevfl_net.identity.certificate import URI, Certificate
 __all__ = ["DAYS", "LIST_DAYS", "Key", "issue", "make_authority", "make_request", "revocation_list", "self_signed"]
 
 DAYS = 90
-"""Days that a new certificate is valid, if not given otherwise."""
+"""Default validity of a new certificate, in days."""
 LIST_DAYS = 30
-"""Days until the next revocation list is due, if not given otherwise."""
+"""Default days until the next revocation list is due."""
 _MOST_DAYS = 825
 _AUTHORITY_DAYS = 3650
 _BACKDATED = timedelta(minutes=10)
-"""A new certificate is valid a little before it was made: the clocks of others may be behind."""
+"""A new certificate is backdated, because other machines' clocks may be behind."""
 _USES = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
 
 
 @dataclass(frozen=True)
 class Key:
-    """A private key for TLS or of an authority; never a signing key, which `securevfl keys` makes."""
+    """A private key for TLS or for an authority. Signing keys for ledgers come from `securevfl keys`."""
 
     private: EllipticCurvePrivateKey | Ed25519PrivateKey = field(repr=False)
 
     @classmethod
     def generate(cls, kind: Literal["p256", "ed25519"] = "p256") -> Key:
-        """A new one from the operating system's randomness."""
+        """Generate a key from the operating system's randomness."""
         return cls(Ed25519PrivateKey.generate() if kind == "ed25519" else ec.generate_private_key(ec.SECP256R1()))
 
     @classmethod
     def read(cls, pem: bytes) -> Key:
-        """From PEM without a password.
+        """Read PEM without a password.
 
         Raises:
-            InputError: no key of P-256 or Ed25519.
+            InputError: it is not a P-256 or Ed25519 key.
         """
         try:
             found = load_pem_private_key(pem, password=None)
@@ -63,17 +63,17 @@ class Key:
             isinstance(found, EllipticCurvePrivateKey) and isinstance(found.curve, ec.SECP256R1)
         )
         if not right or not isinstance(found, Ed25519PrivateKey | EllipticCurvePrivateKey):
-            raise InputError("no private key of P-256 or Ed25519 in PEM without a password")
+            raise InputError("not a P-256 or Ed25519 private key in PEM without a password")
         return cls(found)
 
     @property
     def pem(self) -> bytes:
-        """As a file holds it (PKCS #8)."""
+        """The key in PEM (PKCS #8)."""
         return self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     @property
     def digest(self) -> hashes.SHA256 | None:
-        """What X.509 signs with this key: a SHA-256, or the whole content."""
+        """The digest that X.509 signs with this key: SHA-256, or None for Ed25519, which signs the full content."""
         return None if isinstance(self.private, Ed25519PrivateKey) else hashes.SHA256()
 
 
@@ -108,10 +108,10 @@ def _named(name: str) -> x509.SubjectAlternativeName:
 
 
 def self_signed(name: str, key: Key, now: datetime, days: int = DAYS) -> Certificate:
-    """A certificate that its own key signs, for peers that pin it.
+    """Make a self-signed certificate, for peers that pin it.
 
     Raises:
-        InputError: a name that no party can have, or days below 1 or above 825.
+        InputError: an invalid party name, or days below 1 or above 825.
     """
     subject = _subject(_checked(name))
     made = _builder(subject, subject, key.private.public_key(), days, now)
@@ -120,23 +120,23 @@ def self_signed(name: str, key: Key, now: datetime, days: int = DAYS) -> Certifi
 
 
 def make_request(name: str, key: Key) -> bytes:
-    """A signing request (PKCS #10, RFC 2986) in PEM, for an authority; the key stays here.
+    """Make a signing request (PKCS #10, RFC 2986) in PEM for an authority; it does not contain the private key.
 
     Raises:
-        InputError: a name that no party can have.
+        InputError: an invalid party name.
     """
     made = x509.CertificateSigningRequestBuilder(_subject(_checked(name))).add_extension(_named(name), critical=False)
     return made.sign(key.private, key.digest).public_bytes(Encoding.PEM)
 
 
 def make_authority(name: str, key: Key, now: datetime, days: int = _AUTHORITY_DAYS) -> Certificate:
-    """An authority for development and small groups.
+    """Make a self-signed authority for development and small groups.
 
     Raises:
-        InputError: an empty name or one above 64 letters, days below 1 or above 3650.
+        InputError: an empty name or one above 64 characters, or days below 1 or above 3650.
     """
     if not 1 <= len(name) <= 64 or not name.isprintable():
-        raise InputError(f"an authority is called {name!r}; 1 to 64 printable letters are possible")
+        raise InputError(f"the authority's name is {name!r}; expected 1 to 64 printable characters")
     start, end = _window(days, _AUTHORITY_DAYS, now)
     subject, public = _subject(name), key.private.public_key()
     use = x509.KeyUsage(
@@ -162,18 +162,19 @@ def make_authority(name: str, key: Key, now: datetime, days: int = _AUTHORITY_DA
 def issue(
     request: bytes, authority: Certificate, key: Key, now: datetime, *, name: str, days: int = DAYS
 ) -> Certificate:
-    """A certificate for a signing request, with the name that the authority gives and nothing else of the request's.
+    """Issue a certificate for the key in a signing request, under the authority's name for the party; ignores
+    everything else in the request.
 
     Args:
         request: PEM.
         authority: the issuer's certificate.
-        key: the issuer's.
+        key: the issuer's key.
         now: the issuer's clock.
-        name: the party's, which the authority has checked; the request must ask for the same.
-        days: until it expires, and no longer than the authority's own.
+        name: the party's name, which the authority has checked; the request must contain the same name.
+        days: validity, at most as long as the authority's.
 
     Raises:
-        InputError: a request that is unreadable, wrongly signed, for another name or with a weak key.
+        InputError: the request is unreadable, wrongly signed, for another name or has a weak key.
     """
     try:
         asked = x509.load_pem_x509_csr(request)
@@ -184,11 +185,11 @@ def issue(
     except x509.ExtensionNotFound:
         raise InputError(f"the request names no party; make it with `securevfl certs request {name}`") from None
     except Exception:  # the library raises several unrelated kinds
-        raise InputError("no signing request in PEM, or a damaged one: get the .csr file again") from None
+        raise InputError("not a signing request in PEM, or a damaged one: get the .csr file again") from None
     if not right:
         raise InputError("the request is not signed with the key in it: get the .csr file again")
     if names != [URI + _checked(name)]:
-        raise InputError(f"the request is for {', '.join(names) or 'nobody'}; {URI}{name} was expected")
+        raise InputError(f"the request is for {', '.join(names) or 'nobody'}; expected {URI}{name}")
     made = _builder(_subject(name), authority.x509.subject, public, days, now).add_extension(
         _named(name), critical=False
     )
@@ -197,11 +198,11 @@ def issue(
     found = Certificate.of(signed.public_bytes(Encoding.DER))
     if not found.issued_by(authority):
         raise InputError(
-            "the key is not that of the authority's certificate: name the two files that were made together"
+            "the key does not match the authority's certificate: name the two files that were made together"
         )
     if found.not_after > authority.not_after:
         raise InputError(
-            f"--days {days} go beyond the authority's own time, {authority.not_after:%Y-%m-%d}: give fewer"
+            f"--days {days} goes beyond the authority's expiry, {authority.not_after:%Y-%m-%d}: give fewer"
         )
     return found
 
@@ -215,14 +216,14 @@ def revocation_list(
     number: int,
     days: int = LIST_DAYS,
 ) -> bytes:
-    """A signed list of revoked certificates, PEM.
+    """Make a signed revocation list in PEM.
 
     Args:
         authority: the issuer's certificate.
-        key: the issuer's.
+        key: the issuer's key.
         revoked: serial numbers, each with the time of its revocation.
         now: the issuer's clock.
-        number: of the list, one more than the last one's.
+        number: number of the list, one more than the last.
         days: until the next list is due.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A party's own certificate and the key that belongs to it."""
+"""A party's own certificate and its key."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from securevfl_net.identity.files import read_private
 __all__ = ["Identity", "row_files"]
 
 _KEY = 8 << 10
-"""Bytes of a key file; one of P-256 has about 240."""
+"""Maximum bytes of a key file; a P-256 key file has about 240."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a party shows to its peers in TLS. Made by `load`.
+    """A party's identity in TLS. Made by `load`.
 
     Attributes:
-        certificate: that it shows.
-        certificate_file, key_file: PEM; TLS reads them again when a context is made.
+        certificate: the certificate that it shows. certificate_file, key_file: PEM; TLS reads them again for each
+            context.
         renewals: 0, or the number in the file's name, ``bank.3.crt``, which `securevfl certs rotate` counts up.
     """
 
@@ -41,11 +41,11 @@ class Identity:
 
         Args:
             certificate: PEM, one certificate, which names the party in its subjectAltName.
-            key: PEM, without a password, which nobody else may read; P-256 or Ed25519.
+            key: PEM without a password, readable only by its owner; P-256 or Ed25519.
             now: this machine's clock.
 
         Raises:
-            InputError: files that cannot be used, each with the reason and the cure.
+            InputError: a file cannot be used; gives the reason and the cure.
         """
         (found,) = read_certificates(certificate)
         loaded = cls(found, Path(certificate), Path(key))
@@ -55,12 +55,13 @@ class Identity:
         except InputError as error:
             raise InputError(f"{certificate}: {error}") from None
         if found.authority:
-            raise InputError(f"{certificate} is an authority's; a party shows one of its own: securevfl certs new")
+            raise InputError(f"{certificate} belongs to an authority; a party needs its own: securevfl certs new")
         time = now()
         if not found.not_before - TOLERANCE <= time <= found.not_after + TOLERANCE:
             raise InputError(
-                f"{certificate} is valid from {shown_time(found.not_before)} to {shown_time(found.not_after)}, and the "
-                f"clock here says {shown_time(time)}: set the clock, or make a new one with `securevfl certs rotate`"
+                f"{certificate} is valid from {shown_time(found.not_before)} to {shown_time(found.not_after)}, "
+                f"but this machine's clock reads {shown_time(time)}: set the clock, or make a new one with "
+                "`securevfl certs rotate`"
             )
         return loaded
 
@@ -76,22 +77,22 @@ class Identity:
 
     @property
     def not_before(self) -> datetime:
-        """From when the certificate is valid."""
+        """Start of the certificate's validity."""
         return self.certificate.not_before
 
     @property
     def not_after(self) -> datetime:
-        """Until when the certificate is valid."""
+        """End of the certificate's validity."""
         return self.certificate.not_after
 
     @property
     def renewals(self) -> int:
-        """How often the certificate was rotated, by the name of its file."""
+        """Number of rotations, from the certificate's file name."""
         return _number(self.certificate_file)
 
     def renewed(self, *, now: Callable[[], datetime] = utc_now) -> Identity:
-        """The newest certificate of this party beside this one, as `securevfl certs rotate` writes them
-        (``bank.crt``, ``bank.1.crt``, ``bank.2.crt`` …); this one where there is none.
+        """Return the newest certificate of this party in the same folder, as written by `securevfl certs rotate`
+        (``bank.crt``, ``bank.1.crt``, ``bank.2.crt`` …); this one if there is no newer one.
 
         Raises:
             InputError: the newest cannot be used.
@@ -111,8 +112,8 @@ class Identity:
             held = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         except Exception:  # the library's words may hold parts of the file
             raise InputError(
-                f"{self.key_file} holds no private key in PEM without a password: name the .key file that was made "
-                "with the certificate"
+                f"{self.key_file} does not contain a private key in PEM without a password: name the .key file "
+                "that was made with the certificate"
             ) from None
         shown = self.certificate.x509.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         if held != shown:
@@ -125,10 +126,10 @@ _RENEWED = re.compile(r"(.+?)(?:\.([1-9][0-9]{0,8}))?\.crt")
 
 
 def row_files(certificate: Path) -> tuple[Path, ...]:
-    """The certificates of a row that are there, ``bank.2.crt``, ``bank.1.crt``, ``bank.crt``, newest first.
+    """Return the existing certificate files of a series, newest first: ``bank.2.crt``, ``bank.1.crt``, ``bank.crt``.
 
     Args:
-        certificate: file of one of them, which is among them whether it is there or not.
+        certificate: one file of the series; included even if it does not exist.
     """
     stem = _stem(certificate)
     there = {path for path in certificate.parent.glob(f"{escape(stem)}*.crt") if _stem(path) == stem}

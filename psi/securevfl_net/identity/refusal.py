@@ -1,4 +1,4 @@
-"""Why a connection was refused: a short code that both sides and every log share, and words for people."""
+"""Reasons for refusing a connection: a short code, the same on both sides and in every log, and a text for people."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from securevfl_net.errors import PeerRefused
 __all__ = ["Code", "Refusal", "from_tls"]
 
 WORDS = 200
-"""Most bytes of the words that a refusal carries over the network (UTF-8)."""
+"""Maximum bytes of a refusal's text on the network (UTF-8)."""
 
 
 class Code(StrEnum):
     """Why a connection was refused.
 
-    The codes up to `CRL_OUT_OF_DATE` are about who the peer is; the others say that no party of this job is there.
+    Codes up to `CRL_OUT_OF_DATE` concern the peer's identity; the others mean that no party of this job answers.
     """
 
     UNKNOWN_CA = "unknown-ca"
@@ -45,9 +45,9 @@ class Refusal(PeerRefused):
 
     Attributes:
         code: the reason's name, equal on both sides.
-        words: for people: the value, the bound and the cure.
-        by: ``"here"``, where this side refused; ``"peer"``, where the peer did.
-        party: the peer's name, as far as it is known; else empty.
+        words: the text for people: the value, the bound and the cure.
+        by: ``"here"`` if this side refused, ``"peer"`` if the peer did.
+        party: the peer's name; empty if unknown.
     """
 
     def __init__(self, code: Code, words: str, *, by: Literal["here", "peer"] = "here", party: str = "") -> None:
@@ -59,19 +59,19 @@ class Refusal(PeerRefused):
 _OWN = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": (
         Code.NO_CERTIFICATE,
-        "the peer showed no certificate; each party shows its own",
+        "the peer showed no certificate; each party must show its own",
     ),
     "UNSUPPORTED_PROTOCOL": (
         Code.TLS_VERSION,
-        "the peer offers no TLS 1.3, and nothing before it is accepted: update it",
+        "the peer does not offer TLS 1.3, the only accepted version: update it",
     ),
-    "VERSION_TOO_LOW": (Code.TLS_VERSION, "the peer offers no TLS 1.3, and nothing before it is accepted: update it"),
-    "NO_PROTOCOLS_AVAILABLE": (Code.TLS_VERSION, "this machine's TLS library has no TLS 1.3: update it"),
+    "VERSION_TOO_LOW": (Code.TLS_VERSION, "the peer does not offer TLS 1.3, the only accepted version: update it"),
+    "NO_PROTOCOLS_AVAILABLE": (Code.TLS_VERSION, "this machine's TLS library does not support TLS 1.3: update it"),
 }
-"""OpenSSL's words → what this side refuses."""
+"""OpenSSL's reason → this side's refusal."""
 
 _ALERTS = {
-    "UNKNOWN_CA": (Code.UNKNOWN_CA, "it has neither pinned this party's certificate nor knows its issuer"),
+    "UNKNOWN_CA": (Code.UNKNOWN_CA, "it has not pinned this party's certificate and does not trust its issuer"),
     "BAD_CERTIFICATE": (Code.UNFIT, "it cannot use this party's certificate"),
     "UNSUPPORTED_CERTIFICATE": (Code.UNFIT, "it cannot use a certificate of this kind"),
     "CERTIFICATE_UNKNOWN": (Code.UNFIT, "it cannot use this party's certificate"),
@@ -79,39 +79,39 @@ _ALERTS = {
         Code.UNFIT,
         "the signature with this party's key is wrong: key and certificate do not belong together",
     ),
-    "CERTIFICATE_EXPIRED": (Code.EXPIRED, "it calls this party's certificate expired"),
-    "CERTIFICATE_REVOKED": (Code.REVOKED, "it calls this party's certificate revoked"),
-    "CERTIFICATE_REQUIRED": (Code.NO_CERTIFICATE, "it wants a certificate, and this side showed none"),
-    "PROTOCOL_VERSION": (Code.TLS_VERSION, "it and this side have no version of TLS in common; 1.3 is needed"),
+    "CERTIFICATE_EXPIRED": (Code.EXPIRED, "it rejects this party's certificate as expired"),
+    "CERTIFICATE_REVOKED": (Code.REVOKED, "it rejects this party's certificate as revoked"),
+    "CERTIFICATE_REQUIRED": (Code.NO_CERTIFICATE, "it requires a certificate, but this side showed none"),
+    "PROTOCOL_VERSION": (Code.TLS_VERSION, "it and this side share no TLS version; 1.3 is needed"),
     "NO_APPLICATION_PROTOCOL": (Code.OTHER_PROTOCOL, "it does not speak svfl/1"),
-    "ACCESS_DENIED": (Code.NOT_IN_AGREEMENT, "it does not let this party in"),
+    "ACCESS_DENIED": (Code.NOT_IN_AGREEMENT, "it does not accept this party"),
 }
-"""TLS alerts (RFC 8446, section 6.2) → what the peer refuses."""
+"""TLS alert (RFC 8446, section 6.2) → the peer's refusal."""
 
 _ISSUER = frozenset({2, 18, 19, 20, 21, 24, 27})
-"""X509_V_ERR_*: no issuer is known, the certificate signs itself, the issuer is no authority, or is not trusted."""
+"""X509_V_ERR_*: unknown issuer, self-signed certificate, or an issuer that is not an authority or not trusted."""
 
 
 def from_tls(error: OSError, party: str = "") -> Refusal:
-    """What an error of a TLS connection means.
+    """Convert an error of a TLS connection to a refusal.
 
     Args:
-        error: of the `ssl` module or the socket.
-        party: the peer's name, as far as it is known.
+        error: from the `ssl` module or the socket.
+        party: the peer's name; empty if unknown.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _verification(error, party)
     reason = (getattr(error, "reason", None) or "") if isinstance(error, ssl.SSLError) else ""
     if "_ALERT_" in reason:
         name = reason.rsplit("_ALERT_", 1)[1]
-        code, words = _ALERTS.get(name, (Code.OTHER_PROTOCOL, f"its TLS says {name.replace('_', ' ').lower()!r}"))
+        code, words = _ALERTS.get(name, (Code.OTHER_PROTOCOL, f"its TLS alert is {name.replace('_', ' ').lower()!r}"))
         return Refusal(code, words, by="peer", party=party)
     if reason in _OWN:
         return Refusal(*_OWN[reason], party=party)
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         shown = reason.replace("_", " ").lower() or "unreadable bytes"
         return Refusal(
-            Code.NOT_TLS, f"what arrived is no TLS ({shown}): is this address and port a party's?", party=party
+            Code.NOT_TLS, f"the peer does not use TLS ({shown}): are this address and port a party's?", party=party
         )
     why = "it gave no reason" if isinstance(error, ssl.SSLError) else error.strerror or error
     return Refusal(Code.HUNG_UP, f"the peer hung up during the handshake: {why}", party=party)

@@ -1,4 +1,4 @@
-"""A list of revoked certificates, signed by the authority that issued them (RFC 5280, section 5)."""
+"""Read and check an authority's signed list of revoked certificates (RFC 5280, section 5)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from securevfl_net.identity.refusal import Code, Refusal
 __all__ = ["RevocationList"]
 
 _MOST = 16 << 20
-"""Bytes of a revocation list."""
+"""Maximum bytes of a revocation list."""
 
 
 @dataclass(frozen=True)
 class RevocationList:
-    """The revoked certificates of one authority.
+    """One authority's list of revoked certificates.
 
     Attributes:
         issuer: the authority.
         made: when it was signed.
-        due: when the next one was to come (nextUpdate).
-        number: of the list (cRLNumber), -1 where it has none.
+        due: when the next list is due (nextUpdate).
+        number: the list's number (cRLNumber), -1 if it has none.
     """
 
     issuer: Certificate
@@ -41,7 +41,7 @@ class RevocationList:
         """Read a list, PEM or DER.
 
         Raises:
-            InputError: it cannot be read, is another authority's, or has no nextUpdate.
+            InputError: it cannot be read, another authority signed it, or it has no nextUpdate.
         """
         file = Path(path)
         content = read_bounded(file, _MOST, "a revocation list (PEM or DER)")
@@ -55,32 +55,30 @@ class RevocationList:
             odd = [one.oid.dotted_string for one in found.extensions if one.critical]
         except Exception:  # the library raises several unrelated kinds
             raise InputError(
-                f"{file} is no revocation list, or a damaged one: get it again from the authority"
+                f"{file} is not a revocation list, or is damaged: get it again from the authority"
             ) from None
         if not right:
-            raise InputError(f"{file} is not signed by the authority {issuer.fingerprint[:16]}…: get that one's list")
+            raise InputError(f"{file} is not signed by the authority {issuer.fingerprint[:16]}…: get its list")
         if odd:  # a list of changes alone, or of a part of the certificates (RFC 5280, section 5.2)
             raise InputError(
-                f"{file} is not a whole list (critical extension {odd[0]}): ask the authority for one that is"
+                f"{file} is not a complete list (critical extension {odd[0]}): ask the authority for a complete one"
             )
         if due is None:
-            raise InputError(
-                f"{file} does not say when the next one comes (nextUpdate): ask the authority for one that does"
-            )
+            raise InputError(f"{file} has no date for the next list (nextUpdate): ask the authority for one with it")
         return cls(issuer, made, due, number, found)
 
     def after(self, older: RevocationList) -> bool:
-        """Whether it is as new as `older`, or newer."""
+        """Return True if it is as new as `older`, or newer."""
         return (self.number, self.made) >= (older.number, older.made)
 
     def check(self, certificate: Certificate, party: str, now: datetime, grace: timedelta) -> None:
-        """Do nothing where a certificate is not revoked and the list is not out of date.
+        """Check that a certificate is not revoked and the list is up to date.
 
         Args:
-            certificate: that this authority issued.
-            party: whose it is.
+            certificate: issued by this authority.
+            party: the certificate's owner.
             now: this machine's clock.
-            grace: how long after nextUpdate the list still counts; then nobody is let in.
+            grace: how long the list stays valid after nextUpdate; then every certificate is refused.
 
         Raises:
             Refusal: it is revoked, or the list is out of date.
@@ -88,15 +86,15 @@ class RevocationList:
         if now > self.due + grace + TOLERANCE:
             raise Refusal(
                 Code.CRL_OUT_OF_DATE,
-                f"the revocation list here was due to be replaced {shown_time(self.due)}, and the grace of "
-                f"{_hours(grace)} is over: get the authority's new list",
+                f"this party's revocation list was due for replacement {shown_time(self.due)}, and the grace "
+                f"period of {_hours(grace)} is over: get the authority's new list",
                 party=party,
             )
         if now < self.made - TOLERANCE:
             raise Refusal(
                 Code.CRL_OUT_OF_DATE,
-                f"the revocation list here was made {shown_time(self.made)}, and the clock says {shown_time(now)}: "
-                "set the clock",
+                f"this party's revocation list was made {shown_time(self.made)}, but this machine's clock reads "
+                f"{shown_time(now)}: set the clock",
                 party=party,
             )
         entry = self._list.get_revoked_certificate_by_serial_number(certificate.x509.serial_number)
@@ -110,7 +108,7 @@ class RevocationList:
 
     @property
     def revoked(self) -> tuple[tuple[int, datetime], ...]:
-        """Serial number of each revoked certificate, and since when."""
+        """Serial number and revocation time of each revoked certificate."""
         return tuple((entry.serial_number, entry.revocation_date_utc) for entry in self._list)
 
 

@@ -1,8 +1,8 @@
-"""A party's row of certificates: the first one and those that `securevfl certs rotate` made after it.
+"""A party's series of certificates: the first one and its successors from `securevfl certs rotate`.
 
-A peer that pinned an older certificate refuses a newer one until it has heard the endorsement, and that travels over a
-connection made with the older one. So a process shows the certificate that it showed last, and takes up the newest one
-when all peers are connected.
+A peer that pinned an older certificate refuses a newer one until it has received the endorsement, over a connection
+made with the older certificate. So a process starts with the certificate that it showed last and switches to the newest
+one when all peers are connected.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _ENDORSEMENT = 32 << 10
 
 
 class Row:
-    """See the module.
+    """A party's series of certificates and the one in use.
 
     Args:
         certificate, key: the party's first files.
-        pinned: certificates by which its peers know it; empty where an authority vouches for it.
-        note: file that keeps which certificate is in use, over restarts; none if not given.
+        pinned: certificates that its peers have pinned; empty if an authority issued its certificate.
+        note: file that records the certificate in use across restarts; by default it is not recorded.
         now: this machine's clock.
 
     Attributes:
         shown: the certificate in use.
 
     Raises:
-        InputError: it cannot be used.
+        InputError: a certificate or key cannot be used.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class Row:
         self.shown = self._noted() or self._known()
 
     def next(self) -> tuple[Identity, bytes] | None:
-        """The newest certificate and its endorsement, if there is a newer one than that in use; the endorsement is
-        empty where an authority vouches.
+        """Return a certificate newer than the one in use, with its endorsement, or None. The endorsement is empty if an
+        authority issued the certificate.
 
         Raises:
-            InputError: there is a newer one that peers could not know: it cannot be read, or has no endorsement. It is
-                raised once for each reason.
+            InputError: a newer certificate cannot be used: it is unreadable or has no endorsement. Raised once per
+                reason.
         """
         try:
             newest = self.shown.renewed(now=self._now)
@@ -68,7 +68,7 @@ class Row:
             payload = b""
             if self._pinned:
                 file = newest.certificate_file.with_suffix(".endorsement")
-                payload = read_bounded(file, _ENDORSEMENT, "the endorsement of the certificate that was rotated")
+                payload = read_bounded(file, _ENDORSEMENT, "the endorsement of the rotated certificate")
         except InputError as error:
             if str(error) == self._refused:
                 return None
@@ -77,7 +77,7 @@ class Row:
         return newest, payload
 
     def take(self, newest: Identity) -> None:
-        """Note that a certificate is in use from now on."""
+        """Record that a certificate is now in use."""
         if self._note is not None:
             write_whole(self._note, newest.certificate_file.name.encode(), private=True)
         self.shown = newest
@@ -87,11 +87,11 @@ class Row:
             return None
         name = read_bounded(self._note, _NOTE, "the name of the certificate in use").decode("utf-8", "replace")
         if name != Path(name).name:
-            raise InputError(f"{self._note} is damaged: remove it")
+            raise InputError(f"{self._note} is damaged: delete it")
         return self._loaded(self._first[0].parent / name)
 
     def _known(self) -> Identity:
-        """The newest that peers know by their agreement; where an authority vouches, the newest."""
+        """Return the newest certificate that the agreement names; the newest of all if an authority issued it."""
         for file in row_files(self._first[0]):
             (found,) = read_certificates(file)
             if not self._pinned or found in self._pinned:

@@ -1,4 +1,4 @@
-"""TLS as the parties speak it: 1.3 alone (RFC 8446), both show a certificate, no tickets, no early data."""
+"""TLS settings of all parties: only TLS 1.3 (RFC 8446), certificates on both sides, no tickets, no early data."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from securevfl_net.identity.own import Identity
 __all__ = ["ALPN", "context"]
 
 ALPN = "svfl/1"
-"""The protocol inside (RFC 7301)."""
+"""The protocol inside TLS (ALPN, RFC 7301)."""
 
 _NO_CHECK_TIME = 0x200000
-"""X509_V_FLAG_NO_CHECK_TIME of OpenSSL, which Python has no name for: `PeerBook` judges times, with its tolerance."""
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not define: `PeerBook` checks validity with its tolerance."""
 
 
 def context(identity: Identity, book: PeerBook, *, server: bool) -> ssl.SSLContext:
-    """For connections from now on; make another one when `PeerBook.version` rose or the identity was renewed.
+    """Make a context for new connections; make another one when `PeerBook.version` increased or the identity was
+    renewed.
 
-    A ticket would let a client in whose certificate was revoked since; early data could be replayed (RFC 8446, section
-    8). The server sends no tickets, so there is nothing to resume with.
+    A ticket would admit a client whose certificate has since been revoked, and early data could be replayed (RFC 8446,
+    section 8). The server therefore sends no tickets, so no session can be resumed.
 
     Args:
         identity: what this party shows.
-        book: which certificates OpenSSL may build on. Who the peer is, `PeerBook.accepts` says afterwards.
-        server: the side in TLS, which does not depend on who dials.
+        book: OpenSSL's trust anchors; `PeerBook.accepts` identifies the peer afterwards.
+        server: True for the server side in TLS, which does not depend on who dials.
 
     Raises:
         InputError: the files of the identity changed since they were read, or cannot be used.
@@ -44,7 +45,7 @@ def context(identity: Identity, book: PeerBook, *, server: bool) -> ssl.SSLConte
         made.load_verify_locations(cadata=der)
     current = Identity.load(identity.certificate_file, identity.key_file, now=book.now)
     if current.certificate != identity.certificate:
-        raise InputError(f"{identity.certificate_file} is another certificate than when it was read: start again")
+        raise InputError(f"{identity.certificate_file} has changed since it was read: start again")
     try:
         made.load_cert_chain(identity.certificate_file, identity.key_file, password=lambda: b"")
     except (ssl.SSLError, OSError) as error:

@@ -1,4 +1,4 @@
-"""A blind relay: two parties dial out to it, and it passes the bytes of their TLS on without understanding them."""
+"""A blind relay: two parties dial it, and it forwards the bytes of their TLS connection, which it cannot decrypt."""
 
 from __future__ import annotations
 

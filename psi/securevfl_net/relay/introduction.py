@@ -1,15 +1,12 @@
-"""How a party introduces itself to a relay, before the relay passes bytes on.
+"""The protocol by which a party introduces itself to a relay, before the relay forwards bytes.
 
-```
-party  "SVFLRLY1"                                   8 bytes: whoever says anything else is dropped without an answer
-relay  nonce                                       16 bytes
-party  side, meeting id, key's name, proof          1 + 32 + 16 + 32 bytes
-relay  one letter: W waiting for the other side, and then P paired; or why not
-```
+``` party  "SVFLRLY1"                                   8 bytes: a connection that sends anything else is dropped
+without an answer relay  nonce                                       16 bytes party  side, meeting id, key's name, proof
+1 + 32 + 16 + 32 bytes relay  one letter: W waiting for the other side, and then P paired; or why not ```
 
-The proof is HMAC-SHA-256 (RFC 2104) with the token's digest over all that was said, so that a token is never sent and a
-listener on the way cannot use what it hears. The meeting id says who belongs together: 256 random bits that both
-parties know. Who is TLS server (`Side.SERVER`) was agreed; both dial out.
+The proof is HMAC-SHA-256 (RFC 2104) with the token's digest over the nonce, side and meeting id, so the token is never
+sent and an eavesdropper cannot reuse the proof. The meeting id, 256 random bits shared by both parties, pairs two
+connections. The parties agreed on the TLS server (`Side.SERVER`); both dial out.
 """
 
 from __future__ import annotations
@@ -53,60 +50,59 @@ TOKEN = 32
 _NAME = 16
 _PROOF = 32
 ASKED = 1 + ID + _NAME + _PROOF
-"""Bytes of what a party asks for."""
+"""Bytes of a party's request."""
 WAITING, PAIRED = b"W", b"P"
 ANSWERS = {
-    b"T": "it does not know this token, or the proof is wrong: ask its operator for one",
-    b"L": "this address or token has as many connections as it may",
-    b"Q": "the token's bytes of today are used up",
-    b"N": "the other party did not come in time",
-    b"X": "another connection of the same side took this one's place",
+    b"T": "unknown token or wrong proof: ask its operator for a token",
+    b"L": "this address or token has reached its limit of connections",
+    b"Q": "the token's daily bytes are used up",
+    b"N": "the other party did not arrive in time",
+    b"X": "another connection of the same side replaced this one",
 }
 _AGAIN = {b"N", b"X"}
-"""Answers that are no fault: the other party is not there yet, or this one called again."""
+"""Answers after which to try again: the other party has not arrived, or this party connected twice."""
 
 
 class Side(IntEnum):
-    """Of a party in the TLS that runs through the relay."""
+    """A party's side in the TLS connection through the relay."""
 
     SERVER = 0
     CLIENT = 1
 
 
 def key_of(token: bytes) -> bytes:
-    """The key that proves a token; what the relay keeps."""
+    """Derive the key that proves a token; the relay stores only this key."""
     return hashlib.sha256(b"securevfl relay token\0" + token).digest()
 
 
 def name_of(key: bytes) -> bytes:
-    """Tells the relay which key it is, 16 bytes."""
+    """Return the public name of a key, 16 bytes, by which the relay finds it."""
     return hashlib.sha256(b"securevfl relay key\0" + key).digest()[:_NAME]
 
 
 def proof(key: bytes, nonce: bytes, side: int, meeting: bytes) -> bytes:
-    """That its maker holds the key, for this nonce alone."""
+    """Prove possession of the key, for this nonce only."""
     return hmac.digest(key, b"securevfl relay 1\0" + nonce + bytes((side,)) + meeting, "sha256")
 
 
 def introduction(token: bytes, nonce: bytes, side: Side, meeting: bytes) -> bytes:
-    """What a party says after the nonce."""
+    """Build a party's request, sent after the nonce."""
     key = key_of(token)
     return bytes((side,)) + meeting + name_of(key) + proof(key, nonce, side, meeting)
 
 
 def introduce(sock: socket.socket, meeting: bytes, token: bytes, side: Side, seconds: float) -> None:
-    """Ask a relay for the other party, and wait for it. Afterwards `sock` reads and writes that party's bytes.
+    """Ask a relay for the other party and wait for it. Afterwards `sock` is connected to that party.
 
     Args:
         sock: connected to the relay, blocking.
-        meeting: id that both parties know, 32 bytes.
-        token: of this party at the relay, 32 bytes.
-        side: of this party in TLS.
-        seconds: to wait in all.
+        meeting: the id shared by both parties, 32 bytes.
+        token: this party's token at the relay, 32 bytes.
+        side: this party's side in TLS.
+        seconds: total time limit.
 
     Raises:
-        Refusal: the relay does not want it or it is no relay (``relay``), or the other party did not come
-            (``no-answer``).
+        Refusal: the relay refuses, or it is not a relay (``relay``); or the other party did not arrive (``no-answer``).
     """
     end = time.monotonic() + seconds
     try:
@@ -118,11 +114,13 @@ def introduce(sock: socket.socket, meeting: bytes, token: bytes, side: Side, sec
         if answer == WAITING:
             answer = _exactly(sock, 1, end)
     except TimeoutError:
-        raise Refusal(Code.NO_ANSWER, f"the relay has not brought the other party within {seconds:g} s") from None
+        raise Refusal(Code.NO_ANSWER, f"the relay did not connect the other party within {seconds:g} s") from None
     except OSError as error:
-        raise Refusal(Code.RELAY, f"the relay hung up ({error.strerror or error}): is one at this address?") from None
+        raise Refusal(
+            Code.RELAY, f"the relay hung up ({error.strerror or error}): is this a relay's address?"
+        ) from None
     if answer != PAIRED:
-        words = ANSWERS.get(answer, f"it answers {answer!r}, as no relay does: is one at this address?")
+        words = ANSWERS.get(answer, f"it answers {answer!r}, unlike any relay: is this a relay's address?")
         raise Refusal(Code.NO_ANSWER if answer in _AGAIN else Code.RELAY, f"the relay refuses: {words}")
 
 
@@ -135,32 +133,32 @@ def _exactly(sock: socket.socket, count: int, end: float) -> bytes:
         sock.settimeout(left)
         more = sock.recv(count - len(found))
         if not more:
-            raise ConnectionError("it says nothing more")
+            raise ConnectionError("it closed the connection")
         found += more
     return found
 
 
 def read_token(path: str | Path) -> bytes:
-    """A token from a private file: 64 hexadecimal digits, as `securevfl relay --new-token` writes it.
+    """Read a token from a private file: 64 hexadecimal digits, as written by `securevfl relay --new-token`.
 
     Raises:
-        InputError: others can read the file, or it holds no token.
+        InputError: other users can read the file, or it does not contain a token.
     """
     return _hex(Path(path), TOKEN, "a relay's token, 64 hexadecimal digits")
 
 
 def read_rendezvous(text: str) -> bytes:
-    """A meeting id from 64 hexadecimal digits.
+    """Parse a meeting id from 64 hexadecimal digits.
 
     Raises:
-        InputError: it is none, or one that nobody drew at random.
+        InputError: it is not a meeting id, or is evidently not random.
     """
     try:
         found = bytes.fromhex(text)
     except ValueError:
         found = b""
     if len(found) != ID or len(set(found)) < 8:
-        raise InputError(f"{text[:80]!r} is no meeting id; 64 hexadecimal digits from 32 random bytes were expected")
+        raise InputError(f"{text[:80]!r} is not a meeting id; expected 64 hexadecimal digits from 32 random bytes")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What one customer, one address and all together may take of a relay."""
+"""A relay's limits per customer, per address and in total."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from dataclasses import dataclass
 __all__ = ["Allowance", "Limits", "network_of"]
 
 _ADDRESSES = 4096
-"""Addresses whose rate is remembered at a time; the one that was quiet longest is forgotten first."""
+"""Maximum addresses whose rate is tracked; the one idle longest is dropped first."""
 _DAY = 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Of a relay. Its memory is at most `connections` times about 150 kB.
+    """Limits of a relay. Its memory is at most `connections` times about 150 kB.
 
     Attributes:
-        connections: at a time, of all.
-        per_address: at a time, of one IPv4 address or one IPv6 network of 64 bits.
-        per_customer: at a time, of one token.
-        attempts: new connections a minute, of one address.
-        bytes_a_day: that one token's connections pass on, counted at the sender.
-        bytes_a_second: that a connection passes on in each direction.
-        introduction: seconds to say who one is.
-        waiting: seconds for the other party to come.
-        idle: seconds without a byte in either direction, after which a pair ends.
+        connections: simultaneous connections in total.
+        per_address: simultaneous connections per IPv4 address or IPv6 /64 network.
+        per_customer: simultaneous connections per token.
+        attempts: new connections per minute and address.
+        bytes_a_day: bytes forwarded per token and day, counted at the sender.
+        bytes_a_second: bytes forwarded per second, per connection and direction.
+        introduction: seconds to finish the introduction.
+        waiting: seconds to wait for the other party.
+        idle: seconds without a byte in either direction after which a pair is closed.
     """
 
     connections: int = 512
@@ -41,7 +41,7 @@ class Limits:
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: an IPv6 host has a network of 64 bits to itself."""
+    """Return the unit that counts as one address: for IPv6 the /64 network, because one host may use all of it."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -54,10 +54,10 @@ def network_of(address: str) -> str:
 
 
 class Allowance:
-    """Counts what is in use. Knows no clock: times are given, seconds of a clock that only runs forward.
+    """Counts usage against the limits. The caller passes times, in seconds of a monotonic clock.
 
     Args:
-        limits: that hold.
+        limits: the relay's limits.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -69,7 +69,7 @@ class Allowance:
         self._bytes: dict[str, tuple[float, int]] = {}  # customer → since when, bytes
 
     def enter(self, address: str, now: float) -> bool:
-        """Whether one more connection of an address may come; if so it is counted until `leave`."""
+        """Return True if an address may open one more connection, and count it until `leave`."""
         if not self._attempt(address, now) or self.connections >= self.limits.connections:
             return False
         if self._addresses[address] >= self.limits.per_address:
@@ -79,27 +79,27 @@ class Allowance:
         return True
 
     def leave(self, address: str) -> None:
-        """A connection that entered is gone."""
+        """Remove a connection counted by `enter`."""
         self.connections -= 1
         self._addresses[address] -= 1
         if not self._addresses[address]:
             del self._addresses[address]
 
     def take(self, customer: str) -> bool:
-        """Whether one more connection of a token may wait or be paired; if so it is counted until `give_back`."""
+        """Return True if one more connection of a token may wait or be paired, and count it until `give_back`."""
         if self._customers[customer] >= self.limits.per_customer:
             return False
         self._customers[customer] += 1
         return True
 
     def give_back(self, customer: str) -> None:
-        """A connection that was taken is gone."""
+        """Remove a connection counted by `take`."""
         self._customers[customer] -= 1
         if not self._customers[customer]:
             del self._customers[customer]
 
     def passed(self, customer: str, count: int, now: float) -> bool:
-        """Count bytes of a customer; whether it may go on."""
+        """Count a customer's bytes; return True if it may continue."""
         since, whole = self._bytes.get(customer, (now, 0))
         if now - since >= _DAY:
             since, whole = now, 0

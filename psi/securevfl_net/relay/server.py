@@ -1,7 +1,7 @@
-"""The relay itself: pairs two connections that ask for the same meeting, and copies bytes between them.
+"""The relay server: pairs two connections with the same meeting id and copies bytes between them.
 
-It reads nothing of what it copies, keeps nothing on disk, and holds one buffer for each direction: where a reader is
-slow, the sender waits. Whoever introduces itself wrongly is dropped; no error of one connection ends another one.
+It does not inspect what it copies, writes nothing to disk, and keeps one buffer per direction: if a reader is slow, the
+sender waits. A wrong introduction drops the connection; an error in one connection does not affect others.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["RelayServer"]
 
 _BUFFER = 64 << 10
 _QUIET = 10.0
-"""Seconds between two lines of the log about connections that were refused for the same reason."""
+"""Minimum seconds between log lines about connections refused for the same reason."""
 
 
 class _Refused(Exception):
-    """A party is told one letter, and why is logged."""
+    """A refusal: the party gets one letter, the log gets the reason."""
 
     def __init__(self, letter: bytes, why: str) -> None:
         self.letter = letter
@@ -38,7 +38,7 @@ class _Refused(Exception):
 
 @dataclass(eq=False)
 class _Guest:
-    """A connection that introduced itself."""
+    """A connection after its introduction."""
 
     sock: socket.socket
     customer: str
@@ -53,14 +53,14 @@ class _Pair:
 
 
 class RelayServer:
-    """A relay at some addresses; made by `open`.
+    """A relay listening at some addresses; made by `open`.
 
     Args:
         listeners: listening sockets, which it closes at its end.
-        tokens: who may use it.
-        limits: for each and for all.
-        log: takes what happened, without meeting ids, tokens or payload.
-        clock: seconds, running forward.
+        tokens: its customers.
+        limits: its limits.
+        log: receives events, without meeting ids, tokens or payload.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class RelayServer:
             found.over.set()
 
     async def _wait(self, me: _Guest) -> None:
-        """Until the other party comes, or this one goes, or says something too early."""
+        """Wait until the other party arrives, this one disconnects, or it sends something too early."""
         gone = asyncio.create_task(_readable(me.sock))
         try:
             await asyncio.wait(_all(me.met, gone), timeout=self._limits.waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -265,7 +265,7 @@ class RelayServer:
             await asyncio.get_running_loop().sock_sendall(sock, data)
 
     def _refused(self, why: str) -> None:
-        """Log it, but no more than a line in ten seconds for each reason: a flood of connections is none of lines."""
+        """Log at most one line per reason every ten seconds, so that a connection flood cannot flood the log."""
         now = self._clock()
         then, quiet = self._told.get(why, (-_QUIET, 0))
         if now - then < _QUIET:
@@ -280,7 +280,7 @@ def _all(*waited: asyncio.Future[Any]) -> set[asyncio.Future[Any]]:
 
 
 async def _readable(sock: socket.socket) -> None:
-    """Until the other end says something, or hangs up; takes nothing."""
+    """Wait until the other end sends something or hangs up; reads nothing."""
     loop = asyncio.get_running_loop()
     found = loop.create_future()
     number = sock.fileno()

@@ -1,4 +1,4 @@
-"""Who may use a relay: a file with a name and the digest of a token in each line."""
+"""The customers of a relay: a file with a name and a token's digest per line."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ class Tokens:
     """The customers of a relay.
 
     Args:
-        keys: by customer, see `key_of`; 32 bytes each.
+        keys: customer → key, see `key_of`; 32 bytes each.
 
     Raises:
-        InputError: none.
+        InputError: `keys` is empty.
     """
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         if not keys:
-            raise InputError("a relay without tokens lets nobody in: make one with `securevfl relay --new-token NAME`")
+            raise InputError("a relay without tokens admits nobody: make one with `securevfl relay --new-token NAME`")
         self._by_name = {name_of(key): (customer, key) for customer, key in keys.items()}
 
     def find(self, name: bytes) -> tuple[str, bytes] | None:
-        """Customer and key of a key's name."""
+        """Return customer and key for a key's name, or None."""
         return self._by_name.get(name)
 
     @classmethod
     def read(cls, path: str | Path) -> Tokens:
-        """From a private file; a line holds a customer's name and 64 hexadecimal digits, ``#`` begins a comment.
+        """Read a private file with a customer's name and 64 hexadecimal digits per line; ``#`` begins a comment.
 
         Raises:
-            InputError: others can read the file, or a line is neither.
+            InputError: other users can read the file, or a line is malformed.
         """
         keys: dict[str, bytes] = {}
         content = read_private(Path(path), _MOST, "the relay's tokens").decode("utf-8", "replace")
@@ -53,7 +53,7 @@ class Tokens:
                     raise ValueError
             except ValueError:
                 raise InputError(
-                    f"{path}, line {number}: a customer's name, once, and 64 hexadecimal digits are expected"
+                    f"{path}, line {number}: expected a customer's name, used once, and 64 hexadecimal digits"
                 ) from None
             keys[customer] = key
         return cls(keys)

@@ -1,4 +1,4 @@
-"""Preparation of a party's columns: what they hold, missing values, scales, categories, dates."""
+"""Prepare a party's columns: detect their kind, fill missing values, scale numbers, encode categories and dates."""
 
 from securevfl.data.prepare.columns import PreparedColumn
 from securevfl.data.prepare.fitting import PreparedLine, fit_columns

@@ -1,4 +1,4 @@
-"""Columns as a tree takes them: numbers as they are, with NaN where one is missing, and categories as codes."""
+"""Encode columns for trees: numbers unchanged, NaN for missing values, categories as codes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from securevfl.data.prepare.kinds import Reader
 __all__ = ["CODES", "CodedDate", "CodedLevels", "CodedNumber", "fit_codes"]
 
 CODES = 255
-"""Most codes of a column, the one of all other levels included: with missing values they fit a byte."""
+"""Maximum codes of a column, including the shared code of all other levels; with missing values they fit in a byte."""
 
 
 @dataclass(frozen=True)
 class CodedNumber:
-    """Numbers and truth values, as they are.
+    """Numbers and booleans, unchanged.
 
     Attributes:
         reader: how values become numbers.
@@ -42,12 +42,12 @@ class CodedNumber:
 
 @dataclass(frozen=True)
 class CodedDate:
-    """Dates: days since a reference, and those of year, month, weekday and hour that differ among the training rows.
+    """Dates: days since a reference, plus year, month, weekday and hour if they vary among the training rows.
 
     Attributes:
         reader: how values become days since 1970-01-01.
-        reference: the first training day, as such days.
-        parts: which of them.
+        reference: the first training day, in days since 1970-01-01.
+        parts: the parts that vary.
     """
 
     reader: Reader
@@ -73,10 +73,10 @@ class CodedDate:
 
 @dataclass(frozen=True)
 class CodedLevels:
-    """Categories as codes from 0 on, the most frequent level first; NaN for a missing value.
+    """Categories as codes 0, 1, …, the most frequent level first; NaN for a missing value.
 
     Attributes:
-        levels: with a code of their own; all others, rare ones and new ones, share the code after the last.
+        levels: levels with separate codes; all rare and new levels share the code after the last.
     """
 
     levels: tuple[str, ...] = field(repr=False)
@@ -96,21 +96,21 @@ class CodedLevels:
         return [column]
 
     def of(self, words: Sequence[str]) -> np.ndarray:
-        """Codes (n, 1) float32 of levels."""
+        """Return the codes of levels, (n, 1) float32."""
         place = {level: i for i, level in enumerate(self.levels)} | {"": np.nan}
         return np.array([[place.get(word, len(self.levels))] for word in words], dtype=np.float32).reshape(-1, 1)
 
 
 def fit_codes(words: Sequence[str], rows: np.ndarray, least: int) -> tuple[CodedLevels | None, str]:
-    """Codes fitted on training rows, and how they were, in words; None where nothing of them tells rows apart.
+    """Fit codes on training rows; returns them with a description, or None if they would not distinguish rows.
 
     Args:
-        words: different texts, the empty one for a missing value.
-        rows: in how many training rows each is, (len(words),), at least 1.
-        least: rows from which on a level has a code of its own; 2 where no level has so many.
+        words: the different texts; the empty text is a missing value.
+        rows: number of training rows of each text, (len(words),), at least 1.
+        least: minimum rows for a separate code; 2 if no level has that many.
     """
     if len(words) == 1:
-        return None, f"all training rows hold the same level{'' if words[0] else ', no value'}"
+        return None, f"all training rows have the same level{'' if words[0] else ', no value'}"
     order = sorted((i for i, word in enumerate(words) if word), key=lambda i: (-int(rows[i]), words[i]))
     least = least if any(rows[i] >= least for i in order) else 2
     kept = tuple(words[i] for i in order if rows[i] >= least)[: CODES - 1]

@@ -1,4 +1,4 @@
-"""A prepared column: what it holds, how it becomes numbers, and the numbers of given values."""
+"""A prepared column: its kind, its fitted encoding, and the encoding of values."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _CYCLES = {"month": (12.0, 1.0), "weekday": (7.0, 0.0), "hour": (24.0, 0.0)}
 
 @dataclass(frozen=True)
 class PreparedNumber:
-    """Numbers and truth values.
+    """Numbers and booleans.
 
     Attributes:
         reader: how values become numbers.
-        scaling: of these.
-        fill: what stands for a missing one, before scaling.
-        indicator: whether a further number, 0 or 1, says that it was missing.
+        scaling: applied to these numbers.
+        fill: replacement of a missing value, before scaling.
+        indicator: whether an additional number is 1 if the value was missing.
     """
 
     reader: Reader
@@ -59,16 +59,16 @@ class PreparedNumber:
 
 @dataclass(frozen=True)
 class PreparedDate:
-    """Dates: days since a reference, the year, and where they differ month, weekday and hour on circles.
+    """Dates: days since a reference, the year, and, if they vary, month, weekday and hour as sine and cosine.
 
     Attributes:
         reader: how values become days since 1970-01-01.
-        reference: the first training day, as such days.
+        reference: the first training day, in days since 1970-01-01.
         days: scaling of days since the reference.
-        year: scaling of the year; None where all training rows have the same.
-        cycles: those of month, weekday and hour that differ among the training rows.
-        fill: what stands for a missing date, in days since 1970-01-01; it has no place on circles.
-        indicator: whether a further number, 0 or 1, says that it was missing.
+        year: scaling of the year; None if all training rows have the same year.
+        cycles: those of month, weekday and hour that vary among the training rows.
+        fill: replacement of a missing date, in days since 1970-01-01; its sines and cosines are 0.
+        indicator: whether an additional number is 1 if the date was missing.
     """
 
     reader: Reader
@@ -114,7 +114,7 @@ class PreparedCategory:
     """Categories.
 
     Attributes:
-        levels: as numbers.
+        levels: the encoding of the levels.
     """
 
     levels: Levels | CodedLevels
@@ -134,7 +134,7 @@ class PreparedColumn:
     """One column of a party's table.
 
     Attributes:
-        how: what it holds and how that becomes numbers.
+        how: its kind and its encoding.
     """
 
     how: PreparedNumber | PreparedDate | PreparedCategory | CodedNumber | CodedDate
@@ -150,14 +150,14 @@ class PreparedColumn:
 
     @property
     def codes(self) -> list[int]:
-        """For each of these numbers how many codes it can be; 0 where it is no code."""
+        """For each of these numbers, its number of codes; 0 if it is not a code."""
         coded = isinstance(self.how, PreparedCategory) and isinstance(self.how.levels, CodedLevels)
         return [self.how.levels.codes] if coded else [0] * self.width  # type: ignore[union-attr]
 
     def mistake(self, values: Column) -> str:
-        """Why values cannot be encoded, as a sentence without the column's name; empty if they can."""
+        """Explain why values cannot be encoded, in a sentence without the column's name; empty if they can."""
         if values.ndim != 1:
-            return f"has values of shape {values.shape[1:]}, and had single ones when the model was trained"
+            return f"has values of shape {values.shape[1:]}, but had one value per row when the model was trained"
         if isinstance(self.how, PreparedCategory):
             return ""
         if isinstance(values, Categories):
@@ -167,10 +167,10 @@ class PreparedColumn:
         return ""
 
     def encoder(self, values: Column) -> Writer:
-        """What writes the numbers of some rows of a column.
+        """Return the function that encodes some rows of a column.
 
         Args:
-            values: the whole column: of texts, each different one is encoded once.
+            values: the full column; each different text is encoded once.
         """
         if isinstance(values, Categories):
             table = self.of_words(values.words)
@@ -182,7 +182,7 @@ class PreparedColumn:
         return self._encode
 
     def of_words(self, words: Sequence[str]) -> np.ndarray:
-        """Numbers (n, width) of texts."""
+        """Encode texts, (n, width)."""
         if isinstance(self.how, PreparedCategory):
             return self.how.levels.of(words)
         found = np.empty((len(words), self.width))

@@ -1,4 +1,4 @@
-"""Dates in texts, and what a network reads of a date."""
+"""Parse dates in text, and split a date into the parts that a network reads."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ ORDERS = {
     "dmy": r"^(?P<d>[0-9]{1,2})[-/.](?P<m>[0-9]{1,2})[-/.](?P<y>[0-9]{4}|[0-9]{2})" + _TIME,
     "mdy": r"^(?P<m>[0-9]{1,2})[-/.](?P<d>[0-9]{1,2})[-/.](?P<y>[0-9]{4}|[0-9]{2})" + _TIME,
 }
-"""How dates are written: year first, day first with points, day first, month first."""
+"""Supported date formats: year first, day first with points, day first, month first."""
 
 _PIVOT = 69
-"""Two digits of a year from here on are of the century before, as in POSIX."""
+"""Two-digit years from here on belong to the 20th century, as in POSIX."""
 _DAY = 86400.0
 
 
 def parse_dates(words: Sequence[str], order: str) -> np.ndarray:
-    """Days since 1970-01-01, the time of day as a fraction, (len(words),) float64; NaN for texts that are no dates.
+    """Parse texts as days since 1970-01-01 with the time of day as a fraction, (len(words),) float64; NaN if a text is
+    not a date.
 
     Args:
         words: texts.
@@ -59,12 +60,12 @@ def parse_dates(words: Sequence[str], order: str) -> np.ndarray:
 
 
 def date_orders(words: Sequence[str]) -> list[str]:
-    """The orders in which all these texts are dates."""
+    """Return the orders in which all these texts are dates."""
     return [order for order in ORDERS if not np.isnan(parse_dates(words, order)).any()]
 
 
 def parts_of(days: np.ndarray) -> dict[str, np.ndarray]:
-    """Year, month (1 to 12), weekday (0 is Monday) and hour of days since 1970-01-01; NaN where they are."""
+    """Return year, month (1 to 12), weekday (0 is Monday) and hour of days since 1970-01-01; NaN stays NaN."""
     missing = np.isnan(days)
     whole = np.floor(np.where(missing, 0, days)).astype(np.int64)
     months = whole.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
@@ -78,7 +79,7 @@ def parts_of(days: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _shift(parts: object) -> np.ndarray:
-    """Seconds that a time is ahead of UTC."""
+    """Return the seconds that a time is ahead of UTC."""
     zones = parts.field("Z").to_pylist()  # type: ignore[attr-defined]
     seconds = {None: 0, "": 0, "Z": 0}
     for zone in set(zones) - seconds.keys():

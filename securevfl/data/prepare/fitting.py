@@ -1,5 +1,4 @@
-"""Prepared columns fitted on training rows: what each holds is found out, and what cannot be used is told of all
-columns at once."""
+"""Fit prepared columns on training rows: detect the kind of each, and report the problems of all columns at once."""
 
 from __future__ import annotations
 
@@ -22,8 +21,9 @@ from securevfl.data.storage import let_go
 __all__ = ["SAMPLED", "Fitted", "PreparedLine", "fit_columns"]
 
 SAMPLED = 1 << 20
-"""Most training rows that numbers are fitted on. Of more, a random part: by the inequality of Dvoretzky, Kiefer,
-Wolfowitz and Massart no rank is off by more than 0.0027 of the rows then, but for one column in a million."""
+"""Maximum training rows for fitting numbers; of more, a random sample. By the inequality of Dvoretzky, Kiefer,
+Wolfowitz and Massart, no rank is then off by more than 0.0027 of the rows, except for one column in a million.
+"""
 
 _ROWS = 1 << 16
 _TEXT = "OUS"
@@ -32,14 +32,14 @@ _LOOKED = 2048
 
 @dataclass(frozen=True)
 class PreparedLine:
-    """How one column was prepared, for its party's own report: no value of the table stands in it.
+    """How one column was prepared, for its party's report; contains no values of the table.
 
     Attributes:
         column: its name.
-        holds: what it holds, in words.
+        holds: its kind of content, in words.
         missing: share of the training rows without a value.
-        how: what was made of it, in words.
-        width: numbers that a row becomes; 0 where the column was dropped.
+        how: how it was encoded, in words.
+        width: numbers per row; 0 if the column was dropped.
     """
 
     column: str
@@ -51,13 +51,13 @@ class PreparedLine:
 
 @dataclass
 class Fitted:
-    """What came of fitting.
+    """The result of fitting.
 
     Attributes:
-        coded: whether it is for trees.
-        columns: those that are used.
-        lines: how each was prepared, dropped ones included.
-        problems: why some cannot be used, a sentence for each.
+        coded: whether it is encoded for trees.
+        columns: the columns that are used.
+        lines: how each column was prepared, including dropped ones.
+        problems: one sentence per column that cannot be used.
     """
 
     coded: bool = False
@@ -66,11 +66,11 @@ class Fitted:
     problems: list[str] = field(default_factory=list)
 
     def dropped(self, column: str, holds: str, missing: float, why: str) -> None:
-        """A column that says nothing."""
+        """Record a dropped column."""
         self.lines.append(PreparedLine(column, holds, missing, f"dropped: {why}", 0))
 
     def used(self, column: str, holds: str, missing: float, how: str, prepared: PreparedColumn) -> None:
-        """A column that is used."""
+        """Record a column that is used."""
         self.columns[column] = prepared
         self.lines.append(PreparedLine(column, holds, missing, how, prepared.width))
 
@@ -84,16 +84,15 @@ def fit_columns(
     *,
     coded: bool = False,
 ) -> Fitted:
-    """Prepared columns, fitted on `rows`.
+    """Fit prepared columns on `rows`.
 
     Args:
         columns: feature → values, (n,) each.
-        categorical: those that hold categories, whatever they look like.
-        rows: training rows, in the order of the table.
-        preparation: what the party asks for.
-        salt: key of hashed categories, of the party's own.
-        coded: whether columns become what a tree takes, see `securevfl.data.prepare.coded`, and not what a network
-            takes.
+        categorical: columns to treat as categories, whatever they look like.
+        rows: training rows, in table order.
+        preparation: the party's rules.
+        salt: the party's secret key for hashed categories.
+        coded: whether to encode for trees (see `securevfl.data.prepare.coded`) and not for a network.
     """
     found = Fitted(coded=coded)
     sampled = rows
@@ -131,7 +130,7 @@ def _taken(values: Column, rows: np.ndarray) -> np.ndarray:
 
 
 def _counted(values: Column, rows: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """The different texts of rows, sorted, and in how many each is."""
+    """Return the different texts of rows, sorted, and the number of rows of each."""
     if not isinstance(values, Categories):
         whole = as_categories(_taken(values, rows))
         return whole.words, np.bincount(whole.codes, minlength=len(whole.words))
@@ -145,8 +144,9 @@ def _counted(values: Column, rows: np.ndarray) -> tuple[tuple[str, ...], np.ndar
 def _readers(
     texts: Mapping[str, tuple[Sequence[str], np.ndarray]], categorical: frozenset[str], all_: Preparation
 ) -> dict[str, Reader | str | None]:
-    """How columns of texts become numbers, see `find_reader`. Numbers that could have either decimal mark have that of
-    the other columns, if these agree."""
+    """Choose the reader of each text column, see `find_reader`. A column with an ambiguous decimal mark uses the mark
+    of the other columns if they agree.
+    """
     found: dict[str, Reader | str | None] = {}
     marks: set[str] = set()
     unsure = []
@@ -175,7 +175,7 @@ def _fit_text(
     salt: bytes,
     reader: Reader | str | None,
 ) -> None:
-    """A column of texts: numbers, truth values, dates or categories."""
+    """Fit a text column: numbers, booleans, dates or categories."""
     if isinstance(reader, str):
         found.problems.append(f"column {name!r} {reader}")
     elif reader is None:
@@ -188,7 +188,7 @@ def _fit_text(
             codes = np.concatenate([as_categories(one).codes for one in _parts(values, sampled)])
         if wrong[codes].any():
             bad = next(part.words[i] for i in np.unique(codes).tolist() if wrong[i])
-            found.problems.append(f"column {name!r} was to hold {reader.kind}s, and holds {bad[:40]!r}: correct it")
+            found.problems.append(f"column {name!r} should contain {reader.kind}s, not {bad[:40]!r}: correct it")
             return
         _fit_numbers(found, name, reader, by_word[codes], rules)
 
@@ -215,7 +215,7 @@ def _fit_category(
 
 
 def _fit_numbers(found: Fitted, name: str, reader: Reader, numbers: np.ndarray, rules: ColumnRules) -> None:
-    """Numbers, truth values and dates, (n,) float64 with NaN, of training rows."""
+    """Fit numbers, booleans or dates, (n,) float64 with NaN, of training rows."""
     holds = {"number": "numbers", "flag": "truth values", "date": "dates"}[reader.kind]
     gaps = np.isnan(numbers)
     there = numbers[~gaps] if gaps.any() else numbers
@@ -223,7 +223,7 @@ def _fit_numbers(found: Fitted, name: str, reader: Reader, numbers: np.ndarray, 
     if not len(there):
         found.dropped(name, holds, missing, "no training row has a value")
     elif np.isinf(there).any():
-        found.problems.append(f"column {name!r} holds infinite numbers: correct them, or leave them empty")
+        found.problems.append(f"column {name!r} contains infinite numbers: correct them, or leave them empty")
     elif missing and rules.missing == "refuse":
         found.problems.append(f"column {name!r} {_refused(missing)}")
     elif there.min() == there.max() and not (missing and (rules.missing == "auto" or found.coded)):
@@ -238,12 +238,12 @@ def _fit_numbers(found: Fitted, name: str, reader: Reader, numbers: np.ndarray, 
         one, how = prepared(reader, there, fill, indicator, rules)
         if missing:
             how += f"; gaps filled with {filled}"
-            how += ", and a number that says so" if indicator else ""
+            how += ", with an indicator" if indicator else ""
         found.used(name, holds, missing, how, PreparedColumn(one))
 
 
 def _coded(reader: Reader, there: np.ndarray) -> tuple[CodedNumber | CodedDate, str]:
-    """Numbers and dates for a tree."""
+    """Encode numbers and dates for a tree."""
     if reader.kind != "date":
         return CodedNumber(reader), "as they are"
     parts = parts_of(there)
@@ -252,11 +252,11 @@ def _coded(reader: Reader, there: np.ndarray) -> tuple[CodedNumber | CodedDate, 
 
 
 def _refused(missing: float) -> str:
-    return f"lacks {missing:.1%} of its values, and missing='refuse': fill them in, or say missing='auto'"
+    return f"lacks {missing:.1%} of its values, and missing='refuse': fill them in, or set missing='auto'"
 
 
 def _fill(there: np.ndarray, rules: ColumnRules, reader: Reader) -> tuple[float, str]:
-    """What stands for a missing value, and how that is called."""
+    """Return the replacement of a missing value and its description."""
     how = rules.impute
     if how == "auto":
         how = "most_frequent" if reader.kind == "flag" else "median"

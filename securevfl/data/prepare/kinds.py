@@ -1,4 +1,4 @@
-"""What a column of a table as companies have them holds, and its values as numbers whichever way they are written."""
+"""Detect the kind of a real-world column, and read its values as numbers in whatever format they are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ABSENT", "Reader", "as_categories", "find_reader", "unreadable"]
 ABSENT = frozenset(
     ["", "?", "-", "--", ".", "…", "na", "n/a", "#n/a", "#na", "nan", "null", "none", "nil", "k.a.", "nat", "missing"]
 )
-"""What stands for a missing number or date, in small letters without spaces around it. A missing category is blank."""
+"""Texts for a missing number or date, in lower case without surrounding spaces. A missing category is blank."""
 
 _PAIRS: tuple[tuple[str, str], ...] = (
     *(("true", "false"), ("yes", "no"), ("ja", "nein"), ("y", "n"), ("j", "n"), ("t", "f"), ("on", "off")),
@@ -26,31 +26,32 @@ _PAIRS: tuple[tuple[str, str], ...] = (
 _TRUE = frozenset(true for true, _ in _PAIRS) | {"1"}
 _FALSE = frozenset(false for _, false in _PAIRS) | {"0"}
 _MOSTLY = 0.9
-"""Share of rows from which on a column is taken for one of numbers or dates, in which the other values are mistakes."""
+"""If at least this share of rows are numbers or dates, the other values are treated as mistakes."""
 _LOOKED = 2048
-"""Texts that are looked at for a decimal mark, where those settle it."""
+"""Number of texts examined first for the decimal mark; the others only if these do not determine it."""
 _SPELLINGS = 32
-"""Most ways that two truth values are written in one column, with capitals and spaces."""
+"""Maximum spellings of two booleans in one column, counting capitals and spaces."""
 _SHOWN = 3
 _DAY = np.timedelta64(1, "D")
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How the values of a column become numbers.
+    """Converts the values of a column to numbers.
 
     Attributes:
         kind: ``"number"``, ``"flag"`` or ``"date"``.
-        form: of numbers the decimal mark, of dates a key of `ORDERS`; empty of flags, and of columns that were not
-            texts when this was found out.
+        form: the decimal mark of numbers, or a key of `ORDERS` for dates; empty for flags and for columns that were not
+            text at fitting.
     """
 
     kind: str
     form: str = ""
 
     def numbers(self, values: np.ndarray) -> np.ndarray:
-        """Numbers, truth values or `numpy.datetime64` as float64 (n,); NaN where there is none. Dates are days since
-        1970-01-01; a number where a date was expected is one that many days later."""
+        """Convert numbers, booleans or `numpy.datetime64` to float64 (n,); NaN for missing values. Dates become days
+        since 1970-01-01; a number in a date column is read as such days.
+        """
         if values.dtype.kind == "M":
             days: np.ndarray = (values - np.datetime64(0, "D")) / _DAY
             return days
@@ -58,7 +59,7 @@ class Reader:
         return np.where(np.isnan(found), np.nan, (found != 0).astype(np.float64)) if self.kind == "flag" else found
 
     def words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Texts as numbers, (n,) float64, NaN where there is none; and which of them cannot be read, (n,) bool."""
+        """Convert texts to numbers, (n,) float64, NaN for missing ones; also return the unreadable ones, (n,) bool."""
         absent = _absent(words)
         if self.kind == "flag":
             plain = [word.strip().casefold() for word in words]
@@ -71,7 +72,9 @@ class Reader:
 
 
 def as_categories(values: Column) -> Categories:
-    """Any column as texts: missing ones are empty, whole numbers have no point, dates are written as by ISO 8601."""
+    """Convert any column to texts: missing values become empty, whole numbers have no decimal point, dates are in ISO
+    8601.
+    """
     if isinstance(values, Categories):
         return values
     if values.dtype.kind == "O":
@@ -90,13 +93,13 @@ def as_categories(values: Column) -> Categories:
 
 
 def find_reader(words: Sequence[str], rows: np.ndarray, rules: ColumnRules, hint: str = "") -> Reader | str | None:
-    """How texts become numbers; None where they are categories; what is wrong, as a sentence without the column's name.
+    """Choose a reader for texts; None if they are categories; a sentence without the column's name if they are faulty.
 
     Args:
-        words: different texts.
-        rows: in how many training rows each is, (len(words),).
-        rules: of the column.
-        hint: the decimal mark that other columns of the table are written with; empty where nothing tells.
+        words: the different texts.
+        rows: number of training rows of each text, (len(words),).
+        rules: the column's rules.
+        hint: the decimal mark of the table's other columns; empty if unknown.
     """
     if rules.kind == "category":
         return None
@@ -118,7 +121,7 @@ def find_reader(words: Sequence[str], rows: np.ndarray, rules: ColumnRules, hint
 
 
 def _absent(words: Sequence[str]) -> np.ndarray:
-    """Which texts stand for a missing number or date, (n,) bool."""
+    """Return which texts mean a missing number or date, (n,) bool."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -150,7 +153,8 @@ def _number(texts: list[str], counts: np.ndarray, rules: ColumnRules, hint: str)
     wrong = _some(texts, np.isnan(readings[best]))
     mark = "point" if best == "." else "comma"
     return (
-        f"holds numbers with a decimal {mark}, and {wrong}: correct it, give decimal=…, or say kind='category' for it"
+        f"contains numbers with a decimal {mark}, and {wrong}: correct it, give decimal=…, or set "
+        "kind='category' for it"
     )
 
 
@@ -163,8 +167,8 @@ def _date(texts: list[str], counts: np.ndarray, rules: ColumnRules) -> Reader | 
         if rules.dates != "auto":
             return Reader("date", rules.dates)
         return (
-            f"holds dates such as {texts[0]!r}, of which nothing tells whether the day or the month is first: give "
-            "dates='dmy' or dates='mdy', or write them as 2024-12-31"
+            f"contains dates such as {texts[0]!r}, where the day or the month could be first: give dates='dmy' "
+            "or dates='mdy', or write them as 2024-12-31"
         )
     readings = {order: parse_dates(texts, order) for order in ORDERS}
     shares = {order: counts[~np.isnan(found)].sum() / max(counts.sum(), 1) for order, found in readings.items()}
@@ -172,11 +176,11 @@ def _date(texts: list[str], counts: np.ndarray, rules: ColumnRules) -> Reader | 
     if rules.kind != "date" and shares[best] < _MOSTLY:
         return _both_ways(texts, counts, readings, "dates that are written in several ways")
     wrong = _some(texts, np.isnan(readings[best]))
-    return f"holds dates, and {wrong}: correct it, or say kind='category' for it"
+    return f"contains dates, and {wrong}: correct it, or set kind='category' for it"
 
 
 def _both_ways(texts: Sequence[str], counts: np.ndarray, readings: Mapping[str, np.ndarray], what: str) -> str | None:
-    """What is wrong with texts of which no reading takes most, and all readings together do; None for others."""
+    """Explain what is wrong with texts that no single format covers but all formats together do; None for others."""
     known = np.stack([~np.isnan(found) for found in readings.values()])
     if counts[known.any(axis=0)].sum() < _MOSTLY * max(counts.sum(), 1):
         return None
@@ -185,20 +189,23 @@ def _both_ways(texts: Sequence[str], counts: np.ndarray, readings: Mapping[str, 
         one = int(np.flatnonzero(left)[0])
         first.append(repr(texts[one][:40]))
         left &= ~max((way for way in known if way[one]), key=lambda way: int((way & left).sum()))
-    return f"holds {what} ({', '.join(first)}): write all in one way, or say kind='category' for it"
+    return f"contains {what} ({', '.join(first)}): write all in one way, or set kind='category' for it"
 
 
 def unreadable(words: Sequence[str], reader: Reader) -> str:
-    """Why texts cannot be read so, as a sentence without the column's name; empty if they can."""
+    """Explain why the reader cannot read texts, in a sentence without the column's name; empty if it can."""
     _, wrong = reader.words(words)
     if not wrong.any():
         return ""
     what = {"number": "numbers", "flag": "truth values", "date": "dates"}[reader.kind]
-    return f"held {what} when the model was trained, and holds {_some(words, wrong)}: correct it, or leave it empty"
+    return (
+        f"contained {what} when the model was trained, but now contains {_some(words, wrong)}: correct it or leave "
+        "it empty"
+    )
 
 
 def _some(texts: Sequence[str], wrong: np.ndarray) -> str:
-    """The first texts that are wrong."""
+    """Show the first faulty texts."""
     found = [repr(texts[i][:40]) for i in np.flatnonzero(wrong)[:_SHOWN].tolist()]
     more = int(wrong.sum()) - len(found)
     return ", ".join(found) + (f" and {more:,} more such texts" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Categories as numbers: one-hot, by how often a level is among the training rows, or by salted buckets."""
+"""Encode categories: one-hot, by frequency in the training rows, or by salted hash buckets."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["MISSING", "Levels", "fit_levels"]
 MISSING = "(missing)"
 OTHER = "(other)"
 _KEPT = 1 << 16
-"""Most levels of which the frequency is kept; of others it is that of the rarest one kept."""
+"""Maximum levels with a stored frequency; other levels get that of the rarest stored one."""
 _DIGEST = 8
 
 
 @dataclass(frozen=True)
 class Levels:
-    """Levels of a column of categories as numbers; see `ColumnRules.categorical`.
+    """Encoding of a category column's levels; see `ColumnRules.categorical`.
 
     Attributes:
-        onehot: levels with a column of their own, sorted; the empty text is a missing value.
-        other: whether all other levels have a column together: it stands for rare levels of the training rows, and for
-            ones that no training row has. Without it these are zeros.
-        counted: levels of which the frequency is kept, the most frequent first; none where it is no number of the row.
-        frequency: of each of them, as the network gets it, (len(counted),).
-        unknown: the same of a level that no training row has, or that was not kept.
-        buckets: columns by a keyed hash of the level; 0 for none.
-        salt: the key.
+        onehot: levels with a separate column, sorted; the empty text is a missing value.
+        other: whether all other levels share a column: rare levels of the training rows and new levels. Without it,
+            these become zeros.
+        counted: levels with a stored frequency, the most frequent first; empty if the frequency is not encoded.
+        frequency: scaled frequency of each of them, (len(counted),).
+        unknown: scaled frequency of a level that is new or not stored.
+        buckets: number of columns of a keyed hash of the level; 0 for no hashing.
+        salt: the key of the hash.
     """
 
     onehot: tuple[str, ...] = field(default=(), repr=False)
@@ -55,7 +55,7 @@ class Levels:
         return found + [f"{column} bucket {i}" for i in range(self.buckets)]
 
     def of(self, words: Sequence[str]) -> np.ndarray:
-        """Numbers (n, width) float32 of levels."""
+        """Encode levels, (n, width) float32."""
         found = np.zeros((len(words), self.width), dtype=np.float32)
         rows = np.arange(len(words))
         if self.onehot or self.other:
@@ -76,20 +76,20 @@ class Levels:
 
 
 def fit_levels(words: Sequence[str], rows: np.ndarray, rules: ColumnRules, salt: bytes) -> tuple[Levels | None, str]:
-    """Levels fitted on training rows, and how they were, in words; None where nothing of them tells rows apart.
+    """Fit levels on training rows; returns them with a description, or None if they would not distinguish rows.
 
     Args:
-        words: different texts, the empty one for a missing value.
-        rows: in how many training rows each is, (len(words),), at least 1.
-        rules: of the column.
-        salt: key of the buckets, of the party's own.
+        words: the different texts; the empty text is a missing value.
+        rows: number of training rows of each text, (len(words),), at least 1.
+        rules: the column's rules.
+        salt: the party's secret key for the buckets.
     """
     order = sorted(range(len(words)), key=lambda i: (-int(rows[i]), words[i]))
     total, least = int(rows.sum()), rules.rare_below(int(rows.sum()))
     frequent = [words[i] for i in order if rows[i] >= least]
     few = len(frequent) + (len(frequent) < len(words)) <= rules.levels
     if len(words) == 1:
-        return None, f"all training rows hold the same level{'' if words[0] else ', no value'}"
+        return None, f"all training rows have the same level{'' if words[0] else ', no value'}"
     if rules.categorical == "hash":
         return Levels(buckets=rules.buckets, salt=salt), f"{len(words):,} levels in {rules.buckets} salted buckets"
     if rules.categorical == "onehot" or (rules.categorical == "auto" and few and frequent):

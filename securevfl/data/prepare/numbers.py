@@ -1,4 +1,6 @@
-"""Numbers in texts: decimal comma or point, thousands separators, currencies, percent, brackets for negative ones."""
+"""Parse numbers in text: decimal comma or point, thousands separators, currencies, percent, brackets for negative
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ _UNITS = {"%": 1e-2, "‰": 1e-3}
 
 
 def decimal_marks(words: Sequence[str]) -> set[str]:
-    """The decimal marks that these texts can only be meant with: ``{","}`` of ``1.234,5`` or ``0,75``, nothing of
-    ``1,234``, both where they contradict each other."""
+    """Return the decimal marks that these texts require: ``{","}`` for ``1.234,5`` or ``0,75``, none for ``1,234``,
+    both if texts contradict each other.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -43,7 +46,7 @@ def decimal_marks(words: Sequence[str]) -> set[str]:
 
 
 def parse_numbers(words: Sequence[str], decimal: str) -> np.ndarray:
-    """The numbers that texts stand for, (len(words),) float64; NaN for texts that are none.
+    """Parse texts as numbers, (len(words),) float64; NaN if a text is not a number.
 
     Args:
         words: texts.
@@ -78,7 +81,7 @@ def parse_numbers(words: Sequence[str], decimal: str) -> np.ndarray:
 
 
 def _parts(words: Sequence[str]) -> Any:
-    """What a text that may be a number is made of; null for others."""
+    """Split texts that may be numbers into their parts; null for others."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""What a party asks for when its columns are prepared: for all of them, and for single ones."""
+"""A party's rules for preparing its columns: for all columns, and for single ones."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ Rare = Annotated[int, Meta(ge=1, le=1 << 24)]
 
 
 class ColumnRules(Config):
-    """How one column is prepared.
+    """Rules for preparing one column.
 
     Attributes:
-        kind: what it holds; ``"auto"`` to find out.
-        missing: ``"auto"`` to fill in and to add a column that says where a value was missing, ``"impute"`` to fill in
-            alone, ``"refuse"`` for an error.
-        impute: what is filled in: ``"median"``, ``"mean"`` or ``"most_frequent"`` of the training rows; ``"auto"`` for
-            the median, of truth values the most frequent one.
-        scale: of numbers; see `securevfl.data.prepare.scaling`.
-        categorical: ``"onehot"``, ``"frequency"`` (how often a level is among the training rows), ``"hash"`` (buckets,
-            by a key of the party's own); ``"auto"`` for one-hot of few levels, and for many of the most frequent ones
-            together with the frequency.
-        levels: most columns of a one-hot encoding.
-        rare: rows below which a level is grouped with other rare ones; None for one in 200 training rows, from 2 to 10.
-        buckets: of ``"hash"``.
-        decimal: the decimal mark of numbers in texts.
-        dates: the order of day, month and year where it is not told by the dates themselves.
+        kind: its kind of content; ``"auto"`` to detect it.
+        missing: ``"auto"`` to fill in and add an indicator column, ``"impute"`` only to fill in, ``"refuse"`` to raise
+            an error.
+        impute: replacement: ``"median"``, ``"mean"`` or ``"most_frequent"`` of the training rows; ``"auto"`` is the
+            median, for booleans the most frequent value.
+        scale: scaling of numbers; see `securevfl.data.prepare.scaling`.
+        categorical: ``"onehot"``, ``"frequency"`` (of a level in the training rows), ``"hash"`` (buckets, with the
+            party's secret key); ``"auto"`` is one-hot for few levels; for many, one-hot of the most frequent ones plus
+            the frequency.
+        levels: maximum columns of a one-hot encoding.
+        rare: a level with fewer rows is grouped with other rare ones; None means one in 200 training rows, from 2 to
+            10.
+        buckets: number of buckets of ``"hash"``.
+        decimal: the decimal mark of numbers in text.
+        dates: the order of day, month and year, for dates that do not determine it.
     """
 
     kind: Kind = "auto"
@@ -57,12 +58,12 @@ class ColumnRules(Config):
     dates: Dates = "auto"
 
     def rare_below(self, rows: int) -> int:
-        """Rows below which a level is rare, among so many training rows."""
+        """Return the number of rows below which a level is rare, given the number of training rows."""
         return min(10, max(2, rows // 200)) if self.rare is None else self.rare
 
 
 class ColumnPreparation(Config):
-    """What one column has otherwise than `Preparation` says of all; None for what all have.
+    """Exceptions of one column from the rules of `Preparation`; None means no exception.
 
     Attributes:
         kind, missing, impute, scale, categorical, levels, rare, buckets, decimal, dates: see `ColumnRules`.
@@ -85,8 +86,8 @@ class ColumnPreparation(Config):
 
 
 class Preparation(ColumnRules):
-    """How a party prepares its columns: fitted on its own training rows, kept with its part of the model, applied to
-    whatever it predicts. A party's own affair; no other party learns of it but through how many numbers a row becomes.
+    """How a party prepares its columns: fitted on its own training rows, stored with its part of the model, applied in
+    prediction. Each party chooses it alone; other parties only see how many numbers a row becomes.
 
     ```python
     sv.read_csv("shop.csv", name="shop", id="customer", prepare="auto")
@@ -96,8 +97,8 @@ class Preparation(ColumnRules):
 
     Attributes:
         kind, missing, impute, scale, categorical, levels, rare, buckets, decimal, dates: see `ColumnRules`.
-        name: how files and arguments ask for the defaults, ``prepare = "auto"``.
-        columns: column → what it has otherwise.
+        name: the name of the defaults in files and arguments, ``prepare = "auto"``.
+        columns: column → its exceptions.
     """
 
     name: ClassVar[str] = "auto"
@@ -114,11 +115,11 @@ class Preparation(ColumnRules):
 
     @property
     def categories(self) -> frozenset[str]:
-        """Columns that it says are categories, whatever they look like."""
+        """Columns set to categories, whatever they look like."""
         return frozenset(column for column, own in self.columns.items() if own.kind == "category")
 
     def rules(self, column: str) -> ColumnRules:
-        """What holds for a column."""
+        """Return the rules of a column."""
         own = self.columns.get(column, ColumnPreparation())
         names = ColumnRules.__struct_fields__
         given = {name: getattr(own, name) for name in names if getattr(own, name) is not None}

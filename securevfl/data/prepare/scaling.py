@@ -1,10 +1,10 @@
-"""How numbers of a column are scaled for a network, fitted on training rows.
+"""Scale the numbers of a column for a network, fitted on training rows.
 
 ``"standard"``: (x − mean) / deviation. ``"quantile"``: the normal score of the rank among the training rows, as by
-`sklearn.preprocessing.QuantileTransformer`, but with middle ranks for ties and by knots that are fitted once.
+`sklearn.preprocessing.QuantileTransformer`, but with mid-ranks for ties and with knots that are fitted once.
 ``"robust"``: (x − median) / (interquartile range / 1.349), which is the deviation of a normal distribution. ``"none"``:
-as it is. ``"auto"``: standard where that gives the bulk of the column its due; quantile where few large values take so
-much of the deviation that the middle 90 % lie in less than three quarters of the width that a normal distribution has.
+unchanged. ``"auto"``: standard, or quantile if a few large values dominate the deviation, so that the middle 90 % span
+less than three quarters of their width in a normal distribution.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _MIDDLE = 3.289707253902945
 """From the 5th to the 95th percentile of a normal distribution, in deviations."""
 _SQUEEZED = 0.75
 _DISTINCT = 12
-"""Fewest different values of a column whose shape says something."""
+"""Minimum number of different values for judging the shape of a column."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """(x − centre) / spread; zero where there is no spread."""
+    """(x − centre) / spread; zero if the spread is zero."""
 
     centre: float = field(repr=False)
     spread: float = field(repr=False)
@@ -41,7 +41,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Scores:
-    """Normal scores of ranks: between knots by interpolation, and beyond the outermost those of the outermost."""
+    """Normal scores of ranks, interpolated between knots and constant beyond the outermost ones."""
 
     values: np.ndarray = field(repr=False)
     scores: np.ndarray = field(repr=False)
@@ -54,10 +54,10 @@ class Scores:
 
 
 def fit_scaling(values: np.ndarray, how: str) -> Linear | Scores:
-    """Scaling fitted on these numbers, finite float64 (n,), at least one.
+    """Fit a scaling on finite numbers, float64 (n,), at least one.
 
     Args:
-        values: of the training rows, or of a random part of them.
+        values: numbers of the training rows, or of a random sample of them.
         how: see above.
     """
     if how == "none":
@@ -74,15 +74,16 @@ def fit_scaling(values: np.ndarray, how: str) -> Linear | Scores:
 
 
 def _is_squeezed(values: np.ndarray, deviation: float) -> bool:
-    """Whether standardising leaves the bulk of the values too little room, and there are values enough to rank."""
+    """Return True if standardising would squeeze the bulk of the values and there are enough values to rank."""
     low, high = np.quantile(values, (0.05, 0.95))
     squeezed = (high - low) < _SQUEEZED * _MIDDLE * deviation
     return bool(squeezed) and len(np.unique(values[:4096])) >= _DISTINCT
 
 
 def normal_scores(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most 257 different values, rising, and their scores: Φ⁻¹ of the middle rank, with mean 0 and deviation 1 over
-    all values."""
+    """Return at most 257 different values, ascending, and their scores: Φ⁻¹ of the mid-rank, with mean 0 and deviation
+    1 over all values.
+    """
     from scipy.special import ndtri
 
     ordered = np.sort(values)

@@ -1,4 +1,4 @@
-"""Prepared columns as plain values, and back: what a file holds is checked before anything is made of it."""
+"""Convert prepared columns to plain values and back; values from a file are checked before they are used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from securevfl.data.prepare.scaling import Linear, Scores
 __all__ = ["KIND", "column_from_state", "column_state"]
 
 KIND = "prepared 1"
-"""What a stored column says that it is, with the version of this form."""
+"""Type and format version of a stored column."""
 
 _MOST_LEVELS = 1 << 16
 _MOST_WIDTH = 4097
@@ -30,7 +30,7 @@ _PARTS = ("year", *_CYCLES)
 
 
 def column_state(column: PreparedColumn) -> dict[str, object]:
-    """Plain values that `column_from_state` makes the same column of."""
+    """Return plain values from which `column_from_state` rebuilds the column."""
     how = column.how
     if isinstance(how, CodedNumber):
         return {"kind": KIND, "holds": "coded", "of": how.reader.kind, "form": how.reader.form}
@@ -76,13 +76,13 @@ def column_state(column: PreparedColumn) -> dict[str, object]:
 
 
 def column_from_state(state: Mapping[str, Any]) -> PreparedColumn:
-    """The column whose `column_state` this is.
+    """Rebuild a column from its `column_state`.
 
     Raises:
-        ValueError, KeyError, TypeError: something else.
+        ValueError, KeyError, TypeError: the values are not such a state.
     """
     if state["kind"] != KIND:
-        raise ValueError(f"a prepared column says {state['kind']!r:.40}; {KIND!r} was expected")
+        raise ValueError(f"a prepared column has the kind {state['kind']!r:.40}; expected {KIND!r}")
     holds = state["holds"]
     if holds == "codes":
         levels = _texts(state["levels"], CODES - 1)
@@ -94,7 +94,7 @@ def column_from_state(state: Mapping[str, Any]) -> PreparedColumn:
     if holds == "category":
         return PreparedColumn(PreparedCategory(_levels(state)))
     if holds not in _FORMS or state["form"] not in _FORMS[holds]:
-        raise ValueError(f"a prepared column holds {holds!r:.40}, written as {state['form']!r:.40}")
+        raise ValueError(f"a prepared column contains {holds!r:.40}, written as {state['form']!r:.40}")
     reader, fill, indicator = Reader(holds, state["form"]), _number(state["fill"]), _truth(state["indicator"])
     scaling = _scaling(state["scaling"])
     if holds != "date":
@@ -113,7 +113,7 @@ def column_from_state(state: Mapping[str, Any]) -> PreparedColumn:
 def _coded(state: Mapping[str, Any]) -> CodedNumber | CodedDate:
     of, form = state["of"], state["form"]
     if of not in _FORMS or form not in _FORMS[of]:
-        raise ValueError(f"a coded column holds {of!r:.40}, written as {form!r:.40}")
+        raise ValueError(f"a coded column contains {of!r:.40}, written as {form!r:.40}")
     if of != "date":
         return CodedNumber(Reader(of, form))
     parts = _texts(state["parts"], len(_PARTS))
@@ -137,7 +137,7 @@ def _levels(state: Mapping[str, Any]) -> Levels:
         salt=bytes.fromhex(state["salt"]),
     )
     if not found.width or len(found.salt) > 64:
-        raise ValueError("a prepared column of categories becomes no numbers, or has a salt that is no key")
+        raise ValueError("a prepared column of categories becomes no numbers, or has an invalid salt")
     return found
 
 
@@ -166,7 +166,7 @@ def _scaling(state: Mapping[str, Any]) -> Linear | Scores:
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"a prepared column holds {value!r:.40}, where a finite number was expected")
+        raise ValueError(f"a prepared column contains {value!r:.40}; expected a finite number")
     return float(value)
 
 
