@@ -242,7 +242,7 @@ async def _told(site: PartyContext, mine: tuple[int, int], rows: int, job: Job, 
     }
     if counts[site.name] != mine:
         raise ProtocolError(f"{link.peer!r} sent other counts of {site.name!r}'s rows than it received")
-    least, most = (2, 1 << 16) if job.number is None else (1, 1)  # the party's secret stands in for a seed
+    least, most = (2, 1 << 16) if job.number is None else (1, 1)  # one class encodes a numeric target
     classes = _whole(message, "classes", least, most, link.peer)
     shared = _whole(message, "shared", 1, len(order), link.peer)
     how, fold = message.meta.get("split"), np.asarray(message.arrays["fold"])

@@ -1,7 +1,7 @@
-"""How often each person was scored today, counted on the disk before anything of the row leaves.
+"""Count on disk how often each person was scored today, before anything of the row leaves.
 
-A line is appended and synced for each batch. A restart reads the day's lines again, so it resets nothing. People stand
-there under a keyed digest whose key never leaves the folder: the file names nobody.
+A line is appended and synced for each batch. A restart reads the day's lines again, so it resets nothing. The file
+names nobody: people appear under a keyed digest whose key never leaves the folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DAY = 86400.0
 MINUTE = 60.0
 _KEY_BYTES = 32
 _DIGEST = 24
-"""Hexadecimal digits that stand for a person: 96 bits."""
+"""Hexadecimal digits of a person's digest: 96 bits."""
 
 
 class DailyCounts:
@@ -67,12 +67,12 @@ class DailyCounts:
         released: Sequence[bool],
         epsilon: Callable[[int], float],
     ) -> Refusal | None:
-        """The first rule that scoring this batch would break; None where it may be scored. Counts nothing.
+        """The first rule that scoring this batch would break; None if it may be scored. Counts nothing.
 
         Args:
-            names: identifiers of the rows, none twice.
+            names: identifiers of the rows, without duplicates.
             released: whether scoring it releases something new of the row.
-            epsilon: ε of so many releases of one row; infinite where content leaves without noise.
+            epsilon: ε of that many releases of one row; infinite if content leaves without noise.
         """
         now, policy, count = self._now(), self.policy, len(names)
         self._turn(now)
@@ -209,11 +209,11 @@ class DailyCounts:
                 line = json.loads(raw)
                 time, people, new = float(line["time"]), _digests(line["scored"]), _digests(line["released"])
                 if not math.isfinite(time):
-                    raise ValueError("a time that is none")
+                    raise ValueError("an invalid time")
             except (ValueError, KeyError, TypeError) as error:
                 raise InputError(
-                    f"line {number} of {file} is damaged ({error}): what was scored on that day is not known; bring "
-                    "the file back, or remove it and count the day as begun anew"
+                    f"line {number} of {file} is damaged ({error}), so that day's scores cannot be counted: "
+                    "bring the file back, or remove it and start the day's count at zero"
                 ) from None
             self._latest = max(self._latest, time)
             self._add(time, people, new)
@@ -226,7 +226,7 @@ class DailyCounts:
             write_whole(path, os.urandom(_KEY_BYTES), private=True)
         key = path.read_bytes()
         if len(key) != _KEY_BYTES:
-            raise InputError(f"{path} holds {len(key)} bytes and not {_KEY_BYTES}: bring it back")
+            raise InputError(f"{path} contains {len(key)} bytes instead of {_KEY_BYTES}: bring it back")
         return key
 
     def _digest(self, name: str) -> str:
