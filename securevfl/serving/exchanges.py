@@ -49,7 +49,7 @@ _WORDS = 500
 
 
 def serving_exchanges(job: Job, passive: int) -> Exchanges:
-    """All messages of serving a job's model with `passive` passive parties; on shares also with a party without data."""
+    """All messages of serving a model with `passive` passive parties; on shares also with a party without data."""
     return Exchanges([*declared(job, passive), *EXCHANGES, *(_HELPING if job.protection.on_shares else ())])
 
 

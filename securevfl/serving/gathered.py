@@ -1,4 +1,4 @@
-"""Serve sessions over a mesh in sequence: the parties agree on a state, serve, and agree again when one has restarted."""
+"""Serve sessions over a mesh in sequence: parties agree on a state, serve, and agree again when one has restarted."""
 
 from __future__ import annotations
 
