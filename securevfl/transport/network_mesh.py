@@ -325,7 +325,7 @@ class NetworkMesh:
             self._lost(f"the gate of {self.me!r} ended: {error}")
 
     def _broken(self, error: GateLost) -> None:
-        """Nothing can be written any more: first read what the gate sent before it ended, which may include its reason."""
+        """Nothing can be written any more: first read what the gate sent before it ended, perhaps with its reason."""
         with suppress(ProtocolError):
             while not self._why and self._inbox.read(self._sock):
                 pass
