@@ -157,7 +157,7 @@ def test_a_split_that_cannot_be_is_refused(options: dict[str, object], own: dict
 
 def test_a_job_with_an_impossible_split_is_refused() -> None:
     for options, words in (
-        ({"split_by": "group", "stratify": True}, "stratify draws rows one by one"),
+        ({"split_by": "group", "stratify": True}, "stratify draws single rows"),
         ({"fold": (3, 2)}, r"fold is \[3, 2\]"),
         ({"fold": (1, 1)}, "2 or more"),
         ({"split_by": "week"}, "week"),

@@ -167,7 +167,7 @@ def test_tables_without_common_rows_end_with_their_own_code(tmp_path: Path, here
     )
     done = here("run", "job.toml", folder=tmp_path)
     assert done.returncode == 4
-    assert "no row is held by all parties" in done.stderr
+    assert "no row is common to all parties" in done.stderr
 
 
 def test_a_failing_party_ends_the_run_with_its_cause(

@@ -65,7 +65,7 @@ def test_a_check_and_a_run_say_why_no_row_is_held_by_all(tmp_path: Path) -> None
     found = check_file(_files(tmp_path, 100))
     assert found.exit_code == 2
     (line,) = found.mistakes
-    assert line.startswith("no row is held by all parties: the tables have no identifier in common; no identifiers of")
+    assert line.startswith("no row is common to all parties: the tables have no identifier in common; no identifiers of")
     assert "bank.csv are in" in line
     assert "without leading zeros, 60 would be" in line
     tables = [
@@ -74,7 +74,7 @@ def test_a_check_and_a_run_say_why_no_row_is_held_by_all(tmp_path: Path) -> None
         ),
         sv.PartyTable(name="shop", ids=[str(i) for i in range(9)], columns={"x": np.arange(9.0)}),
     ]
-    with pytest.raises(sv.SecureVFLError, match="no row is held") as caught:
+    with pytest.raises(sv.SecureVFLError, match="no row is common") as caught:
         sv.simulate(sv.Job(protection=sv.Plain(), epochs=1), sv.Parties.of(*tables))
     assert "no identifiers of 'bank' are in 'shop'; without leading zeros, 9 would be" in "".join(
         caught.value.__notes__

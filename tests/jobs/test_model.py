@@ -157,7 +157,7 @@ def test_predicting_with_other_parties_or_columns_is_an_error() -> None:
 
 
 def test_a_model_of_another_job_or_none_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(sv.InputError, match="holds no model"):
+    with pytest.raises(sv.InputError, match="contains no model"):
         sv.Model.load(tmp_path, JOB)
     sv.simulate(JOB.replace(epochs=1), parties()).model().save(tmp_path)
     with pytest.raises(sv.InputError, match="trained by another job"):
