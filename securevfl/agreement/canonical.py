@@ -168,7 +168,7 @@ def decode(raw: bytes, header: str, what: str) -> dict[str, Any]:
         InputError: too large, not UTF-8, lines of another shape, or not TOML.
     """
     if len(raw) > MOST_BYTES:
-        raise InputError(f"{what} has {len(raw):,} bytes; {MOST_BYTES:,} are the most")
+        raise InputError(f"{what} has {len(raw):,} bytes; at most {MOST_BYTES:,} are allowed")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -177,7 +177,7 @@ def decode(raw: bytes, header: str, what: str) -> dict[str, Any]:
     if lines[0] != header:
         raise InputError(f"{what} begins with the line {header!r}; this begins with {lines[0][:60]!a}")
     if len(lines) > _MOST_LINES:
-        raise InputError(f"{what} has {len(lines):,} lines; {_MOST_LINES:,} are the most")
+        raise InputError(f"{what} has {len(lines):,} lines; at most {_MOST_LINES:,} are allowed")
     for i, line in enumerate(lines[1:], 2):
         if line and _TABLE.fullmatch(line) is None and _VALUE.fullmatch(line) is None:
             raise InputError(

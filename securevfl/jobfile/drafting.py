@@ -327,7 +327,7 @@ def _party(one: _Table, folder: Path) -> list[str]:
         file = one.path.resolve()
     lines = ["[[party]]", f"name = {quoted(one.name)}", f"file = {quoted(str(file))}"]
     if isinstance(one.source, CsvRows):
-        lines[-1] += f"   # {one.source.dialect.words}: found out; delimiter, encoding and decimal say otherwise"
+        lines[-1] += f"    # {one.source.dialect.words}: detected; override with delimiter, encoding and decimal"
     if len(one.ids) == 1:
         lines.append(f"id = {quoted(one.ids[0])}   # every row has its own, and other tables have the same")
     elif one.ids:

@@ -130,6 +130,7 @@ class Gathering:
         at, state = self._at(peer), self.state
         known = state.known[at]
         up = _put(state.up, at, incarnation)
+        # Nothing was lost on the way and the peer is the same process: its report is still valid.
         if resumed and known is not None and known.incarnation == incarnation:
             self.state = replace(state, up=up)
             return self._said_again(peer)
@@ -156,12 +157,14 @@ class Gathering:
             self.state = replace(self.state, ready=_put(self.state.ready, at, said.mark))
             return self._settled()
         state, known = self.state, self.state.known[at]
+        # After a reconnection a report may arrive twice.
         if said == known:
             return []
         if said.incarnation != state.up[at]:
             raise ProtocolError(
                 f"{peer!r} reports for {said.incarnation[:20]}…, but is connected as {state.up[at][:20] or 'gone'}…"
             )
+        # A view is a digest of reports: two reports under one number would give the parties different views.
         if known is not None and known.incarnation == said.incarnation and said.parks <= known.parks:
             raise ProtocolError(f"{peer!r} sent two different reports with the number {said.parks}")
         self.state = replace(state, known=_put(state.known, at, said))
@@ -213,6 +216,7 @@ class Gathering:
             if not self._admits(reports):
                 return []
             self.state = state = replace(state, phase="ready", view=view)
+            # The agreement is on disk before READY leaves, so a crash in between cannot hide an attempt.
             actions.append(Began(view, reports))
             actions += [Say(peer, encode(Ready(view.mark))) for peer in self._connected()]
         if all(mark == view.mark for mark in state.ready):

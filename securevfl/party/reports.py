@@ -121,7 +121,7 @@ def decode(peer: str, payload: bytes) -> Report | Ready:
         ProtocolError: it is neither a report nor a READY, or is not in canonical form.
     """
     if len(payload) > REPORT_BYTES:
-        raise ProtocolError(f"{peer!r} sent a report of {len(payload)} bytes; {REPORT_BYTES} are the most")
+        raise ProtocolError(f"{peer!r} sent a report of {len(payload)} bytes; at most {REPORT_BYTES} are allowed")
     try:
         said: Report | Ready = _decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -167,6 +167,7 @@ class StateFolder:
         """
         found = self._read("incarnation.json")
         count = 1 if found is None else _whole(found, "count") + 1
+        # A restored copy of the folder counts the same starts again; the nonce tells the two processes apart.
         nonce = secrets.token_bytes(_NONCE)
         self._write("incarnation.json", {"count": count, "nonce": nonce.hex()})
         return count, nonce

@@ -35,7 +35,7 @@ class Step:
         parties: whose columns were used, the active party first.
         rows: the active party's numbers of the rows, (n,).
         probabilities: (n, classes).
-        tells: what the alignment disclosed to whom, as text; empty for the active party alone.
+        tells: what the alignment disclosed to whom, as text; empty if the active party scored alone.
         why: why nothing was scored; empty where something was.
         ledgers: run → party → ledger: of the alignment, where there was one, and of the prediction.
     """

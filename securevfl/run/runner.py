@@ -236,6 +236,7 @@ class PartyRunner(Generic[T]):
     async def _aborted(self, event: Aborted) -> None:
         self._was_aborted = True
         if self._work is not None:
+            # The program may already have the cause (a peer's refusal, say), which explains more than the abort.
             await asyncio.wait({self._work}, timeout=_LAST_WORDS)
             if self._work.done() and not self._work.cancelled():
                 error = self._work.exception()
@@ -329,6 +330,7 @@ class PartyRunner(Generic[T]):
     def _give_up(self) -> None:
         waits = self.waits
         if self._has_result:
+            # This party's own result is stored, so a silent peer must not turn it into a failure.
             self._finished |= {peer: self.view.mark for peer in waits if self.view is not None}
             self._news.happened("alone", f"{', '.join(waits)} did not announce their results")
             return
@@ -355,11 +357,13 @@ class PartyRunner(Generic[T]):
 
     async def _fail(self, error: BaseException) -> None:
         """End the job at all: the others read what is on its way to them, a refusal perhaps, before they stop."""
+        # Let the channels' tasks write what was already sent; then wait about two round trips for it to arrive.
         for _ in range(20):
             await asyncio.sleep(0)
         trips = [state.round_trip for state in self._mesh.links().values() if state.round_trip is not None]
         if trips:
             await asyncio.sleep(min(0.1 + 2 * max(trips), _LAST_WORDS))
+        # A peer that ended the job knows already; answering it would only cross its abort.
         if not self._was_aborted:
             with suppress(SecureVFLError):
                 await self._mesh.abort(_cause(error))

@@ -86,7 +86,7 @@ class DailyCounts:
                 words = f"{count} rows are more than what is left of {policy.rows_per_minute} in a minute"
                 return self._no("rows_per_minute", words, wait)
         if policy.rows_per_day is not None and self._rows + count > policy.rows_per_day:
-            words = f"{self._rows} rows were scored today and {policy.rows_per_day} are the most"
+            words = f"{self._rows} rows were scored today; at most {policy.rows_per_day} are allowed"
             return self._no("rows_per_day", words, self._until_midnight(now))
         return self._person(names, released, epsilon, now)
 
@@ -98,18 +98,20 @@ class DailyCounts:
         if most is not None:
             over = tuple(place for place, who in enumerate(people) if self._scores[who] + 1 > most)
             if over:
-                words = f"{len(over)} of its rows were scored {most} times today, which is the most"
+                words = f"{len(over)} of its rows were scored {most} times today, which is the limit"
                 return self._no("scores_per_record", words, self._until_midnight(now), over)
         bound = policy.epsilon_per_record
         if bound is None:
             return None
+        # Checked before any counts: no number of releases without noise fits a bound on ε.
         if math.isinf(epsilon(1)):
-            words = f"content leaves without noise, so its ε has no bound; {bound:g} a day are the most"
+            words = f"content leaves without noise, so its ε has no bound; at most {bound:g} a day is allowed"
             return self._no("no_noise", words)
         known: dict[int, bool] = {}
 
         def too_much(times: int) -> bool:
             if times not in known:
+                # The tolerance absorbs rounding where a bound is set to exactly the ε of some releases.
                 known[times] = epsilon(times) > bound * (1 + 1e-9)
             return known[times]
 
@@ -134,6 +136,7 @@ class DailyCounts:
         people = [self._digest(name) for name in names]
         new = [who for who, is_new in zip(people, released, strict=True) if is_new]
         line = {"time": round(now, 3), "scored": people, "released": new}
+        # On disk before in memory: if the write fails, the error ends the batch and nothing leaves.
         append_synced(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
         self._add(now, people, new)
 

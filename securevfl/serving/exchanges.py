@@ -26,13 +26,11 @@ EXCHANGES = (
         Kind.CONTROL,
         ACTIVE,
         PASSIVE,
-        "next command: score these rows, prepare or use a model, align again",
+        "what to do next: score these rows, prepare or use a model, align anew",
         "which aligned rows are scored, and when",
         "note",
     ),
-    Exchange(
-        ANSWER, Kind.CONTROL, PASSIVE, ACTIVE, "whether it takes part", "which rule of its serving policy applies"
-    ),
+    Exchange(ANSWER, Kind.CONTROL, PASSIVE, ACTIVE, "whether it takes part", "which rule of its serving policy holds"),
 )
 """Beside what the job declares."""
 

@@ -54,6 +54,7 @@ class Guarded:
         async def counted() -> Message:
             nonlocal size
             message = await receive()
+            # Content-Length may be missing or false, so bytes are counted as they come.
             size += len(message.get("body", b""))
             if size > self._most:
                 raise _TooLarge
@@ -82,6 +83,7 @@ class Guarded:
             if name.strip("[]").lower() not in self._hosts:
                 return 421, "this address is not served: without authentication, ask under localhost or 127.0.0.1"
         if (
+            # A web page can post other types to another site without a preflight request; JSON needs one.
             scope["method"] == "POST"
             and headers.get(b"content-type", b"").split(b";")[0].strip() != b"application/json"
         ):

@@ -92,6 +92,7 @@ class ModelShelf:
             )
         place = self._place(part.run)
         if (place / f"{self.party}{PART}").exists():
+            # A run name identifies one model: replacing this part would mix parts of different models.
             if self.part(part.run).digest != part.digest:
                 raise InputError(f"another part of run {part.run[:16]}… is there already; a run has one model")
             return

@@ -146,6 +146,7 @@ def measure(message: Message) -> tuple[int, str]:
             hashed.update(bytes(pad))
         total += raw.nbytes + pad
     found = total, hashed.hexdigest()
+    # Message is frozen; these fields only cache what follows from its content.
     object.__setattr__(message, "written", found)
     return found
 
@@ -241,6 +242,7 @@ def decode(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Message
     Raises:
         WireError: not a message, another version, over a limit, truncated, or with bytes to spare.
     """
+    # All checks of sizes come before any allocation: `data` is a peer's.
     view = memoryview(data)
     if len(view) > limits.message_bytes:
         raise WireError(f"message of {len(view)} bytes; the limit is {limits.message_bytes}: send it in parts")
@@ -289,6 +291,7 @@ def _read_arrays(
             raise WireError(
                 f"array {name!r} has shape {shape}; at most {limits.dimensions} dimensions are allowed, none negative"
             )
+        # A side of 0 makes the product 0 and would hide an absurd other side from the checks, so it counts as 1.
         if math.prod(max(side, 1) for side in shape) * dtype.itemsize >= _LONGEST_SIDE:
             raise WireError(f"array {name!r} has shape {shape}; its sides multiply to 2^62 bytes or more: no array has")
         if name in arrays:

@@ -312,6 +312,7 @@ class Connection:
 
     def _drain(self) -> None:
         try:
+            # At most 64 reads a turn: a peer that keeps sending must not hold the loop.
             for _ in range(64):
                 if not self.sock.recv(1 << 16):
                     self.end(self.why)

@@ -224,7 +224,8 @@ class SessionEnd(Meeting):
             self._owes = True
 
     def note(self, payload: bytes) -> None:
-        """Send a note to the peer's program: in order within one connection, and lost with it, or where there is none.
+        """Send a note to the peer's program: in order within one connection, and lost with it, or if there is no
+        connection.
 
         Raises:
             InputError: it is longer than `limits.note`, or too many wait.

@@ -132,6 +132,7 @@ class Meeting:
         incoming = self._in
         if self._left:
             raise Refusal("broken-rule", "a part after the goodbye")
+        # Parts of a view that was just left may still be in flight, but never more than this end had granted.
         if tag != incoming.tag or not incoming.view:
             self._stale -= size + OVERHEAD
             if self._stale < 0:
@@ -166,6 +167,7 @@ class Meeting:
             tag=position.tag,
             received=position.received,
             allowed=position.allowed,
+            # The connection's random id is the key, so that these bytes differ on every connection.
             facts=b"" if answers or not self._first else facts(self._fields, line.id),
         )
 
@@ -197,6 +199,7 @@ class Meeting:
             self._seen = (hello.incarnation, [hello.connection])
             return True
         last = numbers[-1]
+        # Only the last few numbers are stored, so an older one cannot be told from a replay.
         if hello.connection in numbers or hello.connection <= last - _REMEMBERED:
             raise Refusal(
                 "replayed-hello", f"the hello of connection {hello.connection} again, after that of connection {last}"
@@ -208,6 +211,7 @@ class Meeting:
 
     def _on_accept(self, line: Line, body: memoryview) -> None:
         greeting = self._greeting
+        # The random id shows that the peer answers this connection and not a recorded one.
         if self._first or greeting is None or body[:NONCE] != line.id:
             raise Refusal(
                 "replayed-hello",

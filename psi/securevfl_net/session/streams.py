@@ -71,6 +71,7 @@ class Outgoing:
                     f"before; the limit is {limits.message}"
                 )
         self._remaining = rest
+        # Both ends count a part's overhead alike, since `allowed` is a position in this sum.
         cost = size + OVERHEAD
         self._end += cost
         self.held += cost
@@ -126,6 +127,7 @@ class Outgoing:
                 f"the peer acknowledged part {received}, outside of {self.acked} (acknowledged before) to "
                 f"{self.sent} (sent last)",
             )
+        # What was granted may be in flight already, so a grant cannot be withdrawn.
         if position.allowed < self.allowed:
             raise Refusal("broken-rule", f"the grant goes back from {self.allowed} to {position.allowed}")
         self.allowed = position.allowed
