@@ -101,7 +101,7 @@ def test_a_draft_says_what_keeps_a_column_from_naming_rows(tmp_path: Path) -> No
     for texts, words in (
         ([one.upper() for one in rows], "column 'client_no': no identifiers of 'a' are in 'b'; with capitals"),
         (["", *rows[1:]], "column 'client_no' is empty in 1 of 60 rows of 'b': fill or drop them"),
-        ([f"{i}.0" for i in range(ROWS)], "column 'client_no' of 'b' holds numbers with a point or an exponent"),
+        ([f"{i}.0" for i in range(ROWS)], "column 'client_no' of 'b' contains numbers with a point or an exponent"),
     ):
         (tmp_path / "b.csv").write_text("client_no,y\n" + "".join(f"{one},{i % 5}\n" for i, one in enumerate(texts)))
         assert words in " ".join(draft_job([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path).missing)
