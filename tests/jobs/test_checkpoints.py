@@ -86,7 +86,10 @@ def _shorten_journal(folder: Path) -> None:
 
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "renamed": (_rename, r"epoch-\d+.safetensors contains a checkpoint of epoch \d: rename the file back"),
-    "none left of one": (_delete_all_of_one, r"no epoch with an intact checkpoint of every party .*shop1: none.*bring the missing files"),
+    "none left of one": (
+        _delete_all_of_one,
+        r"no epoch with an intact checkpoint of every party .*shop1: none.*bring the missing files",
+    ),
     "no journal": (lambda folder: (folder / "bank.journal.jsonl").unlink(), "goes with a journal that is not there"),
     "a shorter journal": (_shorten_journal, "goes with a journal that is not there, or not as long as it was"),
 }

@@ -65,7 +65,9 @@ def test_a_check_and_a_run_say_why_no_row_is_held_by_all(tmp_path: Path) -> None
     found = check_file(_files(tmp_path, 100))
     assert found.exit_code == 2
     (line,) = found.mistakes
-    assert line.startswith("no row is common to all parties: the tables have no identifier in common; no identifiers of")
+    assert line.startswith(
+        "no row is common to all parties: the tables have no identifier in common; no identifiers of"
+    )
     assert "bank.csv are in" in line
     assert "without leading zeros, 60 would be" in line
     tables = [
