@@ -23,17 +23,17 @@ __all__ = ["SILENCE", "Keeper", "Observer", "PartyContext", "PartySecret", "deri
 
 
 def derive_seed(seed: int, *labels: str | int) -> int:
-    """An independent 63-bit seed for learning (never for cryptography), from a seed and what it is for."""
+    """Derive an independent 63-bit seed for learning (never for cryptography) from a seed and labels of its purpose."""
     text = "\x1f".join(["securevfl", str(seed), *map(str, labels)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
 
 @dataclass(frozen=True, repr=False)
 class PartySecret:
-    """What one party alone knows, and its first weights and other random choices of learning are drawn from.
+    """One party's secret, from which its first weights and other random choices of learning are drawn.
 
-    Under a sealed protection it comes from the operating system. It is kept in the party's own checkpoints, so that a
-    resumed run goes on with the same choices, and nowhere else: no message, ledger or model holds it.
+    Under a sealed protection it comes from the operating system. It is stored in the party's own checkpoints, so that a
+    resumed run makes the same choices, and nowhere else: not in a message, ledger or model.
 
     Attributes:
         number: from 0 to 2^256 − 1; 256 random bits, unless it is `derived`.
@@ -52,16 +52,17 @@ class PartySecret:
 
     @classmethod
     def derived(cls, seed: int, party: str) -> PartySecret:
-        """From the job's seed, which all parties know: no secret, but the same in every run. For simulations without
-        encryption, of which nothing is claimed, and for experiments that run a job twice."""
+        """Derive the secret from the job's seed, which all parties know: not secret, but the same in every run. For
+        simulations without encryption, which claim no secrecy, and for experiments that run a job twice.
+        """
         return cls(derive_seed(seed, "private", party))
 
     @classmethod
     def kept_by(cls, keeper: Keeper) -> PartySecret | None:
-        """That of the run which a keeper's checkpoint goes on with; None where there is no checkpoint.
+        """Load the secret of the run that a keeper's checkpoint continues; None without a checkpoint.
 
         Raises:
-            InputError: the checkpoint holds none.
+            InputError: the checkpoint contains no secret.
         """
         saved = keeper.saved()
         if saved is None:
@@ -69,8 +70,8 @@ class PartySecret:
         text = saved.get("secret")
         if not isinstance(text, str) or len(text) != 64 or not set(text) <= set("0123456789abcdef"):
             raise InputError(
-                "the checkpoint holds no secret of its party: it is damaged, or an older version wrote it; begin anew, "
-                "with another folder for checkpoints"
+                "the checkpoint contains no secret of its party: it is damaged, or an older version wrote "
+                "it; start from the beginning, with another folder for checkpoints"
             )
         return cls(int(text, 16))
 
@@ -80,12 +81,13 @@ class PartySecret:
         return f"{self.number:064x}"
 
     def seed(self, *labels: str | int) -> int:
-        """A 63-bit seed for learning, for what the labels say."""
+        """Derive a 63-bit seed for learning, for the purpose that the labels name."""
         return derive_seed(self.number, *labels)
 
     def keystream(self, count: int, *labels: str) -> bytes:
-        """`count` bytes of SHAKE-256 (FIPS 202) over the secret and the labels, each with its length before it: whoever
-        does not know the secret cannot tell them from random ones, nor what stands under other labels."""
+        """`count` bytes of SHAKE-256 (FIPS 202) over the secret and the labels, each prefixed with its length: without
+        the secret they cannot be told from random bytes, nor from the bytes of other labels.
+        """
         parts = [b"securevfl party secret v1", self.number.to_bytes(32, "big"), *(label.encode() for label in labels)]
         return hashlib.shake_256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest(count)
 
@@ -98,14 +100,14 @@ SILENCE = 600.0
 
 
 class Observer:
-    """Hears how a run goes on; the base class stays silent. The command line's progress bars are one.
+    """Callbacks for the progress of a run; the base class ignores every event. The command line's progress bars are one
+    such observer.
 
-    What a party sees of its peers' data is told only to an observer that asks for it: one with `listening`. Each
-    party's own program tells it, so an observer of one party hears of that party alone. It must not change what it is
-    told.
+    What a party sees of its peers' data goes only to an observer with `listening`. Each party's own program makes these
+    calls, so an observer of one party sees that party alone. It must not change its arguments.
 
     Attributes:
-        listening: whether `heard` to `built` are wanted. Where nobody listens, they are not called.
+        listening: whether to call `heard` to `built`. Without it they are never called.
         accounting: whether `spent` is wanted.
     """
 
@@ -119,7 +121,7 @@ class Observer:
         """The comparison ended well."""
 
     def phase(self, name: str) -> None:
-        """A new phase of the run began: consent, alignment, setup, training, test, heads."""
+        """A phase of the run began: consent, alignment, setup, training, test, heads."""
 
     def step(self, epoch: int, done: int, total: int) -> None:
         """A training step of `epoch` (from 1) ended."""
@@ -152,25 +154,28 @@ class Observer:
         """The active `party` has a side of a cut, whose weights follow this rule: η, μ and η λ."""
 
     def opened(self, party: str, owner: str, what: Literal["z", "gradient"], values: Array, *, train: bool) -> None:
-        """What `party` has at the cut after opening what was sealed: z (n, h), or (parties, n, h) where the parties'
-        parts come one by one, at the active party; ∂L/∂a (n, d) at a passive one."""
+        """What `party` has at the cut after decryption: z (n, h), or (parties, n, h) if the parties' parts arrive
+        separately, at the active party; ∂L/∂a (n, d) at a passive one.
+        """
 
     def handed(self, party: str, owner: str, steps: np.ndarray) -> None:
         """The active `party` hands back η ∂L/∂z, (n, h) or (parties, n, h), as the integers of the cut round it."""
 
     def built(self, party: str, owner: str, network: Any) -> None:
-        """A passive `party` made a network from its features to what it feeds, a ``torch.nn.Module`` that it trains."""
+        """A passive `party` built a network from its features to its output at the cut, a ``torch.nn.Module`` that it
+        trains.
+        """
 
 
 class Keeper:
-    """Keeps a party's checkpoints, and beside them the journal of what it released; the base class keeps no checkpoint,
-    and its journal lasts as long as it does.
+    """Stores a party's checkpoints and the journal of its releases; the base class stores no checkpoint and keeps its
+    journal in memory.
 
     Attributes:
-        start: the epoch to go on from; None to begin anew.
+        start: the epoch to resume from; None to start from the beginning.
         step: batches of the epoch after it that were done too.
-        steps: batches from one checkpoint inside an epoch to the next, where the algorithm can go on from there; 0 for
-            checkpoints between epochs alone. A matter of long epochs: see `securevfl.training.checkpoints`.
+        steps: batches between checkpoints inside an epoch, if the algorithm can resume there; 0 for checkpoints only
+            between epochs. Useful for long epochs: see `securevfl.training.checkpoints`.
         scope: for whom the releases in the journal are, where the party has several lists of them; see `Journal`.
     """
 
@@ -181,20 +186,20 @@ class Keeper:
 
     @cached_property
     def journal(self) -> Journal:
-        """What the party may have released, over all attempts at the run."""
+        """The party's journal of releases, over all attempts at the run."""
         return Journal()
 
     @cached_property
     def looks(self) -> LookBook:
-        """What earlier attempts gave away of each row, where the party has a budget of that."""
+        """Values of each row that earlier attempts opened, if the party has a budget of them."""
         return LookBook()
 
     def saved(self) -> dict[str, object] | None:
-        """The checkpoint to go on from, or None to begin anew."""
+        """Load the checkpoint to resume from, or None to start from the beginning."""
         return None
 
     def wants(self, epoch: int) -> bool:
-        """Whether a checkpoint after `epoch` is kept."""
+        """Whether to store a checkpoint after `epoch`."""
         return False
 
     def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
@@ -215,16 +220,16 @@ class PartyContext:
         clock: the party's own.
         job: SHA-256 of the job that all parties were given, hexadecimal.
         seed: the job's seed, known to all parties: batches and splits.
-        secret: the party's own, which its peers must not know: first weights of the cut, bottoms.
-        owners: names of the parties with labels, in the job's order; empty stands for the active party alone.
-        coordinator: name of the party without data that brings label owners together; empty where there is none.
-        observer: hears how it goes on.
+        secret: the party's secret, which its peers must not know: source of first weights of cut and bottom models.
+        owners: names of the parties with labels, in the job's order; if empty, the active party alone.
+        coordinator: name of the party without data that connects label owners; empty if there is none.
+        observer: receives progress events.
         keeper: keeps the party's checkpoints.
-        notes: what the report should tell of this party's part in the run.
+        notes: remarks for the report on this party's part in the run.
         looks: what earlier jobs and predictions gave away of each of the party's rows.
-        filters: folder for what outlasts an unbalanced alignment; None to keep nothing.
-        silence: seconds without a sign of life after which a peer that this party waits for counts as lost: the party's
-            own affair, of which the job says nothing.
+        filters: folder for files that outlive an unbalanced alignment; None to store none.
+        silence: seconds without a sign of life after which an awaited peer counts as lost. Each party chooses its own;
+            the job does not set it.
         pool: the party's own workers, as `securevfl_crypto.pools.open_pool` reads them; likewise.
     """
 
@@ -250,11 +255,11 @@ class PartyContext:
 
     @property
     def role(self) -> PartyRole:
-        """What this party is: active (it owns labels), passive, or the coordinator."""
+        """This party's role: active (it owns labels), passive, or the coordinator."""
         return self.role_of(self.name)
 
     def role_of(self, name: str) -> PartyRole:
-        """What a party is."""
+        """A party's role."""
         if self.coordinator and name == self.coordinator:
             return COORDINATOR
         return PASSIVE if name in self.passive else ACTIVE
@@ -272,8 +277,8 @@ class PartyContext:
     def federation(self, owner: str) -> PartyContext:
         """The context of this party in one label owner's federation: that owner and all passive parties.
 
-        With one label owner and no coordinator there is one federation, and the context is this one. Otherwise links
-        lead to members only, and batches are drawn from a seed of the federation's own.
+        With one label owner and no coordinator there is one federation and the context is this one. Otherwise links
+        lead only to members, and batches are drawn from a seed for each federation.
         """
         if len(self.label_owners) == 1 and not self.coordinator:
             return self

@@ -1,9 +1,10 @@
 """Agreements: what several parties propose, approve and run.
 
 - `canonical`: the one form in bytes. `cards`: what a party shows of itself. `proposal`: what is agreed on, whole.
-- `approvals`: signatures, and the agreement that holds them. `differences`: what two proposals differ in, by field.
-- `party_file`: a party's own file, which no peer sees. `proposing`: cards and proposals are made. `approving`: a
-  proposal is held against a party's own file. `words`: what it says, for people.
+- `approvals`: signatures, and the agreement that contains them. `differences`: the fields in which two proposals
+  differ.
+- `party_file`: a party's own file, which no peer sees. `proposing`: makes cards and proposals. `approving`: checks a
+  proposal against a party's own file. `words`: describes a proposal for people.
 - `peers`: what connections need of it. `bounds`: what an agreement allows while a job runs.
 """
 

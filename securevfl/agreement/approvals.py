@@ -1,8 +1,8 @@
 """Approvals: each party's signature over a proposal's bytes; and the agreement, which is a proposal with approvals.
 
 A signature covers a type, its length, the bytes and their length (DSSE's pre-authentication encoding, see
-`securevfl.ledger.keys`), so that it is one over nothing else. It is checked with the key that the proposal
-itself names for the party: an approval of another proposal, of an older one, or by another party verifies nowhere.
+`securevfl.ledger.keys`), so that it is valid for nothing else. It is verified with the key that the proposal itself
+names for the party: an approval of another or an older proposal, or by another party, does not verify.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Approval(Config):
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        """From its bytes; nothing is verified yet, see `Agreement.with_approval`.
+        """Parse an approval; verifies nothing yet, see `Agreement.with_approval`.
 
         Raises:
             InputError: they are no approval, or not in its one form.
@@ -65,7 +65,7 @@ class Approval(Config):
             raise InputError(f"an approval has up to {_MOST} bytes; this has {len(raw):,}")
         content = decode(raw, _HEADER, "an approval")
         if set(content) != {"approval"}:
-            raise InputError("an approval holds [approval] alone: take the file as `securevfl approve` wrote it")
+            raise InputError("an approval contains only [approval]: take the file as `securevfl approve` wrote it")
         approval = cls.of(content["approval"], "approval")
         if approval.raw != raw:
             raise InputError("the approval was changed by hand: take the file as `securevfl approve` wrote it")
@@ -81,8 +81,8 @@ class Approval(Config):
         named = proposal.card(party).key
         if key.public != named:
             raise InputError(
-                f"the agreement names {named.fingerprint} for {party!r}, and the key at hand is "
-                f"{key.public.fingerprint}: sign with the key of the card, or propose anew with a new card"
+                f"the agreement names {named.fingerprint} for {party!r}, but your key is "
+                f"{key.public.fingerprint}: sign with the key of the card, or propose again with a new card"
             )
         return cls(agreement=proposal.digest, party=party, signature=key.sign(SIGNED, proposal.raw))
 
@@ -93,7 +93,7 @@ class Agreement:
 
     Attributes:
         proposal: what is agreed on.
-        approvals: party → its approval; each one verifies.
+        approvals: party → its verified approval.
     """
 
     proposal: Proposal
@@ -102,14 +102,14 @@ class Agreement:
     def __post_init__(self) -> None:
         for name, approval in self.approvals.items():
             if name != approval.party:
-                raise AuditError(f"an approval of {approval.party[:40]!a} stands for {name[:40]!a}")
+                raise AuditError(f"an approval of {approval.party[:40]!a} is listed under {name[:40]!a}")
             self._verify(approval)
         object.__setattr__(self, "approvals", MappingProxyType(dict(sorted(self.approvals.items()))))
 
     def _verify(self, approval: Approval) -> None:
         party = approval.party
         if party not in self.proposal.names:
-            raise AuditError(f"an approval of {party[:40]!a}, who is no party of the agreement")
+            raise AuditError(f"an approval of {party[:40]!a}, which is not a party of the agreement")
         if approval.agreement != self.digest:
             raise AuditError(
                 f"{party!r} approved agreement {approval.agreement[:16]!a}, this is {self.digest[:16]}: it is an "
@@ -165,12 +165,12 @@ class Agreement:
             raw: its bytes, not to be trusted.
 
         Raises:
-            PeerRefused: it is no approval, or not the peer's own approval of this proposal.
+            PeerRefused: it is not an approval, or not the peer's own approval of this proposal.
         """
         try:
             approval = Approval.decode(raw)
             if approval.party != peer:
-                raise AuditError(f"it is one of {approval.party[:40]!a}; each party sends its own")
+                raise AuditError(f"it is an approval of {approval.party[:40]!a}; each party sends its own")
             return self.with_approval(approval)
         except (InputError, AuditError) as error:
             raise PeerRefused(_CODE, f"{peer!r} sent an approval that is refused: {error}") from None
@@ -188,14 +188,14 @@ class Agreement:
             )
 
     def note(self) -> dict[str, str]:
-        """What every ledger notes of the agreement: its digest, and each party's signature."""
+        """Facts of the agreement for every ledger: its digest, and each party's signature."""
         return {"agreement": self.digest, "id": self.proposal.id} | {
             f"signature of {name}": approval.signature for name, approval in self.approvals.items()
         }
 
 
 def approval_path(agreement: str | Path, party: str) -> Path:
-    """Where a party's approval stands: beside the agreement, under its name and the party's."""
+    """Path of a party's approval: beside the agreement, named after it and the party."""
     file = Path(agreement)
     return file.with_name(f"{file.name}.{party}.approval")
 
@@ -225,7 +225,7 @@ def read_bytes(path: str | Path, what: str, most: int) -> bytes:
 
 
 def read_agreement(path: str | Path, *, approvals: Iterable[str | Path] = ()) -> Agreement:
-    """An agreement file, with the approvals that stand beside it.
+    """Read an agreement file and the approvals beside it.
 
     Args:
         path: of the file that `securevfl propose` wrote.

@@ -1,4 +1,4 @@
-"""Holding a proposal against a party's own file, before a person signs it."""
+"""Check a proposal against a party's own file before a person signs it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _BOUNDS = ("epsilon", "delta")
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """What came of it.
+    """Result of the check.
 
     Attributes:
-        differences: where the proposal says other of this party, its keys, its table or the software than is so here;
-            each names the field and both values.
+        differences: where the proposal describes this party, its keys, its table or the software differently from this
+            installation; each names the field and both values.
         refusals: rules of the party's policy and budget that the proposal breaks.
-        notes: what the party should know, and may sign.
+        notes: what the party should know, but need not prevent signing.
     """
 
     differences: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ def _several(what: str, found: tuple[str, ...]) -> str:
 
 
 def hold(proposal: Proposal, own: PartyFile, now: datetime) -> Held:
-    """Hold a proposal against a party's own file: its card, policy, budget and installation. The table is read.
+    """Check a proposal against a party's own file: its card, policy, budget and installation. Reads the table.
 
     Args:
         proposal: it.
@@ -105,7 +105,7 @@ def _known_by(card: PartyCard, own: PartyFile) -> dict[str, Any]:
 def _refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[str]:
     found = []
     if proposal.limits.is_over(now):
-        found.append(f"it ended at {proposal.limits.expires}: propose anew")
+        found.append(f"it ended at {proposal.limits.expires}: propose again")
     card, budget = proposal.card(own.party), own.budget
     if card.role != COORDINATOR:
         job = proposal.job_of(device=own.device, policies={own.party: own.policy})
@@ -137,7 +137,7 @@ def _refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[str]:
 
 
 def approve(proposal: Proposal, own: PartyFile, now: datetime) -> Approval:
-    """Hold a proposal against the party's own file, and sign it.
+    """Check the proposal against the party's own file, and sign it.
 
     Args:
         proposal: that a person has read.

@@ -1,5 +1,6 @@
-"""What an agreement allows while a job runs: until when, how often, how long, and with which versions. Its bounds on ε
-are held as a part of the party's policy, against each plan."""
+"""Limits of an agreement on a running job: expiry, attempts, time, and versions. Its limits on ε become part of the
+party's policy, which is checked against each plan.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Spent:
 def check_running(
     agreement: Agreement, party: str, spent: Spent, now: datetime, *, budget: Budget | None = None
 ) -> None:
-    """Refuse to begin or to go on where the agreement, or the party's own budget, is used up.
+    """Raise an error if the agreement or the party's own budget is used up.
 
     Args:
         agreement: whose approvals were verified.
@@ -40,7 +41,7 @@ def check_running(
         budget: the party's own bounds, on top.
 
     Raises:
-        Expired: the time, the attempts or the seconds are used up; says how much, of how much, and the cure.
+        Expired: the time, the attempts or the seconds are used up; the message gives the amounts and the remedy.
     """
     limits = agreement.proposal.limits
     own = budget or Budget()

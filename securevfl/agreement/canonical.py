@@ -1,9 +1,9 @@
-"""The one form in bytes that an agreement and an approval have: a small part of TOML, so that people can read it.
+"""The canonical bytes of agreements and approvals: a small part of TOML, so that people can read it.
 
-What is signed is bytes. So that the same words are always the same bytes, and the same bytes always the same words,
-`decode` takes nothing that `encode` would write in another way: no other order, spacing, comment, escape or spelling
-of a number. Decimals are texts ("5.0"), because 5 and 5.0 are equal in one language and not in the next. Texts are in
-Unicode's normalisation form C and hold no character that nobody sees, or that reverses what is read.
+Signatures cover bytes. To make content and bytes correspond one to one, `decode` accepts nothing that `encode` would
+write differently: no other order, spacing, comment, escape or spelling of a number. Decimals are texts ("5.0"), because
+languages differ on whether 5 equals 5.0. Texts are in Unicode's normalisation form C and contain no character that is
+invisible or that reverses reading direction.
 
 The size and the shape of the lines are checked before the bytes reach the TOML parser.
 """
@@ -40,8 +40,9 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 
 
 def to_plain(value: object) -> Any:
-    """A description as a tree: decimals as texts, each the shortest that reads back as the same number; what is None
-    left out."""
+    """Convert a description to a tree: decimals as texts, each the shortest that reads back as the same number; leaves
+    out None.
+    """
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, Mapping):
@@ -65,7 +66,7 @@ def from_plain(value: object) -> Any:
 
 
 def number(text: str) -> float | None:
-    """The number that a text of `to_plain` stands for; None for any other text."""
+    """The number in a text of `to_plain`; None for any other text."""
     if len(text) > 32 or _DECIMAL.fullmatch(text) is None:
         return None
     value = float(text)
@@ -73,16 +74,16 @@ def number(text: str) -> float | None:
 
 
 def wrong_text(text: str) -> str:
-    """Why an agreement cannot hold a text, in words; empty where it can."""
+    """Why an agreement cannot contain a text; empty if it can."""
     if text.isascii() and text.isprintable():
         return ""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
-        return "it holds half a character: write it in UTF-8"
+        return "it contains half a character: write it in UTF-8"
     if unicodedata.normalize("NFC", text) != text:
         return "it is not in Unicode's normalisation form C: one name would have two spellings"
     unseen = next((letter for letter in text if unicodedata.category(letter) in _UNSEEN), "")
     if unseen:
-        return f"it holds U+{ord(unseen):04X}, which nobody sees or which changes what is read: leave it out"
+        return f"it contains U+{ord(unseen):04X}, which is invisible or changes how text is read: leave it out"
     return ""
 
 
@@ -90,11 +91,11 @@ def encode(tree: Tree, header: str) -> bytes:
     """A tree as bytes.
 
     Args:
-        tree: keys in the order in which they are to stand.
+        tree: keys in the order to write.
         header: the first line, a comment.
 
     Raises:
-        InputError: texts that an agreement cannot hold, nested lists, or more than `MOST_BYTES`.
+        InputError: texts that an agreement cannot contain, nested lists, or more than `MOST_BYTES`.
     """
     lines = [header]
     _write(lines, tree, ())
@@ -109,10 +110,12 @@ def encode(tree: Tree, header: str) -> bytes:
 
 def _write(lines: list[str], tree: Tree, path: tuple[str, ...]) -> None:
     if len(path) > _DEEPEST:
-        raise InputError(f"{'.'.join(path)} lies too deep; {_DEEPEST} sections within each other are the most")
+        raise InputError(f"{'.'.join(path)} is nested too deeply; at most {_DEEPEST} levels of sections are allowed")
     for key, value in tree.items():
         if _BARE.fullmatch(key) is None:
-            raise InputError(f"{'.'.join((*path, key))!a:.100} is no key of an agreement: letters, digits, '-' and '_'")
+            raise InputError(
+                f"{'.'.join((*path, key))!a:.100} is not a key of an agreement: use letters, digits, '-' and '_'"
+            )
         if not _is_section(value):
             lines.append(f"{key} = {_value(value, '.'.join((*path, key)))}")
     for key, value in tree.items():
@@ -150,11 +153,11 @@ def _item(value: object, where: str) -> str:
         if rule:
             raise InputError(f"{where} is {ascii(value)[:80]}; {rule}")
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    raise InputError(f"{where} is {value!r:.80}; an agreement holds texts, whole numbers, truth values, lists")
+    raise InputError(f"{where} is {value!r:.80}; an agreement contains texts, whole numbers, truth values, lists")
 
 
 def decode(raw: bytes, header: str, what: str) -> dict[str, Any]:
-    """The tree that bytes stand for. The caller writes it again and compares: see `Proposal.decode`.
+    """Parse bytes to a tree. The caller writes it again and compares: see `Proposal.decode`.
 
     Args:
         raw: as they came.
@@ -165,7 +168,7 @@ def decode(raw: bytes, header: str, what: str) -> dict[str, Any]:
         InputError: too large, not UTF-8, lines of another shape, or not TOML.
     """
     if len(raw) > MOST_BYTES:
-        raise InputError(f"{what} has {len(raw):,} bytes; {MOST_BYTES:,} are the most")
+        raise InputError(f"{what} has {len(raw):,} bytes; at most {MOST_BYTES:,} are allowed")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -174,14 +177,14 @@ def decode(raw: bytes, header: str, what: str) -> dict[str, Any]:
     if lines[0] != header:
         raise InputError(f"{what} begins with the line {header!r}; this begins with {lines[0][:60]!a}")
     if len(lines) > _MOST_LINES:
-        raise InputError(f"{what} has {len(lines):,} lines; {_MOST_LINES:,} are the most")
+        raise InputError(f"{what} has {len(lines):,} lines; at most {_MOST_LINES:,} are allowed")
     for i, line in enumerate(lines[1:], 2):
         if line and _TABLE.fullmatch(line) is None and _VALUE.fullmatch(line) is None:
             raise InputError(
                 f"line {i} of {what} is {line[:60]!a}; it was written or changed by hand: take the file as "
-                "`securevfl propose` wrote it, and propose anew to change it"
+                "`securevfl propose` wrote it, and propose again to change it"
             )
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
-        raise InputError(f"{what} is no TOML: {error!s:.200}") from None
+        raise InputError(f"{what} is not valid TOML: {error!s:.200}") from None

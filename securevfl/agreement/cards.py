@@ -1,4 +1,4 @@
-"""What the parties of an agreement show of themselves: name, role, keys and the columns of their tables."""
+"""What the parties of an agreement publish about themselves: name, role, keys and the columns of their tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Names = Annotated[tuple[Column, ...], Meta(max_length=_MOST_COLUMNS)]
 
 
 class TableSchema(Config):
-    """What a party shows of its table: names or counts, never values.
+    """What a party publishes about its table: names or counts, never values.
 
     Attributes:
         identifiers: how identifiers are normalised before they are compared, `IdRules.tag` of the PSI.
@@ -67,7 +67,7 @@ class TableSchema(Config):
         for text in (*_texts(self.numbers), *_texts(self.categories), *_texts(self.classes), self.label or "-"):
             rule = wrong_text(text)
             if rule:
-                found.append(f"{ascii(text)[:80]} cannot stand in an agreement: {rule}")
+                found.append(f"an agreement cannot contain {ascii(text)[:80]}: {rule}")
         return found
 
     @property
@@ -108,7 +108,7 @@ class TableSchema(Config):
 
     @property
     def named(self) -> bool:
-        """Whether columns are shown by their names."""
+        """Whether columns are listed by name."""
         return isinstance(self.numbers, tuple)
 
 
@@ -121,7 +121,7 @@ def _count(names: int | tuple[str, ...]) -> int:
 
 
 def certificate_text(certificate: Certificate) -> str:
-    """A certificate as a card holds it: its DER in base64."""
+    """A certificate in a card's format: its DER in base64."""
     return base64.b64encode(certificate.der).decode("ascii")
 
 
@@ -131,22 +131,22 @@ def _certificate(text: str) -> Certificate:
     except (binascii.Error, ValueError):
         raise InputError("no base64 that can be read") from None
     if base64.b64encode(der).decode("ascii") != text:
-        raise InputError("base64 that can be written in another way, too")
+        raise InputError("base64 in a non-canonical form")
     return Certificate.of(der)
 
 
 class PartyCard(Config):
-    """One party, as all parties of an agreement know it. Nothing of it is secret.
+    """One party, as all parties of an agreement know it. Nothing in it is secret.
 
     Attributes:
         name: the party.
         role: ``"active"`` (it owns labels), ``"passive"`` or ``"coordinator"`` (no table).
         signing_key: its public Ed25519 key, 64 hexadecimal digits: it signs approvals, ledgers and new certificates.
-        certificates: its TLS certificates, DER in base64: it is known by these. Or none, and
+        certificates: its TLS certificates, DER in base64, by which peers identify it. Or none, and
         authority: certificate of the authority that issues them, DER in base64: it is known by its name in them.
-        epsilon: most ε that its own releases may add up to, over all attempts; None where they are not bounded.
+        epsilon: most ε that its own releases may add up to, over all attempts; None for no limit.
         delta: with which that is counted.
-        table: what it shows of its table; None at a coordinator.
+        table: what it publishes about its table; None at a coordinator.
     """
 
     name: Annotated[str, Meta(max_length=32)]
@@ -191,7 +191,7 @@ class PartyCard(Config):
         except InputError as error:
             return [f"a certificate cannot be used: {error}"]
         if issuer is not None and not issuer.authority:
-            return [f"authority is the certificate {issuer.fingerprint[:16]}…, which may issue none"]
+            return [f"authority is the certificate {issuer.fingerprint[:16]}…, which may not issue certificates"]
         return []
 
     @property
@@ -201,7 +201,7 @@ class PartyCard(Config):
 
     @property
     def tls(self) -> tuple[Certificate, ...]:
-        """Its TLS certificates, where it is known by them."""
+        """Its TLS certificates, if peers identify it by them."""
         return tuple(_certificate(text) for text in self.certificates)
 
     @property
@@ -210,7 +210,7 @@ class PartyCard(Config):
         return None if self.authority is None else _certificate(self.authority)
 
     def tree(self) -> dict[str, Any]:
-        """Plain values in their order, for `canonical.encode`; what is None is left out."""
+        """Plain values in their order, for `canonical.encode`, without None."""
         plain: dict[str, Any] = to_plain(self.describe())
         return plain
 
@@ -224,7 +224,7 @@ class PartyCard(Config):
 
     @classmethod
     def of_tree(cls, tree: object, where: str) -> Self:
-        """From the plain values of `tree`.
+        """Build a card from the plain values of `tree`.
 
         Args:
             tree: as TOML has it.
@@ -238,19 +238,19 @@ class PartyCard(Config):
         return cls.of(tree, where)
 
     def encode(self) -> bytes:
-        """As the bytes of a card file."""
+        """Encode as the bytes of a card file."""
         return encode({"party": self.tree()}, _HEADER)
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        """From the bytes of a card file.
+        """Decode the bytes of a card file.
 
         Raises:
-            InputError: they are none, or not in their one form.
+            InputError: they are not a card, or not in canonical form.
         """
         content = decode(raw, _HEADER, "a party card")
         if set(content) != {"party"}:
-            raise InputError(f"a party card holds [party] alone; this holds {', '.join(sorted(content))[:80]}")
+            raise InputError(f"a party card contains only [party]; this one contains {', '.join(sorted(content))[:80]}")
         card = cls.of_tree(content["party"], "party")
         if card.encode() != raw:
             raise InputError("the party card was changed by hand: take the file as `securevfl card` wrote it")

@@ -1,9 +1,9 @@
-"""What two proposals differ in, by field.
+"""List the fields in which two proposals differ.
 
-Between files, with both values. Between a party and a peer that has another proposal, without values: each field has a
-digest, from which `securevfl_net.session.facts` makes the few bytes that a hello carries. A peer learns from them
-which fields differ. It can check a guess of a value, so they go to those alone whose certificate this party's own
-agreement names, to whom the whole proposal was meant to be shown.
+Between files, the list has both values. Between a party and a peer with another proposal it has none: each field has a
+digest, from which `securevfl_net.session.facts` makes the few bytes that a hello carries. A peer learns from them which
+fields differ. Since it can also check a guess of a value, they go only to peers whose certificate this party's own
+agreement names, which were meant to see the whole proposal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def fields_of(proposal: Proposal) -> dict[str, str]:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Path and value, as a text, of all that is no section."""
+    """Path and value, as text, of everything that is not a section."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from leaves(item, f"{path}.{key}" if path else key)
@@ -39,7 +39,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def differences(mine: Proposal, theirs: Proposal, *, me: str = "this one", peer: str = "the other") -> list[str]:
-    """What differs, one sentence a field: ``"job.epochs: bank has 10, shop has 12"``; empty for the same proposal.
+    """One sentence for each field that differs: ``"job.epochs: bank has 10, shop has 12"``; empty for equal proposals.
 
     Args:
         mine: one proposal.

@@ -1,5 +1,5 @@
-"""A party's own file, TOML: its data, keys, policy, budget, device, pool, and how its peers are reached. It is private:
-no peer ever sees it. What peers see is the card that is made from it (`securevfl card`).
+"""A party's own file, TOML: its data, keys, policy, budget, device, pool, and how to reach its peers. It is private: no
+peer ever sees it. Peers see the card that is made from it (`securevfl card`).
 
 ```toml
 party = "bank"
@@ -55,7 +55,7 @@ class Address:
 
     @classmethod
     def of(cls, text: str) -> Address:
-        """From ``"host:port"`` or ``"[v6]:port"``.
+        """Parse ``"host:port"`` or ``"[v6]:port"``.
 
         Raises:
             InputError: it is neither.
@@ -92,8 +92,8 @@ class KeySection(Config):
         signing: the party's Ed25519 key (`securevfl keys`): for approvals and ledgers.
         certificate: its TLS certificate.
         key: the certificate's private key.
-        authority: certificate of the authority that issues this party's certificates, where peers are to know it by
-            that, and not by the certificate itself.
+        authority: certificate of the authority that issues this party's certificates, if peers shall identify it by
+            that rather than by the certificate itself.
     """
 
     signing: Word
@@ -107,7 +107,7 @@ class KeySection(Config):
 
 
 class Budget(Config):
-    """``[budget]``: what the party is ready to spend, whatever an agreement allows. None for no bound of its own.
+    """``[budget]``: what the party will spend at most, whatever an agreement allows. None for no limit.
 
     Attributes:
         epsilon: most ε of its own releases, over all attempts.
@@ -137,7 +137,7 @@ class PeerSection(Config):
         token: file with the relay's token.
         proxy: address of an HTTP proxy that dials for this party (CONNECT).
         proxy_login: private file with the proxy's ``user:password`` in one line.
-        signed_by: fingerprint of the peer's signing key, ``"ed25519:…"``, as the peer told it in person: an agreement
+        signed_by: fingerprint of the peer's signing key, ``"ed25519:…"``, as the peer gave it in person: an agreement
             with another one is refused.
         crl: file with the list of certificates that the peer's authority revoked, where it is known by one.
         window: most bytes on their way to this peer and back.
@@ -162,7 +162,7 @@ class PeerSection(Config):
         found = super().problems()
         ways = [name for name in ("dial", "relay", "listen") if getattr(self, name)]
         if len(ways) != 1:
-            found.append(f"a peer is reached by one of dial, relay and listen; given: {', '.join(ways) or 'none'}")
+            found.append(f"give one of dial, relay and listen to reach a peer; given: {', '.join(ways) or 'none'}")
         if (self.relay is None) != (self.rendezvous is None):
             found.append("relay and rendezvous go together; make one with: securevfl relay --new-meeting")
         if self.rendezvous is not None and set(self.rendezvous) - set("0123456789abcdef"):
@@ -187,7 +187,7 @@ def _no_address(what: str, text: str | None) -> list[str]:
 
 
 class _Sections(Config):
-    """All that a party file holds."""
+    """All sections of a party file."""
 
     party: Annotated[str, Meta(max_length=64)] = ""
     state: Word = "state"
@@ -206,7 +206,7 @@ class _Sections(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class PartyFile:
-    """What a party file says. Relative paths in it are relative to `folder`.
+    """Content of a party file. Relative paths in it are relative to `folder`.
 
     Attributes:
         path: of the file.
@@ -214,11 +214,11 @@ class PartyFile:
         state: the state folder.
         looks: where it counts what was opened of each of its rows, over all agreements and what is served of them;
             used where the policy has a budget of looks.
-        filters: folder for filters and keys of unbalanced alignments, where an agreement lets them be kept; None to
-            keep none.
+        filters: folder for filters and keys of unbalanced alignments, if an agreement allows keeping them; None to keep
+            none.
         device: ``"cpu"`` or ``"cuda"``.
         pool: workers for the products of a sealed cut; see `securevfl_crypto.pools.open_pool`.
-        listen: own address; None to listen nowhere.
+        listen: own address; None to accept no connections.
         data: the table; None at a coordinator.
         keys: paths of keys and certificates, as `KeySection` has them; see `at`.
         policy: the party's own; of its file and of the section, both.
@@ -242,7 +242,7 @@ class PartyFile:
 
     @property
     def folder(self) -> Path:
-        """Where it stands."""
+        """Folder of the party file."""
         return self.path.parent
 
     def at(self, name: str) -> Path:

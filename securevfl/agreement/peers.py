@@ -1,4 +1,4 @@
-"""From an agreement and a party's own file to what its connections need: its identity, and the book of its peers."""
+"""Build what a party's connections need from an agreement and its own file: its identity, and the book of its peers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def identity_of(own: PartyFile) -> Identity:
 
 
 def row_of(agreement: Agreement, own: PartyFile, note: Path | None = None) -> Row:
-    """The party's row of certificates, and which of them its peers know.
+    """The party's certificates in order, and which of them its peers know.
 
     Args:
         agreement: names the certificates.
@@ -50,16 +50,16 @@ def row_of(agreement: Agreement, own: PartyFile, note: Path | None = None) -> Ro
 
 
 def require_peers(agreement: Agreement, own: PartyFile) -> dict[str, PeerSection]:
-    """How each peer of the agreement is reached, by name.
+    """How to reach each peer of the agreement, by name.
 
     Raises:
-        InputError: the party file says nothing of a peer, or names somebody else.
+        InputError: the party file omits a peer, or names somebody else.
     """
     peers = [name for name in agreement.proposal.names if name != own.party]
     missing = [name for name in peers if name not in own.peers]
     if missing:
         raise InputError(
-            f"{own.path} does not say how {', '.join(missing)} is reached: add "
+            f"{own.path} gives no way to reach {', '.join(missing)}: add "
             + ", ".join(f"[peer.{name}]" for name in missing)
             + ' with dial = "host:port", listen = true or relay = "host:port"'
         )

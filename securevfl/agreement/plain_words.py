@@ -1,4 +1,4 @@
-"""A proposal in plain words: what a person agrees to."""
+"""A proposal in plain English: what a person agrees to."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Paragraph:
 
 
 def in_words(proposal: Proposal, *, me: str = "") -> list[Paragraph]:
-    """All that a proposal says, for a person to read before signing.
+    """Describe the whole proposal, for a person to read before signing.
 
     Args:
         proposal: it.
@@ -105,7 +105,7 @@ def _what(proposal: Proposal) -> tuple[str, ...]:
     assumed = proposal.protection.assumes(proposal.owners, proposal.passive)
     return (
         f"{proposal.algorithm.title} under {proposal.protection.title}",
-        *([f"  What follows holds if {assumed}. By signing you say that you believe it."] if assumed else []),
+        *([f"  What follows is true only if {assumed}. By signing you state that you believe it."] if assumed else []),
         f"  job: {_options(tree['job'])}",
         f"  alignment: {_options(tree['align'])}",
         *([f"  linkage, for want of a common identifier: {_options(tree['link'])}"] if "link" in tree else []),
@@ -116,7 +116,7 @@ def _what(proposal: Proposal) -> tuple[str, ...]:
 
 
 def _options(tree: dict[str, Any]) -> str:
-    """Every option, none left out: what is not shown is not agreed to."""
+    """Every option, without exception: people can agree only to what they see."""
     parts = []
     for key, value in tree.items():
         if isinstance(value, dict):
@@ -136,11 +136,11 @@ def _learned(proposal: Proposal) -> list[str]:
     job, passive = proposal.job_of(), proposal.passive
     found = [one for owner in proposal.owners for one in job.findings(passive, owner)]
     ordered = sorted(dict.fromkeys(found), key=lambda one: _ORDER.index(one.severity))
-    return _grouped(ordered) or ["nobody learns anything of another"]
+    return _grouped(ordered) or ["no party learns anything of another"]
 
 
 def _grouped(findings: Sequence[Finding]) -> list[str]:
-    """What several learn alike stands once."""
+    """Merge findings that several parties share."""
     who: dict[tuple[str, str, str], list[str]] = {}
     for one in findings:
         who.setdefault((one.severity, one.learns, one.about), []).append(one.party)
@@ -172,7 +172,7 @@ def _afterwards(proposal: Proposal) -> tuple[str, ...]:
 
 
 def approvals_in_words(agreement: Agreement) -> Paragraph:
-    """Who has approved, as far as is known here."""
+    """Who has approved, as far as this party knows."""
     lines = [f"{name}: approved, the signature verifies" for name in agreement.approvals]
     lines += [f"{name}: not yet" for name in agreement.missing]
     return Paragraph("Approvals", tuple(sorted(lines)))

@@ -1,8 +1,9 @@
-"""A proposal: what several parties are asked to agree on, whole. One file, one form in bytes; the bytes are signed.
+"""A proposal: everything that several parties are asked to agree on. One file in one canonical form; its bytes are
+signed.
 
-It says why (purpose), what (job, algorithm, protection), who (parties with keys, certificates, columns), until when and
-how often (limits), and with which versions. It does not say what is a party's own affair: its policy, its device, its
-pool, its addresses.
+It states why (purpose), what (job, algorithm, protection), who (parties with keys, certificates, columns), until when
+and how often (limits), and with which versions. It omits what each party decides for itself: its policy, device, pool
+and addresses.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE
 __all__ = ["TOLERANCE", "Limits", "Proposal", "ServingTerms"]
 
 TOLERANCE = timedelta(minutes=5)
-"""How far clocks may differ: an agreement counts as expired only after this much more."""
+"""Tolerated difference between clocks: an agreement counts as expired only this long after its end."""
 
 _HEADER = "# securevfl agreement, version 1"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -89,18 +90,18 @@ class Limits(Config):
         return time
 
     def is_over(self, now: datetime) -> bool:
-        """Whether the agreement has expired, clocks that differ by `TOLERANCE` allowed for."""
+        """Whether the agreement has expired, with `TOLERANCE` for differing clocks."""
         return now > self.end + TOLERANCE
 
 
 class ServingTerms(Config):
-    """How the trained model may be asked for scores. Each party's own serving policy holds on top.
+    """How the trained model may be used for scoring. Each party's own serving policy applies in addition.
 
     Attributes:
         asks: the label owners that may ask; nobody else.
         min_batch: fewest rows of one question.
-        rows_per_day: most rows that all questions of a day have; None for no bound.
-        scores_per_record: how often one row may be scored in a day; None for no bound.
+        rows_per_day: most rows of all requests in a day; None for no limit.
+        scores_per_record: how often one row may be scored in a day; None for no limit.
     """
 
     asks: Annotated[tuple[str, ...], Meta(min_length=1, max_length=60)]
@@ -120,14 +121,14 @@ class Proposal(Config, dict=True):
         id: 128 random bits, hexadecimal: two agreements on the same job are two.
         purpose: what the parties do it for, in words.
         limits: how long and how often.
-        versions: of what all parties have to run.
+        versions: of the software that all parties must run.
         job: options of the job, without any party's device.
         algorithm: what is trained.
         protection: how what crosses is protected.
         align: how common rows are found.
         link: how records without a common identifier are linked before that.
         party: the parties' cards, by name.
-        serving: how the model may be asked; None if the agreement is about training alone.
+        serving: how the model may be used for scoring; None if the agreement covers only training.
     """
 
     id: str
@@ -151,7 +152,7 @@ class Proposal(Config, dict=True):
         if _ID.fullmatch(self.id) is None:
             found.append(f"id is {self.id[:40]!a}; 32 hexadecimal digits were expected")
         rule = wrong_text(self.purpose)
-        found += [f"purpose cannot stand in an agreement: {rule}"] if rule else []
+        found += [f"an agreement cannot contain this purpose: {rule}"] if rule else []
         found += self._about_parties()
         found += wrong_parties(self.algorithm, self.owners, self.passive)
         found += too_few_epochs(self.algorithm, self.job.epochs)
@@ -178,7 +179,7 @@ class Proposal(Config, dict=True):
         names = [card.name for card in self.party]
         found = []
         if names != sorted(set(names)):
-            found.append(f"the parties are {', '.join(names)[:200]}; each stands once, in alphabetical order")
+            found.append(f"the parties are {', '.join(names)[:200]}; list each once, in alphabetical order")
         alike = _alike(names)
         if alike:
             found.append(f"{alike[0]!r} and {alike[1]!r} look alike: a person would take one for the other; rename one")
@@ -198,13 +199,14 @@ class Proposal(Config, dict=True):
             who = self.protection.title if asked and not self.algorithm.many_owners else self.algorithm.title
             who = "linkage by a coordinator ([link] linker)" if links else who
             need = "one coordinator" if needed else "no coordinator"
-            found.append(f"{who} needs {need}; there are {', '.join(coordinators) or 'none'}")
+            found.append(f"{who} needs {need}; the agreement has {', '.join(coordinators) or 'none'}")
         tables = [card.table for card in self.party if card.table is not None]
         if len({table.identifiers for table in tables}) > 1 and self.link is None:
             told = "; ".join(f"{card.name} {card.table.identifiers}" for card in self.party if card.table is not None)
             found.append(
-                f"the parties make identifiers by different rules, so no row would be found in common ({told}): give "
-                "id = […] with as many columns at each party, in one order, and use one release"
+                "the parties make identifiers by different rules, so no row would be found in common "
+                f"({told}): give id = […] with as many columns at each party, in one order, and use one "
+                "release"
             )
         labelled = [table for table in tables if table.label is not None]
         if len({table.class_count for table in labelled}) > 1 or len({t.classes for t in labelled if t.named}) > 1:
@@ -213,7 +215,7 @@ class Proposal(Config, dict=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all parties, in order."""
+        """Names of all parties, in order."""
         return tuple(card.name for card in self.party)
 
     @property
@@ -228,7 +230,7 @@ class Proposal(Config, dict=True):
 
     @property
     def coordinator(self) -> str:
-        """The party without a table; empty where there is none."""
+        """The party without a table; empty if there is none."""
         return next((card.name for card in self.party if card.role == COORDINATOR), "")
 
     def has_book(self, name: str) -> bool:
@@ -290,8 +292,8 @@ class Proposal(Config, dict=True):
         """A proposal from its bytes.
 
         Raises:
-            InputError: other bytes than those that this version writes for what they say: unknown or missing keys,
-                values out of range, another order or spelling; as many mistakes as can be told, in one message.
+            InputError: the bytes are not the canonical form of their content: unknown or missing keys, values out of
+                range, another order or spelling; one message lists as many mistakes as possible.
         """
         content = decode(raw, _HEADER, "an agreement")
         values = {key: from_plain(value) if key in _DECIMALS else value for key, value in content.items()}
@@ -306,8 +308,9 @@ class Proposal(Config, dict=True):
         proposal = cls(**taken)
         if proposal.raw != raw:
             raise InputError(
-                "the agreement says what this version understands, but not in the one form that is signed: line "
-                f"{_first_difference(proposal.raw, raw)} differs; take the file as `securevfl propose` wrote it"
+                "the agreement's content is valid, but not in the canonical form that is signed: line "
+                f"{_first_difference(proposal.raw, raw)} differs; take the file as `securevfl propose` wrote "
+                "it"
             )
         return proposal
 
@@ -324,7 +327,7 @@ def _alike(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _card(tree: object, place: int, found: list[str]) -> PartyCard | None:
-    """The card at a place of the list; None where `found` has its mistakes now."""
+    """The card at a position of the list; None if `found` now contains its mistakes."""
     try:
         return PartyCard.of_tree(tree, f"party[{place}]")
     except Mistaken as error:

@@ -1,4 +1,4 @@
-"""Making cards and proposals: a card from a party's own file, a proposal from a job file and the parties' cards."""
+"""Make cards and proposals: a card from a party's own file, a proposal from a job file and the parties' cards."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 __all__ = ["Planned", "card_of", "planned_epsilon", "propose", "read_card", "when"]
 
 ROOM = 2.0
-"""How much more ε a proposal bounds than its job plans, unless told otherwise: room for what restarts release again."""
+"""A proposal's default limit on ε, as a multiple of the job's plan: room for what restarts release again."""
 
 _PRIVATE = ("data", "party", "policy", "baselines", "name")
-"""Sections of a job file that no agreement holds: tables, policies, and what only a simulation has."""
+"""Sections of a job file that no agreement contains: tables, policies, and settings of simulations only."""
 
 _SPAN = re.compile(r"([1-9][0-9]{0,4})(m|h|d|w)")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def card_of(own: PartyFile) -> PartyCard:
-    """What a party shows of itself, from its own file; its table, key and certificate are read.
+    """Make a party's card from its own file; reads its table, key and certificate.
 
     Raises:
         InputError: one of them cannot be used.
@@ -70,7 +70,7 @@ def read_card(path: str | Path) -> PartyCard:
     """A card file.
 
     Raises:
-        InputError: it cannot be read, or is none.
+        InputError: the file cannot be read, or is not a card.
     """
     try:
         return PartyCard.decode(read_bytes(path, "a card of `securevfl card`", MOST_BYTES))
@@ -86,7 +86,7 @@ def when(text: str, now: datetime) -> str:
         now: the time, in UTC.
 
     Raises:
-        InputError: it is none of these, or past.
+        InputError: it is none of these forms, or in the past.
     """
     span = _SPAN.fullmatch(text)
     try:
@@ -107,7 +107,7 @@ def when(text: str, now: datetime) -> str:
 
 @dataclass(frozen=True)
 class Planned:
-    """What a job plans to release of one party.
+    """What a job plans to release about one party.
 
     Attributes:
         epsilon: infinite without noise; 0 where nothing is released.
@@ -151,13 +151,13 @@ def propose(
         expires: see `when`.
         now: the time, in UTC.
         limits: other fields of `Limits`.
-        epsilon: party → most ε and its δ; for others, `ROOM` times what the job plans, no bound where it plans none.
+        epsilon: party → most ε and its δ; for others, `ROOM` times the job's plan, without a limit if it plans none.
         serving: how the model may be asked.
-        accept_leak: as the job's own, beside what the file says.
+        accept_leak: accept leaks, as if the job file did.
 
     Raises:
         InputError: mistakes in the file, or parties that the algorithm cannot serve.
-        PolicyError: a protection that the algorithm cannot have; or a job that names none, and would leak.
+        PolicyError: the algorithm does not support the protection; or the job names none, and would leak.
     """
     file = Path(job_file)
     content = {

@@ -1,4 +1,4 @@
-"""Versions that all parties of an agreement have to run."""
+"""Software versions that all parties of an agreement must run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Version = Annotated[int, Meta(ge=1, le=1 << 16)]
 
 
 class Versions(Config):
-    """What two parties must have alike to run one job.
+    """Versions that two parties must share to run one job.
 
     Attributes:
         securevfl: the package: algorithms and their arithmetic.
@@ -38,7 +38,7 @@ class Versions(Config):
 
     @classmethod
     def own(cls) -> Versions:
-        """Of this installation."""
+        """Versions of this installation."""
         try:
             package = version("securevfl")
         except PackageNotFoundError:  # a source tree that nobody installed
@@ -46,7 +46,7 @@ class Versions(Config):
         return cls(securevfl=package, wire=WIRE, session=SESSION[1], ledger=LEDGER)
 
     def against(self, other: Versions) -> list[str]:
-        """What differs, in words.
+        """Describe what differs.
 
         Args:
             other: of the agreement.

@@ -1,4 +1,4 @@
-"""The linker's part of a linkage: it takes encodings, compares them, and draws the identifiers that rows get."""
+"""The linker's part of a linkage: it receives encodings, compares them, and draws the identifiers of rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RECORDS, BLOCKS, IDS, WEIGHTS = "link/records", "link/blocks", "link/ids", "link
 ID = 16
 """Bytes of a row's identifier."""
 FIGURES = ("pairs", "threshold", "precision", "recall", "recall_low", "recall_high", "compared")
-"""What each party is told of a linkage."""
+"""Figures of a linkage that each party receives."""
 WITNESSED = ("common",)
 """And where there are witnesses: the estimated number of people in both tables."""
 _PART = 8192
@@ -49,7 +49,7 @@ _TAG = 16
 
 @dataclass(frozen=True)
 class Sent:
-    """One party's encodings, and tokens of blocks and of witnesses, as the linker has them."""
+    """One party's encodings, and its tokens of blocks and witnesses, as the linker received them."""
 
     encodings: Encodings = field(repr=False)
     blocks: np.ndarray | None = field(repr=False)
@@ -74,7 +74,7 @@ async def compare(site: PartyContext, how: Linkage) -> list[Mapping[str, Scalar]
 
 @dataclass(frozen=True)
 class Drawn:
-    """What the linker found, and the identifiers that it drew.
+    """The linker's matches, and the identifiers that it drew.
 
     Attributes:
         ids: of the active party's encoded rows, (n, 16) uint8.
@@ -150,7 +150,7 @@ async def receive(site: PartyContext, link: Link, how: Linkage) -> Sent:
         message = await link.receive(Kind.ENCODED_SET, RECORDS, "words", "tag")
         told = message.meta.get("rows")
         if isinstance(told, bool) or not isinstance(told, int) or told < 1 or (done and told != rows):
-            raise ProtocolError(f"{link.peer!r} announces {told!r:.20} records; one number from 1 was expected")
+            raise ProtocolError(f"{link.peer!r} announced {told!r:.20} records; one number of at least 1 was expected")
         rows = told
         if rows > site.policy.max_set_size:
             raise ProtocolError(
@@ -170,7 +170,7 @@ async def receive(site: PartyContext, link: Link, how: Linkage) -> Sent:
 
 
 def sent_of(encodings: Encodings, tokens: np.ndarray | None, how: Linkage) -> Sent:
-    """What a party sends: `tokens` are those of blocks, then those of witnesses, (n, columns)."""
+    """Content that a party sends: `tokens` are those of blocks, then those of witnesses, (n, columns)."""
     if tokens is None:
         return Sent(encodings, None)
     cut = len(how.blocks)
@@ -191,7 +191,7 @@ async def send(link: Link, sent: Sent) -> None:
 
 
 def bytes_of(message: Message, name: str, shape: tuple[int, ...], peer: str) -> np.ndarray:
-    """An array of bytes of a message, held against what was expected.
+    """A message's array of bytes, checked for its shape.
 
     Raises:
         ProtocolError: another type or shape.

@@ -1,9 +1,9 @@
-"""Moves the frames of a joint run over a party's links: a reader and a writer for each, all at the same time.
+"""Move the frames of a joint run over a party's links: a reader and a writer for each, all at once.
 
-A writer that waits, because the peer reads slowly or because something has to arrive first, holds up no reader; and a
-reader takes in what comes even while the writer waits. So no window of a channel, however small, can block two parties
-that both send: the one whose window is full is read by a reader that does not depend on its peer's writer. What may
-wait at this end is bounded by the scripts: `securevfl_psi.conversations.scripts`.
+A writer waits if its peer reads slowly or if something must arrive first; this delays no reader, and a reader keeps
+reading while the writer waits. So no window of a channel, however small, can deadlock two parties that both send: the
+party whose window is full is read by a reader that does not depend on its peer's writer. The scripts bound what may
+wait at this end: `securevfl_psi.conversations.scripts`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["drive"]
 
 
 class _News:
-    """Wakes all that wait, whenever anything was sent or heard."""
+    """Wakes all waiting tasks whenever a frame was sent or received."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Every message of the alignment, declared; and how each kind of frame of `securevfl_psi` crosses a link."""
+"""Declarations of all alignment messages, and how each kind of `securevfl_psi` frame crosses a link."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Crossing:
     Attributes:
         step: the message's name.
         kind: what sort of information it is.
-        name: of the one array that holds the frame's payload.
-        width: bytes of each of its rows; 0 where it is one row of any length.
+        name: of the one array with the frame's payload.
+        width: bytes of each of its rows; 0 for a single row of any length.
         guard: how the content is protected.
     """
 
@@ -72,7 +72,7 @@ _OF_PROTOCOL = {"ot": _BY_TRANSFER, "unbalanced": _BY_FILTER, "unsafe_salted_has
 
 
 def crossing(frame: FrameKind, protocol: str = "") -> Crossing:
-    """How a kind of frame crosses where two parties run a protocol.
+    """How a kind of frame crosses between two parties that run a protocol.
 
     Args:
         frame: its kind.
@@ -156,11 +156,11 @@ def _made(declared: _Declared, protocol: str = "") -> tuple[Exchange, ...]:
 
 
 EXCHANGES: tuple[Exchange, ...] = _made(_DECLARED)
-"""What an alignment by `dh` may send, among any parties."""
+"""Messages of an alignment by `dh`, among any parties."""
 
 
 def exchanges(passive: int, *, book: bool = False, align: Align | None = None) -> tuple[Exchange, ...]:
-    """What an alignment with so many passive parties may send.
+    """Messages of an alignment with `passive` passive parties.
 
     Args:
         passive: how many passive parties there are.
@@ -177,7 +177,7 @@ def exchanges(passive: int, *, book: bool = False, align: Align | None = None) -
 
 
 def _more(align: Align) -> tuple[Exchange, ...]:
-    """What other protocols than `dh` may send beside it."""
+    """Additional messages of protocols other than `dh`."""
     if align.protocol in ("ot", "auto"):
         return _made(_DECLARED_TRANSFER, "ot")
     if align.protocol == "unbalanced":

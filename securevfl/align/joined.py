@@ -1,4 +1,4 @@
-"""The alignment of all parties by a join in the clear: for experiments in one process."""
+"""Align all parties by a join in the clear: for experiments in one process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def join(
         active: name of the active party.
         ids: party → its identifiers.
         seed: the job's.
-        book: identifiers of which the active party knows the label only.
+        book: identifiers of rows of which the active party has only the label.
         held_out: rows of the active party's that validate and test.
 
     Raises:
@@ -45,7 +45,7 @@ def join(
     own = len(ids[active])
     passive = sorted(set(ids) - {active})
     wanted = _texts(known)
-    # For each row that the active party knows of, its place at each passive party, -1 where that one lacks it.
+    # For each row known to the active party, its position at each passive party, -1 if that one lacks it.
     places = {active: np.arange(len(known))}
     places |= {name: _places(wanted, _texts(normal[name])) for name in passive}
     everywhere = np.ones(own, dtype=bool)
@@ -53,7 +53,7 @@ def join(
         everywhere &= places[name][:own] >= 0
     common = np.flatnonzero(everywhere)
     if not len(common):
-        raise AlignmentError(f"no row is held by all of {', '.join(sorted(ids))}")
+        raise AlignmentError(f"no row is common to all of {', '.join(sorted(ids))}")
     rows = order(known, common, seed)
     labelled = {}
     free = np.ones(len(known), dtype=bool)
@@ -77,7 +77,7 @@ def join(
 
 
 def _texts(ids: psi.Identifiers) -> Any:
-    """As a `pyarrow.LargeBinaryArray`."""
+    """Convert to a `pyarrow.LargeBinaryArray`."""
     import pyarrow as pa
 
     parts = []
@@ -97,7 +97,7 @@ def _texts(ids: psi.Identifiers) -> Any:
 
 
 def _places(wanted: Any, there: Any) -> np.ndarray:
-    """For each text its place among those of another party, -1 where it is not there, int64 (n,)."""
+    """Position of each text among another party's, -1 if it is missing, int64 (n,)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

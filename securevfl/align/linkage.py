@@ -1,5 +1,6 @@
-"""``[link]``: linkage of records that have no common identifier: which fields are compared, by whom, and from which
-similarity on two records are one person."""
+"""``[link]``: linkage of records without a common identifier: which fields are compared, by whom, and how similar two
+records of one person must be.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _LIKELY = (
 
 
 class LinkField(Config):
-    """What a field holds, and how much it counts. See `securevfl_psi.linkage.Field`.
+    """Content of a field, and its weight. See `securevfl_psi.linkage.Field`.
 
     Attributes:
         weight: how much the field counts beside the others.
@@ -47,7 +48,7 @@ class LinkField(Config):
 
     @classmethod
     def known(cls) -> Mapping[str, type[Config]]:
-        """All kinds, or a class itself where it is one."""
+        """All kinds of fields; a concrete class returns itself."""
         return super().known() or {kind.tag(): kind for kind in (TextField, CodeField, DateField, NumberField)}
 
     @abstractmethod
@@ -98,7 +99,7 @@ class NumberField(LinkField):
 
     Attributes:
         step: of the grid that they are rounded to.
-        reach: how far apart two numbers still have something in common.
+        reach: largest difference at which two numbers still count as somewhat alike.
     """
 
     kind: ClassVar[str] = "number"
@@ -115,7 +116,7 @@ class Linkage(Config):
     """How records without a common identifier are linked. All parties agree on it.
 
     Attributes:
-        fields: field → what it holds; each party names a column of its table for each, `PartyTable.link`.
+        fields: field → its kind; each party names a column of its table for each, `PartyTable.link`.
         linker: who compares the encodings. ``"coordinator"``: a party without data, which lacks the key.
             ``"active"``: the active party, which has the key and can test any guess on the others' records.
         threshold: least similarity of linked records; None to choose it from the scores.
@@ -123,9 +124,9 @@ class Linkage(Config):
         blocks: compare only pairs that share a block, each of which fields make: ``"surname:sound+born:4"`` is the
             sound of one and the first 4 characters of another (of a date, the year), ``"zip"`` a whole value. Empty for
             all pairs.
-        witnesses: two sets of fields that have none in common, written like `blocks`, each enough to know a person by:
-            ``("surname+born", "first+phone")``. Recall is then estimated of all true pairs, and the threshold with it;
-            empty for an estimate from the scores alone.
+        witnesses: two sets of fields without overlap, written like `blocks`, each sufficient to identify a person:
+            ``("surname+born", "first+phone")``. Then recall is estimated over all true pairs, and the threshold with
+            it; empty for an estimate from the scores alone.
         deduplicate: whether each party leaves out rows that it finds to be one person twice.
         weights: whether the active party's rows count by the probability of their links to be true, in the loss and in
             metrics, on top of weights that its table has.
@@ -156,7 +157,7 @@ class Linkage(Config):
             if _NAME.fullmatch(name) is None:
                 found.append(f"fields has {name!r}; a name of letters, digits, '_' and '-' was expected, 64 at most")
         if self.threshold is not None and self.precision is not None:
-            found.append(f"threshold is {self.threshold} and precision {self.precision}; give one of them, or none")
+            found.append(f"threshold is {self.threshold} and precision {self.precision}; give one of them, or neither")
         if self.bits % 64:
             found.append(f"bits is {self.bits}; a multiple of 64 was expected")
         for name, field in self.fields.items():
@@ -184,7 +185,7 @@ class Linkage(Config):
         return found
 
     def schema(self) -> Schema:
-        """As `securevfl_psi.linkage` has it, fields in the order of their names."""
+        """The schema of `securevfl_psi.linkage`, fields ordered by name."""
         from securevfl_psi.linkage import Field, Schema
 
         named = sorted(self.fields.items())
@@ -217,7 +218,7 @@ class Linkage(Config):
 
 
 def unknown_values(texts: Mapping[str, Sequence[object]]) -> list[str]:
-    """Values that may stand for "unknown" in columns that linkage compares, a sentence each.
+    """Values in columns for linkage that may mean "unknown", one sentence each.
 
     Args:
         texts: field → its values in one table.

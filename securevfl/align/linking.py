@@ -1,6 +1,6 @@
 """Linkage as the first step of an alignment: each party's records become keyed encodings, the linker compares them, and
-each party gets a random identifier for each of its rows, equal for linked ones. From there on parties align as with a
-common identifier, so that what is trained on is proved as ever.
+each party receives a random identifier for each of its rows, equal for linked ones. Then the parties align as with a
+common identifier, so the usual verification of common rows applies.
 
 The active party and each passive one agree on a key over their own link, which a linker without data does not see.
 """
@@ -43,7 +43,7 @@ _KEY = "link/key"
 
 
 def link_exchanges(how: Linkage) -> tuple[Exchange, ...]:
-    """What a linkage may send."""
+    """Messages of a linkage."""
     both: tuple[tuple[PartyRole, PartyRole], ...] = ((ACTIVE, PASSIVE), (PASSIVE, ACTIVE))
     outside = how.linker == "coordinator"
     to: PartyRole = COORDINATOR if outside else ACTIVE
@@ -64,7 +64,7 @@ def link_exchanges(how: Linkage) -> tuple[Exchange, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkedRows:
-    """What linkage gives one party.
+    """One party's result of a linkage.
 
     Attributes:
         ids: an identifier for each row of its table.
@@ -82,7 +82,7 @@ def check_fields(how: Linkage, fields: Mapping[str, Sequence[object]], name: str
     """Refuse a table that lacks what linkage compares.
 
     Raises:
-        InputError: fields that are missing; says what to write.
+        InputError: fields are missing; says what to write.
     """
     missing = sorted(set(how.fields) - set(fields))
     if missing:
@@ -113,7 +113,7 @@ class _Own:
         self.table = {name: [values[row] for row in self.rows.tolist()] for name, values in self.table.items()}
 
     async def encoded(self, key: bytes, passive: str) -> Sent:
-        """For the comparison of the active party with a passive one."""
+        """Encode for the comparison of the active party with a passive one."""
         return await asyncio.to_thread(self._encoded, key, f"{self.site.job} {passive}")
 
     def _encoded(self, key: bytes, context: str) -> Sent:
@@ -206,7 +206,7 @@ async def _linked_passive(own: _Own, key: bytes) -> LinkedRows:
 
 
 async def _linked_outside(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
-    """At the active party, where a coordinator compares."""
+    """The active party's part if a coordinator compares."""
     site = own.site
     link = site.links[site.coordinator]
     for passive in site.passive:
@@ -228,7 +228,7 @@ async def _linked_outside(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
 
 
 async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
-    """At the active party, where it compares itself."""
+    """The active party's part if it compares itself."""
     site, mine, theirs = own.site, {}, {}
     for passive in site.passive:
         mine[passive] = await own.encoded(keys[passive], passive)
@@ -242,7 +242,7 @@ async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
 
 
 def _told(site: PartyContext, how: Linkage, metas: Sequence[Mapping[str, Scalar]]) -> str:
-    """In words."""
+    """Describe the linkage."""
     parts = []
     for meta in metas:
         pairs, threshold, precision, recall, low, high = (_number(meta, name) for name in FIGURES[:6])
@@ -263,7 +263,7 @@ def _told(site: PartyContext, how: Linkage, metas: Sequence[Mapping[str, Scalar]
 def _number(meta: Mapping[str, Scalar], name: str) -> float:
     value = meta.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 62:
-        raise ProtocolError(f"the linker told {name} as {value!r:.40}; a number was expected")
+        raise ProtocolError(f"the linker sent {name} as {value!r:.40}; a number was expected")
     return float(value)
 
 

@@ -1,4 +1,4 @@
-"""``[align]``: by which protocol the parties of a job find their common rows, and what hides their sizes."""
+"""``[align]``: the protocol by which the parties of a job find their common rows, and how it hides their sizes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ class Align(Config):
             time. ``"auto"``: as ``"dh"`` among three or more parties, else the sooner one by both sizes.
             ``"unsafe_salted_hash"``: a baseline that shows the active party every passive party's set, if it can list
             the identifiers.
-        link: megabits a second between the parties, each way, for ``"auto"``; None where that is not what limits.
-        pad_to: each party announces and sends so many identifiers, the missing ones random; None for none. It hides the
-            sizes of tables from alignment; algorithms that train on rows that are not aligned tell how many these are.
-        keep_days: for ``"unbalanced"``: how long the larger party may use its filter and the key of it again, and the
-            other one need not fetch it; each where its party file names a folder (`filters`). None for a fresh key in
-            each alignment.
+        link: megabits a second between the parties, each way, for ``"auto"``; None if bandwidth is not the limit.
+        pad_to: number of identifiers that each party announces and sends, filled up with random ones; None for no
+            padding. It hides the sizes of tables from the alignment; algorithms that train on rows that are not aligned
+            disclose the number of those.
+        keep_days: for ``"unbalanced"``: for how many days the larger party may reuse its filter and the filter's key,
+            so that the other need not fetch it again; only at parties whose party file names a folder (`filters`). None
+            for a fresh key in each alignment.
     """
 
     protocol: AlignProtocol = "dh"
@@ -62,12 +63,13 @@ class Align(Config):
         return found
 
     def in_pairs(self, passive: int, *, book: bool = False) -> bool:
-        """Whether the active party intersects with each passive one by itself, and so learns each of these
-        intersections; with one passive party that is the result."""
+        """Whether the active party intersects with each passive one separately, and so learns each of these
+        intersections; with one passive party that is the result.
+        """
         return book or passive < 2 or self.protocol in ("ot", "unbalanced", "unsafe_salted_hash")
 
     def findings(self, passive: Sequence[str], active: str) -> list[Finding]:
-        """What a protocol that is not private shows beside the common rows."""
+        """What a protocol that is not private discloses besides the common rows."""
         if self.protocol != "unsafe_salted_hash":
             return []
         words = "its whole set, also rows that are not common, by hashing all identifiers that there could be"

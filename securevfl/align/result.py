@@ -1,4 +1,4 @@
-"""What every way to align has: the rules for identifiers, the order that all share, the result."""
+"""Shared by all ways to align: the rules for identifiers, the common order, and the result."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _PART = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """What one party knows after alignment.
+    """One party's result of an alignment.
 
     Attributes:
         rows: the party's own row numbers of the common rows, in the order that all agreed on, (n,) int64.
-        digest: names the run, hexadecimal: a digest of what all parties agreed on (names, nonces, rules, job) and of
-            the number of common rows, the same at all of them. It says nothing about identifiers, so it verifies
-            nothing; see `verified_by`. Empty where no protocol ran.
+        digest: identifies the run, hexadecimal: a digest of what all parties agreed on (names, nonces, rules, job) and
+            of the number of common rows, the same at all of them. It does not depend on identifiers, so it verifies
+            nothing; see `verified_by`. Empty if no protocol ran.
         verified_by: names of the peers with which these rows were verified: between two parties, each row was proved by
             each to the other; among more, each two compared their ordered identifiers as well, in a way that
             cannot be searched (`securevfl_psi.cpace`).
         pairwise: passive party → size of its intersection with the active party; empty at a passive party.
-        labelled: rows that one passive party and the active party know of, and not all parties: passive party → the
+        labelled: rows that the active party and one passive party share, but not all parties: passive party → the
             active party's numbers of them (its table's rows first, its label book's after; none that it keeps for
             validation or test), in an order that both share and verified; at a passive party its own row numbers, under
             its own name. Empty unless the active party has a label book.
         protocol: how the common rows were found, and why so, in words; empty where no protocol ran.
-        weights: at the active party, where records were linked and count by it: the probability that the links of each
-            row of its table are true, (rows,) float64; None otherwise.
+        weights: at the active party, if records were linked and count by it: the probability that the links of each row
+            of its table are true, (rows,) float64; None otherwise.
     """
 
     rows: np.ndarray = field(repr=False)
@@ -77,7 +77,7 @@ def identifiers(ids: Sequence[str], book: Sequence[str] = ()) -> psi.Identifiers
 def order(ids: Sequence[str], rows: Iterable[int] | np.ndarray, seed: int) -> np.ndarray:
     """A common order that does not show how any party sorts its table: by a hash of seed and identifier.
 
-    The hashes stay at their party: with the job's seed, which all know, they could be tried on guessed identifiers.
+    The hashes stay at their party: the job's seed is public, so with it anybody could test guessed identifiers.
     """
     prefix = f"securevfl order {seed} ".encode()
     numbers = rows if isinstance(rows, np.ndarray) else np.fromiter(rows, dtype=np.int64)

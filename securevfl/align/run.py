@@ -30,7 +30,7 @@ _GLOBAL = (
 
 
 def protocol_of(passive: int, *, book: bool = False, align: Align | None = None) -> str:
-    """The protocol that `align` runs with so many passive parties, in words, as far as sizes do not decide it."""
+    """Name the protocol that `align` runs with `passive` passive parties, as far as table sizes do not decide it."""
     how = Align() if align is None else align
     if not how.in_pairs(passive, book=book):
         return _GLOBAL
@@ -38,10 +38,10 @@ def protocol_of(passive: int, *, book: bool = False, align: Align | None = None)
 
 
 def _ran(joint: psi.Joint, how: Align) -> str:
-    """What ran, and why."""
+    """Describe which protocol ran, and why."""
     chosen = joint.result.protocols
     if not chosen:
-        return _GLOBAL + (", for nobody learns a pairwise intersection by it" if how.protocol == "auto" else "")
+        return _GLOBAL + (", because it shows no party a pairwise intersection" if how.protocol == "auto" else "")
     if how.protocol != "auto":
         kept = f"; filters may be kept for {how.keep_days} days" if how.keep_days else ""
         return _WORDS[how.protocol] + kept
@@ -61,17 +61,17 @@ async def align(
 ) -> Alignment:
     """Run this party's part of the alignment.
 
-    With one passive party, DH-PSI. With more, the multi-party protocol, in which nobody learns a pairwise intersection;
-    only where the active party has a label book, whose rows are labelled for one passive party at a time, two parties
-    at a time, which a passive party's policy may refuse (`Policy.pairwise_intersections`).
+    With one passive party, DH-PSI. With more, the multi-party protocol, which shows no party a pairwise intersection.
+    If the active party has a label book, whose rows are labelled for one passive party at a time, the protocol runs
+    between two parties at a time; a passive party's policy may refuse this (`Policy.pairwise_intersections`).
 
     Args:
         site: the party's place.
-        ids: its identifiers, one per row, none twice.
-        book: at the active party, identifiers of rows of which it knows the label only.
+        ids: its identifiers, one per row, without duplicates.
+        book: at the active party, identifiers of rows of which it has only the label.
         held_out: at the active party, its own rows kept for validation and test: their labels are nobody's to train on.
         how: by which protocol, as all parties agreed; `dh` unless given.
-        columns: how many columns make an identifier; a peer that says another number is refused.
+        columns: number of columns in an identifier; a peer with another number is refused.
 
     Raises:
         AlignmentError: no common rows, or the parties do not agree which they are.
@@ -127,8 +127,8 @@ def _joint(
             shared = "in common: " + ", ".join(f"{number} with {name}" for name, number in found.items())
             announced = ", ".join(f"{number} at {name}" for name, number in sizes.items())
             raise NoCommonRows(
-                f"no row is held by all parties ({len(ids)} rows at {site.name!r}; {shared if found else announced}): "
-                "do all use the same identifiers, written the same way?"
+                f"no row is common to all parties ({len(ids)} rows at {site.name!r}; "
+                f"{shared if found else announced}): do all use the same identifiers, written the same way?"
             )
         site.policy.check_intersection(count)
 

@@ -1,4 +1,4 @@
-"""The folder in which a party keeps what outlasts an unbalanced alignment: its publications and its peers' filters."""
+"""A folder for files of a party that outlive an unbalanced alignment: its publications and its peers' filters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class FolderShelf:
     something is looked for or kept.
 
     Args:
-        folder: made when something is kept, for this user alone: a publication holds a key.
-        days: how long something is kept, as the parties agreed; what was kept under another agreement must be younger,
-            too.
+        folder: created on first use, readable by its owner only: a publication contains a key.
+        days: how long a file may be used, as the parties agreed; files from another agreement must be this young as
+            well.
         now: seconds since 1970.
     """
 
@@ -36,7 +36,8 @@ class FolderShelf:
         return self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.psi"
 
     def load(self, name: str) -> bytes | None:
-        """What was kept, unless it is too old, or from the future: a clock was set back, and nobody knows its age.
+        """Read a stored file, unless it is too old or from the future: then a clock was set back, and its age is
+        unknown.
 
         Raises:
             InputError: the file is there and cannot be read.
@@ -77,7 +78,7 @@ class FolderShelf:
 
 
 def _read(path: Path, size: int = -1) -> bytes | None:
-    """What a file holds, or its beginning; None where there is none.
+    """A file's content, or its beginning; None if there is no file.
 
     Raises:
         InputError: it is there and cannot be read.

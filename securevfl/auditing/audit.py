@@ -1,4 +1,4 @@
-"""The audit of a run's ledgers: do they verify, and what do they say left each party and came to it."""
+"""Audit a run's ledgers: verify them, and list what left and reached each party."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["Audit", "AuditLine", "Epsilon", "audit"]
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """Ledgers that verified, and what they tell.
+    """Verified ledgers and their content.
 
     Attributes:
         chains: one for each party and run.
         lines: what was sent and received, party by party.
-        epsilons: what it cost.
+        epsilons: ε of the run's releases.
         alone: (run, party) of each chain that names peers whose ledgers are not there to compare it with.
-        incomplete: what should be there and is not, in words: ends of chains, expected runs. A killed process leaves
-            this, and so does whoever cuts files at their end.
+        incomplete: what is missing, as text: ends of chains, expected runs. A killed process leaves such gaps, and so
+            does anybody who truncates files.
         pinned: parties whose keys were known beforehand.
         missing: files of the label owner's that the ledgers name and that are not here, so that they were not compared.
     """
@@ -57,7 +57,7 @@ class Audit:
 
     @property
     def complete(self) -> bool:
-        """Whether both ends of every link were there to be compared."""
+        """Whether both ends of every link were available for comparison."""
         return not self.alone
 
     def of(self, *, party: str = "", run: str = "") -> Audit:
@@ -71,7 +71,7 @@ class Audit:
             ("run", run, {chain.run for chain in self.chains}),
         ):
             if given and given not in known:
-                raise InputError(f"the ledgers tell of no {what} {given!r}; they tell of {', '.join(sorted(known))}")
+                raise InputError(f"the ledgers contain no {what} {given!r}; they contain {', '.join(sorted(known))}")
 
         def asked(of_run: str, of_party: str) -> bool:
             return run in ("", of_run) and party in ("", of_party)
@@ -92,11 +92,11 @@ def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: st
 
     Args:
         folder: of the run.
-        pins: party → fingerprint of the key that its ledger has to be signed with.
+        pins: party → fingerprint of the key that must have signed its ledger.
         keys: a folder of public keys, ``PARTY.pub``, to the same end.
 
     Raises:
-        InputError: the folder holds no ledger, or a pin is of a party that is not there.
+        InputError: the folder contains no ledger, or a pin names a party without one.
         AuditError: whatever does not verify: `AuditError.flaws` has each with its file, line and party.
     """
     files = _files(Path(folder))
@@ -134,7 +134,7 @@ def _files(folder: Path) -> list[Path]:
     """The ledger files of a run's folder.
 
     Raises:
-        InputError: there are none.
+        InputError: no ledger was found.
         AuditError: those of version 0.1, which are not signed.
     """
     found = sorted((folder / LEDGERS).glob("*.jsonl")) or _collected(folder)
@@ -142,20 +142,20 @@ def _files(folder: Path) -> list[Path]:
         return found
     if (folder / OLD_LEDGER).is_file():
         raise AuditError(
-            f"{folder / OLD_LEDGER} is a ledger of version 0.1. It is not signed, and whoever computes its hashes "
-            "again can rewrite it: only securevfl 0.1 audits it"
+            f"{folder / OLD_LEDGER} is a ledger of version 0.1. It is not signed, so anybody can rewrite it "
+            "and recompute its hashes: only securevfl 0.1 audits it"
         )
     left = sorted({path.parent.parent for path in folder.glob(f"*/{LEDGERS}/*.jsonl")})
     if left:
         raise InputError(
-            f"{folder / LEDGERS} holds no ledger; runs that failed or were killed left some: name "
+            f"{folder / LEDGERS} contains no ledger; runs that failed or were killed left some: name "
             f"{' or '.join(map(str, left))}"
         )
-    raise InputError(f"{folder / LEDGERS} holds no ledger: name the folder of a finished run, e.g. runs/credit")
+    raise InputError(f"{folder / LEDGERS} contains no ledger: name the folder of a finished run, e.g. runs/credit")
 
 
 def _collected(folder: Path) -> list[Path]:
-    """Ledger files that several parties put into one folder, as each of them keeps its own."""
+    """Ledger files that several parties put into one folder, each under its own name."""
     found = []
     for path in sorted(folder.glob("*.jsonl")):
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What ledgers say that releases cost: ε of each, computed again from what was released."""
+"""Recompute ε of each release recorded in the ledgers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOLERANCE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Epsilon:
-    """What one party's releases of one kind cost in one run; one row's content is replaced.
+    """Cost of one party's releases of one kind in one run, if one row's content is replaced.
 
     Attributes:
         run: name of the run.
@@ -51,7 +51,7 @@ def epsilons_of(chain: Chain) -> Iterator[Epsilon]:
     """ε from the chain's notes; infinite where content left without noise.
 
     Raises:
-        ValueError: a note that holds no numbers; `wrong_epsilons` finds it first.
+        ValueError: a note without numbers; `wrong_epsilons` finds it first.
     """
     notes = [note for note in chain.notes if note.note == "epsilon"]
     for note in notes:
@@ -71,8 +71,9 @@ def _numbers(note: Noted) -> tuple[float, float, int]:
 
 
 def wrong_epsilons(chain: Chain) -> Iterator[Flaw]:
-    """Notes of ε that are not what their own release costs, or that tell of more noise than the messages carried; and
-    noisy messages of a run that ended well without any note."""
+    """Notes whose ε differs from the cost of the recorded release, or that claim more noise than the messages carried;
+    and noisy messages without any note in a run that ended well.
+    """
     noisy: dict[Kind, float] = {}
     for entry in chain.entries:
         if entry.way == "sent" and entry.noise > 0 and entry.kind in READABLE_KINDS:
@@ -83,7 +84,7 @@ def wrong_epsilons(chain: Chain) -> Iterator[Flaw]:
         if text:
             yield Flaw(chain.file, at, chain.party, text)
     if noisy and not notes and chain.outcome == "done":
-        yield Flaw(chain.file, chain.last, chain.party, "messages left with noise, and no note says what ε they cost")
+        yield Flaw(chain.file, chain.last, chain.party, "messages left with noise, but no note records their ε")
 
 
 def _wrong(note: Noted, noisy: dict[Kind, float]) -> str:
@@ -91,24 +92,24 @@ def _wrong(note: Noted, noisy: dict[Kind, float]) -> str:
         epsilon, delta, _ = _numbers(note)
         release = _release(note)
     except (ValueError, TypeError, OverflowError, InputError):
-        return "a note of ε that holds no numbers"
+        return "a note of ε without numbers"
     what, sigma = str(note.values.get("what", "")), note.values.get("noise_multiplier", 0.0)
     least = noisy.get(_KINDS[what]) if what in _KINDS else None
     if least is not None and isinstance(sigma, float) and sigma > least * (1 + _TOLERANCE):
-        return f"the note of ε says σ/Δ = {sigma:.4g} for {what}; one of the messages carried {least:.4g}"
+        return f"the note of ε records σ/Δ = {sigma:.4g} for {what}, but one of the messages carried {least:.4g}"
     if release is None:
         return ""
     try:
         again = epsilon_rdp(release, delta)
     except InputError:
-        return f"the note of ε says δ = {delta}, which none is"
+        return f"the note of ε records an impossible δ = {delta}"
     if abs(again - epsilon) > _TOLERANCE * max(again, 1e-9):
-        return f"the note says ε = {epsilon:.4g} for {what}; what it says was released costs {again:.4g}"
+        return f"the note records ε = {epsilon:.4g} for {what}, but the recorded release costs {again:.4g}"
     return ""
 
 
 def _release(note: Noted) -> GaussianRelease | PureRelease | None:
-    """What was released, as far as the note says."""
+    """The release that the note describes."""
     values = {name.removeprefix("release."): v for name, v in note.values.items() if name.startswith("release.")}
     kind = values.pop("kind", None)
     if kind == "GaussianRelease":

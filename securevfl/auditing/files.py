@@ -1,4 +1,4 @@
-"""Whether the files of a run are those that its ledgers name: results, model parts, and the ledgers themselves."""
+"""Check that the files of a run are those that its ledgers name: results, model parts, and the ledgers themselves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def missing_files(chains: Sequence[Chain], folder: Path) -> list[str]:
 
 
 def _unbound(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
-    """Results that lie in the folder while no chain says which they are."""
+    """Result files in the folder that no chain names."""
     bound = {chain.party for chain in chains if chain.run == RESULTS and chain.closed}
     there = [name for name in BOUND if (folder / name).is_file()]
     last = chains[-1]
@@ -50,15 +50,15 @@ def _unbound(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
             last.file,
             last.last,
             last.party,
-            f"{' and '.join(str(folder / name) for name in there)} lie in the folder, and no chain of {RESULTS!r} says "
-            "which they are: they were changed, or the ends of all ledgers were taken off",
+            f"{' and '.join(str(folder / name) for name in there)} are in the folder, but no chain of "
+            f"{RESULTS!r} names them: they were changed, or the ends of all ledgers were cut off",
         )
 
 
 def _renamed(chains: Sequence[Chain]) -> Iterator[Flaw]:
     for chain in chains:
         if Path(chain.file).stem != chain.party:
-            yield Flaw(chain.file, chain.first, chain.party, "the chain stands in a file with another party's name")
+            yield Flaw(chain.file, chain.first, chain.party, "the chain is in a file with another party's name")
 
 
 def _results(chain: Chain, chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
@@ -83,19 +83,25 @@ def _changed(folder: Path, name: str, digest: str) -> str:
         return "" if name in _OWNERS else f"{path}, which the line names, is not there"
     found = file_digest(path)
     if found != digest:
-        return f"{path} was changed: SHA-256 of it is {found[:16]}…, the line says {digest[:16]}…"
+        return f"{path} has changed: its SHA-256 is {found[:16]}…, the ledger recorded {digest[:16]}…"
     return ""
 
 
 def _own_report(folder: Path, name: str, digest: str, chains: Sequence[Chain]) -> str:
-    """A file of a party's own report, in its own state folder; elsewhere several parties' ledgers lie without it."""
+    """A file of a party's own report, in its own state folder; ledgers of several parties in one folder come without
+    it.
+    """
     path = folder / "report" / Path(name).name
     if len({chain.party for chain in chains}) > 1 or not path.parent.is_dir():
         return ""
     if not path.is_file():
         return f"{path}, which the line names, is not there"
     found = file_digest(path)
-    return "" if found == digest else f"{path} was changed: SHA-256 is {found[:16]}…, the line says {digest[:16]}…"
+    return (
+        ""
+        if found == digest
+        else f"{path} has changed: its SHA-256 is {found[:16]}…, the ledger recorded {digest[:16]}…"
+    )
 
 
 def _other_ledger(chains: Sequence[Chain], party: str, head: str) -> str:
@@ -104,12 +110,15 @@ def _other_ledger(chains: Sequence[Chain], party: str, head: str) -> str:
         return f"the line names {party!r}'s ledger, and {LEDGERS}/{party}.jsonl is not there"
     if head not in {chain.head for chain in own}:
         last = own[-1]
-        return f"the line says that {party!r}'s ledger was at {head[:16]}…; no chain ends so ({last.file}:{last.last})"
+        return (
+            f"the line records {head[:16]}… as the head of {party!r}'s ledger, but no chain ends there "
+            f"({last.file}:{last.last})"
+        )
     return ""
 
 
 def _parts(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
-    """Model parts, each of a run that its party's ledger tells of."""
+    """Check model parts, each of a run in its party's ledger."""
     named: dict[str, dict[str, tuple[Chain, int]]] = {}
     for chain in chains:
         for at, note in zip(chain.notes_at, chain.notes, strict=True):
@@ -134,13 +143,13 @@ def _parts(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
 
 
 def _mixed(named: Mapping[str, Mapping[str, tuple[Chain, int]]], there: Mapping[str, Path]) -> Iterator[Flaw]:
-    """Parts of different runs beside each other, each right by itself."""
+    """Find intact parts of different runs in one folder."""
     runs: dict[str, set[str]] = {}
     for party, path in there.items():
         try:
             digest = tree_digest(read_tree(path))
         except InputError:
-            continue  # told where the part itself is looked at
+            continue  # reported by the check of the part itself
         runs[party] = {chain.run for mark, (chain, _) in named.get(party, {}).items() if mark == digest}
     if len(runs) > 1 and all(runs.values()) and not set.intersection(*runs.values()):
         party = sorted(runs)[0]

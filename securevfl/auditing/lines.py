@@ -1,4 +1,4 @@
-"""What ledgers say left each party and came to it, added up, and whether the run declared it."""
+"""Add up what left and reached each party by the ledgers, and whether the run declared it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ALL = "it has the key: all that was encrypted"
 
 @dataclass(frozen=True, slots=True)
 class AuditLine:
-    """What one party sent to, or received from, one peer in one step under one protection in one run.
+    """Traffic between one party and one peer in one direction, step, protection and run.
 
     Attributes:
         run: name of the run in the ledgers.
-        party: whose ledger tells.
+        party: the owner of the ledger.
         way: ``"sent"`` or ``"received"``.
         peer: to or from whom.
         kind: of the messages.
@@ -31,8 +31,8 @@ class AuditLine:
         messages: how many.
         bytes: how many, as the wire codec writes them.
         words: the step, in words, as the run declared it.
-        declared: what the run declared that its receiver learns, empty for nothing; None where the ledger holds no
-            declarations (those of version 0.1).
+        declared: what the receiver learns by the run's declarations, empty for nothing; None if the ledger contains no
+            declarations (version 0.1).
     """
 
     run: str
@@ -50,14 +50,14 @@ class AuditLine:
 
     @property
     def protection(self) -> str:
-        """How it was protected, in words."""
+        """The protection, as text."""
         if self.guard.cipher == "none" and not self.guard.noise and self.kind not in READABLE_KINDS:
             return "none needed" if self.kind in (Kind.CONTROL, Kind.PUBLIC_KEY, Kind.MASKED_SHARE) else "none"
         return self.guard.label
 
     @property
     def reveals(self) -> str:
-        """What its receiver can compute from it."""
+        """What the receiver can compute from it."""
         if self.guard.cipher in SCHEMES:
             text = Kind.CIPHERTEXT.reveals
             if self.opens:
@@ -74,12 +74,12 @@ class AuditLine:
 
     @property
     def readable(self) -> bool:
-        """Whether the receiver reads row-level content itself, noise or not."""
+        """Whether the receiver reads row-level content itself, with or without noise."""
         return self.kind in READABLE_KINDS and self.guard.cipher == "none"
 
 
 def lines_of(chain: Chain) -> list[AuditLine]:
-    """What one chain tells, one line for each peer, step and protection; what was sent first."""
+    """Sum up one chain: one line for each peer, step and protection, sent messages first."""
     owners, declared = _key_owners(chain), _declared(chain)
     tally: dict[tuple[str, str, Kind, str, Guard], list[int]] = {}
     for entry in chain.entries:
@@ -108,7 +108,7 @@ def lines_of(chain: Chain) -> list[AuditLine]:
 
 
 def _declared(chain: Chain) -> dict[tuple[str, str], Mapping[str, Scalar]]:
-    """What the ledger says that the run declares, by step and kind."""
+    """The run's declarations in the ledger, by step and kind."""
     return {
         (str(n.values.get("step")), str(n.values.get("kind"))): n.values for n in chain.notes if n.note == "exchange"
     }
@@ -140,7 +140,7 @@ def undeclared(chain: Chain) -> Iterator[Flaw]:
 
 
 def _roles(chain: Chain, entry: Entry) -> tuple[str, str] | None:
-    """The roles of sender and receiver; None where the ledger does not hold them: before the parties have met."""
+    """The roles of sender and receiver; None if the ledger lacks them, before the parties have met."""
     peer = chain.peers.get(entry.peer)
     if peer is None:
         return None
@@ -149,7 +149,7 @@ def _roles(chain: Chain, entry: Entry) -> tuple[str, str] | None:
 
 
 def _key_owners(chain: Chain) -> dict[str, str]:
-    """Key → who has the secret key: whoever sends under it first, for in each protocol here the owner begins."""
+    """Key → owner of the secret key: the first sender under it, because the owner begins each protocol here."""
     owners: dict[str, str] = {}
     for entry in chain.entries:
         if entry.cipher in SCHEMES:

@@ -1,4 +1,4 @@
-"""The audit of a run, shown: as tables for a terminal, and as JSON for scripts."""
+"""Show the audit of a run: as tables for a terminal, and as JSON for scripts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Row:
 
 
 def audit_tables(found: Audit) -> Iterator[Table]:
-    """One table for each party and run with messages; whole from 80 columns on."""
+    """One table for each party and run with messages; complete from 80 columns on."""
     for party in sorted({chain.party for chain in found.chains}):
         for chain in found.chains:
             if chain.party == party and chain.run != RESULTS:
@@ -78,7 +78,7 @@ def _table(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -
 
 
 def _rows(lines: Sequence[AuditLine]) -> Iterator[_Row]:
-    """Lines of one peer that say the same in one, and then peers whose lines are the same in one."""
+    """Merge equal lines of one peer, then peers with equal lines."""
     single: dict[tuple[str, str, str, str], list[AuditLine]] = {}
     for line in lines:
         single.setdefault((line.peer, line.kind.value, line.protection, line.reveals), []).append(line)
@@ -98,7 +98,7 @@ def _caption(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon])
 
 
 def epsilon_words(line: Epsilon) -> str:
-    """One release's price, in words."""
+    """Describe one release's cost."""
     if math.isinf(line.epsilon):
         return f"{line.what} without noise: no bound"
     times = "once" if line.releases == 1 else f"{line.releases} times"
@@ -106,7 +106,7 @@ def epsilon_words(line: Epsilon) -> str:
 
 
 def summary(found: Audit) -> list[str]:
-    """What was verified, what could not be, and which parties ended otherwise than well."""
+    """Summarise what was verified, what could not be, and which parties did not end normally."""
     ends = "both ends of every link agree" if found.complete else "both ends of the links between them agree"
     kept = "chains whole up to their ends" if found.incomplete else "chains whole and signed"
     text = [f"{len(found.chains)} ledgers verified, {found.messages:,} entries: {kept}, {ends}."]
@@ -122,7 +122,7 @@ def summary(found: Audit) -> list[str]:
         if chain.closed and chain.outcome != "done"
     ]
     text += [
-        f"{chain.file}:{chain.last}: attempt {chain.attempt} of {chain.party} broke off, and a later one went on"
+        f"{chain.file}:{chain.last}: attempt {chain.attempt} of {chain.party} broke off, and a later one continued"
         for chain in found.chains
         if chain.broke_off
     ]
@@ -138,8 +138,8 @@ def _keys(found: Audit) -> list[str]:
     free = [party for party in sorted(found.keys) if party not in found.pinned]
     if free:
         text.append(
-            f"Not pinned: {', '.join(free)}. Whether all ledgers here were replaced by others, signed with other keys, "
-            "cannot be told without --pin PARTY=FINGERPRINT or --keys FOLDER."
+            f"Not pinned: {', '.join(free)}. Without --pin PARTY=FINGERPRINT or --keys FOLDER, ledgers that "
+            "were all replaced and signed with other keys go unnoticed."
         )
     return text
 
@@ -191,7 +191,7 @@ def audit_json(found: Audit) -> str:
 
 
 def _holds(found: Audit, peer: str, chain: Chain) -> bool:
-    """Whether a peer's closing line holds the party's signed word on this chain."""
+    """Whether a peer's closing line contains the party's signed head of this chain."""
     return any(c.party == peer and c.run == chain.run and chain.party in c.words for c in found.chains)
 
 

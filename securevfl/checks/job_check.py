@@ -1,4 +1,4 @@
-"""What would fail before a job trains: told all at once, from the file and from each table's header and first rows."""
+"""Find what would fail before a job trains, all at once: from the file and from each table's header and first rows."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _COMPARED = 50_000
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What was found.
+    """Result of the check.
 
     Attributes:
-        mistakes: what the user has to correct.
+        mistakes: problems that the user must correct.
         hints: what would run, and is likely not meant.
         refusals: what policies forbid.
         summary: what would run.
-        card: what each party could read of each other's data in it, at worst; None where that cannot be said.
-        tables: what the tables hold that can be read here: all in a job file, a party's own in its file.
+        card: worst case, who could read what of whose data in the job; None if it cannot be determined.
+        tables: content of the tables that can be read here: all of a job file's, or a party's own.
         certificates: of the party whose file it is, and until when they are valid.
     """
 
@@ -63,14 +63,14 @@ class Checked:
 
 
 def check_file(path: str | Path, *, active: str = "", accept_leak: bool = False) -> Checked:
-    """Check a job file, a sweep file, or a party's own file. Nothing runs; of tables, only the header and the first
-    rows are looked at, and the rows of those that are not large are counted. Named data sets are loaded, for that is
-    the only way to know whether their files are there.
+    """Check a job file, a sweep file, or a party's own file. Nothing runs. Of tables it reads the header and the first
+    rows, and counts the rows unless a table is large. It loads named data sets, because only that shows whether their
+    files exist.
 
     Args:
         path: the file.
         active: name of the active party, where no table has labels: to predict.
-        accept_leak: as the job's own, beside what the file says.
+        accept_leak: accept leaks, as if the job file did.
     """
     file = Path(path)
     try:
@@ -160,7 +160,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
 
 
 def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:
-    """Columns that the algorithm's settings name and that no table has; a table that cannot be read is told apart."""
+    """Columns that the algorithm's settings name but no table has; unreadable tables are reported elsewhere."""
     columns = {}
     for party in sections.party:
         try:
@@ -173,8 +173,7 @@ def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:
 
 
 def _looked_at(party: PartySection, folder: Path) -> tuple[list[str], TableOverview | None]:
-    """What is wrong with a party's table, and what it holds; columns that linkage compares are texts, and no
-    features."""
+    """Problems with a party's table, and its content; columns for linkage are texts, not features."""
     path, found = party.path_from(folder), list[str]()
     if party.link:
         try:
@@ -194,7 +193,7 @@ def _looked_at(party: PartySection, folder: Path) -> tuple[list[str], TableOverv
 
 
 def _about_identifiers(parties: Sequence[PartySection], folder: Path) -> tuple[list[str], list[str]]:
-    """That no row is held by all, and which tables write identifiers in different ways; of small tables."""
+    """Report that no row is common to all, and tables that spell identifiers differently; for small tables."""
     wrong = wrong_id_columns({party.name: party.use.ids for party in parties})
     if wrong:
         return [wrong], []
@@ -210,11 +209,11 @@ def _about_identifiers(parties: Sequence[PartySection], folder: Path) -> tuple[l
     hints = spelled_otherwise(ids)
     if set.intersection(*({RULES.apply(text) for text in some} for some in ids.values())):
         return [], hints
-    return ["; ".join(["no row is held by all parties: the tables have no identifier in common", *hints])], []
+    return ["; ".join(["no row is common to all parties: the tables have no identifier in common", *hints])], []
 
 
 def _about_placeholders(parties: Sequence[PartySection], folder: Path) -> list[str]:
-    """Values that may stand for "unknown" in columns that linkage compares; of small tables."""
+    """Values in columns for linkage that may mean "unknown"; for small tables."""
     hints = []
     for party in parties:
         path = party.path_from(folder)
@@ -227,7 +226,7 @@ def _about_placeholders(parties: Sequence[PartySection], folder: Path) -> list[s
 
 
 def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "") -> tuple[Roster | None, list[str]]:
-    """Who takes part in a job file, None where that cannot be said, and what is wrong with that.
+    """The parties of a job file (None if they cannot be determined), and the problems found.
 
     Args:
         sections: of the file.
@@ -245,7 +244,7 @@ def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "
 
 
 def _loaded(sections: JobSections) -> Roster:
-    """Who takes part in a named data set.
+    """The parties of a named data set.
 
     Raises:
         InputError: it cannot be loaded.

@@ -1,4 +1,4 @@
-"""What would fail of one party's own file: its keys, its certificates, its table. Nothing of its peers is looked at."""
+"""Find what would fail in one party's own file: its keys, its certificates, its table. Reads nothing of its peers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from securevfl.errors import InputError
 __all__ = ["SOON", "CertificateEnd", "PartyFindings", "party_findings"]
 
 SOON = timedelta(days=14)
-"""How long before its end a certificate is warned of."""
+"""A certificate is reported this long before its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateEnd:
-    """Until when a certificate of a party is valid.
+    """The end of a party's certificate.
 
     Attributes:
         whose: the party, or the authority.
@@ -42,7 +42,7 @@ class CertificateEnd:
 
     @property
     def soon(self) -> bool:
-        """Whether it ends soon, or has."""
+        """Whether it has ended or ends soon."""
         return self.left <= SOON
 
     def __str__(self) -> str:
@@ -54,12 +54,12 @@ class CertificateEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class PartyFindings:
-    """What was found of a party file.
+    """Result of checking a party file.
 
     Attributes:
         party: whose it is; empty where the file cannot be read.
-        mistakes: what the party has to correct.
-        table: what its table holds; None where there is none, or where it cannot be read.
+        mistakes: problems that the party must correct.
+        table: content of its table; None if there is none or it cannot be read.
         certificates: its own, and its authority's where it names one.
         peers: names of its peers.
     """
@@ -98,7 +98,7 @@ def party_findings(path: Path, *, now: Callable[[], datetime] = utc_now) -> Part
 
 
 def _keys(own: PartyFile, now: Callable[[], datetime]) -> tuple[list[str], list[CertificateEnd]]:
-    """What is wrong with keys and certificates, and until when certificates are valid."""
+    """Problems with keys and certificates, and the certificates' ends."""
     found, ends = list[str](), list[CertificateEnd]()
     try:
         own.signing_key()

@@ -1,4 +1,4 @@
-"""Hold a job against a party's policy file, and look for a change of the job that all parties' policies accept."""
+"""Check a job against a party's policy file, and search for a change of the job that all parties' policies accept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST = 3
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyChecked:
-    """What came of holding a job against a policy.
+    """Result of checking a job against a policy.
 
     Attributes:
         party: whose policy it is.
@@ -48,10 +48,10 @@ class PolicyChecked:
 
 
 def check_policy(job_file: str | Path, policy_file: str | Path, *, active: str = "") -> PolicyChecked:
-    """Hold a job file against a party's policy file; nothing runs.
+    """Check a job file against a party's policy file; nothing runs.
 
     Args:
-        job_file: TOML; policies of other parties that stand in it are kept.
+        job_file: TOML; its policies of other parties apply as well.
         policy_file: TOML, see `read_policy`.
         active: name of the active party, where no table has labels.
 
@@ -78,7 +78,7 @@ def check_policy(job_file: str | Path, policy_file: str | Path, *, active: str =
 
 @dataclass(frozen=True)
 class _Change:
-    """One change of a job: what it is about, what it sets, and how it reads."""
+    """One change of a job: its subject, its setting, and its description."""
 
     about: str
     value: Any
@@ -86,7 +86,7 @@ class _Change:
 
 
 def _changes(job: Job) -> Iterator[_Change]:
-    """What could be changed, in order of how little it costs."""
+    """Possible changes, the cheapest first."""
     sealing = [kind for kind in (BFV(), CKKS(), Paillier()) if kind.name != job.protection.name]
     for kind in sealing:
         yield _Change("protection", kind, f'protection.name = "{kind.name}"')
@@ -102,7 +102,7 @@ def _changes(job: Job) -> Iterator[_Change]:
 
 
 def _changed(job: Job, changes: Sequence[_Change]) -> Job | None:
-    """The job with these changes; None where they do not go together."""
+    """The job with these changes; None if they exclude one another."""
     new = {change.about: change.value for change in changes}
     dp = job.protection.dp
     noise = {name: new.get(name, getattr(dp, name, None)) for name in ("features", "labels")}

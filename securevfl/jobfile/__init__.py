@@ -1,7 +1,7 @@
 """Read and write job files: TOML in, a job and its parties out.
 
 - `job_file`, `toml_text`, `policy_file`: reading, with every mistake of a file in one error.
-- `job_roster`: who takes part, as far as the file and the tables' headers tell.
+- `job_roster`: the parties and their roles, from the file and the tables' headers.
 - `drafting`, `joining`: a first job file from tables, for `securevfl init`.
 """
 

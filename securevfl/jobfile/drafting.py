@@ -1,5 +1,6 @@
-"""A job file drafted from tables: which column joins them, which is the label, how they are prepared. Guesses, each
-with its reason in a comment, for somebody who reads them before a run."""
+"""Draft a job file from tables: which column joins them, which is the label, how to prepare them. Guesses, each with
+its reason in a comment, for a person to review before a run.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ _LABELS = re.compile(
 _NUMBER = re.compile(r"[-+]?[\d.,' €$£%]+|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T][\d:]+)?")
 """Numbers and dates in texts: preparation reads them."""
 _NUMBER_FROM = 20
-"""Distinct values from which on a label of numbers is a number to learn."""
+"""A label of numbers with at least this many distinct values makes the job a regression."""
 _MOSTLY = 0.9
 _WHOLE = frozenset("0123456789+- ")
-"""What whole numbers are written with."""
+"""Characters of whole numbers."""
 _FREE_TEXT = 0.5
-"""Share of distinct values from which on a column of texts is no feature."""
+"""A text column with at least this share of distinct values is not used as a feature."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Draft:
     Attributes:
         text: TOML, with comments.
         found: what was found of each table, a line each.
-        missing: what a person has to fill in; empty where the file can run.
+        missing: what a person must fill in; empty if the file can run.
     """
 
     text: str
@@ -158,7 +159,9 @@ def _name_apart(tables: list[_Table]) -> None:
 
 
 def _find_ids(tables: list[_Table], told: tuple[str, ...], labels: tuple[str, ...]) -> str:
-    """The columns that join the tables: told, or one of each, or two or three; else, why there are none."""
+    """Columns that join the tables: the given ones, or one of each, or two or three; otherwise the reason why there are
+    none.
+    """
     doubled = [name for name in told if told.count(name) > 1 or name in labels]
     if doubled:
         raise InputError(f"column {doubled[0]!r} is named twice, among identifiers and labels; a column has one use")
@@ -198,7 +201,7 @@ def _find_label(tables: list[_Table], told: str) -> None:
         raise UnknownNameError("label column", told, sorted({name for one in tables for name in one.columns}))
     if len(owners) > 1:
         names = ", ".join(str(one.path) for one in owners)
-        raise InputError(f"{names} all have a column {told!r}: rename it where it is no label")
+        raise InputError(f"{names} all have a column {told!r}: rename it where it is not a label")
     if owners:
         owners[0].label = told
         return
@@ -220,8 +223,8 @@ def _find_labels(tables: list[_Table], told: tuple[str, ...]) -> None:
     owners = [one for one in tables if set(told) <= set(one.columns)]
     if len(owners) != 1:
         raise InputError(
-            f"{len(owners)} tables have all of the labels {', '.join(told)}; they belong to one party: rename or "
-            "move the others"
+            f"{len(owners)} tables have all of the labels {', '.join(told)}, which must belong to one party: "
+            "rename or move the others"
         )
     owners[0].label, owners[0].labels = told[0], told
 
@@ -324,7 +327,7 @@ def _party(one: _Table, folder: Path) -> list[str]:
         file = one.path.resolve()
     lines = ["[[party]]", f"name = {quoted(one.name)}", f"file = {quoted(str(file))}"]
     if isinstance(one.source, CsvRows):
-        lines[-1] += f"   # {one.source.dialect.words}: found out; delimiter, encoding and decimal say otherwise"
+        lines[-1] += f"    # {one.source.dialect.words}: detected; override with delimiter, encoding and decimal"
     if len(one.ids) == 1:
         lines.append(f"id = {quoted(one.ids[0])}   # every row has its own, and other tables have the same")
     elif one.ids:

@@ -1,5 +1,6 @@
-"""Job files: TOML in, a job and its parties out. Every mistake of a file is told at once, each with its path, the value
-that was found, what was expected, and the nearest name."""
+"""Job files: TOML in, a job and its parties out. All mistakes of a file are reported at once, each with its path, the
+value found, what was expected, and the nearest name.
+"""
 
 from __future__ import annotations
 
@@ -47,20 +48,20 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class TableSection(Config):
-    """Where a party's table is and what its columns are for. See `read_table`, `TableLimits` and `Storage` for what the
-    keys mean.
+    """Where a party's table is and what its columns are for. See `read_table`, `TableLimits` and `Storage` for the
+    meaning of the keys.
 
     Attributes:
         id: the identifier column, or a list of columns that make one together.
         prepare: ``"auto"``, or a section: see `Preparation`.
         label: the label column; or a list of columns of zeros and ones, for several labels.
-        target: what the label column holds: ``"classes"``, a ``"number"`` or several ``"labels"``; that of the job's
-            task unless given.
+        target: content of the label column: ``"classes"``, a ``"number"`` or several ``"labels"``; by default that of
+            the job's task.
         weight, group, time: a label owner's columns; see `read_table`.
         spill_above: bytes from which columns and encoded features are in a mapped file.
         spill_folder: where that file is.
-        fold: a label owner's column that says which rows train (0), validate (1) and test (2); no feature.
-        book: a label owner's file of rows of which it knows the label alone, with the same columns for id and label.
+        fold: a label owner's column that marks which rows train (0), validate (1) and test (2); not a feature.
+        book: a label owner's file of rows of which it has only the label, with the same columns for id and label.
         link: linkage field of the job → the table's column; these columns are no features.
         delimiter, encoding, decimal: how a CSV file is written; found out from its first lines unless given.
     """
@@ -91,19 +92,19 @@ class TableSection(Config):
 
     @property
     def use(self) -> ColumnUse:
-        """Which column is used for what."""
+        """The purpose of each column."""
         return ColumnUse.of(**self._columns)
 
     def problems(self) -> list[str]:
         try:
-            self.form  # noqa: B018 - what it raises is wanted
+            self.form  # noqa: B018 - called for the errors it raises
         except InputError as error:
             return [*super().problems(), str(error)]
         return super().problems()
 
     @property
     def form(self) -> CsvForm:
-        """What is said of how a CSV file is written.
+        """The given settings of a CSV file's format.
 
         Raises:
             InputError: something that is not possible.
@@ -116,7 +117,7 @@ class TableSection(Config):
         return {name: getattr(self, name) for name in names} | {"target": self.target or "classes"}
 
     def learning(self, task: str) -> Self:
-        """The same, whose label is a number where a job's task is ``"regression"`` and nothing else is said."""
+        """The same section with a number as label if a job's task is ``"regression"`` and no target is set."""
         said = self.label is None or self.target is not None or task != "regression"
         return self if said else self.replace(target="number")
 
@@ -128,7 +129,7 @@ class TableSection(Config):
         """The table of party `name`.
 
         Raises:
-            InputError: it cannot be used; says where and what to do.
+            InputError: the table cannot be used; names the place and the remedy.
         """
         path = self.path_from(folder)
         given = {name: getattr(self, name) for name in ("max_rows", "max_columns", "max_bytes", "max_ratio")}
@@ -197,7 +198,7 @@ class PartySection(TableSection):
         """The table.
 
         Raises:
-            InputError: it cannot be used; says where and what to do.
+            InputError: the table cannot be used; names the place and the remedy.
         """
         return self.read(folder, self.name)
 
@@ -242,7 +243,7 @@ class JobSections(Config):
         return dict(self.policy) | {party.name: party.policy for party in self.party if party.policy is not None}
 
     def data_mistakes(self) -> list[str]:
-        """What is wrong with the named data set, before it is loaded."""
+        """Problems with the named data set that can be found before loading it."""
         if self.data is None:
             return []
         options = dict(self.data)
@@ -296,10 +297,10 @@ def doubled_parties(sections: Sequence[PartySection]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class JobFile:
-    """What a job file asks for.
+    """Content of a job file.
 
     Attributes:
-        name: of the run; its reports go to ``runs/<name>`` unless told otherwise.
+        name: of the run; its reports go to ``runs/<name>`` by default.
         job: the job.
         parties: the parties' tables, loaded.
         baselines: which baselines to run beside it.
@@ -323,8 +324,8 @@ def read_job(
     Args:
         path: the file.
         active: name of the active party, where no table has labels: to predict.
-        policies: parties' own policy files; of a party that has a policy in the job file too, both hold.
-        accept_leak: as the job's own, beside what the file says.
+        policies: parties' own policy files; if the job file also has a policy for a party, both apply.
+        accept_leak: accept leaks, as if the job file did.
 
     Raises:
         InputError: no such file, not TOML, or mistakes, all of them in one message; or what loading the tables raises,
@@ -368,7 +369,7 @@ def read_job_sections(file: Path) -> tuple[JobSections, frozenset[str], list[str
 
 
 def right_parties(content: object) -> tuple[PartySection, ...]:
-    """The sections of parties, of a file where some have mistakes, that have none."""
+    """The sections of parties without mistakes, from a file in which some have mistakes."""
     right = []
     for section in content if isinstance(content, list) else []:
         try:
@@ -379,7 +380,7 @@ def right_parties(content: object) -> tuple[PartySection, ...]:
 
 
 def _conflicts(sections: JobSections, content: Mapping[str, Any]) -> list[str]:
-    """Mistakes that concern several sections, or names that stand for more than themselves."""
+    """Mistakes that concern several sections, and names with several meanings."""
     found = []
     if {"/", "\\", "\0"} & set(sections.name) or sections.name in (".", ".."):
         found.append(f"name is {sections.name!r}; it names the run's folder: letters, digits, '-' and '_'")

@@ -1,4 +1,4 @@
-"""Who takes part in a job, as far as it is known without the tables' rows, and what their policies say of it."""
+"""The parties of a job and their roles, as known without the tables' rows, and what their policies allow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PREDICT = "; to predict without them, name it with --active"
 
 @dataclass(frozen=True, kw_only=True)
 class Roster:
-    """Who takes part, as far as it is known without the tables' rows."""
+    """The parties of a job, as known without the tables' rows."""
 
     owners: Sequence[str]
     passive: Sequence[str]
@@ -25,12 +25,12 @@ class Roster:
 
     @property
     def names(self) -> list[str]:
-        """Of all parties, those with labels first."""
+        """Names of all parties, those with labels first."""
         return [*self.owners, *self.passive]
 
 
 def listed_roster(sections: Sequence[object], active: str) -> tuple[Roster | None, list[str]]:
-    """Who takes part by ``[[party]]``, sections with mistakes included, and what is wrong with that."""
+    """The parties by ``[[party]]``, including sections with mistakes, and the problems found."""
     named = [one for one in sections if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
     names = [str(one["name"]) for one in named]
     if active and active not in names:

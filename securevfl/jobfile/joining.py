@@ -1,4 +1,4 @@
-"""Which columns join tables: one whose values name the rows of each, or two or three that do so together. Guesses."""
+"""Guess which columns join tables: one whose values identify each table's rows, or two or three that do so together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEAST = 0.02
 _ROWS = 0.05
 """Share of common rows under which several columns join nothing: two values can be common by chance, three are not."""
 _ALIKE = 0.3
-"""Share of common values from which on two columns of other names may hold the same."""
+"""Two columns with different names are compared if they share at least this part of their values."""
 _MOST = 12
 """Columns that combinations are made of: 66 pairs and 220 triples."""
 _COMPARED = 60
@@ -38,7 +38,7 @@ _COMPARED = 60
 _NUMBERS = 60
 """Columns of whole numbers that are looked at closely."""
 _SURELY = 0.5
-"""Share of common values from which on whole numbers of one name that says nothing join tables."""
+"""Whole numbers under a generic name join tables if they share at least this part of their values."""
 
 
 def distinct(table: pa.Table, column: str) -> set[str]:
@@ -47,14 +47,14 @@ def distinct(table: pa.Table, column: str) -> set[str]:
 
 
 def levels(table: pa.Table, column: str) -> int:
-    """How many distinct values a column has, missing ones not counted."""
+    """Number of distinct values in a column, without missing ones."""
     import pyarrow.compute as pc
 
     return int(pc.count_distinct(table[column]).as_py())
 
 
 def names_rows(table: pa.Table, column: str) -> bool:
-    """Whether every row has a value of its own, and values are no fractions."""
+    """Whether every row has a different value and no value is a fraction."""
     import pyarrow as pa
 
     values = table[column]
@@ -64,8 +64,9 @@ def names_rows(table: pa.Table, column: str) -> bool:
 
 
 def whole_numbers(table: pa.Table) -> list[str]:
-    """Columns of numbers with a fraction that have none, in any row: whole numbers of a CSV file come so. At most
-    `_NUMBERS`, those first whose names say that they name rows, then those with most values."""
+    """Columns of floating-point numbers without a fraction in any row; whole numbers of a CSV file are read like this.
+    At most `_NUMBERS`: first those with an identifier's name, then those with most values.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -80,7 +81,7 @@ def whole_numbers(table: pa.Table) -> list[str]:
 
 
 def counts_rows(table: pa.Table, column: str) -> bool:
-    """Whether a column counts the rows from 0 or 1, as programs do that write a table: it names nobody."""
+    """Whether a column counts the rows from 0 or 1, as programs add when they write a table: it identifies nobody."""
     first, rows = str(table[column][0]).removesuffix(".0"), len(table)
     if first not in ("0", "1"):
         return False
@@ -99,7 +100,7 @@ def _named(column: str) -> bool:
 
 
 def single(tables: Sequence[pa.Table]) -> list[str]:
-    """The column of each table that shares most values with a column of the first; none where none shares any."""
+    """The column of each table that shares most values with a column of the first; empty if none shares any."""
     candidates = [[column for column in one.column_names if names_rows(one, column)] for one in tables]
     best, chosen = 0.0, list[str]()
     for first in candidates[0]:
@@ -117,8 +118,9 @@ def single(tables: Sequence[pa.Table]) -> list[str]:
 
 
 def _rate(first: str, mine: set[str], column: str, other: set[str], rows: int) -> float:
-    """Share of common values; none for whole numbers whose names do not say that they mean the same, for amounts and
-    counts are alike by chance."""
+    """Share of common values; 0 for whole numbers whose names do not match, because amounts and counts coincide by
+    chance.
+    """
     share = len(mine & other) / rows
     told = _named(first) and _named(column)
     return share if told or not _are_numbers(other) or (_same_name(first, column) and share >= _SURELY) else 0.0
@@ -131,8 +133,8 @@ def _same_name(one: str, other: str) -> bool:
 def compound(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[list[str]]:
     """Two or three columns of each table, in one order, that name its rows together and that the tables share.
 
-    Columns of one name are taken to hold the same, and others that have many values in common. Of the smallest sets
-    that name all rows of all tables, the one that most rows have in common, then the one with the likeliest names.
+    Columns are taken to correspond if they have one name or many common values. Of the smallest sets that identify all
+    rows of all tables, choose the one with most common rows, then the one with the likeliest names.
 
     Args:
         tables: one a party.
@@ -186,18 +188,19 @@ def obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], names: Seque
             leave_s = "leaves" if len(shared) == 1 else "leave"
             return (
                 f"{listed}, which all tables have, {leave_s} {doubled:,} of {every.shape[1]:,} rows of "
-                f"{names[number]!r} like another: drop doubled rows, or add a column that tells them apart; then {told}"
+                f"{names[number]!r} like another: drop duplicate rows, or add a column that distinguishes "
+                f"them; then {told}"
             )
     if len(shared) > 3 and not any(_unique(some) for size in (2, 3) for some in combinations(coded, size)):
         return f"no three columns name the rows, and {listed} together do: name them, or fewer of them, with --id"
     return (
-        f"columns {listed} name the rows, and hardly a row of one table is in another: are they the same people, "
-        f"written alike? If so, {told}"
+        f"columns {listed} identify the rows, but hardly a row of one table is in another: are they the same "
+        f"people, written alike? If so, {told}"
     )
 
 
 def _apart(tables: Sequence[pa.Table], shared: Sequence[tuple[str, ...]], names: Sequence[str]) -> str:
-    """A column that all tables have with no value in common, with the cure; empty where there is none."""
+    """A column that all tables have with no value in common, and the remedy; empty if there is none."""
     for row in shared:
         texts = [distinct(one, column) for one, column in zip(tables, row, strict=True)]
         if reduce(set.__and__, texts) or not (_likely(row[0]) or not _are_numbers(texts[0])):
@@ -213,7 +216,7 @@ def _apart(tables: Sequence[pa.Table], shared: Sequence[tuple[str, ...]], names:
 
 
 def _spoiled(tables: Sequence[pa.Table], names: Sequence[str]) -> str:
-    """What keeps a column that all tables have, and whose name says that it names rows, from doing so."""
+    """Why a column that all tables have under an identifier's name does not identify rows."""
     import pyarrow as pa
 
     for first in tables[0].column_names:
@@ -227,8 +230,9 @@ def _spoiled(tables: Sequence[pa.Table], names: Sequence[str]) -> str:
                 found.append(f"is empty in {gaps:,} of {rows:,} rows of {name!r}: fill or drop them")
             elif pa.types.is_floating(table[column].type):
                 found.append(
-                    f"of {name!r} holds numbers with a point or an exponent (1000.0, 1E+11), as spreadsheets and "
-                    "programs write whole numbers that they take for amounts: write them as whole numbers"
+                    f"of {name!r} contains numbers with a point or an exponent (1000.0, 1E+11), as "
+                    "spreadsheets and programs write whole numbers that they take for amounts: write them as "
+                    "whole numbers"
                 )
         if found:
             return f"column {first!r} {', and '.join(found)}"
@@ -244,7 +248,7 @@ def _likely(column: str) -> int:
 
 
 def _shared(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[tuple[str, ...]]:
-    """Columns that hold the same in all tables, the name in each; likely names first, then most values."""
+    """Columns that correspond in all tables, the name in each; likely names first, then most values."""
     possible = [
         [column for column in one.column_names if column not in out and _part(one, column)]
         for one, out in zip(tables, leave, strict=True)
@@ -266,8 +270,9 @@ def _shared(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[tuple
 
 
 def _part(table: pa.Table, column: str) -> bool:
-    """Whether a column may be a part of an identifier: texts, whole numbers or days, one in every row, and not
-    numbers of lines."""
+    """Whether a column may be a part of an identifier: texts, whole numbers or days, one in every row, and not line
+    numbers.
+    """
     from pyarrow import types
 
     kind = table[column].type
@@ -278,8 +283,9 @@ def _part(table: pa.Table, column: str) -> bool:
 
 
 def _same(first: str, own: pa.Table, table: pa.Table, columns: list[str]) -> str:
-    """The column of a table that holds what a column of the first does, by its name or by its values; or none. Whole
-    numbers of other names are not compared: ages and weeks are alike."""
+    """The column of a table that corresponds to a column of the first by its name or its values; or none. Whole numbers
+    under different names are not compared, because ages and weeks coincide.
+    """
     for column in columns:
         if _same_name(column, first):
             return column
@@ -298,7 +304,7 @@ def _same(first: str, own: pa.Table, table: pa.Table, columns: list[str]) -> str
 
 
 def _codes(tables: Sequence[pa.Table], row: Sequence[str]) -> list[np.ndarray]:
-    """Of each table, one column's values as numbers, the same number for the same text in all."""
+    """One column's values of each table as numbers, with the same number for the same text in all."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -312,8 +318,9 @@ def _size(column: Sequence[np.ndarray]) -> int:
 
 
 def _joined(columns: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
-    """Of each table, one number for the values of several columns. Three of 2^21 different values, those of 20
-    tables of 100,000 rows, fit into 63 bits."""
+    """One number for the values of several columns, for each table. Three columns of 2^21 distinct values, as in 20
+    tables of 100,000 rows, fit into 63 bits.
+    """
     found = []
     sizes = [_size(column) for column in columns]
     for parts in zip(*columns, strict=True):

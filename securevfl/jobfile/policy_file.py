@@ -1,5 +1,5 @@
-"""A party's policy in a file of its own, TOML. The file belongs to the party: it holds the keys of `Policy`, and whose
-it is.
+"""A party's policy in a separate TOML file. It belongs to the party and contains the keys of `Policy` and the party's
+name.
 
 ```toml
 party = "lab"

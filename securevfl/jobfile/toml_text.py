@@ -1,4 +1,4 @@
-"""TOML files as plain values, for job files and sweep files; and all mistakes of one file in one error."""
+"""Read TOML files as plain values, for job files and sweep files; collect all mistakes of one file in one error."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
         raise InputError(f"{file} is a folder: name a {what} file, see {example}") from None
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{file} is not a {what} file: byte {error.start} of it is {error.object[error.start]:#04x}, which is no "
-            "UTF-8: save it as UTF-8"
+            f"{file} is not a {what} file: byte {error.start} of it is {error.object[error.start]:#04x}, "
+            "which is not UTF-8: save it as UTF-8"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file} is not a {what} file: {error}") from None
@@ -81,7 +81,7 @@ def read_sections(
     Args:
         kind: has a field for each section, with a default.
         content: of the file.
-        listed: sections that stand in double brackets, once for each.
+        listed: sections in double brackets, which may repeat.
 
     Returns:
         The sections, with the defaults for those that have mistakes; the names of these; every mistake.

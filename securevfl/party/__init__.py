@@ -1,13 +1,13 @@
-"""One party: what it agrees to and what it runs, from its own table and links alone.
+"""One party: what it agrees to, and the program it runs on its own table and links.
 
 - `job`: what all parties agree to run. `declarations`: every message that such a run may send. `roster`: which parties
   an algorithm can serve.
 - `settling`: the protection of a job that names none.
-- `consent`: each party holds the job against its own policy, and tells the others.
-- `numbering`: the parties number their rows alike and learn which of them train, validate and test.
-- `reports`, `gathering`: parties that may die at any moment find the one state that they go on from together.
-- `program`: consent, alignment, training and prediction of one party, and nothing of any other. `alone`: scores of the
-  active party's rows by itself.
+- `consent`: each party checks the job against its own policy and sends the others its decision.
+- `numbering`: the parties number their rows alike and agree which of them train, validate and test.
+- `reports`, `gathering`: parties that may crash at any moment agree on the one state to resume from.
+- `program`: consent, alignment, training and prediction of one party. `alone`: the active party scores rows without
+  peers.
 
 `jobs`, `testing` and the command line import from here; this folder imports `align`, `training` and what is below. It
 names no algorithm.

@@ -1,4 +1,4 @@
-"""How one party finds the rows that all have: linkage where there is no common identifier, then the intersection."""
+"""How one party finds the common rows: record linkage if there is no common identifier, then the intersection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from securevfl.transport import ACTIVE, PASSIVE
 __all__ = ["Alignments", "align_party", "only_links", "with_link_weights"]
 
 Alignments = Mapping[str, Alignment]
-"""Label owner → the party's alignment in that owner's federation; one entry where there is one label owner."""
+"""Label owner → the party's alignment in that owner's federation; one entry if there is one label owner."""
 
 
 async def align_party(site: PartyContext, table: PartyTable | None, job: Job) -> Alignments:
@@ -25,8 +25,8 @@ async def align_party(site: PartyContext, table: PartyTable | None, job: Job) ->
 
     Args:
         site: its place.
-        table: its own; None at a coordinator.
-        job: says how.
+        table: the party's table; None at a coordinator.
+        job: configures the alignment.
 
     Raises:
         AlignmentError: no common rows, or the parties do not agree which they are.
@@ -67,7 +67,7 @@ def with_link_weights(table: PartyTable, alignment: Alignment) -> PartyTable:
 
 
 def only_links(job: Job, site: PartyContext) -> bool:
-    """Whether a party without data has compared records and takes no part in training."""
+    """Whether a party without data only compares records and takes no part in training."""
     asked = job.protection.coordinator_among([*site.label_owners, *site.passive])
     return job.link is not None and not job.algorithm.many_owners and not asked
 

@@ -1,4 +1,4 @@
-"""The active party by itself: it scores rows of its table by its own part of a model, and has nobody to send to.
+"""The active party alone: it scores rows of its table with its own part of a model and sends nothing.
 
 Its site has no links, so that no algorithm can send a message here, whatever it does.
 """
@@ -48,11 +48,11 @@ class Alone:
         name = table.name
         trained_with = tuple(map(str, model.get("passive", ())))
         if name in trained_with:
-            raise InputError(f"{name!r} is not the active party of the model, and cannot score rows by itself")
+            raise InputError(f"{name!r} is not the active party of the model, so it cannot score rows alone")
         job.algorithm.check_subset((), trained_with)
         if job.protection.on_shares:
             raise InputError(
-                "the model is in shares, and no party can score rows by itself: predict the rows that all parties hold"
+                "the model is in shares, so no party can score rows alone: predict the rows that all parties have"
             )
         self.ledger = Ledger(name, run=run, job=job.digest)
         self.site = PartyContext(
@@ -90,7 +90,7 @@ class Alone:
         )
         program = job.algorithm.scorer(self.site, setting, model)
         if not isinstance(program, ActiveProgram):
-            raise InputError(f"{name!r} is not the active party of the model, and cannot score rows by itself")
+            raise InputError(f"{name!r} is not the active party of the model, so it cannot score rows alone")
         self._role = program.role
         self._role.restore(model["parts"])
         self._role.task = self._role.task.restored(model.get("target"))

@@ -1,11 +1,11 @@
-"""Attempts at one run, compared: parties that keep journals tell each other, with their consent, how many attempts
-each knows of.
+"""Compare attempts at a run: with their consent, parties that keep journals exchange how many attempts each has
+recorded.
 
-Each journal counts what its own party released. A party whose files were lost counts from nothing again, and its ε
-would be too small. Its peers' journals show that: once all have consented, each party writes the attempt's number down,
-says so, and waits for the others, before anything of the run is sent. So where one has *begun* an attempt, every other
-had *agreed* to it. A party that does not know of an attempt that a peer began has lost lines. One that was killed in
-between has lost nothing, and the numbers meet again at the next attempt.
+A journal counts what its own party released. A party whose files are lost would count from zero again and report too
+small an ε; its peers' journals reveal that. Once all have consented, each party writes the attempt's number to its
+journal, announces it, and waits for the others before it sends anything of the run. So if one party has *begun* an
+attempt, every other has *agreed* to it, and a party without a record of an attempt that a peer began has lost lines. A
+party killed in between has lost nothing, and the numbers agree again at the next attempt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBERS = ("agreed", "begun", "start")
 
 
 def told(site: PartyContext) -> dict[str, Scalar]:
-    """What a party that keeps its journal in a file says of it; empty for others."""
+    """The attempt's fields for this party's consent message; empty if its journal is not in a file."""
     journal = site.keeper.journal
     if journal.path is None:
         return {}
@@ -35,13 +35,13 @@ async def agree_attempt(site: PartyContext, step: str, said: Mapping[str, Mappin
 
     Args:
         site: the party's place.
-        step: of the messages that say that the number is written down.
-        said: peer → what it said with its consent; peers that keep no journal in a file are passed over.
+        step: of the messages that announce that the number is written.
+        said: peer → the fields of its consent message; peers whose journal is not in a file are skipped.
 
     Raises:
-        InputError: one of them, or this party, does not know of an attempt that another began; or they go on from
+        InputError: this party or a peer has no record of an attempt that another began; or they would resume from
             different epochs.
-        ProtocolError: a peer says what no journal can hold.
+        ProtocolError: a peer sends numbers that no journal can contain.
     """
     mine = told(site)
     peers = {name: meta for name, meta in said.items() if "begun" in meta}
@@ -55,9 +55,9 @@ async def agree_attempt(site: PartyContext, step: str, said: Mapping[str, Mappin
     starts = {name: start for name, (_, _, start) in sorted(every.items())}
     if len(set(starts.values())) > 1:
         raise InputError(
-            "the parties would go on from different epochs ("
+            "the parties would resume from different epochs ("
             + ", ".join(f"{name}: {start}" for name, start in starts.items())
-            + "): bring the missing checkpoints back, or begin anew in another folder at all parties"
+            + "): bring the missing checkpoints back, or start from the beginning in another folder at all parties"
         )
     attempt = max(agreed for agreed, _, _ in every.values()) + 1
     site.keeper.journal.agree(attempt)
@@ -74,5 +74,5 @@ def _numbers(name: str, meta: Mapping[str, Scalar]) -> tuple[int, int, int]:
     found = [meta.get(what) for what in _NUMBERS]
     agreed, begun, start = (n if type(n) is int and 0 <= n < 1 << 31 else -1 for n in found)
     if min(agreed, begun, start) < 0 or begun > agreed:
-        raise ProtocolError(f"{name!r} says of its journal {found!r:.80}, which no journal holds")
+        raise ProtocolError(f"{name!r} sent impossible numbers of attempts: {found!r:.80}")
     return agreed, begun, start

@@ -1,9 +1,9 @@
-"""Consent: before a job begins, each party holds it against its own policy and tells the others whether it takes part.
+"""Consent: before a job begins, each party checks it against its own policy and sends the others its decision.
 
-Label owners speak first, for they alone know whether a label book will show pairwise intersections; then the passive
-parties and the coordinator answer. A party that refuses names the rule and sends nothing else; whoever hears a refusal
-ends. Only these control messages cross before all have agreed. Parties that keep journals compare them here, see
-`securevfl.party.attempts`.
+Label owners decide first, because only they know whether a label book will reveal pairwise intersections; then the
+passive parties and the coordinator answer. A party that refuses names the rule and sends nothing else; a party that
+receives a refusal stops. Only these control messages cross before all have agreed. Parties that keep journals compare
+them here, see `securevfl.party.attempts`.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ EXCHANGES = tuple(
         (REFUSED, "refusal of the job", "which rule of the sender's policy the job breaks"),
     )
 )
-"""What consent may send: between any two parties."""
+"""Messages of consent, between any two parties."""
 
 
 async def consent(site: PartyContext, job: Job, *, book: bool, among: Sequence[str] = (), columns: int = 0) -> None:
-    """Tell all peers whether this party takes part, and hear from all.
+    """Send this party's decision to all peers and receive theirs.
 
     Args:
         site: the party's place.
-        job: what it is asked to take part in.
+        job: the job to consent to.
         book: at a label owner, whether it has a label book.
         among: all passive parties of the job, where fewer take part: the rows that those share with the active party
             become known to it.
@@ -64,7 +64,7 @@ async def consent(site: PartyContext, job: Job, *, book: bool, among: Sequence[s
     Raises:
         PolicyError: this party refuses, or a peer does; names the party and the rule.
         ProtocolError: a peer has another job.
-        InputError: the parties' journals do not know of the same attempts; see `agree_attempt`.
+        InputError: the parties' journals record different attempts; see `agree_attempt`.
     """
     owners = [name for name in site.label_owners if name != site.name]
     others = sorted(set(site.links) - set(owners))
@@ -129,7 +129,7 @@ async def _hear(
 def terms(
     job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False, columns: int = 0
 ) -> Terms:
-    """What `job` would do to `party`, as its exchanges declare it.
+    """What `job` would do to `party`, by its declared exchanges.
 
     Args:
         job: the job.
@@ -170,7 +170,7 @@ def terms(
 
 
 def _values(job: Job, mine: bool) -> int | None:
-    """Values that would be opened of one row of the party; None where nobody counts them."""
+    """Values that would be opened of one row of the party; None if nobody counts them."""
     if mine:
         return 0
     if job.protection.on_shares:
@@ -179,7 +179,9 @@ def _values(job: Job, mine: bool) -> int | None:
 
 
 def _leaks(findings: Iterable[Finding], party: str) -> tuple[str, ...]:
-    """What others could read of this party's data: who, and what in words; what several learn alike, once."""
+    """What others could read of this party's data: who, and what, as text. Findings shared by several parties appear
+    once.
+    """
     who: dict[str, list[str]] = {}
     for finding in findings:
         if finding.about == party and finding.severity == "leak":
@@ -192,8 +194,9 @@ def _kinds(exchanges: Iterable[Exchange]) -> frozenset[Kind]:
 
 
 def _protections(content: Iterable[Exchange]) -> frozenset[str]:
-    """What row-level content may cross under: the ciphers of what is encrypted, ``"shares"``, and ``"plain"`` for the
-    rest."""
+    """Protections under which row-level content may cross: the ciphers of encrypted content, ``"shares"``, and
+    ``"plain"`` for the rest.
+    """
     found: set[str] = set()
     for exchange in content:
         found |= exchange.ciphers

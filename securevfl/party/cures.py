@@ -1,7 +1,7 @@
-"""What would make a job acceptable to a party that accepts no known leak: changes that were tried, not advice.
+"""Changes that would make a job acceptable to a party that accepts no known leak; each was tried on the job.
 
-Each candidate changes the job in one way, and counts only if the changed job's own findings have no leak about the
-party left. So a sealed job is never told to seal its cut.
+Each candidate changes the job in one way and counts only if the changed job's own findings contain no leak about the
+party. So a sealed job is never advised to seal its cut.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from securevfl.training import Algorithm, find_algorithm
 __all__ = ["cure_of_leaks"]
 
 _MOST = 2
-"""How many ways out are named: the first ones change the least."""
+"""How many changes an error names: the smallest first."""
 
 
 def cure_of_leaks(job: Job, party: str, *, active: str, passive: Sequence[str]) -> str:
@@ -53,7 +53,7 @@ def _leaks(job: Job, party: str, active: str, passive: Sequence[str]) -> bool:
 
 
 def _changes(labels: bool) -> Iterator[tuple[str, Callable[[Job], Job]]]:
-    """Changes to try, in words and as they are made, those that change the least first."""
+    """Candidate changes with their descriptions, the smallest first."""
     gaussian = Gaussian(epsilon=largest_epsilon(lambda epsilon: auc_of_mu(mu_of(epsilon, Gaussian().delta))))
     what = "labels" if labels else "features"
     noise = f"noise on {what}, dp=sv.DP({what}=sv.Gaussian(epsilon={gaussian.epsilon:g})) or less"
@@ -85,7 +85,7 @@ def _splitnn() -> Algorithm:
 
 
 def _noised(job: Job, what: str, mechanism: Mechanism) -> Job:
-    """The job with a mechanism on labels or on features, beside what it has."""
+    """Add a mechanism on labels or on features to the job."""
     had = job.protection.dp
     dp = DP.of({what: mechanism.describe()}) if had is None else had.replace(**{what: mechanism})
     return job.replace(protection=job.protection.replace(dp=dp))

@@ -1,4 +1,5 @@
-"""Every message that a run may send: what the alignment, the party's program, the protection and the algorithm declare.
+"""All messages that a run may send: those declared by the alignment, the party's program, the protection and the
+algorithm.
 
 Links enforce it, receipts and audits take their words from it, refusals and findings are made from it.
 """
@@ -14,7 +15,7 @@ __all__ = ["declared"]
 
 
 def declared(job: Job, passive: int) -> Exchanges:
-    """All messages of a job with so many passive parties, from consent to prediction and the signed heads.
+    """All messages of a job with `passive` passive parties, from consent to prediction and the signed heads.
 
     Raises:
         ProtocolError: two parts of it declare one message differently.

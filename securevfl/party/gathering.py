@@ -1,16 +1,16 @@
-"""Gathering: how parties that may die at any moment find the one state that they go on from together.
+"""Rendezvous: parties that may crash at any moment agree on the one state to resume from.
 
-On each connection both ends say what they have (`Report`). Whoever knows all reports computes the *view* from them,
-writes down that it takes part, and says READY. It trains when all have said READY to the same view. A party that trains
-and hears of a new report, or of a process that was started anew, *parks*: it stops, and gives a report of its own with
-what it has by then. All parties are needed; there is no quorum. Every message of training carries its view, and the
-session refuses those of another.
+On each connection both ends send what they have (`Report`). A party that has all reports computes the *view* from them,
+writes down that it takes part, and sends READY. It trains once all have sent READY for the same view. A party that
+trains and receives a new report, or notices a restarted process, *parks*: it stops, then reports what it has by now.
+All parties are needed; there is no quorum. Every message of training carries its view, and the session refuses those of
+another.
 
-Two parties may for a while be in different views, but none reads the other's messages then, and in one view all start
-from the same place. `tests/party/test_gathering.py` checks that of this class over all orders of events with three
-parties and two crashes.
+Two parties may be in different views for a while, but then neither reads the other's messages, and within one view all
+start from the same state. `tests/party/test_gathering.py` checks this for the class over all orders of events with
+three parties and two crashes.
 
-The class does nothing by itself: it hears what happened and says what to do, in order.
+The class does no I/O: it receives events and returns the actions to take, in order.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Say:
 
 @dataclass(frozen=True)
 class Began:
-    """Write down `view.attempt` as agreed, and the peers' reports, synced; then open the receiving side of the view's
-    channels. Only then what follows, which says READY."""
+    """Store `view.attempt` as agreed, with the peers' reports, and sync; then open the receiving side of the view's
+    channels. Only then do the actions that follow, which send READY.
+    """
 
     view: View
     reports: Mapping[str, Report]
@@ -69,11 +70,12 @@ class State:
 
     Attributes:
         own: the party's report.
-        phase: "reporting" until it knows the view, "ready" until all are, "going"; "parking" until it has stopped.
+        phase: "reporting" until the view is known, "ready" until all are, "going"; "parking" until the party has
+            stopped.
         view: that it takes part in.
         up: incarnation of each connected peer, empty for others.
         known: the last report of each peer.
-        ready: mark of the view that each peer said READY to last, empty before.
+        ready: mark of the view of each peer's last READY; empty before the first.
     """
 
     own: Report
@@ -89,14 +91,14 @@ def _all(reports: Mapping[str, Report]) -> bool:
 
 
 class Gathering:
-    """One party's side.
+    """One party's side of the rendezvous.
 
     Args:
         me: the party.
         peers: all others.
-        report: what it has; `Report.parks` is counted here.
+        report: the party's state; `Report.parks` is counted here.
         admits: given all parties' reports, whether the party takes part in a view of them: False to wait for another
-            report, an error to end it. The same reports have to give the same answer.
+            report, an error to stop. The same reports must give the same answer.
 
     Attributes:
         state: all that it remembers.
@@ -122,19 +124,20 @@ class Gathering:
         Args:
             peer: which.
             incarnation: of its process.
-            resumed: whether the connection goes on where the one before broke off; False for a new process, and where
+            resumed: whether the connection continues the one before without loss; False for a new process or if
                 messages were lost.
         """
         at, state = self._at(peer), self.state
         known = state.known[at]
         up = _put(state.up, at, incarnation)
+        # Nothing was lost on the way and the peer is the same process: its report is still valid.
         if resumed and known is not None and known.incarnation == incarnation:
             self.state = replace(state, up=up)
             return self._said_again(peer)
         self.state = replace(state, up=up, known=_put(state.known, at, None), ready=_put(state.ready, at, b""))
         if state.phase in ("ready", "going"):
             anew = known is None or known.incarnation != incarnation
-            return self._park(f"{peer!r} was started anew" if anew else f"messages of {peer!r} were lost on the way")
+            return self._park(f"{peer!r} was restarted" if anew else f"messages of {peer!r} were lost on the way")
         return self._said_again(peer)
 
     def down(self, peer: str) -> list[Action]:
@@ -147,29 +150,33 @@ class Gathering:
         """A peer's note arrived.
 
         Raises:
-            ProtocolError: it is none that the peer may send now.
+            ProtocolError: `payload` is not a message that the peer may send now.
         """
         at, said = self._at(peer), decode(peer, payload)
         if isinstance(said, Ready):
             self.state = replace(self.state, ready=_put(self.state.ready, at, said.mark))
             return self._settled()
         state, known = self.state, self.state.known[at]
+        # After a reconnection a report may arrive twice.
         if said == known:
             return []
         if said.incarnation != state.up[at]:
-            raise ProtocolError(f"{peer!r} reports for {said.incarnation[:20]}…, and is {state.up[at][:20] or 'gone'}…")
+            raise ProtocolError(
+                f"{peer!r} reports for {said.incarnation[:20]}…, but is connected as {state.up[at][:20] or 'gone'}…"
+            )
+        # A view is a digest of reports: two reports under one number would give the parties different views.
         if known is not None and known.incarnation == said.incarnation and said.parks <= known.parks:
-            raise ProtocolError(f"{peer!r} gave two different reports with the number {said.parks}")
+            raise ProtocolError(f"{peer!r} sent two different reports with the number {said.parks}")
         self.state = replace(state, known=_put(state.known, at, said))
         if state.phase == "going":
-            return self._park(f"{peer!r} stopped, to go on from an earlier place")
+            return self._park(f"{peer!r} stopped, to resume from an earlier state")
         return self._settled()
 
     def parked(self, report: Report) -> list[Action]:
-        """The party has stopped what it did, or has something new to say.
+        """Handle that the party has stopped, or that its state has changed.
 
         Args:
-            report: what it has now.
+            report: the party's present state.
         """
         own = msgspec.structs.replace(report, parks=self.state.own.parks + 1)
         self.state = replace(self.state, own=own, phase="reporting", view=None)
@@ -209,6 +216,7 @@ class Gathering:
             if not self._admits(reports):
                 return []
             self.state = state = replace(state, phase="ready", view=view)
+            # The agreement is on disk before READY leaves, so a crash in between cannot hide an attempt.
             actions.append(Began(view, reports))
             actions += [Say(peer, encode(Ready(view.mark))) for peer in self._connected()]
         if all(mark == view.mark for mark in state.ready):
@@ -219,8 +227,9 @@ class Gathering:
     view_of = staticmethod(view_of)
 
     def _said_again(self, peer: str) -> list[Action]:
-        """What a peer has to know, for a connection that broke may have lost it. Nothing while the party parks: what it
-        would say is not true any more."""
+        """Repeat what a peer needs, since a broken connection may have lost it. Nothing while the party parks, because
+        its last report is out of date.
+        """
         state = self.state
         if state.phase == "parking":
             return []
@@ -238,7 +247,7 @@ class Gathering:
 
     def _at(self, peer: str) -> int:
         if peer not in self.peers:
-            raise ProtocolError(f"{peer!r} is no party of this run: {', '.join(self.peers)} are")
+            raise ProtocolError(f"{peer!r} is not a party of this run (parties: {', '.join(self.peers)})")
         return self.peers.index(peer)
 
 

@@ -1,5 +1,4 @@
-"""The end of a run: each party gives every peer its signed word on its own ledger, and keeps theirs in its closing
-line."""
+"""The end of a run: each party sends every peer its signed ledger head and stores theirs in its closing line."""
 
 from __future__ import annotations
 
@@ -20,10 +19,10 @@ EXCHANGES = tuple(
 
 
 async def exchange_heads(site: PartyContext) -> None:
-    """Send this party's word on its ledger to all peers that it has met, and take theirs.
+    """Send this party's signed ledger head to all peers that it has met, and receive theirs.
 
     Raises:
-        ProtocolError: a peer's word is not signed with the key that it introduced itself with.
+        ProtocolError: a peer's head is not signed with the key that it introduced itself with.
     """
     met = [link for link in site.others if link.peer in site.ledger.peers]
     word = site.ledger.word()

@@ -1,4 +1,4 @@
-"""The job: what all parties agree to run. Frozen, checked once, and known to every party by its digest."""
+"""The job: everything all parties agree to run. Frozen, validated once, and identified at every party by its digest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from securevfl.transport import Sight
 __all__ = ["Job", "JobOptions", "JobTerms"]
 
 _OWN_AFFAIR = ("policies", "device", "pool", "accept_leak")
-"""What parties need not have alike."""
+"""Fields in which the parties may differ."""
 
 _LATER = {"align": Align(), "link": None} | {
     "split_by": "rows",
@@ -41,7 +41,7 @@ _LATER = {"align": Align(), "link": None} | {
 """Parts that jobs once did not have: with their defaults they do not change the digest by which models are found."""
 
 _BALANCED = 64.0
-"""Room at a sealed cut for rows of a class that is so many times rarer than the mean, where classes are balanced."""
+"""Reserve at a sealed cut for rows of a class up to this many times rarer than the mean, if classes are balanced."""
 
 Folds = Annotated[int, Meta(ge=1, le=100)]
 Weight = Annotated[float, Meta(gt=0, le=1_000)]
@@ -53,24 +53,24 @@ def _default() -> Algorithm:
 
 
 class JobTerms(Config):
-    """What all parties agree on of a job, beside its algorithm and its protection.
+    """What all parties agree on besides the algorithm and the protection.
 
     Attributes:
         epochs: most epochs over the training rows.
         batch_size: rows in a batch.
         steps: batches in an epoch; None for one pass over the algorithm's rows. With a number, algorithms that train on
-            different rows take equally many steps.
-        patience: epochs without a gain on the validation rows after which training stops; None for never.
+            different rows take the same number of steps.
+        patience: epochs without a gain on the validation rows after which training stops; None to never stop early.
         keep: which epoch's weights the run keeps: of the ``"best"`` on the validation rows, of the ``"last"``, or
             ``"auto"``: of the best where at least 50 rows validate, else of the last.
         valid: fraction of the common rows that validate.
         test: fraction of the common rows that test.
         valid_every: epochs from one validation to the next. Each validation looks at every validation row once more,
             under weights that it shares with all of them; between two, no epoch can be the best.
-        valid_rows: most rows that validate, drawn at random; the others of them are not used at all. None for all.
+        valid_rows: upper limit of validation rows, drawn at random; the others are not used at all. None for all.
         stratify: whether the label owner draws the split by class.
-        split_by: ``"rows"``, one by one; ``"group"``, so that rows of one group (a column of the label owner's) stay
-            together; or ``"time"``, so that the earliest rows train and the latest test.
+        split_by: ``"rows"`` splits row by row; ``"group"`` keeps rows of one group (a column of the label owner's)
+            together; ``"time"`` trains on the earliest rows and tests on the latest.
         fold: ``(k, n)``: the k-th of n folds tests, for cross-validation; its `test` is not used then.
         task: ``"classification"``, ``"regression"`` where the label is a number (``target="number"`` in its table), or
             ``"multilabel"`` where a row can have several of some labels (``label=["a", "b"]`` there).
@@ -78,16 +78,16 @@ class JobTerms(Config):
             ``"tweedie"`` (amounts with many zeros, such as claims); ``"auto"`` is squared, or the cross entropy.
         huber_delta: from which error on ``"huber"`` grows linearly, in standard deviations of the target.
         tweedie_power: p of ``"tweedie"``, between 1 (Poisson) and 2 (gamma).
-        target_range: the lowest and highest target that counts, which all parties know; others are trained as these.
-            Noise on labels needs it. Without it the active party scales the target by its training rows.
+        target_range: the lowest and highest target, public to all parties; targets outside are clipped to it. Noise on
+            labels needs it. Without it the active party scales the target by its training rows.
         class_weight: ``"balanced"``, or class → how much its rows count in the loss, 1 for classes that are not named.
             (How much single rows count is a column of the label owner's, `PartyTable.weight`.)
         seed: of splits and batches, never of cryptography. Where the cut is not sealed it also gives each party's
             secret, from which first weights are drawn (`securevfl.party_context.PartySecret`).
         clip: features are clipped to this many standard deviations.
         scale: how numbers are scaled: ``"standard"``, ``"quantile"`` or ``"robust"`` for heavy tails, ``"auto"`` for
-            what fits each column, or ``"none"``; see `securevfl.data.prepare.scaling`. A table with a preparation says
-            that itself.
+            what fits each column, or ``"none"``; see `securevfl.data.prepare.scaling`. A table's own preparation
+            overrides it.
     """
 
     epochs: Annotated[int, Meta(ge=1, le=100_000)] = 10
@@ -130,19 +130,19 @@ class JobTerms(Config):
             )
         if self.stratify and self.split_by != "rows":
             found.append(
-                f"stratify draws rows one by one, and split_by is {self.split_by!r}, which keeps rows together: leave "
-                "one out"
+                f"stratify draws single rows, but split_by is {self.split_by!r}, which keeps rows together: "
+                "leave one out"
             )
         if self.fold is not None and not (self.fold[0] <= self.fold[1] and self.fold[1] >= 2):
             found.append(f"fold is {list(self.fold)}; the first number is 1 to the second, which is 2 or more")
         return found + self._target_problems()
 
     def _target_problems(self) -> list[str]:
-        """What is wrong with how a number is learned."""
+        """Problems with the settings of a numeric target."""
         found, bounds = [], self.target_range
         if self.task != "regression":
             if self.loss != "auto":
-                found.append(f"loss is {self.loss!r}, of a number, and task is {self.task!r}: say task='regression'")
+                found.append(f"loss {self.loss!r} is for a number, but task is {self.task!r}: set task='regression'")
             if bounds is not None:
                 found.append("target_range is for task='regression': leave it out")
         if self.task == "classification":
@@ -167,7 +167,7 @@ class JobTerms(Config):
 
     @property
     def number(self) -> LossOfNumber | None:
-        """How a numeric target is learned; None of classes or labels."""
+        """How a numeric target is trained; None for classes or labels."""
         if self.task != "regression":
             return None
         name = "squared" if self.loss == "auto" else self.loss
@@ -175,12 +175,12 @@ class JobTerms(Config):
 
 
 class JobOptions(JobTerms):
-    """What a job has beside its algorithm, its protection and the parties' policies: a job file's section ``[job]``.
+    """What a job has besides its algorithm, its protection and the parties' policies: a job file's section ``[job]``.
 
     Attributes:
-        device: ``"cpu"`` or ``"cuda"`` for plain tensors. Each party has its own; nobody else need know it.
+        device: ``"cpu"`` or ``"cuda"`` for plain tensors. Parties choose it independently, and peers need not know it.
         pool: workers for the products of a sealed cut: ``"local"``, ``"process:2"``, ``"ray"``, ``"ray:HOST:PORT"``:
-            see `securevfl_crypto.pools`. Each party has its own; nobody else need know it.
+            see `securevfl_crypto.pools`. Parties choose it independently, and peers need not know it.
         accept_leak: whether a job that names no protection, and cannot train on secret shares, may run in the clear. A
             protection that is named runs as it is.
         epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale:
@@ -240,7 +240,7 @@ class Job(JobOptions):
             likewise. Without one, secret shares where the parties and the algorithm allow it; else the job is refused
             unless it has `accept_leak`: see `securevfl.party.settling`.
         align: how common rows are found.
-        link: how records without a common identifier are linked before that; None where they have one.
+        link: how records without a common identifier are linked before that; None if they have one.
         policies: party → that party's own policy, on top of what the protection demands.
         epochs, batch_size, steps, patience, keep: see `JobOptions`.
         valid, test, valid_every, valid_rows, stratify: see there.
@@ -275,8 +275,8 @@ class Job(JobOptions):
         found = super().problems()
         if self.stratify and self.protection.dp is not None and self.protection.dp.labels is not None:
             found.append(
-                "stratify is set and dp.labels asks for noise on labels: which rows train would be told by their "
-                "labels, without noise; leave stratify out"
+                "stratify is set and dp.labels asks for noise on labels: a stratified split would reveal "
+                "labels without noise through the rows that train; leave stratify out"
             )
         if not found and self.device != "cpu" and self.protection.integers and not self.protection.sealed:
             found.append(f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'")
@@ -284,8 +284,9 @@ class Job(JobOptions):
 
     @property
     def number(self) -> LossOfNumber | None:
-        """How a numeric target is learned; None of a classification. ``loss="auto"`` is the Huber loss where the
-        protection bounds errors, see `Protection.error_bound`."""
+        """How a numeric target is trained; None for a classification. ``loss="auto"`` is the Huber loss if the
+        protection bounds errors, see `Protection.error_bound`.
+        """
         found, bound = super().number, self.protection.error_bound
         if found is None or bound is None or self.loss != "auto":
             return found
@@ -293,7 +294,7 @@ class Job(JobOptions):
 
     @property
     def plan(self) -> Plan:
-        """What the roles need of it."""
+        """The plan for the roles."""
         return Plan(
             epochs=self.epochs,
             batch_size=self.batch_size,
@@ -317,8 +318,8 @@ class Job(JobOptions):
         return self.algorithm.planned(self.protection, self.plan, passive)
 
     def findings(self, passive: Sequence[str], active: str) -> list[Finding]:
-        """What one party could learn of another by this job, with the ε that it plans: what the algorithm and the
-        protection show, and what finding the common rows shows beside these.
+        """What each party could learn of another in this job, with the planned ε: from the algorithm, the protection
+        and the alignment.
 
         Args:
             passive: names of the passive parties.
@@ -329,7 +330,7 @@ class Job(JobOptions):
         return [*found, *self.align.findings(passive, active), *linked, *self._split_findings(passive, active)]
 
     def _split_findings(self, passive: Sequence[str], active: str) -> list[Finding]:
-        """What the marks of a split tell that follows a column of the label owner's."""
+        """What the marks of a split that follows a column of the label owner's disclose."""
         told = {
             "time": "which common rows are from before, between and after two points in time",
             "group": "that common rows which train and rows which test are never of one group",
@@ -353,5 +354,7 @@ class Job(JobOptions):
         return hashlib.sha256(b"securevfl job v3" + text.encode()).hexdigest()
 
     def policy(self, party: str) -> Policy:
-        """The policy that holds for `party`: its own and the protection's floor, the stricter of the two."""
+        """The policy that applies to `party`: its own combined with the protection's minimum; the stricter rule
+        applies.
+        """
         return self.protection.policy().stricter(self.policies.get(party, Policy()))

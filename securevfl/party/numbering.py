@@ -1,5 +1,6 @@
-"""Between alignment and training: the parties tell how many rows they have, the active party says which of the common
-rows train, validate and test, and each numbers its own rows in the order that all share."""
+"""Between alignment and training: the parties exchange row counts, the active party announces which common rows train,
+validate and test, and each party numbers its rows in the shared order.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +40,15 @@ _SALT = 32
 """Bytes of the key that categories are hashed by."""
 
 _BY_SEED, _BY_MARK, _TRAIN_ALL = "seed", "mark", "train"
-"""How the active party splits the common rows: from the job's seed, as its table marks them, or all to train on."""
+"""How the active party splits the common rows: from the job's seed, by marks that it sends, or all to train on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreed:
-    """What all parties of a federation know of each other's rows before training.
+    """What all parties of a federation know of one another's rows before training.
 
     Attributes:
-        counts: party → its rows that are not aligned, and for how many of them the active party knows labels.
+        counts: party → its rows that are not aligned, and how many of them have labels at the active party.
         classes: number of classes.
         shared: see `NumberedRows`.
         split: which of the common rows train, validate and test.
@@ -70,7 +71,7 @@ async def agree_rows(
     evaluates: bool = True,
     split: Split | None = None,
 ) -> Agreed:
-    """Exchange numbers of rows with the other parties of a federation, and learn the split.
+    """Exchange row counts with the other parties of a federation, and receive the split.
 
     Args:
         site: the party's place in the federation.
@@ -78,11 +79,11 @@ async def agree_rows(
         alignment: its own.
         job: the job.
         evaluates: at the active party, whether this federation validates and tests, or trains on all common rows.
-        split: at the active party, a split of its own choice; it has to have no peers then.
+        split: at the active party, a split of its own choice; allowed only without peers.
 
     Raises:
         InputError: too few rows for a split, or no label book where the algorithm lives on it.
-        ProtocolError: a peer tells numbers that cannot be.
+        ProtocolError: a peer sends impossible counts.
     """
     wrong = too_many_classes(job, site.name, len(table.classes)) if site.role != PASSIVE else ""
     if wrong:
@@ -116,7 +117,7 @@ async def agree_rows(
 
 
 def barred(table: PartyTable, rows: np.ndarray, split: Split, job: Job) -> np.ndarray:
-    """Which rows of the label owner's table may not train beside the common ones, (table.rows,) bool: those of a group
+    """Rows of the label owner's table that may not train beside the common ones, (table.rows,) bool: those in a group
     that validates or tests, and those from no earlier than the first row that does.
 
     Args:
@@ -135,9 +136,10 @@ def barred(table: PartyTable, rows: np.ndarray, split: Split, job: Job) -> np.nd
 
 
 def _others(site: PartyContext, table: PartyTable, alignment: Alignment, known: np.ndarray) -> np.ndarray:
-    """The party's rows that are not aligned and may train: first those whose labels the active party knows, in the
-    order that both agreed on; then the rest, in an order of the party's own, which shows nobody how its table is
-    sorted. The order comes from the party's secret, so a resumed run has the same."""
+    """The party's rows that are not aligned and may train: first those with labels at the active party, in the order
+    that both agreed on; then the rest, in an order drawn from the party's secret. So nobody sees how its table is
+    sorted, and a resumed run has the same order.
+    """
     free = np.ones(table.rows, dtype=bool) if table.fold is None else table.fold == TRAIN
     free[alignment.rows] = False
     free[known] = False
@@ -159,10 +161,10 @@ def _choice(
 
 
 def _marks(table: PartyTable, alignment: Alignment, job: Job, secret: PartySecret) -> tuple[str, np.ndarray]:
-    """How a label owner that is free to choose splits, and its marks of the common rows, uint8.
+    """How a label owner that may choose splits, and its marks of the common rows, uint8.
 
-    A stratified split is drawn from the party's secret: from the job's seed, the others could tell from the marks which
-    rows are of one class.
+    A stratified split is drawn from the party's secret: with the job's seed, the others could derive from the marks
+    which rows are of one class.
     """
     rows = alignment.rows
     if table.fold is not None:
@@ -194,7 +196,7 @@ def _of_groups(groups: np.ndarray, job: Job, secret: PartySecret) -> np.ndarray:
 
 
 def own_split(table: PartyTable, alignment: Alignment, job: Job, secret: PartySecret) -> Split:
-    """How the only label owner splits the common rows: as its table marks them, from the job's seed, or stratified.
+    """How the only label owner splits the common rows: by its table's marks, from the job's seed, or stratified.
 
     Args:
         table: the label owner's.
@@ -239,8 +241,8 @@ async def _told(site: PartyContext, mine: tuple[int, int], rows: int, job: Job, 
         for name in order
     }
     if counts[site.name] != mine:
-        raise ProtocolError(f"{link.peer!r} tells other counts of {site.name!r}'s rows than it was told")
-    least, most = (2, 1 << 16) if job.number is None else (1, 1)  # one stands for a number
+        raise ProtocolError(f"{link.peer!r} sent other counts of {site.name!r}'s rows than it received")
+    least, most = (2, 1 << 16) if job.number is None else (1, 1)  # one class encodes a numeric target
     classes = _whole(message, "classes", least, most, link.peer)
     shared = _whole(message, "shared", 1, len(order), link.peer)
     how, fold = message.meta.get("split"), np.asarray(message.arrays["fold"])
@@ -281,8 +283,9 @@ def _check_book(site: PartyContext, table: PartyTable, job: Job, counts: Mapping
     others = sum(counts[name][0] for name in site.passive)
     if job.algorithm.uses_book and table.book is None and others:
         raise InputError(
-            f"{job.algorithm.title} trains on rows of other parties whose labels {site.name!r} knows ({others} rows), "
-            "and it has no label book: give PartyTable(book=LabelBook(…)), or labels='all' for a named data set"
+            f"{job.algorithm.title} trains on rows of other parties with labels at {site.name!r} ({others} "
+            "rows), but it has no label book: give PartyTable(book=LabelBook(…)), or labels='all' for a "
+            "named data set"
         )
 
 
@@ -292,13 +295,13 @@ def fit_rows(alignment: Alignment, agreed: Agreed) -> np.ndarray:
 
 
 def encode(table: PartyTable, rows: np.ndarray, job: Job, secret: PartySecret) -> FeatureEncoder:
-    """How the party encodes its columns, fitted on these rows of its own; categories are hashed by a key of its own."""
+    """Fit the encoding of the party's columns on these rows; categories are hashed with a key of the party's own."""
     salt = secret.keystream(_SALT, "buckets of categories")
     return FeatureEncoder.fit(table, rows, clip=job.clip, scale=job.scale, salt=salt, view=job.algorithm.view)
 
 
 def coded_columns(encoder: FeatureEncoder) -> dict[str, Any]:
-    """What `NumberedRows` has of coded columns."""
+    """The fields of `NumberedRows` that describe coded columns."""
     return {"encoded": tuple(encoder.names), "codes": tuple(encoder.codes)} if encoder.view == "coded" else {}
 
 
@@ -353,7 +356,7 @@ def _spare(
 def _with_labels(
     mine: NumberedRows, site: PartyContext, table: PartyTable, alignment: Alignment, job: Job, others: np.ndarray
 ) -> NumberedRows:
-    """With the labels that the active party knows, and which numbers are one person's."""
+    """Add the active party's labels, and which numbers belong to one person."""
     labels = alignment.labelled if job.algorithm.uses_book else {}
     label = own_labels(table)
     numbers = np.full(mine.rows, -1)  # of the table's rows
@@ -367,7 +370,7 @@ def _with_labels(
         numbers[mine.others(site.name)] = others
     for name, count in mine.labelled.items():
         if count != len(labels.get(name, ())):
-            raise ProtocolError(f"{name!r} says that {count} of its rows are labelled; {site.name!r} knows otherwise")
+            raise ProtocolError(f"{name!r} reported {count} labelled rows; {site.name!r} has another count")
         if count:
             y[mine.others(name)[:count]] = label[labels[name]]
     place = np.arange(mine.rows)

@@ -1,7 +1,7 @@
-"""One party's whole program: consent, alignment, numbering, training, prediction, from its own table and links.
+"""One party's whole program: consent, alignment, numbering, training and prediction, on its own table and links.
 
-A simulation runs one such program for each party over memory; a process of its own runs one over a network. None of
-these functions sees another party's table.
+A simulation runs one such program for each party over memory; a process runs one over a network. None of these
+functions sees another party's table.
 """
 
 from __future__ import annotations
@@ -58,16 +58,17 @@ __all__ = [
 T = TypeVar("T")
 
 FEWER = "fewer parties"
-"""The note of a ledger where a model's rows are aligned and scored by some of the parties that trained it: these learn
-which rows they share, whether the others hold them or not."""
+"""The ledger's note that some of a model's parties aligned and scored rows without the others: they learn which rows
+they share, whether the others have them or not.
+"""
 
 
 async def run_party(site: PartyContext, table: PartyTable | None, job: Job) -> Trained:
-    """One party's part in a job, from consent to the trained model.
+    """Run one party's part in a job, from consent to the trained model.
 
     Args:
         site: its place, linked with every other party.
-        table: its own; None at a coordinator, which has none.
+        table: the party's table; None at a coordinator.
         job: what all parties agreed to run.
 
     Raises:
@@ -83,12 +84,12 @@ async def run_party(site: PartyContext, table: PartyTable | None, job: Job) -> T
 async def consent_party(
     site: PartyContext, table: PartyTable | None, job: Job, *, among: Sequence[str] = (), pairwise: bool = False
 ) -> None:
-    """Hold the job against the party's policy, tell the peers, and hear from them; see `consent`.
+    """Check the job against the party's policy, send the decision to the peers, and receive theirs; see `consent`.
 
     Args:
         site: its place.
-        table: its own; None at a coordinator.
-        job: what it is asked to take part in.
+        table: the party's table; None at a coordinator.
+        job: the job to consent to.
         among: all passive parties that the job's model was trained with, where fewer take part in a prediction.
         pairwise: whether fewer are going to, in what follows.
 
@@ -114,7 +115,7 @@ async def train_party(
 
     Args:
         site: its place.
-        table: its own; None at a coordinator.
+        table: the party's table; None at a coordinator.
         alignments: its own, verified.
         job: the job.
         split: at an active party without peers, which of its rows train, validate and test.
@@ -173,7 +174,7 @@ async def train_party(
 
 
 def _with_labels(trained: Trained, table: PartyTable, rows: NumberedRows | None) -> None:
-    """What the first label owner needs to evaluate its test rows: their labels as its table has them."""
+    """Add the labels of the test rows, with which the first label owner evaluates them."""
     if rows is None or rows.y is None or not len(trained.scores):
         return
     trained.labels = rows.y[torch.from_numpy(rows.split.test)].cpu().numpy()
@@ -188,7 +189,7 @@ async def predict_party(
 
     Args:
         site: its place, with one label owner.
-        table: its own; the active party needs no labels. None at a coordinator, which has none.
+        table: the party's table; the active party needs no labels. None at a coordinator.
         alignment: its own, verified; likewise.
         job: that trained the model.
         model: this party's part of it.
@@ -213,10 +214,10 @@ async def predict_party(
 def scoring_program(
     site: PartyContext, table: PartyTable, alignment: Alignment, job: Job, model: Mapping[str, Any]
 ) -> ActiveProgram | PassiveProgram:
-    """What scores aligned rows by a trained model, at one party: it encodes them as in training.
+    """Build the program that scores aligned rows with a trained model at one party, encoded as in training.
 
-    With noise, predicting a row is one more release of it. Noise on activations is the same whenever the same row is
-    predicted with the same features, so repeating it tells nothing more; noise on z is drawn anew.
+    With noise, predicting a row releases it once more. Noise on activations repeats if the same row is predicted with
+    the same features, so another score discloses nothing more; noise on z is drawn independently for each score.
 
     Args:
         site: its place, with one label owner.
@@ -226,7 +227,7 @@ def scoring_program(
         model: this party's part of it.
 
     Returns:
-        The program; it has to `come_back` to the model, or to `predict`, before it scores.
+        The program; call its `come_back` to the model, or `predict`, before it scores.
 
     Raises:
         AlignmentError: rows that were not verified with every peer.
@@ -282,12 +283,14 @@ def helping_program(site: PartyContext, job: Job, model: Mapping[str, Any]) -> H
 
 
 def _plan_of(job: Job, model: Mapping[str, Any]) -> Plan:
-    """As often as training planned to use a row: there are no training rows in a prediction to derive it from."""
+    """The plan of the trained model: its number of uses of a row, since a prediction has no training rows to derive it
+    from.
+    """
     return replace(job.plan, batch_size=int(model["batch_size"]), epochs=int(model["times"]), steps=None)
 
 
 def _repeated(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise | None:
-    """What makes the noise on predicted rows; None where the job has none on rows.
+    """The source of repeatable noise on predicted rows; None if the job has no noise on rows.
 
     Raises:
         InputError: a part of a model whose secret is damaged.
@@ -302,8 +305,8 @@ def _repeated(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise |
 
 
 async def closing(site: PartyContext, work: Awaitable[T]) -> T:
-    """Run a party's `work` under the watch of its links, and exchange signed heads of the ledgers with all peers; close
-    the ledger and the links when it ends, however it does.
+    """Run a party's `work` with liveness checks on its links and exchange signed ledger heads with all peers. Close the
+    ledger and the links at the end, also after an error.
 
     Raises:
         ProtocolError: a peer was silent for too long, or sent a message that nothing reads.
@@ -325,7 +328,7 @@ async def closing(site: PartyContext, work: Awaitable[T]) -> T:
 
 @contextmanager
 def _besides(error: BaseException, what: str) -> Iterator[None]:
-    """What fails inside is told beside the error that ends the run, and does not take its place."""
+    """Attach an error inside the block to the error that ends the run, instead of replacing it."""
     try:
         yield
     except Exception as second:

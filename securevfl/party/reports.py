@@ -1,8 +1,8 @@
-"""What parties tell each other before they train, and again after a party came back: REPORT and READY.
+"""Messages of the rendezvous, before training and after a party has come back: REPORT and READY.
 
-A report says which of its checkpoints a party can go on from. It does not change: whoever has something new to say, for
-it trained in between, gives its report another number. So a view, which is a digest of all reports, is of one state of
-each party.
+A report lists the checkpoints from which a party can resume. It never changes: a party with new state, because it
+trained in between, sends a report with another number. So a view, which is a digest of all reports, refers to one state
+of each party.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """What it shares with the other parties' checkpoints that it belongs to."""
+        """The coordinates that checkpoints of one attempt share at all parties."""
         return self.epoch, self.step, self.attempt
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="report"):
-    """What one party has, at one moment.
+    """What one party has at one moment.
 
     Attributes:
         incarnation: of the party's process, as text: how often it was started, and 128 random bits.
@@ -59,10 +59,10 @@ class Report(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         kept: checkpoints.
         agreed: number of the last attempt that it agreed to.
         begun: number of the last attempt that it began.
-        alignment: mark of the view in which the alignment was made that it has, hexadecimal; empty if it has none.
+        alignment: mark of the view in which the party's stored alignment was made, hexadecimal; empty without one.
         approval: its signature of the agreement; empty while nobody approved.
-        words: peer → hash of the last line that the party knows of that peer's ledger, by the peer's signed word.
-        readmits: party whose folder was restored → this party's signature that it may go on.
+        words: peer → hash of the last line of the peer's ledger that this party knows from a signed head.
+        readmits: party whose folder was restored → this party's signature that admits it again.
     """
 
     incarnation: _Incarnation
@@ -89,13 +89,14 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 @dataclass(frozen=True)
 class View:
-    """From where all parties go on together.
+    """The state from which all parties continue together.
 
     Attributes:
         mark: 16 bytes, a digest of all parties' reports; every message of training carries it.
         attempt: number of the attempt.
-        start: epochs, batches of the next one, and the attempt that wrote the checkpoints; None to begin anew.
-        alignment: mark of the alignment that all have; empty where they align anew.
+        start: epochs, batches of the next one, and the attempt that wrote the checkpoints; None to start from the
+            beginning.
+        alignment: mark of the alignment that all have; empty if they must align again.
     """
 
     mark: bytes
@@ -114,13 +115,13 @@ def encode(said: Report | Ready) -> bytes:
 
 
 def decode(peer: str, payload: bytes) -> Report | Ready:
-    """What a peer said.
+    """Decode a peer's message.
 
     Raises:
-        ProtocolError: it is no report and no READY, or is not in the one form that they have.
+        ProtocolError: it is neither a report nor a READY, or is not in canonical form.
     """
     if len(payload) > REPORT_BYTES:
-        raise ProtocolError(f"{peer!r} sent a report of {len(payload)} bytes; {REPORT_BYTES} are the most")
+        raise ProtocolError(f"{peer!r} sent a report of {len(payload)} bytes; at most {REPORT_BYTES} are allowed")
     try:
         said: Report | Ready = _decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Which parties, how many epochs and which labels an algorithm can serve."""
+"""Check which parties, epochs and labels an algorithm can serve."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check_roster(owners: Sequence[str], passive: Sequence[str], job: Job, coordi
         owners: names of the parties with labels.
         passive: names of the others.
         job: the job.
-        coordinator: the party without data; empty where there is none, or where it takes no part yet.
+        coordinator: the party without data; empty if there is none or it takes no part yet.
 
     Raises:
         InputError: several label owners for an algorithm with one, too many passive parties, or too few epochs;
@@ -72,7 +72,7 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
     """Refuse labels that the job is not for, before anything is sent.
 
     Args:
-        table: the party's own; None at a coordinator. One without labels is for every job.
+        table: the party's table; None at a coordinator. A table without labels fits every job.
         job: the job.
 
     Raises:
@@ -116,7 +116,7 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
     if table.fold is not None and (job.split_by != "rows" or job.fold is not None):
         asked = "fold" if job.fold is not None else "split_by"
         raise InputError(
-            f"{where} marks which rows train, validate and test, and the job splits them by {asked}, too: leave one out"
+            f"{where} marks which rows train, validate and test, but the job also splits them by {asked}: leave one out"
         )
     if table.weight is not None:
         job.algorithm.check_weights(f"{where} has weights of rows", job.protection)
@@ -125,7 +125,7 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
 
 
 def too_many_classes(job: Job, name: str, classes: int) -> str:
-    """Why an algorithm cannot tell so many classes apart; empty where it can.
+    """Explain why an algorithm cannot separate this many classes; empty if it can.
 
     Args:
         job: the job.

@@ -1,8 +1,8 @@
-"""What a job runs under when it names no protection: what nobody asked for must not leak features.
+"""The protection of a job that names none: a default must not leak features.
 
-- Nothing of a value would be told even in the clear, or there is nobody to tell: `Plain`.
+- Even in the clear no value would be disclosed, or there is nobody to disclose it to: `Plain`.
 - Three parties or more, and an algorithm that can train on shares: protection ``"shares"``.
-- Else the job is refused. The refusal says who would read what, and takes ``accept_leak``.
+- Otherwise the job is refused. The error lists who would read what, and how to accept it with ``accept_leak``.
 
 Two parties get a refusal and not frozen bottoms: these hide labels, and features only within a budget of looks times
 width below the number of columns. A default job looks at a row 10 times at 16 values each; tables have tens of columns.
@@ -21,16 +21,16 @@ __all__ = ["chosen", "refuse_unnamed", "settled", "settlements"]
 
 
 def settled(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = "") -> Job:
-    """The job with a protection: its own, or where it names none, what holds by default for these parties.
+    """The job with its protection, or the default for these parties if it names none.
 
     Args:
         job: with or without a protection.
         owners: names of the label owners.
         passive: names of the passive parties.
-        coordinator: name of a coordinator without data; empty where there is none.
+        coordinator: name of a coordinator without data; empty if there is none.
 
     Raises:
-        PolicyError: it names none, every other way leaks, and it does not accept that.
+        PolicyError: the job names no protection, every default leaks, and it does not accept that.
     """
     if isinstance(job.protection, Auto):
         return job.replace(protection=chosen(job, owners, passive, coordinator)[0])
@@ -49,8 +49,9 @@ def settled(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator
 
 
 def chosen(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = "") -> tuple[Protection, str]:
-    """What `Auto` settles on where it offers shares, and why, in words; other protections as they are. Arguments as for
-    `settled`."""
+    """What `Auto` chooses where it offers shares, and the reason as text; other protections unchanged. Arguments as for
+    `settled`.
+    """
     kind = job.protection
     if not isinstance(kind, Auto) or not passive:
         return kind, ""
@@ -59,7 +60,9 @@ def chosen(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator:
 
 
 def settlements(job: Job) -> Iterator[Job]:
-    """What `settled` can make of a job, whatever the parties: to find out which of them a saved model is of."""
+    """All results that `settled` can give for a job, whatever the parties: to find out which of them a saved model
+    belongs to.
+    """
     if isinstance(job.protection, Auto):
         for on_shares in (True, False):
             yield job.replace(protection=job.protection.chosen(job.batch_size, on_shares=on_shares)[0])
@@ -79,7 +82,7 @@ def refuse_unnamed(job: Job, passive: Sequence[str]) -> None:
         PolicyError: nothing has settled its protection.
     """
     if passive and isinstance(job.protection, Unnamed):
-        raise PolicyError("the job names no protection and none was settled: give it one, for example sv.Shares()")
+        raise PolicyError("the job names no protection and has no default yet: give it one, for example sv.Shares()")
 
 
 def _shares(dp: DP | None = None) -> Protection:
@@ -103,7 +106,7 @@ def _refused(job: Job, protection: Protection) -> str:
 def _on_shares(
     job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str, shares: Protection
 ) -> tuple[Job | None, str]:
-    """The job on shares, or why there can be none."""
+    """The job on shares, or the reason why shares are impossible."""
     if why := _refused(job, shares):
         return None, why
     try:
@@ -114,7 +117,7 @@ def _on_shares(
 
 
 def _refusal(leaks: Sequence[Finding], why_not: str) -> str:
-    """Who would read what, and what to do about it."""
+    """Compose the refusal: who would read what, and what to do about it."""
     told: dict[str, str] = {}
     for finding in leaks:
         for sight in finding.sights:
@@ -126,8 +129,8 @@ def _refusal(leaks: Sequence[Finding], why_not: str) -> str:
             told.setdefault("data", f"{finding.party!r} learns of {finding.about!r} {finding.learns}")
     kinds = " and ".join(sorted(told)) or "data"
     return (
-        f"the job names no protection, and {kinds} leak: {'; '.join(told.values())}. By default a job trains on secret "
-        f"shares, and here it cannot: {why_not}. Name a protection, for example 'shares' with three computing parties, "
-        "or 'bfv', whose report says what z tells; or accept the leak: --accept-leak, accept_leak=True, in a job file "
-        "accept_leak = true under [job]"
+        f"the job names no protection, and {kinds} leak: {'; '.join(told.values())}. By default a job trains "
+        f"on secret shares, but here it cannot: {why_not}. Name a protection, for example 'shares' with three "
+        "computing parties, or 'bfv' (its report lists what z discloses); or accept the leak: --accept-leak, "
+        "accept_leak=True, in a job file accept_leak = true under [job]"
     )

@@ -1,12 +1,12 @@
-"""The watch over a party's links: a peer that falls silent ends the run, with its name and the step that is awaited.
+"""Liveness of a party's links: a silent peer ends the run with an error that names it and the awaited step.
 
-Each party tells its peers, some times in each span of patience, how many steps its program has taken and for whom it
-waits. A peer is silent while these steps stand still and it waits for nobody else; one that waits for a third party is
-given twice the time, so that whoever waits for the silent party itself names it first. A peer that works through a
-long step in a program of its own beats as long as its program takes steps or its gate says that it computes.
+Several times in each timeout, a party sends its peers a heartbeat with the number of steps its program has taken and
+the peers it waits for. A peer is silent if these steps do not advance and it waits for nobody else. A peer that waits
+for a third party gets twice the time, so that the party that waits for the silent one directly names it first. During
+one long step, a peer sends heartbeats as long as its program takes steps or its gate reports that it computes.
 
-The clock is the party's own event loop: while this process computes, the loop stands still and so does the clock,
-so that in a simulation a party that computes for an hour is not called silent by the others.
+The clock is the party's own event loop: while this process computes, the loop and so the clock pause. In a simulation,
+a party that computes for an hour is therefore not called silent by the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ async def watched(site: PartyContext, work: Awaitable[T]) -> T:
     """Run a party's `work` under the watch.
 
     Raises:
-        ProtocolError: a peer was silent for longer than `PartyContext.silence`; says which, and what was awaited.
+        ProtocolError: a peer was silent for longer than `PartyContext.silence`; the message names it and the awaited
+            step.
     """
     task = asyncio.current_task()
     if task is None or not site.links:
@@ -100,7 +101,7 @@ class _Watch:
         if beat.awaits == link.me:
             lost = beat.sent > link.received or link.sent > beat.read
             sides = (
-                f"{link.peer!r} says that it sent {beat.sent} messages and read {beat.read}, {link.me!r} read "
+                f"{link.peer!r} reports {beat.sent} messages sent and {beat.read} read; {link.me!r} read "
                 f"{link.received} and sent {link.sent}"
             )
             why = (

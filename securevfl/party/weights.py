@@ -1,5 +1,5 @@
-"""How much each row counts: weights of rows, which the label owner's table has, and weights of classes, which the job
-names. Both stay with the label owner; nothing of them is sent.
+"""Weights of rows, from the label owner's table, and of classes, from the job. Both stay with the label owner; neither
+is sent.
 
 Row weights count in the loss and in every metric, class weights in the loss alone. Row weights are divided by their
 mean over the training rows, so that learning rates mean what they mean without weights.
@@ -23,11 +23,11 @@ ClassWeight = str | Mapping[str, float] | None
 
 
 def class_weights(chosen: ClassWeight, classes: tuple[str, ...], train: np.ndarray) -> np.ndarray | None:
-    """The weight of each class, (classes,); None where all count alike.
+    """The weight of each class, (classes,); None if all count alike.
 
     Args:
-        chosen: ``"balanced"``, rows / (classes · rows of the class), as scikit-learn has it; class → weight, 1 for
-            classes that are not named; or None.
+        chosen: ``"balanced"``, rows / (classes · rows of the class), as in scikit-learn; class → weight, 1 for other
+            classes; or None.
         classes: their names.
         train: classes of the training rows, (n,).
 
@@ -58,7 +58,7 @@ def weighted(mine: NumberedRows, table: PartyTable, numbers: np.ndarray, chosen:
     Args:
         mine: with labels, without weights.
         table: the label owner's.
-        numbers: for each numbered row its row in the table, (rows,); -1 where the table has none of it.
+        numbers: for each numbered row its row in the table, (rows,); -1 if the table lacks it.
         chosen: see `class_weights`.
 
     Raises:
@@ -73,8 +73,8 @@ def weighted(mine: NumberedRows, table: PartyTable, numbers: np.ndarray, chosen:
         for what, rows in (("training", split.train), ("validation", split.valid), ("test", split.test)):
             if len(rows) and not own[rows].sum() > 0:
                 raise InputError(
-                    f"all {len(rows):,} {what} rows have weight 0, so none would count: correct the weights, or find "
-                    "more common rows"
+                    f"all {len(rows):,} {what} rows have weight 0, so no row would count: correct the "
+                    "weights, or find more common rows"
                 )
         mean = float(own[split.train].mean())
         own = np.where(numbers >= 0, own / mean, 1.0)  # of a row that the table lacks, in a label book: as the mean

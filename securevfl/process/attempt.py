@@ -1,4 +1,4 @@
-"""What one party does in an attempt: consent, alignment or the one that all kept, training, heads, and its own results.
+"""One party's work in an attempt: consent, alignment (or the stored one), training, signed heads, and its own results.
 
 It is the program that `PartyRunner` runs. Everything it needs is the party's own: its table, its state folder, its key.
 """
@@ -38,7 +38,7 @@ the same ones."""
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """What an attempt left at one party.
+    """Outcome of an attempt at one party.
 
     Attributes:
         trained: its own figures and its part of the model.
@@ -57,19 +57,19 @@ class Finished:
 
 @dataclass(kw_only=True)
 class Course:
-    """One party's part in a job, attempt for attempt.
+    """One party's part in a job, attempt by attempt.
 
     Attributes:
         state: its folder.
         job: what all agreed to run, with its own policy.
         roster: who takes part.
         name: the party.
-        table: its own; None at a coordinator.
+        table: the party's table; None at a coordinator.
         chains: open its ledger's chains.
-        note: what every chain holds of the agreement.
-        observer: hears how it goes on.
+        note: facts of the agreement for every chain.
+        observer: receives progress events.
         begun: writes more into the chain of an attempt that begins.
-        keep: stores what an attempt left, before anybody hears that this party has it.
+        keep: stores the outcome of an attempt before any peer learns that this party has it.
         silence: see `PartyContext.silence`.
         looks: where the party counts what was opened of its rows, over all agreements; beside its checkpoints unless
             given.
@@ -95,8 +95,8 @@ class Course:
         self._table_digest = data_digests(self.table, {}).get("table", "")
         if kept is not None and kept.table != self._table_digest:
             raise InputError(
-                f"{self.name!r} aligned another table than this one: go on with the table of the first start, or agree "
-                "anew, with another state folder"
+                f"{self.name!r} aligned another table than this one: continue with the table of the first "
+                "start, or make a new agreement, with another state folder"
             )
         self.keeper = FolderKeeper(
             self.state.checkpoints,

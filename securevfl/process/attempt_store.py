@@ -1,4 +1,4 @@
-"""What a party keeps in its state folder from one attempt to the next, and what it tells its peers of it."""
+"""What a party stores in its state folder between attempts, and what it reports of it to its peers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StoredAttempts(Attempts):
         budget: the party's own.
 
     Attributes:
-        agreement: with the approvals of all peers that have told theirs.
+        agreement: with the approvals received from peers.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class StoredAttempts(Attempts):
         return self.agreement.complete
 
     def _check_older(self, me: str, peer: str, report: Report) -> None:
-        """Whether a peer saw more of this party than its folder knows.
+        """Check whether a peer saw more of this party than its folder records.
 
         Raises:
             Restored: it did.
@@ -94,10 +94,11 @@ class StoredAttempts(Attempts):
         if peer == me or (report.begun <= self.agreed and all(self._chains.own.gave(head) for head in seen)):
             return
         raise Restored(
-            f"{peer!r} began attempt {report.begun} and holds a signed word on {me!r}'s ledger; {self._state.path} "
-            f"knows of {self.agreed} attempts, or not of that word: it was restored from a back-up, or lines are lost, "
-            "and ε would leave out what was released since. Bring the newest folder back; or agree anew, with other "
-            "state folders, and add what was released so far to ε yourself"
+            f"{peer!r} began attempt {report.begun} and has a signed head of {me!r}'s ledger; "
+            f"{self._state.path} records only {self.agreed} attempts, or not that head: it was restored from "
+            "a back-up, or lines are lost, and ε would leave out what was released since. Bring the newest "
+            "folder back; or make a new agreement, with other state folders, and add what was released so "
+            "far to ε yourself"
         )
 
     def word(self) -> bytes:

@@ -1,4 +1,4 @@
-"""A certificate that was rotated while a party runs is taken up: peers hear the endorsement first."""
+"""Load a certificate that was rotated while a party runs: peers receive the endorsement first."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Renewable(Protocol):
     """A mesh whose certificate can be replaced, as `NetworkMesh`."""
 
     def links(self) -> Mapping[str, LinkState]:
-        """How the connections are."""
+        """State of the connections."""
 
     def renew(self, endorsement: bytes = b"") -> None:
-        """Show the newest certificate, and say so to peers."""
+        """Present the newest certificate and notify the peers."""
 
 
 async def renewed(row: Row, mesh: Renewable, news: News, *, look: float = _LOOK) -> None:
-    """Take up newer certificates until it is cancelled. An endorsement travels over the connections that stand, so it
-    waits until all peers are connected.
+    """Load newer certificates until cancelled. An endorsement travels over established connections, so it waits until
+    all peers are connected.
 
     Args:
         row: the party's certificates.
         mesh: the party's.
-        news: is told.
+        news: receives the renewals.
         look: seconds between two looks.
     """
     while True:
@@ -51,7 +51,7 @@ async def renewed(row: Row, mesh: Renewable, news: News, *, look: float = _LOOK)
         except (InputError, OSError) as error:
             news.happened("rotated", f"the new certificate is not taken up: {error}")
             continue
-        except ProtocolError:  # the gate is gone: the party's course says so
+        except ProtocolError:  # the gate is gone: the party's runner reports it
             return
         until = shown_time(newest.not_after)
         news.happened("rotated", f"{newest.certificate_file} is shown from now on, valid until {until}")

@@ -1,4 +1,4 @@
-"""A party's chains over several attempts and processes, one after the other in its file."""
+"""A party's ledger chains over several attempts and processes, one after another in its file."""
 
 from __future__ import annotations
 
@@ -49,27 +49,28 @@ class Chains:
         return "train" if attempt == 1 else f"train {attempt}"
 
     def of(self, view: View) -> OpensLedgers:
-        """What opens the chain of an attempt."""
+        """Return the function that opens an attempt's ledgers."""
         epoch, step = (0, 0) if view.start is None else view.start[:2]
         return self.own.attempt(view.attempt, view.mark.hex(), epoch=epoch, step=step)
 
     def say(self) -> bytes:
-        """The party's signed word on its chain so far, for a note to all peers; empty while it has met nobody."""
+        """The party's signed ledger head for a note to all peers; empty before it has met any."""
         ledger = self.own.current
         if ledger is None or not ledger.peers:
             return b""
         return msgspec.msgpack.encode(_Word(ledger.run, **self.own.give(ledger)))  # type: ignore[arg-type]
 
     def hear(self, peer: str, payload: bytes) -> None:
-        """Write down a peer's word on its chain of the same run; one of another run came too late.
+        """Write a peer's ledger head into the chain of the same run; heads of another run came too late and are
+        dropped.
 
         Raises:
-            ProtocolError: it is none, or is not signed with the key that the peer introduced itself with.
+            ProtocolError: it is not a ledger head, or is not signed with the key that the peer introduced itself with.
         """
         try:
             word = msgspec.msgpack.decode(payload, type=_Word)
         except (msgspec.MsgspecError, UnicodeError) as error:
-            raise ProtocolError(f"{peer!r} gave no word on its ledger: {error}") from None
+            raise ProtocolError(f"{peer!r} sent no valid ledger head: {error}") from None
         ledger = self.own.current
         if ledger is not None and ledger.run == word.run and peer in ledger.peers:
             said: dict[str, Scalar] = {"head": word.head, "messages": word.messages, "signature": word.signature}

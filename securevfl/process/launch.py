@@ -1,4 +1,4 @@
-"""From an agreement file and a party's own file to a process that takes part, over the network."""
+"""Start a party's process on the network from an agreement file and the party's own file."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ __all__ = ["Start", "read_start"]
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a party's process is started with, held against each other.
+    """Everything a party's process starts with, checked for consistency.
 
     Attributes:
-        agreement: with the approvals that stand beside it.
+        agreement: with the approvals found beside it.
         own: the party's file.
     """
 
@@ -76,10 +76,10 @@ class Start:
             stopping: entered in the event loop, as long as the party runs: for signals.
 
         Returns:
-            The party; None where the job was done before.
+            The party; None if the job was finished before.
 
         Raises:
-            Parked: the peers did not come, or the party was told to end: another start goes on.
+            Parked: the peers did not come, or the party was stopped: starting again resumes the run.
             SecureVFLError: whatever ended the job.
         """
         own, agreement = self.own, self.agreement
@@ -138,11 +138,11 @@ class Start:
                 finally:
                     renewing.cancel()
         except BaseException:
-            mesh.kill()  # peers see a connection that is gone: whoever ended the job for all said so before
+            mesh.kill()  # peers see a lost connection: whoever ended the job for all announced it before
             raise
 
     def _limits(self) -> SessionLimits:
-        """Those of the sessions: the largest window that the party file gives any peer."""
+        """Limits of the sessions: the largest window that the party file gives any peer."""
         window = max((peer.window for peer in self.own.peers.values()), default=DEFAULT_SESSION_LIMITS.window)
         most = max(window, DEFAULT_SESSION_LIMITS.max_window)
         return replace(DEFAULT_SESSION_LIMITS, window=window, max_window=most)
@@ -169,7 +169,7 @@ class Start:
 
 
 def read_start(agreement: str | Path, name: str, own: str | Path | None = None) -> Start:
-    """Read both files, and hold the agreement against the party's own.
+    """Read both files, and check the agreement against the party's own file.
 
     Args:
         agreement: the file of `securevfl propose`, with approvals beside it.

@@ -1,9 +1,9 @@
-"""What a line of the log may hold: a closed list of events and of fields, each with the shape that its values have.
+"""What a log line may contain: a closed list of events and fields, each field with the shape of its values.
 
 Logs leave a party's machine: they are collected, kept for years, and read by people who may not see the data. So no
-field takes free text. A name has to be one of the job's parties, a word one of a known shape, everything else is a
-number. The words of errors and of peers are not logged: they may hold identifiers or values, and what a peer writes
-is whatever it wants to see in this party's logs.
+field takes free text. A name must be one of the job's parties, a text must have a known shape, and everything else is a
+number. Texts of errors and of peers are not logged: they may contain identifiers or values, and a peer chooses what it
+writes into this party's logs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["EVENTS", "FIELDS", "Fields"]
 
 EVENTS: Mapping[str, str] = {
     "activated": "a model is active",
-    "alone": "peers did not say that they have their results",
+    "alone": "peers did not announce their results",
     "answered": "a request was answered",
     "attempt": "an attempt begins",
     "done": "all parties have their results",
@@ -25,7 +25,7 @@ EVENTS: Mapping[str, str] = {
     "epoch": "an epoch ended",
     "error": "an error ended the process",
     "finished": "the party has its result",
-    "library": "a library wrote a line of its own",
+    "library": "a library logged an event",
     "listening": "a port is open",
     "parked": "the attempt is parked",
     "phase": "a phase begins",
@@ -38,10 +38,10 @@ EVENTS: Mapping[str, str] = {
     "up": "a peer is connected",
     "waits": "the party waits for peers",
 }
-"""Event → what it says, for people."""
+"""Event → its text for people."""
 
 Shape = Callable[[object], object]
-"""The value as it is written; None leaves it out."""
+"""Convert a value for the log; None leaves it out."""
 
 
 def _number(value: object) -> object:
@@ -82,7 +82,7 @@ FIELDS: Mapping[str, Shape] = {
     "resumed": _flag,
     "seconds": _number,
     "signal": _like(r"SIG[A-Z]{2,8}"),
-    "start": _number,  # epoch that an attempt goes on after
+    "start": _number,  # epoch after which an attempt resumes
     "status": _number,  # of an answer, as HTTP has it
     "steps": _number,
     "version": _like(r"[0-9]+(\.[0-9a-z]+){0,4}"),
@@ -91,7 +91,7 @@ FIELDS: Mapping[str, Shape] = {
 
 
 class Fields:
-    """What may be written about one job.
+    """What the log may contain about one job.
 
     Args:
         party: whose log it is.
@@ -107,7 +107,7 @@ class Fields:
         return name if name in EVENTS else "unknown"
 
     def admitted(self, values: Mapping[str, object]) -> dict[str, object]:
-        """Those of the values that may be written, as they may be, and how many were left out."""
+        """The values that may be logged, converted, and how many were left out."""
         found: dict[str, object] = {}
         for name, value in values.items():
             if name == "peer":

@@ -1,7 +1,7 @@
-"""Logs of a party's process, by the standard library's `logging`: JSON lines for tools, or words for people.
+"""Logs of a party's process, by the standard library's `logging`: JSON lines for tools, or text for people.
 
-JSON lines hold what `securevfl.process.log_fields` lists and nothing else. Words are for the terminal of the person
-who runs the party: they may quote what the party's own files or its peers say.
+JSON lines contain the fields of `securevfl.process.log_fields` and nothing else. Text is for the terminal of the person
+who runs the party: it may quote the party's own files or its peers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from securevfl.transport import Scalar
 __all__ = ["EventLog", "LogNews", "LogObserver", "logging_to"]
 
 NAME = "securevfl"
-"""Of the logger."""
+"""Name of the logger."""
 
 Style = Literal["json", "text"]
 
@@ -111,7 +111,9 @@ class LogObserver(Observer):
 
 
 class _JSONLines(logging.Formatter):
-    """One JSON object a line. Of a library's own lines it keeps who wrote them: their words may hold anything."""
+    """One JSON object per line. Of a library's own lines it keeps only the logger's name: their text may contain
+    anything.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter.format`."""
@@ -122,7 +124,7 @@ class _JSONLines(logging.Formatter):
 
 
 class _Words(logging.Formatter):
-    """For people: the time, and the words without control characters, with which a peer could forge lines."""
+    """For people: the time and the text, without control characters, with which a peer could forge lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter.format`."""
@@ -131,7 +133,7 @@ class _Words(logging.Formatter):
 
 
 class _Told(logging.Handler):
-    """A handler that says once, and shortly, that it cannot write; a full disk ends nobody's training."""
+    """Logs one short warning if it cannot write. A full disk does not stop training."""
 
     broken = False
 
@@ -144,7 +146,7 @@ class _Told(logging.Handler):
 
 
 class _File(_Told, WatchedFileHandler):
-    """A file that only its owner may read, opened anew when a tool for rotating logs moved it."""
+    """A file that only its owner may read, reopened after a log rotation moved it."""
 
     def _open(self) -> TextIOWrapper:
         opener = lambda path, flags: os.open(path, flags, 0o600)  # noqa: E731
@@ -160,8 +162,8 @@ def logging_to(*files: Path, screen: Style | None = "text", stream: TextIO | Non
     """Log as long as the block lasts.
 
     Args:
-        files: get JSON lines, after those that they hold.
-        screen: what the standard error gets; None for nothing.
+        files: receive JSON lines, appended.
+        screen: format for standard error; None for no output.
         stream: in place of the standard error.
 
     Raises:
@@ -193,5 +195,5 @@ def logging_to(*files: Path, screen: Style | None = "text", stream: TextIO | Non
         for handler in handlers:
             own.removeHandler(handler)
             root.removeHandler(handler)
-            with suppress(OSError):  # a full disk: it was said when the first line could not be written
+            with suppress(OSError):  # a full disk: a warning was printed when the first line could not be written
                 handler.close()

@@ -1,4 +1,4 @@
-"""Metrics of a party's process, as Prometheus reads them, on a port of this machine alone."""
+"""Prometheus metrics of a party's process, on a port of this machine only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from securevfl.transport import Scalar
 __all__ = ["Metrics", "metrics_port"]
 
 _BOUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-"""Of the histogram of steps, in seconds: a plain step takes a few milliseconds, a sealed one up to minutes."""
+"""Buckets of the histogram of steps, in seconds: a plain step takes a few milliseconds, a sealed one up to minutes."""
 LOOPBACK = "127.0.0.1"
 
 
@@ -32,11 +32,12 @@ _LINKS: tuple[tuple[str, str, str, Callable[[LinkState], float | None]], ...] = 
     ("gauge", "silent_seconds", "Since anything came from the peer.", lambda state: state.silent),
     ("gauge", "blocked", "Whether the peer gives no room for what waits.", lambda state: state.blocked),
 )
-"""Of each link: kind, name, words, value."""
+"""For each link: kind, name, help text, value."""
 
 
 class Metrics(News, Observer):
-    """What a party's process did: a runner's news, an observer of its training, and the state of its links.
+    """Metrics of a party's process: receives a runner's events, observes its training, and reads the state of its
+    links.
 
     Nothing in it depends on a row, a label or a score: no loss, no class, no count of rows.
 

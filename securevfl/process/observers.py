@@ -1,4 +1,4 @@
-"""Several observers of one party's program as one."""
+"""Combine several observers of one party's program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Audience"]
 
 
 class Audience(Observer):
-    """Tells each how a run goes on; what the party sees of its peers' data is told to nobody.
+    """Forward progress events to each observer; what the party sees of its peers' data goes to none of them.
 
     Args:
         observers: in their order.

@@ -1,4 +1,4 @@
-"""Everything around a party's process that its operator asked for: logs, metrics, and an end in good order."""
+"""Services around a party's process for its operator: logs, metrics, and clean stopping."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from securevfl.run.machine import versions
 __all__ = ["Operating", "keep_to_quota", "operating", "stopping"]
 
 _DIGITS = 16
-"""Of the agreement's digest, in each line of a log."""
+"""Digits of the agreement's digest in each log line."""
 
 
 @dataclass(frozen=True)
 class Operating:
-    """What a process tells its operator by.
+    """Outputs of a process for its operator.
 
     Attributes:
-        log: for events that neither news nor an observer tells.
-        hearers: for whatever tells news, or wants an observer.
+        log: for events that no receiver or observer reports.
+        hearers: receivers of events, for callers that report events or need an observer.
         port: where metrics are; 0 where nobody asked for them.
     """
 
@@ -57,7 +57,7 @@ def operating(
         peers: all others in the agreement.
         agreement: SHA-256 of the proposal, hexadecimal.
         files: for JSON lines; see `logging_to`.
-        screen: what goes to the standard error; None for nothing.
+        screen: format for standard error; None for no output.
         port: of metrics on the loopback address, 0 for a free one; None for no metrics.
 
     Raises:
@@ -81,7 +81,7 @@ def stopping(stop: Callable[[], None], log: EventLog | None = None) -> Iterator[
 
     Args:
         stop: ends the program in good order.
-        log: hears of the signal.
+        log: receives the signal as an event.
 
     Returns:
         The signals that came.

@@ -1,5 +1,6 @@
-"""A party's own report: what it alone knows. Metrics are at the label owner; bytes, time, ε, findings and the receipt
-of what crossed its own links are at every party."""
+"""A party's own report, from what it alone knows. The label owner has the metrics; every party has bytes, time, ε,
+findings and the receipt of its own links.
+"""
 
 from __future__ import annotations
 
@@ -32,24 +33,24 @@ def own_record(
     command: str = "",
     heads: Mapping[str, int] | None = None,
 ) -> Record:
-    """What one party knows of a job that is done.
+    """Record one party's view of a finished job.
 
     Args:
         name: the party.
         proposal: what all agreed to.
         job: with the party's own policy.
         roster: who took part.
-        table: the party's own; None at a coordinator.
+        table: the party's table; None at a coordinator.
         finished: what the last attempt left.
         command: what makes it again.
-        heads: peer → messages that its signed word on its ledger counts.
+        heads: peer → messages counted by its signed ledger head.
     """
     trained, ledger = finished.trained, finished.ledger
     ran = Ran(trained={name: trained}, ledgers={name: ledger}, split=trained.split)
     run = run_record("train", job, ran, roster.owners, roster.passive, finished.seconds, title=title_of(job))
     return Record(
         name=f"{name}'s own report",
-        title=f"{proposal.purpose} (as {name} knows it)",
+        title=f"{proposal.purpose} (as seen by {name})",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=command,
         versions=versions(),
@@ -92,7 +93,7 @@ def _alignment(name: str, roster: Roster, table: PartyTable | None, finished: Fi
 
 
 def _ledgers(name: str, ledger: Ledger, heads: Mapping[str, int]) -> list[LedgerRecord]:
-    """The party's own key, and its peers' keys with how many messages their signed words count, which it holds."""
+    """Records of the party's own key, and of its peers' keys with the number of messages in their signed heads."""
     mine = LedgerRecord(
         party=name,
         fingerprint=PublicKey.from_hex(ledger.opening.key).fingerprint,

@@ -1,4 +1,4 @@
-"""One party of an agreement, whole: its state folder, its course, its status and its own report."""
+"""One party of an agreement: its state folder, its attempts, its status and its own report."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Attending:
     """A party that takes part in an agreement.
 
     Args:
-        state: its folder, held by this process; another start of the party is counted here.
+        state: its folder, locked by this process; this start of the party is counted here.
         agreement: with its own approval; its peers' come from them.
         name: the party.
         key: its signing key.
-        table: its own; None at a coordinator.
+        table: the party's table; None at a coordinator.
         policy: its own.
         budget: its own.
         device: its own.
@@ -121,12 +121,12 @@ class Attending:
         """Take part until the job is done at all parties.
 
         Raises:
-            Parked: the peers did not come, or `stop` was called: another start goes on.
+            Parked: the peers did not come, or `stop` was called: starting again resumes the run.
             SecureVFLError: whatever ended the job.
         """
         self.attempts.check(0)
         if self.table is not None and self.table.label is not None:
-            import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no epoch's time holds the import
+            import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no epoch's time includes the import
         runner = PartyRunner(mesh, self.attempts, self.course, patience=self._patience, news=self.news)
         self._runner = runner
         self.course.keeper.saving = runner.word_is_due
@@ -152,7 +152,7 @@ class Attending:
             show_status(self.state.status, self.status.content(mesh.links()))
 
     def stop(self) -> None:
-        """End in good order, so that another start goes on."""
+        """Stop cleanly, so that starting again resumes."""
         if self._runner is not None:
             self._runner.stop()
 
@@ -164,11 +164,11 @@ class Attending:
             await asyncio.sleep(_LOOK)
 
     def _note(self) -> Mapping[str, str]:
-        """What each chain holds of the agreement: by then all approvals are known."""
+        """Facts of the agreement for each chain: at this point all approvals are known."""
         return self.attempts.agreement.note()
 
     def _keep(self, finished: Finished) -> None:
-        """The party's own report, before anybody hears that it has its results."""
+        """Write the party's own report before any peer learns that it has its results."""
         end = finished.ledger.last
         words = {peer: word.messages for peer, word in end.words.items()} if isinstance(end, Closing) else {}
         self.finished = finished
@@ -191,8 +191,9 @@ class Attending:
 
 
 def _bounded(policy: Policy, proposal: Proposal, name: str, budget: Budget | None) -> Policy:
-    """The party's policy with the bounds on ε that the agreement and its own budget set: each plan, and what earlier
-    attempts may have released, is held against it before anything is sent."""
+    """The party's policy with the limits on ε of the agreement and its own budget: each plan, plus what earlier
+    attempts may have released, is checked against it before anything is sent.
+    """
     card, own = proposal.card(name), budget or Budget()
     pairs = [(card.epsilon, card.delta), (own.epsilon, own.delta)]
     for epsilon, delta in pairs:

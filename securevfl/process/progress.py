@@ -1,4 +1,4 @@
-"""A party's run on the terminal of the person who started it: what happens as lines, and a bar below them."""
+"""A party's run on its operator's terminal: events as lines, with a progress bar below."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["PartyBars", "party_bars"]
 
 
 class PartyBars(News, Observer):
-    """One bar for the epoch that runs, and lines above it.
+    """One bar for the current epoch, with lines above it.
 
     Args:
         progress: that shows them.

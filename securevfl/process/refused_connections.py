@@ -1,4 +1,5 @@
-"""Refused connections in a party's ledger: who was refused, or refused this party, why by name, and how often.
+"""Refused connections in a party's ledger: which peer was refused or refused this party, the named reason, and how
+often.
 
 A port scan may call thousands of times. So the first refusal of a kind is written at once where a chain is open, and
 then the tenth, the hundredth and so on; what is left is written when the party's process ends.
@@ -19,7 +20,7 @@ __all__ = ["NOTE", "Refusals"]
 NOTE = "refused connection"
 
 _MOST = 64
-"""Kinds of refusals that are told apart; those beyond count as one."""
+"""Most kinds of refusals counted separately; all others count as one."""
 
 
 @dataclass
@@ -30,7 +31,7 @@ class _Kind:
 
 
 class Refusals(News):
-    """Hears of refused connections and writes them down.
+    """Receives refused connections and records them.
 
     Args:
         chains: of the party.
@@ -55,13 +56,13 @@ class Refusals(News):
             self._tell(ledger, key, kind)
 
     def tell(self, ledger: Ledger) -> None:
-        """Write down what no chain holds yet."""
+        """Record what no chain contains yet."""
         for key, kind in self._kinds.items():
             if kind.times > kind.told:
                 self._tell(ledger, key, kind)
 
     def end(self) -> None:
-        """The process ends: write down what is left, in a chain of its own."""
+        """At the end of the process: record the rest in a separate chain."""
         if any(kind.times > kind.told for kind in self._kinds.values()):
             chain = self._chains.apart(f"{CONNECTIONS} {self._starts}")
             self.tell(chain)

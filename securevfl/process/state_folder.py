@@ -1,4 +1,4 @@
-"""A party's state folder: all that its process must find again when it is started again.
+"""A party's state folder: everything that its process needs after a restart.
 
 Nobody but its owner may read it: folders have mode 0700, files 0600. Each file is written whole and synced before what
 depends on it happens, and carries the SHA-256 of its content, so that a torn or changed one is found and never taken
@@ -43,7 +43,7 @@ from securevfl.run.store import read_tree, write_tree
 __all__ = ["Attempt", "StateFolder", "StoredAlignment"]
 
 FORMAT = 1
-_BUSY = "a process of this party runs; wait for it to end, or give another state folder"
+_BUSY = "another process of this party is running; wait for it to end, or give another state folder"
 _NONCE = 16
 
 
@@ -54,7 +54,7 @@ class Attempt:
     Attributes:
         number: that all parties gave it.
         view: which processes and checkpoints it is of, hexadecimal.
-        start: epoch that it goes on after; 0 begins anew.
+        start: epoch to resume after; 0 starts from the beginning.
         begun: whether all parties were ready.
     """
 
@@ -80,7 +80,7 @@ class StoredAlignment:
 
 
 class StateFolder:
-    """One party's state folder, held by this process. Use `take`.
+    """One party's state folder, locked by this process. Use `take`.
 
     Args:
         path: of the folder.
@@ -96,7 +96,7 @@ class StateFolder:
     @classmethod
     @contextmanager
     def take(cls, path: str | Path, *, party: str, agreement: str) -> Iterator[StateFolder]:
-        """Make or open the folder, and hold it as long as the block lasts.
+        """Make or open the folder, and lock it for the duration of the block.
 
         Args:
             path: of the folder.
@@ -104,7 +104,7 @@ class StateFolder:
             agreement: SHA-256 of the proposal that it is for, hexadecimal.
 
         Raises:
-            InUse: another process holds it.
+            InUse: another process has locked it.
             InputError: it is of another party or agreement, damaged, or cannot be written.
         """
         place = Path(path)
@@ -122,8 +122,8 @@ class StateFolder:
         elif found != mine:
             raise InputError(
                 f"{self.path} is the state of {found.get('party')!r} in the agreement "
-                f"{str(found.get('agreement'))[:16]}…, not of {self.party!r} in {self.agreement[:16]}…: give each "
-                "agreement a state folder of its own"
+                f"{str(found.get('agreement'))[:16]}…, not of {self.party!r} in {self.agreement[:16]}…: give "
+                "each agreement a separate state folder"
             )
         for name in (LEDGERS, "checkpoints", "model", "report"):
             make_folder(self.path / name, private=True)
@@ -150,7 +150,7 @@ class StateFolder:
 
     @property
     def status(self) -> Path:
-        """What `securevfl status` shows."""
+        """Path of the file that `securevfl status` shows."""
         return self.path / "status.json"
 
     @property
@@ -167,6 +167,7 @@ class StateFolder:
         """
         found = self._read("incarnation.json")
         count = 1 if found is None else _whole(found, "count") + 1
+        # A restored copy of the folder counts the same starts again; the nonce tells the two processes apart.
         nonce = secrets.token_bytes(_NONCE)
         self._write("incarnation.json", {"count": count, "nonce": nonce.hex()})
         return count, nonce
@@ -196,10 +197,12 @@ class StateFolder:
                 for o in items
             ]
         except (TypeError, KeyError, ValueError):
-            raise self._damaged("attempts.json", "its attempts are none") from None
+            raise self._damaged("attempts.json", "its attempts are malformed") from None
 
     def ready(self, view: str, start: int, number: int) -> int:
-        """Store that this party is ready for an attempt, before it says so; returns for how many views it was."""
+        """Store that this party is ready for an attempt, before it announces it; returns the number of views for which
+        it was ready.
+        """
         return self._store_attempts([*self.attempts, Attempt(number=number, view=view, start=start)])
 
     def begun(self, view: str) -> int:
@@ -234,12 +237,12 @@ class StateFolder:
             return fresh
         text = found.get("secret")
         if not isinstance(text, str) or len(text) != 64 or not set(text) <= set("0123456789abcdef"):
-            raise self._damaged("secret.json", "it holds no secret")
+            raise self._damaged("secret.json", "it contains no secret")
         return PartySecret(int(text, 16))
 
     @property
     def outcome(self) -> Mapping[str, Any] | None:
-        """How the job ended at this party; None while it did not."""
+        """How the job ended at this party; None before its end."""
         return self._read("outcome.json")
 
     def ended(self, outcome: Mapping[str, object]) -> None:
@@ -265,7 +268,7 @@ class StateFolder:
         write_tree(self.path / "alignment.safetensors", tree)
 
     def alignment(self) -> StoredAlignment | None:
-        """The alignment that is kept; None before there is one.
+        """The stored alignment; None before there is one.
 
         Raises:
             InputError: it is damaged, or of another party or agreement.
@@ -275,7 +278,7 @@ class StateFolder:
             return None
         tree = read_tree(path)
         if not isinstance(tree, dict) or (tree.get("party"), tree.get("agreement")) != (self.party, self.agreement):
-            raise InputError(f"{path} is of another party or agreement: give each agreement a state folder of its own")
+            raise InputError(f"{path} is of another party or agreement: give each agreement a separate state folder")
         items: dict[str, dict[str, Any]] = tree["alignments"]
         alignments = {
             owner: Alignment(
@@ -319,8 +322,8 @@ class StateFolder:
 
     def _damaged(self, name: str, why: str) -> InputError:
         return InputError(
-            f"{self.path / name} is damaged ({why}): bring the folder back from a back-up, which all peers then have "
-            "to approve, or begin anew with another folder and a new agreement"
+            f"{self.path / name} is damaged ({why}): bring the folder back from a back-up, which all peers "
+            "must then approve, or start from the beginning with another folder and a new agreement"
         )
 
 

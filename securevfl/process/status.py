@@ -1,4 +1,4 @@
-"""Where a party's run stands: a small file that is written about each second, and what `securevfl status` reads."""
+"""Status of a party's run: a small file, written about once a second, which `securevfl status` reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LAST = 8
 
 
 class Status(News, Observer):
-    """Hears a party's run and its program, and has the words for both.
+    """Receives events of a party's run and its program, and describes both.
 
     Args:
         party: whose.
@@ -33,8 +33,8 @@ class Status(News, Observer):
         agreement: SHA-256 of the proposal, hexadecimal.
 
     Attributes:
-        stage: ``"connecting"``, then what the program says: ``"consent"``, ``"alignment"``, ``"setup"``,
-            ``"training"``, ``"test"``, ``"heads"``; ``"parked"``, ``"finished"``, ``"done"``, ``"ended"``.
+        stage: ``"connecting"``, then the program's phase: ``"consent"``, ``"alignment"``, ``"setup"``, ``"training"``,
+            ``"test"``, ``"heads"``; ``"parked"``, ``"finished"``, ``"done"``, ``"ended"``.
     """
 
     accounting = True
@@ -74,7 +74,7 @@ class Status(News, Observer):
         self.epsilon = dict(epsilon)
 
     def content(self, links: Mapping[str, LinkState]) -> dict[str, object]:
-        """What the file holds.
+        """Content of the file.
 
         Args:
             links: the state of each connection.
@@ -118,7 +118,7 @@ class Status(News, Observer):
 
 
 def read_status(state: Path) -> dict[str, Any]:
-    """What the runner of a state folder wrote last, and ``"alive"``: whether its process is there.
+    """The latest status in a state folder, with ``"alive"``: whether its process exists.
 
     Raises:
         InputError: no party ran there, or the file cannot be read.
@@ -129,8 +129,8 @@ def read_status(state: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{path} is not there: name the state folder of a party that was started") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}): start the party again, which writes it anew") from None
+        raise InputError(f"{path} cannot be read ({error}): start the party again, which rewrites it") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise InputError(f"{path} was written by another version: start the party again, which writes it anew")
+        raise InputError(f"{path} was written by another version: start the party again, which rewrites it")
     found["alive"] = found.get("phase") not in ("done", "ended") and is_held(state)
     return found

@@ -1,4 +1,4 @@
-"""A party's status for people: a few lines, and a row for each peer."""
+"""Format a party's status for people: a few lines, and a row for each peer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["status_lines", "status_table"]
 
 
 def status_lines(found: Mapping[str, Any], now: float | None = None) -> list[str]:
-    """What `read_status` found, in words.
+    """Describe the result of `read_status`.
 
     Args:
         found: it.
@@ -27,7 +27,7 @@ def status_lines(found: Mapping[str, Any], now: float | None = None) -> list[str
     if found["phase"] == "done":
         alive = "done"
     elif not found["alive"]:
-        alive = f"no process: it ended or was killed {human_seconds(age)} ago; start it again to go on"
+        alive = f"no process: it ended or was killed {human_seconds(age)} ago; start it again to resume"
         if found["phase"] == "ended":
             alive = f"ended {human_seconds(age)} ago: {found['cause']}"
     lines = [
@@ -49,10 +49,10 @@ def _phase(found: Mapping[str, Any]) -> str:
 
 
 def status_table(found: Mapping[str, Any]) -> Table:
-    """One row a peer."""
+    """One row for each peer."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     table.add_column("peer", overflow="fold")
-    for column in ("connected", "round trip", "last heard", "steps", "waits for", "sent", "received"):
+    for column in ("connected", "round trip", "last seen", "steps", "waits for", "sent", "received"):
         table.add_column(column, justify="right")
     for peer, link in sorted(found["peers"].items()):
         since = human_seconds(float(link["since"]))

@@ -1,4 +1,4 @@
-"""What a party must not forget from one attempt to the next. In a simulation it lasts as long as the process."""
+"""State that a party must keep between attempts at a run. In a simulation it lasts as long as the process."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Attempts:
         self.begun = 0
 
     def report(self) -> Report:
-        """What the party has now. Reads what is stored, so call it when nothing runs."""
+        """The party's current report. Reads stored files, so call it only while no attempt runs."""
         return Report(incarnation=str(self.incarnation), agreed=self.agreed, begun=self.begun)
 
     def admits(self, reports: Mapping[str, Report]) -> bool:
-        """Whether the party takes part with parties that have these; see `Gathering`."""
+        """Whether the party takes part with parties that gave these reports; see `Gathering`."""
         return True
 
     def agree(self, view: View, reports: Mapping[str, Report]) -> None:
-        """Store that the party is ready for an attempt, before it says so."""
+        """Store that the party is ready for an attempt, before it announces it."""
         self.agreed = view.attempt
 
     def begin(self, view: View) -> None:
@@ -51,21 +51,21 @@ class Attempts:
         """Keep a peer's newest incarnation, so that an older one is refused."""
 
     def word(self) -> bytes:
-        """The party's signed word on its ledger so far, for its peers; empty where it gives none."""
+        """The party's signed ledger head for its peers; empty if it sends none."""
         return b""
 
     def heard_word(self, peer: str, payload: bytes) -> None:
-        """Keep a peer's `word`.
+        """Store a peer's signed ledger head.
 
         Raises:
-            ProtocolError: it is none.
+            ProtocolError: `payload` is not a signed ledger head of this peer.
         """
 
     def use(self, seconds: float) -> None:
         """Count time of an attempt."""
 
     def check(self, attempt: int) -> None:
-        """Refuse to begin or to go on with an attempt.
+        """Raise an error if the attempt may not begin or continue.
 
         Raises:
             Expired: a bound of the agreement is reached.

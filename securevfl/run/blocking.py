@@ -1,4 +1,4 @@
-"""Running to the end from where no event loop runs, and from where one does; interrupts carry the ledgers."""
+"""Run a coroutine to its end from synchronous code, also inside a running event loop. Interrupts carry the ledgers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def carrying(sites: Mapping[str, PartyContext]) -> Iterator[None]:
 
 
 def blocking(main: Callable[[], Coroutine[None, None, T]]) -> T:
-    """Run to the end, also where an event loop runs already (a notebook): then in a thread of its own, which an
-    interrupt of this one ends."""
+    """Run to the end. If an event loop already runs (a notebook), use a separate thread, which an interrupt of the
+    calling thread stops.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:

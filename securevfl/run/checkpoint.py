@@ -1,5 +1,6 @@
-"""Checkpoints: each party keeps its own state after an epoch, and a run that broke off goes on from the last epoch that
-all parties have whole."""
+"""Checkpoints: each party saves its own state after an epoch; an interrupted run resumes from the last epoch that all
+parties saved intact.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +35,10 @@ class FolderKeeper(Keeper):
         steps: see `Keeper.steps`.
 
     Attributes:
-        start, step: the epoch to go on from, and batches of the next one; None to begin anew.
+        start, step: the epoch to resume from, and the number of batches of the next one; None to start from the
+            beginning.
         attempt: that checkpoints are written in, where the parties number their attempts.
-        notes: what the report should tell of how the run went on.
+        notes: remarks for the report on how the run resumed.
         saving: called when a checkpoint is on the disk.
     """
 
@@ -63,7 +65,7 @@ class FolderKeeper(Keeper):
 
     @cached_property
     def journal(self) -> Journal:
-        """In ``<party>.journal.jsonl``.
+        """Open the party's journal, ``<party>.journal.jsonl``.
 
         Raises:
             InputError: it was changed, or is of another party or job.
@@ -72,7 +74,7 @@ class FolderKeeper(Keeper):
 
     @cached_property
     def looks(self) -> LookBook:
-        """In ``<party>.looks.jsonl``.
+        """Open the party's record of opened values, ``<party>.looks.jsonl``.
 
         Raises:
             InputError: it is damaged.
@@ -80,19 +82,19 @@ class FolderKeeper(Keeper):
         return LookBook(self.folder / f"{self.party}.looks.jsonl")
 
     def epochs(self) -> set[int]:
-        """Epochs of which there is a checkpoint, whole or not."""
+        """Epochs with a checkpoint file, intact or damaged."""
         pattern = re.compile(re.escape(self.party) + r"\.epoch-(\d+)\.safetensors")
         found = (pattern.fullmatch(file.name) for file in self.folder.glob(f"{self.party}.epoch-*.safetensors"))
         return {int(match[1]) for match in found if match}
 
     def places(self) -> set[tuple[int, int]]:
-        """Epochs, and batches of the one after each, of which there is a checkpoint, whole or not."""
+        """Epochs, and batches of the following epoch, with a checkpoint file, intact or damaged."""
         pattern = re.compile(re.escape(self.party) + r"\.epoch-(\d+)(?:-step-(\d+))?\.safetensors")
         found = (pattern.fullmatch(file.name) for file in self.folder.glob(f"{self.party}.epoch-*.safetensors"))
         return {(int(match[1]), int(match[2] or 0)) for match in found if match}
 
     def path(self, epoch: int, step: int = 0) -> Path:
-        """Where the checkpoint after `epoch`, and `step` batches of the next one, lies."""
+        """Path of the checkpoint after `epoch` and `step` batches of the next one."""
         within = f"-step-{step}" if step else ""
         return self.folder / f"{self.party}.epoch-{epoch}{within}.safetensors"
 
@@ -122,7 +124,8 @@ class FolderKeeper(Keeper):
 
         Args:
             attempt: its number.
-            start: the epoch that it goes on after, and batches of the next one; None to begin anew.
+            start: the epoch to resume after, and the number of batches of the next one; None to start from the
+                beginning.
         """
         make_folder(self.folder, private=True)
         self.__dict__.pop("journal", None)  # read again: what this process released before is an earlier attempt's
@@ -131,10 +134,10 @@ class FolderKeeper(Keeper):
         self.forget_after(self.start or 0, self.step)
 
     def _tree(self, epoch: int, step: int = 0) -> dict[str, object]:
-        """What a checkpoint holds.
+        """Build the content of a checkpoint.
 
         Raises:
-            Damaged: bits of the file changed, or it is no checkpoint.
+            Damaged: the file's bits changed, or it is not a checkpoint.
             InputError: it is of another job, party, table, alignment or epoch, or the journal that goes with it is not
                 there.
         """
@@ -151,14 +154,15 @@ class FolderKeeper(Keeper):
             )
         if (tree.get("epoch"), tree.get("step", 0)) != (epoch, step):
             within = f", step {tree['step']}" if tree.get("step") else ""
-            raise InputError(f"{path} holds epoch {tree.get('epoch')}{within}: give the file its own name back")
+            raise InputError(f"{path} contains a checkpoint of epoch {tree.get('epoch')}{within}: rename the file back")
         data = tree.get("data")
         for what, digest in self.data.items():
             kept = data.get(what) if isinstance(data, dict) else None
             if kept != digest:
                 raise InputError(
-                    f"{path} was written with another {what} of {self.party!r} (SHA-256 {str(kept)[:16]}…; this one "
-                    f"has {digest[:16]}…): resume with the same data, or begin anew in another folder"
+                    f"{path} was written with another {what} of {self.party!r} (SHA-256 {str(kept)[:16]}…; "
+                    f"this one has {digest[:16]}…): resume with the same data, or start from the beginning in "
+                    "another folder"
                 )
         if not self.journal.knows(str(tree.get("journal"))):
             raise InputError(
@@ -203,7 +207,7 @@ class FolderKeeper(Keeper):
 
 
 class Damaged(InputError):
-    """A checkpoint's bits changed, or it is none."""
+    """A checkpoint file's bits changed, or the file is not a checkpoint."""
 
 
 def keepers(
@@ -214,7 +218,7 @@ def keepers(
     data: Mapping[str, Mapping[str, str]] | None = None,
     every: int = 1,
 ) -> dict[str, FolderKeeper]:
-    """One keeper for each party, set to the last epoch that all of them have whole.
+    """Make one keeper for each party, set to the last epoch that all of them saved intact.
 
     Args:
         folder: of the run.
@@ -224,9 +228,9 @@ def keepers(
         every: epochs between two checkpoints.
 
     Raises:
-        InputError: checkpoints of another job or of other data, renamed ones, ones without their journal; or no epoch
-            of which all parties have a whole one, unless the run broke off while the first ones were written; or a
-            party's journal does not know of an attempt that another's has.
+        InputError: checkpoints are of another job or other data, were renamed, or lack their journal; no epoch is
+            intact at every party (unless the run stopped while writing the first ones); or a party's journal lacks an
+            attempt that another's records.
     """
     found = {name: FolderKeeper(folder, name, job, data=(data or {}).get(name), every=every) for name in parties}
     damaged: list[str] = []
@@ -243,16 +247,18 @@ def keepers(
     if start is None and (damaged or any(epochs - {every} for epochs in whole.values())):
         have = "; ".join(f"{name}: {', '.join(map(str, sorted(e))) or 'none'}" for name, e in sorted(whole.items()))
         raise InputError(
-            f"{folder} has no epoch of which every party's checkpoint is whole ({have}): bring the missing files back, "
-            "or begin anew in another folder, and add what was released so far to ε yourself"
-            + "".join(f"; {text}" for text in damaged)
+            f"{folder} has no epoch with an intact checkpoint of every party ({have}): bring the missing "
+            "files back, or start from the beginning in another folder and add to ε yourself what was "
+            "released so far" + "".join(f"; {text}" for text in damaged)
         )
     lost = lost_attempts({name: (keeper.journal.agreed, keeper.journal.attempt) for name, keeper in found.items()})
     if lost:
         raise InputError(f"{folder}: {lost}")
     for keeper in found.values():
         keeper.start = start
-        keeper.notes = [f"{text}; the run went on from epoch {start}, which all parties have whole" for text in damaged]
+        keeper.notes = [
+            f"{text}; the run resumed from epoch {start}, which all parties saved intact" for text in damaged
+        ]
         keeper.forget_after(start or 0)
     return found
 
@@ -261,7 +267,7 @@ def keepers(
 def kept_in(
     folder: Path, parties: Iterable[str], job: str, data: Mapping[str, Mapping[str, str]]
 ) -> Iterator[dict[str, FolderKeeper]]:
-    """`keepers` of a folder that this process holds alone, and that only its owner can read.
+    """Yield `keepers` of a folder that this process locks and that only its owner can read.
 
     Raises:
         InputError: another process keeps its checkpoints there; or see `keepers`.

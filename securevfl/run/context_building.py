@@ -1,4 +1,4 @@
-"""Builds a party's context for one attempt from its own files and its channels to the peers."""
+"""Build a party's context for one attempt from its own files and its channels to the peers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def build_context(
         ledgers: opens the party's ledger.
         secret: the party's own.
         keeper: keeps its checkpoints.
-        observer: hears how it goes on.
+        observer: receives progress events.
         messages: what the job declares, where it is known already.
         silence: see `PartyContext.silence`.
         looks: the party's book of looks; the keeper's unless given, where the policy has a budget of looks.

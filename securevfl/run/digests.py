@@ -1,4 +1,4 @@
-"""What a party's checkpoints belong to: digests of its table and of its rows in the alignment."""
+"""Digests that tie a party's checkpoints to its data: of its table and of its aligned rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["data_digests"]
 
 
 def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, str]:
-    """What a party's checkpoints belong to: SHA-256 of its table, and of its rows in the alignment.
+    """SHA-256 of a party's table and of its aligned rows; its checkpoints are valid for these only.
 
     Args:
-        table: the party's own; None at a coordinator.
+        table: the party's table; None at a coordinator.
         alignments: the party's own.
     """
     if table is None:

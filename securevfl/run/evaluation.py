@@ -1,7 +1,7 @@
-"""From the active party's scores and labels of its test rows to an `Evaluation`.
+"""Compute an `Evaluation` from the active party's scores and labels of its test rows.
 
-Nothing is sent for it: the active party has the scores anyway, and the labels are its own. Figures that scikit-learn
-has are scikit-learn's.
+This sends nothing: the active party already has the scores and the labels. scikit-learn computes every figure that it
+offers.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["evaluate_classes", "evaluate_labels", "evaluate_numbers", "evaluatio
 _BINS = 10
 _POINTS = 101
 _EMPTY = 1e-4
-"""Share that stands for an empty bin in the population stability index."""
+"""Share used in place of an empty bin's in the population stability index."""
 
 
 def evaluation_of(trained: Trained) -> Evaluation | None:
-    """The evaluation of what a party trained; None at a party without labels, or without scores of its test rows."""
+    """Evaluate what a party trained; None at a party without labels or without scores of its test rows."""
     scores, labels = trained.scores, trained.labels
     if not len(scores) or len(scores) != len(labels):
         return None
@@ -66,13 +66,13 @@ def evaluate_classes(
     weight: np.ndarray | None = None,
     target: str = "",
 ) -> Evaluation:
-    """Of a classification.
+    """Evaluate a classification.
 
     Args:
         scores: probabilities (n, classes), rows sum to one.
         labels: classes of the rows, (n,).
         classes: their names.
-        expected: probabilities of the validation rows, which the test rows' are held against.
+        expected: probabilities of the validation rows; the stability index compares the test rows' with them.
         weight: of the rows in the metrics, (n,); equal unless given.
         target: the label's column.
     """
@@ -123,13 +123,14 @@ def evaluate_labels(
     weight: np.ndarray | None = None,
     target: str = "",
 ) -> Evaluation:
-    """Of several labels of a row.
+    """Evaluate a task in which a row can have several labels.
 
     Args:
-        scores: probabilities (n, labels), each by itself.
+        scores: probabilities (n, labels), one for each label independently.
         labels: zeros and ones, (n, labels).
         classes: names of the labels.
-        expected: probabilities of the validation rows; what a row's largest one is, is held against the test rows'.
+        expected: probabilities of the validation rows; the stability index compares each row's largest one with the
+            test rows'.
         weight: of the rows in the metrics, (n,); equal unless given.
         target: the labels in a few words.
     """
@@ -191,7 +192,7 @@ def evaluate_numbers(
     target: str = "",
     more: Mapping[str, float] | None = None,
 ) -> Evaluation:
-    """Of a regression.
+    """Evaluate a regression.
 
     Args:
         predicted: (n,), in the target's units.
@@ -265,7 +266,7 @@ def _stability(actual: np.ndarray, expected: np.ndarray | None) -> dict[str, Any
 
 
 def _one_score(scores: np.ndarray) -> np.ndarray:
-    """Of the last of two classes, of the likeliest of several, (n,)."""
+    """Probability of the second of two classes, or of the likeliest of several, (n,)."""
     if not scores.size:
         return np.empty(0)
     found: np.ndarray = scores[:, 1] if scores.shape[1] == 2 else scores.max(axis=1)
@@ -317,7 +318,7 @@ def _curve(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None) -> t
 
 
 def _thinned(curve: tuple[np.ndarray, np.ndarray]) -> list[tuple[float, float]]:
-    """At most `_POINTS` points of it, the ends among them."""
+    """Thin a curve to at most `_POINTS` points, including both ends."""
     at = np.unique(np.linspace(0, len(curve[0]) - 1, _POINTS).round().astype(int))
     return [(round(float(curve[0][i]), 5), round(float(curve[1][i]), 5)) for i in at]
 

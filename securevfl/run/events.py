@@ -1,4 +1,4 @@
-"""What a party's runner tells the people and the tools at its own side: never a value of anybody's data."""
+"""Events that a party's runner reports to its own user and tools. They never contain a value of anybody's data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["News", "Several"]
 
 
 class News:
-    """Hears what happens to a party's run; the base class stays silent."""
+    """Callbacks for what happens in a party's run; the base class ignores every event."""
 
     def happened(self, what: str, words: str, **values: Scalar) -> None:
         """Something happened.
@@ -25,7 +25,7 @@ class News:
         """
 
     def look(self, links: Mapping[str, LinkState]) -> None:
-        """How the connections are, about each second.
+        """Receive the state of all connections, about once a second.
 
         Args:
             links: peer → the state of its connection.
@@ -33,7 +33,7 @@ class News:
 
 
 class Several(News):
-    """Tells several.
+    """Forward every event to several receivers.
 
     Args:
         hearers: in their order.

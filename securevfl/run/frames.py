@@ -1,4 +1,4 @@
-"""Results as pandas DataFrames, for notebooks; pandas is loaded when one is asked for."""
+"""Results as pandas DataFrames, for notebooks; imports pandas only on use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ What = Literal["runs", "epochs", "scores"]
 
 
 def runs_frame(record: Record) -> DataFrame:
-    """One row a run: its title, protection, metrics on the test rows, seconds, and bytes on all links."""
+    """One row for each run: its title, protection, metrics on the test rows, seconds, and bytes on all links."""
     rows = [
         {
             "title": run.title,
@@ -36,7 +36,7 @@ def runs_frame(record: Record) -> DataFrame:
 
 
 def epochs_frame(record: Record) -> DataFrame:
-    """One row for each epoch of each run: its loss, and its metrics on the validation rows."""
+    """One row for each epoch of each run: its loss and its metrics on the validation rows."""
     rows = [
         {"run": run.key, "epoch": epoch.epoch, "loss": epoch.train_loss, **epoch.valid, "seconds": epoch.seconds}
         for run in record.runs
@@ -46,11 +46,12 @@ def epochs_frame(record: Record) -> DataFrame:
 
 
 def scores_frame(ids: Sequence[str], classes: Sequence[str], scores: Mapping[str, np.ndarray]) -> DataFrame:
-    """One row for each scored row of the active party: for each run a column a class, or one for a number.
+    """One row for each scored row of the active party, with one column for each run and class (for each run alone if
+    the target is a number).
 
     Args:
         ids: the active party's identifiers.
-        classes: of the columns; none of a number.
+        classes: names of the classes; None if the target is a number.
         scores: run → (n, classes), or (n, 1) of a number.
     """
     columns: dict[tuple[str, str], np.ndarray] = {}

@@ -1,5 +1,6 @@
-"""Identifiers that two tables write in different ways, told to a person who may see both: in a simulation, before a job
-between companies is drafted from samples."""
+"""Find identifiers that two tables spell differently. Only for somebody who may see both tables: in a simulation, or
+before a job between companies is drafted from samples.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from securevfl.align.result import RULES
 __all__ = ["spelled_otherwise"]
 
 _LEAST = 0.02
-"""Share of the smaller table that has to be gained by another way of writing before it is told."""
+"""Report a spelling if it would add at least this share of the smaller table to the common rows."""
 _FEWEST = 3
 _POINT_ZERO = re.compile(r"(?<=[0-9])\.0+$")
 _MARKS = re.compile(r"[\s./_\-]+")
@@ -33,7 +34,7 @@ _WAYS: dict[str, Callable[[str], str]] = {
     "without spaces, hyphens, points and slashes": lambda text: _MARKS.sub("", text),
     "without leading zeros, '.0' at the end, capitals, spaces, hyphens, points and slashes": _all,
 }
-"""How identifiers may be meant, the smallest change first; the last one makes all changes."""
+"""Ways to normalise identifiers, the smallest change first; the last one applies all changes."""
 
 
 def spelled_otherwise(ids: Mapping[str, Iterable[str]]) -> list[str]:
@@ -62,5 +63,5 @@ def spelled_otherwise(ids: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def _shared(mine: set[str], theirs: set[str], way: Callable[[str], str]) -> int:
-    """How many that are not shared would be; those that become alike within a table count once."""
+    """How many additional identifiers would match; those that become equal within one table count once."""
     return len({way(text) for text in mine} & {way(text) for text in theirs})

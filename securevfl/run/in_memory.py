@@ -1,4 +1,6 @@
-"""All parties of a job in one process: the course of each as a task, over meshes in memory, nothing else in common."""
+"""Run all parties of a job in one process: one task for each party, connected by meshes in memory and sharing nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def run_together(
     """Run all parties to their end.
 
     Args:
-        programs: party → what it runs at its site.
+        programs: party → the program to run with its context.
         site_at: makes a party's site of its name and its channels.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a command ends as after an error, ledgers are written, and the line that resumes it is told."""
+"""Ctrl-C and SIGTERM: the command exits with an error, writes its ledgers and prints the command that resumes it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ TERMINATED = 128 + signal.SIGTERM
 
 @contextmanager
 def resumable(command: str, say: Callable[[str], None], otherwise: str = "") -> Iterator[None]:
-    """SIGTERM inside is an interrupt; after either the process exits, when what is inside has written what it holds.
+    """Treat SIGTERM inside the block as an interrupt. After either, the process exits once the block has written its
+    files.
 
     Args:
-        command: what goes on from where this one ended; empty where nothing does.
+        command: the command that resumes the run; empty if none does.
         say: prints a line.
-        otherwise: what to say where there is nothing to go on from.
+        otherwise: the message if the run cannot be resumed.
 
     Raises:
         SystemExit: 130 after Ctrl-C, 143 after SIGTERM.

@@ -1,4 +1,4 @@
-"""A trained model: each party's own part, kept in files of their own; and predicting on new rows with it."""
+"""A trained model: one file for each party's part, and prediction on new rows."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = ["Model", "Prediction", "predict"]
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What a run learned.
+    """A trained model of all parties.
 
     Attributes:
         job: that it was trained by; predicting needs the same one.
-        parts: party → its own part: weights (or shares of them) and how it encodes its columns; of a coordinator
-            that computes on shares, too.
+        parts: party → its part: weights (or shares of them) and the encoding of its columns; also of a coordinator that
+            computed on shares.
     """
 
     job: Job
@@ -43,7 +43,7 @@ class Model:
         return f"Model({self.job.algorithm.title}, {self.job.protection.title}; parts of {', '.join(self.parts)})"
 
     def part(self, party: str) -> ModelPart:
-        """What one party holds of the model, and nothing of the others'.
+        """One party's part of the model, without anything of the others.
 
         Raises:
             UnknownNameError: no part of this party.
@@ -56,7 +56,7 @@ class Model:
 
     @property
     def coordinator(self) -> str:
-        """Name of the party without data that takes part in predicting; empty where there is none."""
+        """Name of the party without data that takes part in predicting; empty if there is none."""
         with_data = [name for name, part in self.parts.items() if part.get("encoder", True)]
         return self.job.protection.coordinator_among(with_data)
 
@@ -83,7 +83,7 @@ class Model:
         """
         files = sorted(Path(folder).glob(f"*{PART}"))
         if not files:
-            raise InputError(f"{folder} holds no model: no file is called <party>.model.safetensors")
+            raise InputError(f"{folder} contains no model: no file is called <party>.model.safetensors")
         parts = {}
         for file in files:
             party = file.name.removesuffix(PART)
@@ -94,7 +94,7 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Prediction:
-    """What the active party learns by predicting.
+    """Predictions as the active party receives them.
 
     Attributes:
         ids: its identifiers of the rows that were scored, the common ones first.
@@ -118,8 +118,8 @@ class Prediction:
         return f"Prediction({len(self.ids):,} rows, {what}{', from columns of ' + sets if sets else ''})"
 
     def to_pandas(self) -> DataFrame:
-        """One row for each scored row, by the active party's identifier: a column a class, or one for a number; and
-        the parties whose columns it was scored from.
+        """One row for each scored row, by the active party's identifier: one column for each class (or a single one for
+        a number), and the parties whose columns it was scored from.
 
         Raises:
             InputError: pandas is not installed.
@@ -138,21 +138,21 @@ def predict(
     observers: Mapping[str, Observer] | None = None,
     looks: str | Path | None = None,
 ) -> Prediction:
-    """Predict on new rows: align the parties' tables, encode them as in training, score the common rows; with
-    `everyone` all rows of the active party, each once, by the largest set of parties that hold it.
+    """Predict on new rows: align the parties' tables, encode them as in training and score the common rows. With
+    `everyone`, score every row of the active party once, by the largest set of parties that has it.
 
     Args:
         model: what a run learned.
         parties: their new tables; the active one needs no labels (`Parties.of(…, active="bank")`). A passive party that
             left may be missing, where the algorithm allows it (`Algorithm.subsets`); the active party's table alone is
             scored whole, without any message.
-        everyone: whether rows that not all parties hold are scored, too: by each set of parties that the algorithm
-            allows, the largest first, and at last by the active party alone. Each set aligns anew, by which the active
-            party and the passive ones of a set learn which of their rows they share; see `Prediction.steps`.
-        calibrated: whether probabilities are scaled by the temperatures that were fitted on validation rows, one for
-            scores from all columns and one for the active party's own; scores of other sets of parties have none.
+        everyone: also score rows that some parties lack: by each set of parties that the algorithm allows, the largest
+            first, and finally by the active party alone. Each set runs another alignment, which shows the active party
+            and the passive ones of the set which of their rows they share; see `Prediction.steps`.
+        calibrated: scale probabilities by the temperatures fitted on validation rows: one for scores from all columns,
+            one for the active party's own. Scores of other sets of parties have no temperature.
         aligned: an alignment of these tables to use again.
-        observers: party → what hears of it.
+        observers: party → receiver of its events.
         looks: see `simulate`.
 
     Raises:
@@ -169,8 +169,8 @@ def predict(
         raise InputError(who)
     if helper and helper not in model.parts:
         raise InputError(
-            f"{helper!r}, which has no data, computed on shares and holds a part of this model: bring "
-            f"{helper}{PART} along with the others"
+            f"{helper!r}, which has no data, computed on shares and has a part of this model: add "
+            f"{helper}{PART} to the other parts"
         )
     try:
         job.algorithm.check_subset(passive, trained_with)
@@ -181,8 +181,8 @@ def predict(
         job.algorithm.check_subset((), trained_with)
         if job.protection.on_shares:
             raise InputError(
-                "the model is in shares, and no party can score rows by itself: leave everyone out, and predict the "
-                "rows that all parties hold"
+                "the model is in shares, so no party can score rows alone: leave everyone out, and predict "
+                "the rows that all parties have"
             )
         sets = every_set(job.algorithm.subsets, passive)
     if len(sets) > 2:

@@ -1,4 +1,4 @@
-"""A party's part of a model: as it is stored, as its ledger names it, and as that party alone reads it."""
+"""A party's part of a model: its file, its entry in the ledger, and how the party reads it alone."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from securevfl.run.store import read_tree, tree_digest
 __all__ = ["MODEL_PART", "PART", "RUN", "ModelPart", "model_part", "run_of", "write_run"]
 
 PART = ".model.safetensors"
-"""What follows a party's name in the name of its file."""
+"""Suffix of a part's file name, after the party's name."""
 
 RUN = "model.run"
 """The file beside a part that names the run which all parts are of: 64 hexadecimal digits, the same at all parties."""
 
 MODEL_PART = "model part"
-"""The note of a party's ledger that holds the digest of its part."""
+"""The ledger note that contains the digest of the party's part."""
 
 _NEEDED = {"parts", "batch_size", "times", "encoder", "classes", "names"}
 _DIGITS = 64
 
 
 def model_part(job: Job, party: str, part: Mapping[str, Any]) -> dict[str, Any]:
-    """What the file of a party's part holds."""
+    """Build the content of a part's file."""
     return {"job": job.digest, "party": party, **part}
 
 
@@ -52,13 +52,13 @@ def write_run(folder: Path, run: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPart:
-    """One party's part of a trained model, read without any other's.
+    """One party's part of a trained model, read without the other parts.
 
     Attributes:
         party: whose it is.
         job: that trained it.
-        run: names the run, the same at all parties; empty where nothing beside the part says it.
-        tree: what it learned and how it encodes its columns.
+        run: name of the run, the same at all parties; empty if the file beside the part does not give one.
+        tree: trained weights and the encoding of the party's columns.
     """
 
     party: str
@@ -68,7 +68,7 @@ class ModelPart:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what it holds, hexadecimal; the party's ledger has it in the note `MODEL_PART`."""
+        """SHA-256 of the part's content, hexadecimal; the party's ledger has it in the note `MODEL_PART`."""
         return tree_digest(dict(self.tree))
 
     @classmethod
@@ -79,7 +79,7 @@ class ModelPart:
             place: its file, or the folder that it is in.
             party: whose.
             job: that it was trained by.
-            run: names the run; what stands beside the part, unless given.
+            run: name of the run; by default read from the file beside the part.
 
         Raises:
             InputError: no such file, a damaged one, another party's, or one that another job trained.
@@ -88,7 +88,7 @@ class ModelPart:
         file = path / f"{party}{PART}" if path.is_dir() else path
         tree = read_tree(file)
         if not isinstance(tree, dict) or _NEEDED - set(tree) or tree.get("party") != party:
-            raise InputError(f"{file} does not hold {party!r}'s part of a model: copy the file that the run saved")
+            raise InputError(f"{file} does not contain {party!r}'s part of a model: copy the file that the run saved")
         trained = next((one for one in settlements(job) if one.digest == tree.get("job")), None)
         if trained is None:
             raise InputError(f"{file} was trained by another job; give the job that trained it, unchanged")

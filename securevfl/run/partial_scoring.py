@@ -1,4 +1,4 @@
-"""Scores by several sets of parties, one after the other: each row by the first set that holds it.
+"""Score rows by several sets of parties in turn: each row by the first set that has it.
 
 The parties align once for each set, and rows that were scored take part no more. So each row is scored once, and no two
 sums over different parties of one row are ever opened: their difference would be one party's part of it. The set
@@ -29,13 +29,13 @@ Ledgers = Mapping[str, Mapping[str, Ledger]]
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What one set of parties scored, and what that took.
+    """Scores by one set of parties, with their cost.
 
     Attributes:
         parties: whose columns were used, the active party first.
         rows: the active party's numbers of the rows, (n,).
         probabilities: (n, classes).
-        tells: who learned what by the alignment, in words; empty for the active party alone.
+        tells: what the alignment disclosed to whom, as text; empty if the active party scored alone.
         why: why nothing was scored; empty where something was.
         ledgers: run → party → ledger: of the alignment, where there was one, and of the prediction.
     """
@@ -49,12 +49,12 @@ class Step:
 
     @property
     def messages(self) -> int:
-        """How many messages all parties together sent."""
+        """Number of messages that all parties sent."""
         return sum(1 for _ in self._sent())
 
     @property
     def bytes(self) -> int:
-        """How many bytes all parties together sent."""
+        """Number of bytes that all parties sent."""
         return sum(self._sent())
 
     def _sent(self) -> Iterator[int]:
@@ -92,7 +92,7 @@ def score_by_sets(
         parties: their tables.
         sets: of passive parties; an empty one for the active party alone.
         aligned: an alignment of all these tables to use again, for the first set.
-        observers: party → what hears of it.
+        observers: party → receiver of its events.
         looks: party → its book of looks.
 
     Yields:
@@ -164,10 +164,10 @@ def _alone(job: Job, part: Mapping[str, Any], parties: Parties, rows: np.ndarray
 
 def _tells(active: str, present: Sequence[str], among: Sequence[str]) -> str:
     if set(present) == set(among):
-        return "all parties learn which of their rows all hold"
+        return "all parties learn which of their rows are common to all"
     without = ", ".join(name for name in among if name not in present)
     who = " and ".join(present)
     return (
-        f"{active} learns which of its rows {who} hold{'s' * (len(present) == 1)} and {without} not, or did not say; "
-        f"{who} learn{'s' * (len(present) == 1)} the same of their rows"
+        f"{active} learns which of its rows {who} ha{'s' if len(present) == 1 else 've'} and {without} lack "
+        f"or did not disclose; {who} learn{'s' * (len(present) == 1)} the same of their rows"
     )

@@ -1,5 +1,5 @@
-"""The protection receipt: what went over each link and how it was protected, counted from the ledgers, not from the
-job.
+"""The protection receipt: what crossed each link and under which protection, counted from the ledgers rather than from
+the job.
 
 And the check behind it: a protection that was asked for must be seen at work in the ledgers, or the run is an error.
 """
@@ -21,12 +21,12 @@ _HARMLESS = frozenset({Kind.CONTROL, Kind.PUBLIC_KEY})
 
 
 def receipt(ledgers: Mapping[str, Ledger], words: Mapping[str, str]) -> list[ReceiptLine]:
-    """One line for each link, step and protection, in the order in which they first appeared at their sender, or at
-    their receiver where the sender's ledger is not here.
+    """One line for each link, step and protection, in the order of the sender's ledger, or of the receiver's if the
+    sender's is not available.
 
     Args:
         ledgers: party → its ledger.
-        words: step → what it is, as the job declares it.
+        words: step → its description from the job's declarations.
     """
     lines: dict[tuple[str, str, str, Kind, Guard], list[int]] = {}
     for sender, receiver, entry in _crossed(ledgers):
@@ -49,7 +49,7 @@ def receipt(ledgers: Mapping[str, Ledger], words: Mapping[str, str]) -> list[Rec
 
 
 def links(ledgers: Mapping[str, Ledger], *, only: str = "") -> list[LinkRecord]:
-    """Messages and bytes of each direction of each link that was used, as far as these ledgers tell.
+    """Messages and bytes in each direction of each used link, as far as these ledgers show.
 
     Args:
         ledgers: party → its ledger.
@@ -66,7 +66,7 @@ def links(ledgers: Mapping[str, Ledger], *, only: str = "") -> list[LinkRecord]:
 
 
 def budgets(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonRecord]:
-    """One line for each kind of release of each party.
+    """One line for each party and kind of release.
 
     Args:
         spent: party → what its releases cost.
@@ -88,7 +88,7 @@ def budgets(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonRecord]:
 
 
 def totals(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonTotal]:
-    """What each party's features and labels cost in all: the composition of its releases.
+    """Total ε of each party's features and labels: the composition of its releases.
 
     Args:
         spent: party → what its releases cost.
@@ -114,13 +114,13 @@ def worst_epsilon(spent: Mapping[str, Sequence[Spent]]) -> dict[str, float]:
 
 
 def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[str], *, resumed: bool = False) -> None:
-    """Hold the ledgers against what the job declares.
+    """Check the ledgers against the job's declarations.
 
     Args:
         job: what was asked for.
         ledgers: party → its ledger.
         passive: the passive parties' names.
-        resumed: whether the run went on from a checkpoint; there may be nothing left to train.
+        resumed: whether the run resumed from a checkpoint, so that no training message may be left to expect.
 
     Raises:
         ProtectionInactive: a protection was asked for and is not to be seen in what was sent.
@@ -153,13 +153,13 @@ def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[
 
 
 def _row_level(entry: Entry, training: Exchanges) -> bool:
-    """Whether a message carries values of rows, readable or under encryption."""
+    """Whether a message carries row values, readable or encrypted."""
     exchange = training.find(entry.what, entry.kind)
     return entry.kind in READABLE_KINDS or (exchange is not None and bool(exchange.ciphers))
 
 
 def _check_sealed(name: str, content: list[tuple[Entry, int]], training: Exchanges) -> None:
-    """Every message crossed under a cipher and a key size that its declaration allows."""
+    """Check that every message crossed under a cipher and a key size that its declaration allows."""
     readable = [one for one in content if one[0].kind in READABLE_KINDS]
     if readable:
         raise ProtectionInactive(

@@ -1,4 +1,4 @@
-"""From what parties have after a run to the record of it: figures, findings, epochs, alignment."""
+"""Build the record of a run from what each party has after it: figures, findings, epochs, alignment."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LOOKS = ("z,", "each part of z,")
 
 
 def title_of(job: Job) -> str:
-    """Of a run: what was trained, under which protection."""
+    """Title of a run: what was trained, under which protection."""
     return f"{job.algorithm.called(job.number)}, {job.protection.title}"
 
 
@@ -60,12 +60,12 @@ def run_record(
     title: str = "",
     notes: Sequence[str] = (),
 ) -> RunRecord:
-    """What one run measured, with its receipt and what each party can learn.
+    """Record one run's measurements, its receipt and what each party can learn.
 
     Args:
         key: of the run, unique in the record.
         job: that ran.
-        ran: what it left: of all parties, or of those whose report it is.
+        ran: results of the run, from all parties or from those that are reported.
         owners: names of the parties with labels.
         passive: names of the others.
         seconds: it took.
@@ -129,7 +129,7 @@ def _base_points(model: State) -> float | None:
 
 
 def points_of(model: State) -> list[PointsRecord]:
-    """A scorecard's columns with points, those that tell most first; none of another model."""
+    """A scorecard's columns and their points, the most informative column first; empty for other models."""
     card: Mapping[str, Any] = as_dict(model.get("scorecard", {}))
     found = [
         PointsRecord(
@@ -148,7 +148,7 @@ def points_of(model: State) -> list[PointsRecord]:
 
 
 def _scored(job: Job, chief: Trained) -> list[str]:
-    """How the active party's other rows are scored, and how sure scores are, in words."""
+    """Describe how the active party's other rows are scored, and how certain scores are."""
     found = []
     if chief.alone and job.algorithm.subsets != "all":
         figures = ", ".join(f"{name} {value:.4f}" for name, value in chief.alone.items())
@@ -163,7 +163,7 @@ def _scored(job: Job, chief: Trained) -> list[str]:
 
 
 def _epoch(index: int, ran: Ran) -> EpochRecord:
-    """One epoch, put together from every party's clock."""
+    """Combine every party's clock into the record of one epoch."""
     readings: dict[str, Reading] = {name: trained.readings[index] for name, trained in ran.trained.items()}
     told = next((trained.epochs[index] for trained in ran.trained.values() if trained.epochs), None)
     longest = max(reading.compute + reading.he + reading.wait for reading in readings.values())
@@ -178,8 +178,9 @@ def _epoch(index: int, ran: Ran) -> EpochRecord:
 
 
 def learned_of(findings: Sequence[Finding]) -> list[LearnedRecord]:
-    """Findings that say the same, in one line: of one party about several others, or of several parties; with what
-    attacks got from such sights."""
+    """Merge findings with the same text into one line (one party about several others, or several parties), with the
+    results of attacks on such data.
+    """
     about: dict[tuple[str, str, str, tuple[Sight, ...]], list[str]] = {}
     for f in findings:
         about.setdefault((f.party, f.learns, f.severity, f.sights), []).append(f.about)
@@ -201,13 +202,13 @@ def learned_of(findings: Sequence[Finding]) -> list[LearnedRecord]:
 def job_card(
     job: Job, owners: Sequence[str], passive: Sequence[str], attacked: AttackRecord | None = None
 ) -> Card | None:
-    """What each party could read of each other's data if the job ran, at worst; None where there is nobody to read.
+    """Worst case: who could read what of whose data in this job; None if no party has a peer.
 
     Args:
         job: that has not run.
         owners: names of the parties with labels.
         passive: names of the others.
-        attacked: attacks on it, whose figures stand in the place of those from elsewhere.
+        attacked: attacks on this job; their figures replace published ones.
     """
     if not passive:
         return None
@@ -221,8 +222,9 @@ def job_card(
 
 
 def _budgeted(findings: Sequence[Finding], job: Job) -> list[Finding]:
-    """Findings of which the sights of features say how many looks their owner's policy allows. As many values of z as a
-    row has columns, or more, bound nothing."""
+    """Add to findings about features how many openings per row their owner's policy allows. A budget of at least as
+    many values of z as a row has columns bounds nothing.
+    """
     found = []
     for one in findings:
         most = job.policies.get(one.about, Policy()).max_looks
@@ -259,7 +261,7 @@ def _sight(one: Sight) -> SightRecord:
 
 
 def alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float) -> AlignmentRecord:
-    """How the parties were aligned, and what came of it.
+    """Record how the parties were aligned and how many rows they share.
 
     Args:
         aligned: all parties' alignments.
@@ -283,7 +285,7 @@ def alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float)
 
 
 def ledger_records(ledgers: Mapping[str, Mapping[str, Ledger]]) -> list[LedgerRecord]:
-    """Each party's key, what it signed, and which peers hold its signed word on it in every run that they were both in.
+    """Each party's key, its signature, and the peers that have its signed ledger head in every run they share.
 
     Args:
         ledgers: run → party → ledger, closed.

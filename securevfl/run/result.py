@@ -1,4 +1,4 @@
-"""What a run or a comparison gives back: its record, its ledgers, the test scores, and ways to show them."""
+"""The result of a run or a comparison: its record, ledgers and test scores, and ways to show them."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Result:
 
     def __reduce__(self) -> NoReturn:
         raise InputError(
-            "a result is not pickled or copied: it holds the parties' signing keys and identifiers of the test rows. "
-            "Keep it with result.report(FOLDER), its models with result.model().save(FOLDER)"
+            "a result is not pickled or copied: it contains the parties' signing keys and identifiers of the "
+            "test rows. Save it with result.report(FOLDER), its models with result.model().save(FOLDER)"
         )
 
     @property
@@ -73,7 +73,7 @@ class Result:
         return self.signing.keys
 
     def model(self, key: str | None = None) -> Model:
-        """What one run learned (the last one unless named).
+        """The model of one run (by default the last one).
 
         Raises:
             UnknownNameError: no job has this key; baselines leave no model.
@@ -109,20 +109,20 @@ class Result:
 
     @property
     def card(self) -> Card:
-        """What each party could read of each other's data in the first job, at worst: what the report opens with.
-        `cards` has those of all jobs.
+        """Worst case: who could read what of whose data in the first job. The report opens with this card; `cards` has
+        those of all jobs.
 
         Raises:
             InputError: no run had two parties.
         """
         found = self.cards
         if not found:
-            raise InputError("nobody could read of anybody: no run had two parties, so there is no card")
+            raise InputError("no run had two parties, so no party could read another's data and there is no card")
         return next(iter(found.values()))
 
     @property
     def cards(self) -> dict[str, Card]:
-        """Run → its card; baselines have none."""
+        """Run → its card; baselines have no card."""
         return cards(self.record)
 
     @property
@@ -147,7 +147,7 @@ class Result:
                 ``"scores"``, one row for each test row of the active party, by its identifier.
 
         Raises:
-            InputError: another word, or pandas is not installed.
+            InputError: `what` is unknown, or pandas is not installed.
         """
         if what == "runs":
             return runs_frame(self.record)
@@ -172,7 +172,7 @@ class Result:
         """Write `ledgers/`, `scores.csv`, `metrics.json` and `report.html` to `folder`, in this order, each whole or
         not at all; returns the page's path.
 
-        Each party's ledger ends with a chain that holds the digests of `metrics.json` and `scores.csv`.
+        The last chain of each party's ledger contains the digests of `metrics.json` and `scores.csv`.
 
         Raises:
             InputError: the page could not be written; everything else was.

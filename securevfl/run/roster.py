@@ -1,4 +1,4 @@
-"""Who takes part in a job, and as what: the same at every party."""
+"""The parties of a job and their roles: the same at every party."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Roster:
     Attributes:
         owners: parties with labels, in the job's order; the first one validates and tests.
         passive: parties with features alone, sorted.
-        coordinator: the party without a table; empty where there is none.
+        coordinator: the party without a table; empty if there is none.
     """
 
     owners: tuple[str, ...]
@@ -26,12 +26,12 @@ class Roster:
 
     @classmethod
     def of(cls, names: Iterable[str], *, owners: Iterable[str], coordinator: str = "") -> Roster:
-        """From the names of all parties.
+        """Build a roster from the names of all parties.
 
         Args:
             names: of all, the coordinator among them or not.
             owners: of those with labels, in the job's order.
-            coordinator: the party without a table; empty where there is none.
+            coordinator: the party without a table; empty if there is none.
         """
         labelled = tuple(owners)
         others = tuple(sorted(set(names) - set(labelled) - {coordinator}))
@@ -39,11 +39,11 @@ class Roster:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all parties, sorted."""
+        """Names of all parties, sorted."""
         return tuple(sorted([*self.owners, *self.passive, *([self.coordinator] if self.coordinator else [])]))
 
     def role(self, name: str) -> PartyRole:
-        """What a party is."""
+        """A party's role."""
         if name == self.coordinator:
             return COORDINATOR
         return ACTIVE if name in self.owners else PASSIVE

@@ -1,4 +1,4 @@
-"""A run's folder as its ledgers know it: a file of ledgers for each party, and the digests of what else is in it."""
+"""File and note names of a run's folder: one ledger file for each party, and the digests of the other files."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 LEDGERS = "ledgers"
-"""Folder of the ledgers in a run's folder: ``PARTY.jsonl`` holds the chains of a party, one run after the other."""
+"""Folder of the ledgers in a run's folder: ``PARTY.jsonl`` contains the party's chains, one for each run."""
 
 OLD_LEDGER = "ledger.jsonl"
-"""What version 0.1 wrote: the chains of all parties, unsigned."""
+"""Written by version 0.1: the chains of all parties, unsigned."""
 
 ALIGNMENT = "alignment"
 """The first run, in which the parties find their common rows."""
@@ -39,13 +39,13 @@ RESULTS = "results"
 """The last chain of each party, without messages: digests of the run's files."""
 
 RESULT_FILE = "result file"
-"""The note in it that holds one digest."""
+"""The note in it that contains one digest."""
 
 OWN_RESULT = "own result file"
-"""The note in it that holds the digest of a file of the party's own ``report/``, where each party writes its own."""
+"""The note in it with the digest of a file in the party's own ``report/``, if each party writes its own."""
 
 LEDGER_FILE = "ledger file"
-"""The note in it that holds the head of a party's ledger before this chain."""
+"""The note in it with the head of a party's ledger before this chain."""
 
 BOUND = ("metrics.json", "scores.csv")
 """The files that are bound so; each model part is bound in its own party's chain of the run that trained it."""
@@ -68,7 +68,7 @@ def write_ledgers(ledgers: Sequence[Ledger], folder: str | Path) -> Path:
 
 
 def bind(signing: Ledgers, digests: Mapping[str, str]) -> list[Ledger]:
-    """Each party's chain of digests of the run's files, and of the heads of all parties' ledgers, closed.
+    """Make each party's closed chain with the digests of the run's files and the heads of all parties' ledgers.
 
     Args:
         signing: what opened the ledgers.

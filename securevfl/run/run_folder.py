@@ -1,4 +1,6 @@
-"""A run's folder: made, probed and locked before anything runs, and filled in an order that loses least."""
+"""A run's folder: created, probed and locked before anything runs, and written in the order that loses least in a
+crash.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from securevfl.run.run_files import LEDGERS, write_ledgers
 __all__ = ["RunFolder", "ledgers_kept"]
 
 LEAST_FREE = 64 << 20
-"""Bytes that have to be free on the disk before a run begins."""
+"""Bytes that must be free on the disk before a run begins."""
 
 FINISHED = "metrics.json"
 """The file that makes a folder that of a finished run."""
@@ -28,10 +30,10 @@ _CURE = "wait for it to end, or give another folder with --out"
 
 
 class RunFolder:
-    """Where one run writes. Use `take`.
+    """Folder of one run. Create it with `take`.
 
     Args:
-        path: of the folder, which this process holds.
+        path: of the folder, which this process has locked.
 
     Attributes:
         path: of the folder.
@@ -93,7 +95,7 @@ class RunFolder:
             The page's path.
 
         Raises:
-            InputError: the page could not be written; says what could.
+            InputError: the page could not be written; the message lists the files that were.
             OSError: something else could not.
         """
         if result.models:
@@ -120,7 +122,7 @@ class RunFolder:
 
 
 def _place(held: ExitStack, path: Path, *, overwrite: bool, numbered: bool) -> Path:
-    """The folder that a run may have; `held` lets it go."""
+    """Choose and prepare the run's folder; `held` releases its lock."""
     for number in count(1):
         place = path if number == 1 else path.with_name(f"{path.name}-{number}")
         with ExitStack() as trying:
@@ -138,14 +140,13 @@ def _place(held: ExitStack, path: Path, *, overwrite: bool, numbered: bool) -> P
                 return place
         if not numbered:
             break
-    raise InputError(f"{path} holds a finished run: give another folder with --out, or --overwrite to replace it")
+    raise InputError(f"{path} contains a finished run: give another folder with --out, or --overwrite to replace it")
 
 
 @contextmanager
 def ledgers_kept(folder: Path, going: Path | None = None) -> Iterator[None]:
-    """If the run inside fails or is interrupted, what left before stays, in ``failed/``, or ``failed-2/`` and so on
-    beside the ledgers of earlier failures: the ledgers that were written while the run went, or those that the error
-    carries.
+    """If the block fails or is interrupted, keep its ledgers in ``failed/`` (then ``failed-2/`` and so on): those
+    written during the run, or those that the error carries.
 
     Args:
         folder: where.

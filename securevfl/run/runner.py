@@ -1,9 +1,9 @@
-"""The course of one party, over any mesh: connect, gather, run the program, park and gather again, end.
+"""Run one party over any mesh: connect, rendezvous, run the program, park and resume, end.
 
-A program is what runs in an attempt: consent, alignment, training. It gets channels to all peers and ends with a result
-or an error. When a peer is gone, the attempt is parked: the program is cancelled, and all parties gather again from
-what they kept. A party that has its result says so and stays until all have theirs: one that was killed on the last
-step needs the others once more.
+A program runs once in each attempt: consent, alignment, training. It uses channels to all peers and ends with a result
+or an error. When a peer is lost, the attempt is parked: the program is cancelled, and all parties agree again on the
+state to resume from. A party with a result announces it and stays until all have theirs, because a peer killed on the
+last step needs the others once more.
 
 A simulation runs one such course for each party over memory, a process runs one over a network.
 """
@@ -44,8 +44,7 @@ Program = Callable[[View, Mapping[str, Channel]], Awaitable[T]]
 """Runs in one attempt."""
 
 _GATHERING, _FINISHED, _WORD = b"\x01", b"\x02", b"\x03"
-"""First byte of a note: of the gathering; that the party has its result in the view whose mark follows; or its signed
-word on its ledger so far."""
+"""First byte of a note: rendezvous; the party has its result in the view whose mark follows; its signed ledger head."""
 _LAST_WORDS = 1.0
 """Seconds in which a program may read what a peer that ended the job sent before: a refusal perhaps."""
 _LOOK = 1.0
@@ -53,13 +52,15 @@ _LOOK = 1.0
 _CAUSES: dict[str, tuple[type[SecureVFLError], str]] = {
     "aligned": (AlignmentError, "the parties have no common rows, or do not agree which they are"),
     "expired": (Expired, "a bound of the agreement is reached"),
-    "policy": (PolicyError, "its policy forbids to go on"),
+    "policy": (PolicyError, "its policy forbids continuing"),
     "restored": (Restored, "its state folder is older than what its peers saw of it: it was restored from a back-up"),
     "protocol": (ProtocolError, "a peer sent what the protocol does not allow, or was silent for too long"),
     "range": (RangeError, "training diverged, or a value left the fixed-point range"),
     "failed": (PeerEnded, "its program failed"),
 }
-"""What peers are told of an error: its kind. The words stay at the party, for they may hold values of its data."""
+"""What peers learn of an error: only its kind. The message stays at the party because it may contain values of its
+data.
+"""
 
 
 class PartyRunner(Generic[T]):
@@ -70,11 +71,11 @@ class PartyRunner(Generic[T]):
         attempts: what must not be forgotten.
         program: what runs in an attempt; it is cancelled when the attempt is parked.
         patience: how long to wait.
-        news: hears what happens.
+        news: receives the run's events.
 
     Attributes:
         waits: peer → what the party waits for; empty while its program runs.
-        view: of the attempt that runs; None while none does.
+        view: of the running attempt; None between attempts.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class PartyRunner(Generic[T]):
         """The program's result, when all parties have theirs.
 
         Raises:
-            Parked: the peers did not come in time, or `stop` was called; starting again goes on.
+            Parked: the peers did not come in time, or `stop` was called; starting again resumes the run.
             Expired: the agreement's bounds are reached.
             PartyFailed: the program ended with an unforeseen error, its `__cause__`.
             SecureVFLError: whatever else ended it, here or at a peer.
@@ -136,7 +137,7 @@ class PartyRunner(Generic[T]):
                     awaited.add(self._work)  # type: ignore[arg-type]
                 await asyncio.wait(awaited, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
                 if stopped.done():
-                    raise Parked(f"{self._mesh.me!r} was told to end; start it again to go on")
+                    raise Parked(f"{self._mesh.me!r} was stopped; start it again to resume")
                 if due.done():
                     self._due.clear()
                     due = asyncio.ensure_future(self._due.wait())
@@ -166,12 +167,12 @@ class PartyRunner(Generic[T]):
         return self._result  # type: ignore[return-value]
 
     def stop(self) -> None:
-        """End in good order, so that starting again goes on: `run` raises `Parked`. For a signal handler."""
+        """Stop cleanly, so that starting again resumes: `run` raises `Parked`. For a signal handler."""
         if self._stop is not None:
             self._stop.set()
 
     def word_is_due(self) -> None:
-        """Give all peers the party's word on its ledger: a checkpoint is on the disk."""
+        """Send all peers the party's signed ledger head: a checkpoint is on the disk."""
         self._due.set()
 
     async def _say_word(self) -> None:
@@ -230,18 +231,19 @@ class PartyRunner(Generic[T]):
         elif kind == _WORD:
             self._attempts.heard_word(peer, rest)
         else:
-            raise ProtocolError(f"{peer!r} sent a note of kind {kind.hex() or 'nothing'}, which there is none of")
+            raise ProtocolError(f"{peer!r} sent an unknown kind of note: {kind.hex() or 'nothing'}")
 
     async def _aborted(self, event: Aborted) -> None:
         self._was_aborted = True
         if self._work is not None:
+            # The program may already have the cause (a peer's refusal, say), which explains more than the abort.
             await asyncio.wait({self._work}, timeout=_LAST_WORDS)
             if self._work.done() and not self._work.cancelled():
                 error = self._work.exception()
                 if isinstance(error, SecureVFLError) and not isinstance(error, PeerEnded):
                     raise error
         kind, words = _CAUSES.get(event.reason, _CAUSES["failed"])
-        raise kind(f"{event.peer!r} ended the job: {words}; its own log says more")
+        raise kind(f"{event.peer!r} ended the job: {words}; see its log for the cause")
 
     async def _do(self, actions: Iterable[Action]) -> None:
         todo = deque(actions)
@@ -297,16 +299,16 @@ class PartyRunner(Generic[T]):
             for peer in self._mesh.peers:
                 await self._mesh.note(peer, _FINISHED + self.view.mark)
         elif isinstance(error, Parked):
-            self._work = None  # the mesh parked, and tells next why
+            self._work = None  # the mesh has parked; its next event gives the reason
         elif isinstance(error, PeerEnded):
-            self._work, self._peer_ended = None, (time.monotonic(), error)  # the mesh tells next why, perhaps
+            self._work, self._peer_ended = None, (time.monotonic(), error)  # the mesh's next event may give the reason
         elif isinstance(error, SecureVFLError):
             raise error
         elif error is not None:
             raise PartyFailed(self._mesh.me, error) from error
 
     async def _look(self) -> None:
-        """Hold the clocks against patience and agreement."""
+        """Compare the clocks with the timeouts and the agreement's dates."""
         now = time.monotonic()
         if self._peer_ended is not None and now - self._peer_ended[0] > _LAST_WORDS:
             raise self._peer_ended[1]
@@ -328,8 +330,9 @@ class PartyRunner(Generic[T]):
     def _give_up(self) -> None:
         waits = self.waits
         if self._has_result:
+            # This party's own result is stored, so a silent peer must not turn it into a failure.
             self._finished |= {peer: self.view.mark for peer in waits if self.view is not None}
-            self._news.happened("alone", f"{', '.join(waits)} did not say that they have their results")
+            self._news.happened("alone", f"{', '.join(waits)} did not announce their results")
             return
         refused = [error for peer, error in self._refused.items() if peer in waits]
         if refused:
@@ -354,11 +357,13 @@ class PartyRunner(Generic[T]):
 
     async def _fail(self, error: BaseException) -> None:
         """End the job at all: the others read what is on its way to them, a refusal perhaps, before they stop."""
+        # Let the channels' tasks write what was already sent; then wait about two round trips for it to arrive.
         for _ in range(20):
             await asyncio.sleep(0)
         trips = [state.round_trip for state in self._mesh.links().values() if state.round_trip is not None]
         if trips:
             await asyncio.sleep(min(0.1 + 2 * max(trips), _LAST_WORDS))
+        # A peer that ended the job knows already; answering it would only cross its abort.
         if not self._was_aborted:
             with suppress(SecureVFLError):
                 await self._mesh.abort(_cause(error))

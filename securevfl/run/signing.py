@@ -1,4 +1,4 @@
-"""With which keys the ledgers of a call are signed."""
+"""The keys that sign the ledgers of a call."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from securevfl.run.simulation import Aligned
 __all__ = ["Keys", "signing_of"]
 
 Keys = Mapping[str, PrivateKey] | str | Path | None
-"""Party → its key; or a folder of keys; or None for new ones that stay in memory."""
+"""Party → its key; or a folder of keys; or None for new keys that stay in memory."""
 
 
 def signing_of(
     runs: Iterable[str], names: Iterable[str], keys: Keys, aligned: Aligned | None, folder: Path | None
 ) -> Ledgers:
-    """What opens the ledgers of a call.
+    """Choose what opens the ledgers of a call.
 
     Args:
         runs: after the alignment.
         names: of all parties.
         keys: theirs.
         aligned: an alignment that the call uses again.
-        folder: for the ledgers while the runs go on.
+        folder: for ledgers written during the runs.
 
     Raises:
         InputError: no key for a party, or another one than its ledger of the alignment is signed with.
@@ -37,7 +37,7 @@ def signing_of(
     given = read_keys(keys, names) if isinstance(keys, str | Path) else keys
     missing = [] if given is None else sorted(set(names) - set(given))
     if missing:
-        raise InputError(f"no key for {', '.join(missing)}: give one for each party, or none at all")
+        raise InputError(f"no key for {', '.join(missing)}: give one for each party, or no keys at all")
     coming = [*runs, RESULTS]
     before = None if aligned is None else aligned.signing
     if before is None:

@@ -1,4 +1,4 @@
-"""All parties of one run of a simulation, each with its own site, table, secret and keeper."""
+"""All parties of one simulated run, each with its own context, table, secret and keeper."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["COORDINATOR", "Simulated", "coordinator_of"]
 T = TypeVar("T")
 
 _COMPARED = 100_000
-"""Rows of a table up to which a simulation without common rows says how identifiers would be alike."""
+"""If no rows are common, a simulation looks for differently spelled identifiers in tables up to this many rows."""
 COORDINATOR = "coordinator"
 """Name of the party without a table that several label owners need, and that shares may."""
 
 
 def coordinator_of(job: Job, parties: Collection[str], *, linking: bool = False) -> str:
-    """The name of the party without a table that a job needs beside these; empty where it needs none.
+    """Name of the party without a table that a job needs; empty if it needs none.
 
     Args:
         job: the job.
@@ -44,7 +44,7 @@ def coordinator_of(job: Job, parties: Collection[str], *, linking: bool = False)
 
 @dataclass(frozen=True, kw_only=True)
 class Simulated:
-    """All parties of one run of a simulation: who they are, and what makes each one's site.
+    """All parties of one simulated run, and how to build each party's context.
 
     Args:
         job: what they run.
@@ -52,8 +52,8 @@ class Simulated:
         run: name of the run, for the ledgers.
         coordinated: whether the run has a coordinator, where the algorithm needs one.
         linking: whether it has one where the job links records by a party without data.
-        observer: hears how it goes on at the first label owner.
-        observers: party → what hears of it alone, in place of `observer`.
+        observer: receives progress events at the first label owner.
+        observers: party → receiver of that party's events, instead of `observer`.
         keepers: party → what keeps its checkpoints.
         secrets: party → its secret; the others get a first one.
         signing: opens the ledgers; with new keys unless given.
@@ -61,7 +61,7 @@ class Simulated:
 
     Raises:
         InputError: parties that the algorithm cannot serve, or a party with the coordinator's name.
-        UnknownNameError: a policy of a party that is none.
+        UnknownNameError: a policy names a party that is not in the run.
     """
 
     job: Job
@@ -89,7 +89,7 @@ class Simulated:
 
     @cached_property
     def roster(self) -> Roster:
-        """Who takes part."""
+        """The parties and their roles."""
         coordinator = ""
         if self.coordinated or (self.linking and self.job.link is not None and self.job.link.coordinator()):
             coordinator = coordinator_of(self.job, self.parties, linking=self.linking)

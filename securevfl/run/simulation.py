@@ -1,5 +1,6 @@
-"""All parties in one process: each party's own program as a task, channels in memory between every two, nothing else in
-common."""
+"""All parties in one process: each runs its own program as a task, with channels in memory between every two and
+nothing else shared.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Aligned:
         readings: party → its clock during alignment.
         ledgers: party → its ledger of the alignment.
         protocol: how they were aligned.
-        signing: what opened these ledgers: a call that uses the alignment again goes on with the same keys.
+        signing: opened these ledgers; calls that reuse the alignment use the same keys.
     """
 
     alignments: Mapping[str, Alignments]
@@ -68,8 +69,9 @@ class Aligned:
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """What a run left: each party's result and ledger, the split that the first label owner told, and the parties'
-    secrets, for a run that begins like this one."""
+    """Outcome of a run: each party's result and ledger, the split that the first label owner sent, and the parties'
+    secrets, so that another run can begin alike.
+    """
 
     trained: Mapping[str, Trained]
     ledgers: Mapping[str, Ledger]
@@ -91,7 +93,7 @@ def align_parties(
     Args:
         parties: their tables; with several label owners, each aligns with all passive parties.
         job: what they are aligned for.
-        observer: hears how it goes on.
+        observer: receives progress events.
         run: name of the alignment, for the ledgers.
         signing: opens the ledgers; with new keys unless given.
         among: see `consent_party`.
@@ -146,13 +148,13 @@ def join_parties(parties: Parties, job: Job) -> Aligned:
 def consent_parties(
     jobs: Sequence[Job], parties: Parties, signing: Ledgers | None = None, *, pairwise: bool = False
 ) -> None:
-    """Let each party hold each job against its own policy, before anything else is sent for any of them.
+    """Let each party check every job against its own policy before any other message is sent for one of them.
 
     Args:
         jobs: the jobs.
         parties: their tables.
         signing: opens the ledgers; with new keys unless given.
-        pairwise: whether rows that fewer than all of them hold are going to be aligned, too.
+        pairwise: whether rows that some parties lack will be aligned as well.
 
     Raises:
         PolicyError: a party refuses a job; names the party and the rule, and carries the ledgers.
@@ -190,19 +192,19 @@ def run_parties(
     signing: Ledgers | None = None,
     looks: Mapping[str, LookBook] | None = None,
 ) -> Ran:
-    """Train on the aligned rows, each party as a task of its own.
+    """Train on the aligned rows, with one task for each party.
 
     Args:
         job: what to run.
-        parties: their tables; exactly those that `aligned` tells about.
+        parties: their tables; exactly the parties of `aligned`.
         aligned: the verified alignment.
         run: name of the run, for the ledgers.
         split: of the rows of a party that runs alone.
-        observer: hears how it goes on.
-        observers: party → what hears of it alone, in place of `observer`.
+        observer: receives progress events.
+        observers: party → receiver of that party's events, instead of `observer`.
         keepers: party → what keeps its checkpoints.
-        secrets: party → its secret, for runs that are to begin alike; where a checkpoint goes on it holds its own, and
-            the others are drawn as `sites_of` says.
+        secrets: party → its secret, for runs that must begin alike. A checkpoint contains its own; the others are drawn
+            as described in `sites_of`.
         signing: opens the ledgers; with new keys unless given.
         looks: party → its book of looks.
 
@@ -259,9 +261,9 @@ def predict_parties(
         job: that the model was trained by.
         parties: their tables, with one label owner.
         aligned: the verified alignment of these tables.
-        models: party → its part of the model; of a coordinator, too, where one computed.
+        models: party → its part of the model; also of a coordinator that computed.
         run: name, for the ledgers.
-        observers: party → what hears of it.
+        observers: party → receiver of its events.
         among: see `consent_party`.
         looks: party → its book of looks.
     """

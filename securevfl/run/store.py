@@ -1,8 +1,7 @@
-"""Files for what was learned: trees of dicts, lists, numbers, texts and tensors as safetensors, never as pickles.
+"""Store trained models: trees of dicts, lists, numbers, texts and tensors as safetensors files, never as pickles.
 
-A tree becomes tensors and a JSON skeleton in the file's metadata, beside a SHA-256 of the whole file: one changed bit
-is an error. Reading creates plain values and tensors and runs nothing; a file from somebody else can hold numbers, not
-programs.
+A tree becomes tensors and a JSON skeleton in the file's metadata, with a SHA-256 of the whole file: one changed bit is
+an error. Reading creates plain values and tensors and executes nothing, so a stranger's file cannot run code.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ def write_tree(path: Path, tree: object) -> None:
     """Write `tree` to `path`, for its owner alone (mode 0600): whole, synced to the disk, or not at all.
 
     Raises:
-        TypeError: it holds something else than dicts, lists, tuples, None, truth values, numbers, texts, tensors and
-            numpy arrays.
+        TypeError: the tree contains something other than dicts, lists, tuples, None, truth values, numbers, texts,
+            tensors and numpy arrays.
     """
     tensors: dict[str, torch.Tensor] = {}
     skeleton = json.dumps(_pack(tree, tensors), separators=(",", ":"))
@@ -44,7 +43,7 @@ def write_tree(path: Path, tree: object) -> None:
 
 
 def tree_digest(tree: object) -> str:
-    """SHA-256 of what a tree holds, hexadecimal; the same of the tree that was written and the one that is read.
+    """SHA-256 of a tree's content, hexadecimal; equal for the tree that was written and the one that is read.
 
     Raises:
         TypeError: see `write_tree`.
@@ -73,7 +72,7 @@ def read_tree(path: Path) -> object:
         bare = data.replace(_digest_field(digest), _digest_field(_NO_DIGEST), 1)
         if not hmac.compare_digest(hashlib.sha256(bare).hexdigest(), digest):
             raise ValueError(
-                f"its content has SHA-256 {hashlib.sha256(bare).hexdigest()[:16]}…, it says {digest[:16]}…"
+                f"its content has SHA-256 {hashlib.sha256(bare).hexdigest()[:16]}…, the file recorded {digest[:16]}…"
             )
         return _unpack(json.loads(metadata["tree"]), load(data), 0)
     except FileNotFoundError:
@@ -96,18 +95,20 @@ def _metadata(data: bytes) -> dict[str, str]:
 
 
 def _sealed(data: bytes) -> bytes:
-    """A safetensors file with the SHA-256 of all its bytes in its metadata, where 64 zeros stood."""
+    """Write the SHA-256 of a safetensors file's bytes into its metadata, in place of 64 zeros."""
     digest = hashlib.sha256(data).hexdigest()
     return data.replace(_digest_field(_NO_DIGEST), _digest_field(digest), 1)
 
 
 def _digest_field(digest: str) -> bytes:
-    """As it stands in the header; quotes inside other texts are escaped there, and tensors come after."""
+    """The digest's field in the header. Quotes inside other texts are escaped there, and tensors come later, so it is
+    unique.
+    """
     return f'"sha256":"{digest}"'.encode()
 
 
 def _pack(value: object, tensors: dict[str, torch.Tensor]) -> object:  # noqa: PLR0911 - one for each kind
-    """JSON that says what `value` is: ``{"d": …}`` a dict, ``{"l": …}`` a list, and so on."""
+    """JSON that describes the type of `value`: ``{"d": …}`` a dict, ``{"l": …}`` a list, and so on."""
     if value is None or isinstance(value, bool | int | str):
         return {"v": str(value), "i": 1} if isinstance(value, int) and abs(value) > 1 << 53 else {"v": value}
     if isinstance(value, float):

@@ -1,8 +1,8 @@
-"""How many threads the arithmetic of a run takes: no more than help.
+"""Limit the threads of a run's arithmetic to the number that helps.
 
-Threads of OpenMP meet after each operation, and while they wait they spin. On a machine that does other work, too, the
-one that waits takes the core of the one it waits for. So small work stays on one thread: a second one saves at
-most a few percent there on an idle machine and makes steps several times slower on a busy one.
+OpenMP's threads synchronise after each operation and spin while they wait. On a busy machine, a waiting thread occupies
+the core that the awaited one needs. So small work uses one thread: a second one saves at most a few percent on an idle
+machine and makes steps several times slower on a busy one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CELLS = 32_768
 """Numbers of a batch, rows × columns of all parties, from which torch may use its threads; torch parts work so, too
 (`at::internal::GRAIN_SIZE`)."""
 ROWS = 50_000
-"""Training rows that each thread of scikit-learn's trees has at least."""
+"""Fewest training rows for each thread of scikit-learn's trees."""
 
 _lock = threading.Lock()
 _inside: list[int] = []
@@ -28,7 +28,7 @@ _inside: list[int] = []
 
 @contextmanager
 def learning_threads(cells: int) -> Iterator[None]:
-    """One thread of torch for the block where a batch has fewer than `CELLS` numbers; as many as before after it.
+    """Use one torch thread in the block if a batch has fewer than `CELLS` numbers; restore the number afterwards.
 
     Torch's setting is the process's: the last of several runs in one process sets it back.
 
@@ -57,7 +57,7 @@ def tree_threads(rows: int) -> Iterator[None]:
     Args:
         rows: that train.
     """
-    import sklearn.ensemble  # noqa: F401 - its OpenMP has to be loaded before it can be limited
+    import sklearn.ensemble  # noqa: F401 - its OpenMP must be loaded before it can be limited
     from threadpoolctl import ThreadpoolController
 
     control = ThreadpoolController().select(user_api="openmp")

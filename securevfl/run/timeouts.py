@@ -1,4 +1,4 @@
-"""How long a party goes on: with a broken connection, and with peers that do not come."""
+"""How long a party waits with a broken connection, and for peers that do not come."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Patience"]
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long a party waits.
+    """Timeouts of a party.
 
     Attributes:
         away: seconds that an attempt waits for a connection that broke, before it is parked.

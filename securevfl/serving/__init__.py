@@ -1,8 +1,9 @@
-"""Serving a trained model: the active party answers questions, the others stay connected and take part.
+"""Serving a trained model: the active party answers requests; the others stay connected and take part in scoring.
 
 - `policy`, `daily`: what each party allows, counted on its own disk. `limits`, `tokens`: who may ask how much.
 - `shelf`: which model is served, changed in two phases. `answers`, `groups`: noisy answers are kept; padded batches.
-- `gathered`, `session`, `passive`, `conducting`, `active`: the servers, over any mesh. `local`: whom nobody else knows.
+- `gathered`, `session`, `passive`, `conducting`, `active`: the servers, over any mesh. `local`: scores for customers
+  unknown to the other parties.
 """
 
 from securevfl.serving.active import ServeActive

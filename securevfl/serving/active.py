@@ -1,4 +1,4 @@
-"""The active party's server, as others ask it: for scores, for another model, for a new index, for its state."""
+"""The active party's server as its callers use it: request scores, another model, a new index, or its status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ServeActive(Conductor):
         mesh: connections to all peers.
         place: where it serves.
         batching: how questions are collected.
-        run: the model to begin with, where none was served before; the only one on the shelf unless given.
+        run: the model to begin with if none was served before; by default the only one on the shelf.
 
     Attributes:
         problem: why no model is served; empty where one is.
@@ -27,31 +27,31 @@ class ServeActive(Conductor):
 
     @property
     def ready(self) -> bool:
-        """Whether all parties are there and a model is served."""
+        """Whether all parties are connected and a model is served."""
         return self._live is not None and self._live.joint is not None and not self.away
 
     @property
     def common(self) -> frozenset[str]:
-        """Customers whom all parties hold; empty before the first alignment."""
+        """Customers that all parties have; empty before the first alignment."""
         return frozenset() if self.index is None else self.index.known
 
     @property
     def aligned(self) -> bool:
-        """Whether it is known whom all parties hold."""
+        """Whether the common customers are known."""
         return self.index is not None
 
     @property
     def digest(self) -> str:
-        """Of the served model; empty where there is none."""
+        """Digest of the served model; empty if there is none."""
         return "" if self.serving is None else self.serving.model.digest
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes of the served model; empty where there is none."""
+        """Class names of the served model; empty if there is none."""
         return () if self.serving is None else self.serving.classes
 
     def status(self) -> dict[str, object]:
-        """What it does and waits for, without any identifier."""
+        """What the server does and waits for, without any identifier."""
         model, previous = self.shelf.committed, self.shelf.previous
         return {
             "ready": self.ready,
@@ -66,17 +66,17 @@ class ServeActive(Conductor):
         }
 
     async def scores(self, customers: Sequence[str]) -> list[Outcome]:
-        """Score customers whom all parties hold.
+        """Score customers that all parties have.
 
         Args:
-            customers: identifiers as in the active party's table, none twice.
+            customers: identifiers as in the active party's table, without duplicates.
 
         Returns:
             One outcome for each.
 
         Raises:
             Unavailable: a party is away, or took too long.
-            KeyError: one that not all parties hold.
+            KeyError: a customer that some party lacks.
         """
         joint = (await self._when_ready()).joint
         if joint is None:
@@ -111,10 +111,10 @@ class ServeActive(Conductor):
         """Serve the model before this one again; see `activate`.
 
         Raises:
-            ModelMismatch: there is none.
+            ModelMismatch: no model was served before this one.
         """
         if self.shelf.previous is None:
-            raise ModelMismatch("there is no model before this one to roll back to")
+            raise ModelMismatch("no model was served before this one, so there is nothing to roll back to")
         return await self._command("activate", self.shelf.previous.run)
 
     async def refresh(self) -> int:
@@ -136,7 +136,7 @@ class ServeActive(Conductor):
             await self._news.wait()
 
     async def finish(self) -> None:
-        """Let the session be the last one, for this party and for those that are there for it alone."""
+        """End serving after this session, for this party and for those that serve only for it."""
         await self._command("finish")
 
     async def _command(self, do: str, run: str = "") -> str:
@@ -147,7 +147,7 @@ class ServeActive(Conductor):
             self._raise_late()
 
     async def _when_ready(self, *, model: bool = True) -> Session:
-        """The session, once there is one, within the time of grace."""
+        """Wait for the session, within the grace period."""
         try:
             async with asyncio.timeout(self.batching.grace):
                 while True:
@@ -188,7 +188,7 @@ class ServeActive(Conductor):
             self._timer = asyncio.get_running_loop().call_later(self.batching.grace, self._give_up)
 
     def _give_up(self) -> None:
-        """Whoever waits for a peer that does not come back hears of it."""
+        """Fail the requests that wait for a peer which does not come back."""
         self._timer = None
         if self.away:
             self._questions.fail(self._unavailable())

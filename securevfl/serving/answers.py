@@ -1,7 +1,7 @@
-"""Noisy answers, kept and given again: a row whose answer carries noise is not asked for twice.
+"""Store noisy answers and repeat them: a row whose answer carries noise is released only once.
 
-Where noise is drawn anew for each score, asking often would average it out, and each score costs its ε. So the active
-party keeps the answer for the same model, customer and features, on its own disk, and asks nobody again.
+If noise were drawn for each score, repeated requests would average it out, and each score would cost its ε. So the
+active party stores the answer for a model, customer and features on its own disk, and asks no peer again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Answers:
             self._read()
 
     def name(self, customer: str, features: np.ndarray, tables: Sequence[str]) -> str:
-        """What an answer is kept under: it tells neither who nor what.
+        """The key of a stored answer; it reveals neither the customer nor the features.
 
         Args:
             customer: the identifier.
@@ -83,7 +83,7 @@ class Answers:
                     raise ValueError("no answer")
             except (ValueError, TypeError) as error:
                 raise InputError(
-                    f"line {number} of {self._file} is damaged ({error}): remove the file; answers are drawn anew then"
+                    f"line {number} of {self._file} is damaged ({error}): remove the file; new answers are drawn then"
                 ) from None
             self._kept[name] = answer
         if whole != data:

@@ -1,4 +1,4 @@
-"""The active party's side of a session: what is asked for is done, one thing after the other."""
+"""The active party's side of a session: it executes requests in sequence."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _KEY_BYTES = 32
 
 @dataclass
 class Session:
-    """What lasts as long as a session, and what scores in it.
+    """The objects of one session, and what scores in it.
 
     Attributes:
         site: the active party's.
         index: the common rows.
         tags: of the passive parties' tables.
-        joint: scores by the served model; None where none is.
+        joint: scores with the served model; None if no model is served.
     """
 
     site: PartyContext
@@ -46,13 +46,13 @@ class Session:
 
 
 class Conductor(PartyServer):
-    """What the active party does in its sessions. See `ServeActive`, which others ask.
+    """What the active party does in its sessions. `ServeActive` is the interface for callers.
 
     Args:
         mesh: connections to all peers.
         place: where it serves.
         batching: how questions are collected.
-        run: the model to begin with, where none was served before; the only one on the shelf unless given.
+        run: the model to begin with if none was served before; by default the only one on the shelf.
 
     Attributes:
         problem: why no model is served; empty where one is.
@@ -98,7 +98,7 @@ class Conductor(PartyServer):
             self.changed()
 
     async def _begin(self, live: Session) -> None:
-        """Use the model that the record says; where it says none, agree on the first one."""
+        """Use the recorded model; if none is recorded, agree on the first one."""
         self.problem = ""
         try:
             if self.shelf.committed is not None:
@@ -107,7 +107,7 @@ class Conductor(PartyServer):
             runs = self.shelf.runs
             run = self._run or (runs[0] if len(runs) == 1 else "")
             if not run:
-                raise ModelMismatch(f"{len(runs)} models are there and none was activated: activate one")
+                raise ModelMismatch(f"{len(runs)} models are available and none was activated: activate one")
             await self._activate(live, run)
         except (InputError, PolicyError) as error:
             self.problem = f"no model is served: {error}"
@@ -125,7 +125,7 @@ class Conductor(PartyServer):
                 return False
             if item.do == "refresh":
                 await self._refresh(live)
-                self._refreshing = item.done  # told in the session that follows
+                self._refreshing = item.done  # reported in the session that follows
                 return False
             _tell(item, await self._activate(live, item.run))
         except ModelMismatch as error:
@@ -161,11 +161,11 @@ class Conductor(PartyServer):
 
     @property
     def _moved(self) -> Refusal:
-        """For who asked before a refresh for a customer who is not common any more."""
+        """The answer to requests from before a refresh for a customer that is no longer common."""
         return Refusal(party=self.place.name, rule="index", words="the index changed; ask again", wait=1.0)
 
     async def _activate(self, live: Session, run: str) -> str:
-        """Prepare: every party says which part it holds. Commit: this party's record. Then all use it."""
+        """Prepare: every party reports which part it has. Commit: this party's record. Then all use the model."""
         try:
             part = self.shelf.part(run)
             self.program(live.site, live.index, part)
@@ -239,7 +239,7 @@ def _raise_mismatch(refusals: Sequence[Refusal]) -> None:
 
 
 def _tell(item: Ask | Command, what: object) -> None:
-    """Answer whoever still waits."""
+    """Answer the requests that still wait."""
     if item.done.done():
         return
     if isinstance(what, Exception):

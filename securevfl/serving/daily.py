@@ -1,7 +1,7 @@
-"""How often each person was scored today, counted on the disk before anything of the row leaves.
+"""Count on disk how often each person was scored today, before anything of the row leaves.
 
-A line is appended and synced for each batch. A restart reads the day's lines again, so it resets nothing. People stand
-there under a keyed digest whose key never leaves the folder: the file names nobody.
+A line is appended and synced for each batch. A restart reads the day's lines again, so it resets nothing. The file
+names nobody: people appear under a keyed digest whose key never leaves the folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DAY = 86400.0
 MINUTE = 60.0
 _KEY_BYTES = 32
 _DIGEST = 24
-"""Hexadecimal digits that stand for a person: 96 bits."""
+"""Hexadecimal digits of a person's digest: 96 bits."""
 
 
 class DailyCounts:
@@ -67,12 +67,12 @@ class DailyCounts:
         released: Sequence[bool],
         epsilon: Callable[[int], float],
     ) -> Refusal | None:
-        """The first rule that scoring this batch would break; None where it may be scored. Counts nothing.
+        """The first rule that scoring this batch would break; None if it may be scored. Counts nothing.
 
         Args:
-            names: identifiers of the rows, none twice.
+            names: identifiers of the rows, without duplicates.
             released: whether scoring it releases something new of the row.
-            epsilon: ε of so many releases of one row; infinite where content leaves without noise.
+            epsilon: ε of that many releases of one row; infinite if content leaves without noise.
         """
         now, policy, count = self._now(), self.policy, len(names)
         self._turn(now)
@@ -86,7 +86,7 @@ class DailyCounts:
                 words = f"{count} rows are more than what is left of {policy.rows_per_minute} in a minute"
                 return self._no("rows_per_minute", words, wait)
         if policy.rows_per_day is not None and self._rows + count > policy.rows_per_day:
-            words = f"{self._rows} rows were scored today and {policy.rows_per_day} are the most"
+            words = f"{self._rows} rows were scored today; at most {policy.rows_per_day} are allowed"
             return self._no("rows_per_day", words, self._until_midnight(now))
         return self._person(names, released, epsilon, now)
 
@@ -98,18 +98,20 @@ class DailyCounts:
         if most is not None:
             over = tuple(place for place, who in enumerate(people) if self._scores[who] + 1 > most)
             if over:
-                words = f"{len(over)} of its rows were scored {most} times today, which is the most"
+                words = f"{len(over)} of its rows were scored {most} times today, which is the limit"
                 return self._no("scores_per_record", words, self._until_midnight(now), over)
         bound = policy.epsilon_per_record
         if bound is None:
             return None
+        # Checked before any counts: no number of releases without noise fits a bound on ε.
         if math.isinf(epsilon(1)):
-            words = f"content leaves without noise, so its ε has no bound; {bound:g} a day are the most"
+            words = f"content leaves without noise, so its ε has no bound; at most {bound:g} a day is allowed"
             return self._no("no_noise", words)
         known: dict[int, bool] = {}
 
         def too_much(times: int) -> bool:
             if times not in known:
+                # The tolerance absorbs rounding where a bound is set to exactly the ε of some releases.
                 known[times] = epsilon(times) > bound * (1 + 1e-9)
             return known[times]
 
@@ -134,6 +136,7 @@ class DailyCounts:
         people = [self._digest(name) for name in names]
         new = [who for who, is_new in zip(people, released, strict=True) if is_new]
         line = {"time": round(now, 3), "scored": people, "released": new}
+        # On disk before in memory: if the write fails, the error ends the batch and nothing leaves.
         append_synced(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
         self._add(now, people, new)
 
@@ -209,11 +212,11 @@ class DailyCounts:
                 line = json.loads(raw)
                 time, people, new = float(line["time"]), _digests(line["scored"]), _digests(line["released"])
                 if not math.isfinite(time):
-                    raise ValueError("a time that is none")
+                    raise ValueError("an invalid time")
             except (ValueError, KeyError, TypeError) as error:
                 raise InputError(
-                    f"line {number} of {file} is damaged ({error}): what was scored on that day is not known; bring "
-                    "the file back, or remove it and count the day as begun anew"
+                    f"line {number} of {file} is damaged ({error}), so that day's scores cannot be counted: "
+                    "bring the file back, or remove it and start the day's count at zero"
                 ) from None
             self._latest = max(self._latest, time)
             self._add(time, people, new)
@@ -226,7 +229,7 @@ class DailyCounts:
             write_whole(path, os.urandom(_KEY_BYTES), private=True)
         key = path.read_bytes()
         if len(key) != _KEY_BYTES:
-            raise InputError(f"{path} holds {len(key)} bytes and not {_KEY_BYTES}: bring it back")
+            raise InputError(f"{path} contains {len(key)} bytes instead of {_KEY_BYTES}: bring it back")
         return key
 
     def _digest(self, name: str) -> str:

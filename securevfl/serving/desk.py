@@ -1,4 +1,6 @@
-"""Where customers are asked about: whom all parties hold, all score; whom nobody else knows, the local model scores."""
+"""Route requests for customers: all parties score those that all have; the local model scores those that only this
+party has.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ __all__ = ["Answer", "Desk", "Unknown"]
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One customer's score.
+    """A customer's score.
 
     Attributes:
         model: which one scored it: ``"joint"``, from all parties' columns, or ``"local"``, from the active party's own.
@@ -53,8 +55,8 @@ class Desk:
 
     Args:
         server: the active party's.
-        local: its part of a model that needs no other party, for customers whom nobody else knows; None for none.
-        away: whether that model scores customers whom all know, too, while a party is away.
+        local: its part of a model that needs no other party, for customers unknown to the others; None for none.
+        away: whether that model also scores common customers while a party is away.
 
     Raises:
         InputError: see `LocalModel`; or one of both models predicts a number, and the other one classes.
@@ -70,15 +72,15 @@ class Desk:
         if local is not None and (local.job.number is not None) != self._numeric:
             kinds = ("a number", "classes") if self._numeric else ("classes", "a number")
             raise InputError(
-                f"the served model predicts {kinds[0]}, and the local model {kinds[1]}: name a local model of the same "
-                "target, or none"
+                f"the served model predicts {kinds[0]}, and the local model {kinds[1]}: name a local model of "
+                "the same target, or none"
             )
 
     async def answers(self, customers: Sequence[str]) -> list[Answer | Refusal | Unknown]:
-        """One answer for each customer, in their order.
+        """One answer for each customer, in the order of the request.
 
         Raises:
-            Unavailable: a party that is needed for one of them is away, and no local model may stand in.
+            Unavailable: a party needed for one of them is away, and no local model may replace it.
         """
         common = self.server.common
         joint = list(dict.fromkeys(name for name in customers if name in common))
@@ -89,7 +91,7 @@ class Desk:
             except Unavailable:
                 if not self._away or self._part is None:
                     raise
-                joint, outcomes = [], []  # the answers say which model it was
+                joint, outcomes = [], []  # the answers name the model that gave them
             digest, classes = self.server.digest, self.server.classes
             for name, outcome in zip(joint, outcomes, strict=True):
                 found[name] = (
@@ -103,7 +105,7 @@ class Desk:
         return [found[name] for name in customers]
 
     def _alone(self, customers: Sequence[str]) -> dict[str, Answer | Refusal | Unknown]:
-        """Customers whom nobody else knows, or whom nobody else can be asked about."""
+        """Score customers that are not common, or for which the peers cannot be asked."""
         known = self.server.known
         found: dict[str, Answer | Refusal | Unknown] = {}
         names = [name for name in customers if name in known]
@@ -112,7 +114,7 @@ class Desk:
                 found[name] = Unknown(reason=f"{self.server.place.name!r} has no row of this customer")
         local = self._current()
         if local is None:
-            no = Unknown(reason="not all parties hold a row of this customer, and there is no local model")
+            no = Unknown(reason="some party has no row of this customer, and there is no local model")
             return found | dict.fromkeys(names, no)
         if not names:
             return found

@@ -1,7 +1,7 @@
-"""What parties say to each other while a model is served, beside what scoring itself sends.
+"""Control messages between parties while a model is served; scoring declares its own messages.
 
-The active party says what is next and for which rows; each passive party answers whether it takes part. Scores cross
-after all have said so, as the job's algorithm and protection declare them.
+The active party sends the next command and its rows; each passive party answers whether it takes part. Scores cross
+after all have agreed, as the job's algorithm and protection declare them.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ _HELPING = (
     Exchange(NEXT, Kind.CONTROL, ACTIVE, COORDINATOR, "what to do next: score rows, prepare or use a model"),
     Exchange(ANSWER, Kind.CONTROL, COORDINATOR, ACTIVE, "whether it takes part"),
 )
-"""With a party without data that computes: it is not told which rows."""
+"""With a party without data that computes: it does not receive the row numbers."""
 
 NO_ROWS = np.empty(0, np.int64)
-"""Where a message is about no rows."""
+"""For messages without rows."""
 
 _WORDS = 500
 
 
 def serving_exchanges(job: Job, passive: int) -> Exchanges:
-    """All messages of serving a job's model with so many passive parties; on shares, with a party without data, too."""
+    """All messages of serving a model with `passive` passive parties; on shares also with a party without data."""
     return Exchanges([*declared(job, passive), *EXCHANGES, *(_HELPING if job.protection.on_shares else ())])
 
 
 async def say(link: Link, do: str, rows: np.ndarray, meta: Mapping[str, Scalar]) -> None:
-    """The active party says what is next."""
+    """Send the active party's next command."""
     await link.send(Kind.CONTROL, NEXT, meta={"do": do, **meta}, rows=rows)
 
 
 async def hear(link: Link) -> tuple[str, np.ndarray, Mapping[str, Scalar]]:
-    """What is next, and its rows, (n,) int64.
+    """Receive the next command and its rows, (n,) int64.
 
     Raises:
-        ProtocolError: it says nothing of the kind.
+        ProtocolError: the message is not a command.
     """
     message = await link.receive(Kind.CONTROL, NEXT, "rows")
     do = message.meta.get("do")
     if not isinstance(do, str):
-        raise ProtocolError(f"{link.peer!r} does not say what is next")
+        raise ProtocolError(f"{link.peer!r} sent no valid command")
     return do, _rows(message.arrays["rows"], link.peer), message.meta
 
 
@@ -82,14 +82,14 @@ async def refuse(link: Link, refusal: Refusal) -> None:
 
 
 async def hear_answer(link: Link, count: int) -> tuple[Refusal | None, Mapping[str, Scalar]]:
-    """A passive party's answer: its refusal, or None, and what else it says.
+    """Receive a passive party's answer: its refusal, or None, and its other fields.
 
     Args:
         link: to it.
         count: rows that it was asked about.
 
     Raises:
-        ProtocolError: an answer that is none.
+        ProtocolError: the answer is malformed.
     """
     message = await link.receive(Kind.CONTROL, ANSWER, "rows")
     meta, rows = message.meta, _rows(message.arrays["rows"], link.peer)
@@ -97,7 +97,7 @@ async def hear_answer(link: Link, count: int) -> tuple[Refusal | None, Mapping[s
         return None, meta
     rule, words, wait = meta.get("rule"), meta.get("words"), meta.get("wait")
     if not (isinstance(rule, str) and isinstance(words, str) and type(wait) is int and 0 <= wait <= 10**9):
-        raise ProtocolError(f"{link.peer!r} gave an answer that is none")
+        raise ProtocolError(f"{link.peer!r} returned a malformed answer")
     if len(words) > _WORDS or len(rows) > count or not all(0 <= row < count for row in rows.tolist()):
         raise ProtocolError(f"{link.peer!r} refused rows that it was not asked about")
     known = rule if rule in RULES else "other"
@@ -107,5 +107,5 @@ async def hear_answer(link: Link, count: int) -> tuple[Refusal | None, Mapping[s
 
 def _rows(array: object, peer: str) -> np.ndarray:
     if not isinstance(array, np.ndarray) or array.dtype != np.int64 or array.ndim != 1:
-        raise ProtocolError(f"{peer!r} sent row numbers that are none")
+        raise ProtocolError(f"{peer!r} sent malformed row numbers")
     return array

@@ -1,4 +1,4 @@
-"""Who may ask for what, and how much: what every HTTP request passes before anybody is scored."""
+"""Authentication and limits: every HTTP request passes them before anybody is scored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from securevfl.serving.tokens import SCOPES, Client, Scope, TokenFile
 __all__ = ["Denied", "Front", "Told"]
 
 Told = tuple[int, Score | Predicted | Problem, float]
-"""An HTTP status, what is told, and seconds to wait; 0 where waiting does not help."""
+"""An HTTP status, the response, and seconds to wait; 0 if waiting does not help."""
 
 _ANYBODY = Client("anybody", frozenset(SCOPES))
 
@@ -25,7 +25,7 @@ class Denied(Exception):
 
     Attributes:
         status: of HTTP.
-        problem: what the client is told.
+        problem: returned to the client.
         wait: seconds to wait; 0 where waiting does not help.
     """
 
@@ -40,7 +40,7 @@ class Front:
     Args:
         desk: answers.
         metrics: counts what is refused.
-        tokens: who may ask; None lets anybody, which is for loopback.
+        tokens: of the clients that may send requests; None admits everybody, which is for loopback.
         limits: per client and per customer.
         now: seconds of a clock that never goes back.
     """
@@ -63,11 +63,11 @@ class Front:
         self._customers: Buckets[str] = Buckets(bounds.customer_scores_per_minute / 60, bounds.customer_burst, now=now)
 
     def client(self, scope: Scope, authorization: str, certificate: bytes | None) -> Client:
-        """Who asks.
+        """Identify the client.
 
         Args:
             scope: what for.
-            authorization: the header; empty where there is none.
+            authorization: the header; empty without one.
             certificate: the client's (DER), where TLS asked for one.
 
         Raises:
@@ -90,7 +90,7 @@ class Front:
         return found
 
     async def scored(self, client: Client, customers: Sequence[str]) -> list[Told]:
-        """What each customer's question is answered with.
+        """Answer each customer's request.
 
         Raises:
             Denied: the client asks for too much.

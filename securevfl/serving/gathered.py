@@ -1,4 +1,4 @@
-"""Sessions over a mesh, one after the other: parties gather, serve, and gather again when one was started anew."""
+"""Serve sessions over a mesh in sequence: parties agree on a state, serve, and agree again when one has restarted."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from securevfl.transport import Aborted, Channel, Down, Ended, Mesh, MeshEvent, 
 __all__ = ["Gathered"]
 
 _SERVING = b"\x03"
-"""First byte of a note, so that a party that trains does not take it for one of its own."""
+"""First byte of a note, so that a party that trains does not mistake it for its own kind."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
 
 class Gathered(ABC):
-    """One party's serving, over a mesh, until it is closed.
+    """One party's server over a mesh, until it is closed.
 
     Args:
         mesh: connections to all peers.
@@ -35,7 +35,7 @@ class Gathered(ABC):
         sessions: how many began.
         approval: this party's signature of the agreement, for the peers.
         admits: whether the party serves in a view of these reports; see `Gathering`.
-        news: hears who came and went, and what was served; never whom.
+        news: receives who connected and disconnected, and counts of what was served; never identifiers.
         over: whether no session is to follow the one that goes.
     """
 
@@ -59,7 +59,7 @@ class Gathered(ABC):
 
     @abstractmethod
     def alignment(self) -> str:
-        """Mark of the alignment that this party could go on with, hexadecimal; empty for none."""
+        """Mark of the alignment with which this party could continue, hexadecimal; empty for none."""
 
     def changed(self) -> None:  # noqa: B027 - nothing, unless somebody waits
         """Somebody came or went, or a session ended."""
@@ -84,7 +84,7 @@ class Gathered(ABC):
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if self._session is not None and self._session.done():
                     if self.over and not self._session.cancelled() and self._session.exception() is None:
-                        parks = False  # what was said last may be on its way: closing the mesh waits for it
+                        parks = False  # the last messages may still be on their way: closing the mesh waits for them
                         return
                     actions = await self._ended(gathering, "the session ended")
                 if hearing.done():
@@ -125,7 +125,7 @@ class Gathered(ABC):
             case Noted():
                 try:
                     actions = gathering.heard(event.peer, _content(event))
-                except ProtocolError as error:  # what it said is passed over; the next report replaces it
+                except ProtocolError as error:  # its message is ignored; the next report replaces it
                     self.failure = str(error)
             case Refused():
                 words = f"{event.code}: {event.words}"
@@ -156,7 +156,7 @@ class Gathered(ABC):
         return []
 
     async def _judge(self, session: asyncio.Task[None], why: str) -> None:
-        """What a session's end says about the next one."""
+        """Decide from a session's end how the next one begins."""
         error = None if session.cancelled() else session.exception()
         if session.cancelled() or isinstance(error, Parked | PeerEnded):
             self.failure = why
@@ -172,7 +172,7 @@ class Gathered(ABC):
             self._failed = 0
 
     async def _ended(self, gathering: Gathering, why: str) -> list[Action]:
-        """Take leave of a session, and report anew; after a failure that repeats itself, not at once."""
+        """Leave a session and send a new report; after a repeated failure only after a pause."""
         self.why = why
         self.mesh.park(why)
         session, self._session = self._session, None

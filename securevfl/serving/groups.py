@@ -1,4 +1,4 @@
-"""Fixed groups of rows that are scored together, so that passive parties do not learn which of them is asked about.
+"""Fixed groups of rows that are scored together, so that passive parties do not learn which row was requested.
 
 Rows drawn at random beside a wanted one would hide it once: over several questions the wanted row comes again and the
 others do not. So the groups are drawn once, from a key of the active party's own, and stay: a question for any row of a
@@ -17,13 +17,13 @@ __all__ = ["groups_of"]
 
 
 def groups_of(names: Sequence[str], size: int, key: bytes) -> list[np.ndarray]:
-    """Groups of `size` row numbers, sorted; together they hold every row.
+    """Groups of `size` row numbers, sorted; together they contain every row.
 
     The last group is filled up with rows of the first ones: those are in two groups.
 
     Args:
         names: identifiers of the rows.
-        size: rows of a group; where there are fewer rows at all, there is one group of them.
+        size: rows of a group; a table with fewer rows forms a single group.
         key: the active party's own; the same key keeps people who stay in their order.
     """
     marks = [hmac.new(key, name.encode(), hashlib.sha256).digest() for name in names]

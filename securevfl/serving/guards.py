@@ -1,4 +1,4 @@
-"""What stands in front of the HTTP application: no body too large, no other site's page, no words of an error."""
+"""Protect the HTTP application: no oversized body, no request from another site's page, no error text to clients."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class _TooLarge(Exception):
 
 
 class Guarded:
-    """An application behind limits. Written as bare ASGI: it has to hold before anything parses a byte.
+    """An application behind limits. It is bare ASGI because the limits must apply before anything parses a byte.
 
     Args:
         app: the application.
         most: bytes of a body.
-        hosts: names that a request may be addressed to; None for all. On loopback without authentication this keeps a
-            web page in a browser of the same machine from asking under a name of its own (DNS rebinding).
+        hosts: accepted host names of requests; None for all. On loopback without authentication this prevents a web
+            page in a browser of the same machine from sending requests under its own host name (DNS rebinding).
     """
 
     def __init__(self, app: App, *, most: int = 1 << 20, hosts: Iterable[str] | None = None) -> None:
@@ -54,6 +54,7 @@ class Guarded:
         async def counted() -> Message:
             nonlocal size
             message = await receive()
+            # Content-Length may be missing or false, so bytes are counted as they come.
             size += len(message.get("body", b""))
             if size > self._most:
                 raise _TooLarge
@@ -69,11 +70,11 @@ class Guarded:
         except _TooLarge:
             if not began:
                 await _say(send, 413, f"a body has at most {self._most} bytes")
-        except Exception as error:  # its words may hold an identifier: neither the log nor the client gets them
+        except Exception as error:  # its text may contain an identifier: neither the log nor the client gets it
             last = traceback.extract_tb(error.__traceback__)[-1]
             _log.error("%s at %s:%s", type(error).__name__, last.filename, last.lineno)
             if not began:
-                await _say(send, 500, f"an unforeseen error ({type(error).__name__}); the log says where")
+                await _say(send, 500, f"an unforeseen error ({type(error).__name__}); see the log for its place")
 
     def _wrong(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         if self._hosts is not None:
@@ -82,6 +83,7 @@ class Guarded:
             if name.strip("[]").lower() not in self._hosts:
                 return 421, "this address is not served: without authentication, ask under localhost or 127.0.0.1"
         if (
+            # A web page can post other types to another site without a preflight request; JSON needs one.
             scope["method"] == "POST"
             and headers.get(b"content-type", b"").split(b";")[0].strip() != b"application/json"
         ):

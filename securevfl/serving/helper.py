@@ -1,5 +1,6 @@
-"""The server of a party without data that computes on shares: it stays connected, and takes part in every batch that
-the parties with data score. It learns how many rows there are, and nothing of which."""
+"""The server of a party without data that computes on shares: it stays connected and takes part in every batch that the
+parties with data score. It learns the number of rows, but not which rows they are.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _PART = "part "
 
 
 class ServeHelper(Gathered):
-    """A party without data, at work in sessions; the active party says what is next, as it does to passive ones.
+    """The session of a party without data; the active party sends it the same commands as to passive parties.
 
     Args:
         mesh: connections to all peers.
@@ -47,7 +48,7 @@ class ServeHelper(Gathered):
         self._program: HelperProgram | None = None
 
     def alignment(self) -> str:
-        """None: it has no rows, so that the others align anew in each session."""
+        """None: the party has no rows, so the others align again in each session."""
         return ""
 
     async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
@@ -92,7 +93,7 @@ class ServeHelper(Gathered):
                 self.over = self.once and meta.get("over") is True
                 return
             else:
-                raise ProtocolError(f"{upstream.peer!r} says {do!r:.40}, which nothing here does")
+                raise ProtocolError(f"{upstream.peer!r} sent an unknown command {do!r:.40}")
 
     async def _prepare(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
         try:

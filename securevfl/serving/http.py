@@ -41,7 +41,7 @@ Responses = dict[int | str, dict[str, Any]]
 _ERRORS: Responses = {
     401: {"model": Problem, "description": "no token or certificate that is known"},
     403: {"model": Problem, "description": "not for this client, or a party's serving policy forbids it"},
-    429: {"model": Problem, "description": "too much; Retry-After says when it may be asked again"},
+    429: {"model": Problem, "description": "too many requests; Retry-After gives the seconds to wait"},
     503: {"model": Problem, "description": "a party is away; its name, and Retry-After"},
 }
 _NOT_FOUND: Responses = {404: {"model": Problem, "description": "nobody can score this customer"}}
@@ -107,20 +107,20 @@ async def score(question: Question, client: Scoring, front: TheFront) -> Score |
 
 @router.post("/v1/scores", responses=_ERRORS)
 async def scores(question: BatchQuestion, client: Scoring, front: TheFront) -> BatchAnswer:
-    """Score customers; each has a status of its own."""
+    """Score customers; each has its status."""
     told = await front.scored(client, question.customers)
     return BatchAnswer.of([(status, one) for status, one, _ in told])
 
 
 @router.get("/v1/status", responses=_ERRORS)
 async def status(client: Reading, front: TheFront) -> dict[str, Any]:
-    """What is served, and who is there."""
+    """Which model is served, and which parties are connected."""
     return front.server.status()
 
 
 @router.post("/v1/models/activate", responses=_ERRORS | _CONFLICT)
 async def activate(model: RunName, client: Managing, front: TheFront) -> Activated:
-    """Serve another model, once every party has said that it holds its part."""
+    """Serve another model, once every party has confirmed its part."""
     return Activated(digest=await front.server.activate(model.run))
 
 
@@ -181,7 +181,7 @@ async def _mismatch(request: Request, error: Exception) -> Response:
 
 
 async def _malformed(request: Request, error: Exception) -> Response:
-    """Without what was given: it may hold identifiers."""
+    """Reply without the input, because it may contain identifiers."""
     if not isinstance(error, RequestValidationError):
         raise error
     found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()][:_SHOWN]

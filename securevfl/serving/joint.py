@@ -1,4 +1,4 @@
-"""Scoring rows with all parties: each holds the batch against its own policy, then all score it together."""
+"""Score rows with all parties: each checks the batch against its own policy, then all score it together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRIES = 3
 async def tell(
     site: PartyContext, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None
 ) -> None:
-    """Say to all others what is next, and for which rows to those that have some."""
+    """Send the next command to all others, with its rows to those that have some."""
     some = {link: NO_ROWS if site.role_of(link.peer) == COORDINATOR else rows for link in site.others}
     await fan_out(site.others, lambda link: say(link, do, some[link], meta or {}))
 
@@ -34,7 +34,7 @@ async def tell(
 async def tell_and_hear(
     site: PartyContext, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None
 ) -> tuple[list[Refusal], dict[str, Mapping[str, Scalar]]]:
-    """Say what is next and hear from all: who refuses, and what the others said, by party."""
+    """Send the next command and collect the answers: the refusals, and the other fields by party."""
     await tell(site, do, rows, meta)
     answers = {link.peer: await hear_answer(link, len(rows)) for link in site.others}
     refusals = [refusal for refusal, _ in answers.values() if refusal is not None]
@@ -49,8 +49,8 @@ class JointScores:
         site: the active party's.
         index: the common rows.
         program: the active party's.
-        counts: of its own serving policy.
-        answers: where noisy answers are kept; None where answers carry no noise.
+        counts: of this party's serving policy.
+        answers: store of noisy answers; None if answers carry no noise.
         tags: of the passive parties' tables.
         groups: row numbers that are scored as a whole; empty where rows are scored as they are asked for.
     """
@@ -69,11 +69,11 @@ class JointScores:
         self._group_of = {row: at for at, group in reversed(list(enumerate(self.groups))) for row in group.tolist()}
 
     def kept(self, name: str) -> np.ndarray | None:
-        """The noisy answer that a customer was given before, (classes,); None where there is none."""
+        """The noisy answer that a customer received before, (classes,); None if there is none."""
         return None if self.answers is None else self.answers.get(self._answer_name(self.answers, name))
 
     async def __call__(self, names: Sequence[str]) -> dict[str, Outcome]:
-        """Customer → outcome, of customers whom all parties hold, at most once each."""
+        """Customer → outcome; the customers must be common and without duplicates."""
         wanted = sorted(self.at[name] for name in names)
         found: dict[int, Outcome] = {}
         if self.groups:
@@ -89,7 +89,7 @@ class JointScores:
 
         Args:
             rows: sorted.
-            whole: whether all of them are scored or none.
+            whole: whether to score either all of them or none.
         """
         found: dict[int, Outcome] = {}
         for _ in range(_TRIES):
@@ -108,7 +108,7 @@ class JointScores:
         return found | dict.fromkeys(rows.tolist(), general)
 
     async def _asked(self, rows: np.ndarray) -> list[Refusal]:
-        """What this party's serving policy and the others' say to a batch."""
+        """Refusals of a batch by the serving policies of this party and the others."""
         own = self.counts.refusal(self._names(rows), [False] * len(rows), lambda times: 0.0)
         if own is not None:
             return [own]

@@ -1,4 +1,4 @@
-"""Limits per client and per customer: a bucket of tokens each, that fills at a steady rate."""
+"""Limits per client and per customer: a token bucket each, refilled at a steady rate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rate = Annotated[float, Meta(gt=0, le=1e9)]
 
 
 class Limits(Config):
-    """How much one client, and how often one customer, may be asked about.
+    """Limits on each client's requests and on requests for each customer.
 
     Attributes:
         client_rows_per_minute: rows that one client may ask for in a minute, over time.
@@ -57,14 +57,15 @@ class Buckets(Generic[Key]):
         self._buckets: dict[Key, tuple[float, float]] = {}
 
     def wait(self, key: Key, tokens: float = 1.0) -> float:
-        """Seconds until `key` has so many tokens; 0 where it has them, infinite where its bucket never holds them.
-        Takes nothing."""
+        """Seconds until `key` has this many tokens; 0 if it has them now, infinite if they exceed its bucket. Takes
+        nothing.
+        """
         if tokens > self._burst:
             return math.inf
         return max((tokens - self._level(key)) / self._rate, 0.0)
 
     def take(self, key: Key, tokens: float = 1.0) -> float:
-        """Take tokens where they are there, all or none; seconds to wait where they are not."""
+        """Take all tokens if available, otherwise none; returns the seconds to wait."""
         wait = self.wait(key, tokens)
         if wait == 0.0:
             if len(self._buckets) >= self._most:

@@ -56,7 +56,7 @@ class _Server(uvicorn.Server):
     """Leaves signals to the party's process."""
 
     def capture_signals(self) -> Any:
-        """Nothing is captured."""
+        """Capture nothing."""
         return nullcontext()
 
 
@@ -82,7 +82,7 @@ async def listening(front: Front, file: ServingFile) -> AsyncIterator[Address]:
         ws="none",
         lifespan="off",
         log_config=None,
-        access_log=False,  # paths say little, but nothing of who is asked about is anybody's log's business
+        access_log=False,  # paths reveal little, but the log must contain nothing about requested customers
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=_IDLE,

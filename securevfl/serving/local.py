@@ -1,5 +1,6 @@
-"""A model that scores the active party's rows without any peer: customers whom nobody else knows, and all of them while
-a peer is away, where the party says so."""
+"""A model that scores the active party's rows without any peer: customers unknown to the others, and all customers
+while a peer is away if the party's settings allow it.
+"""
 
 from __future__ import annotations
 

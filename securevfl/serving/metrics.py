@@ -1,7 +1,7 @@
-"""Figures for Prometheus, at a port of their own: how much is asked and how fast, never who, nor which class.
+"""Prometheus metrics on a separate port: how many requests and how fast, never for whom, nor which class.
 
-Scores and classes are left out on purpose: how many customers of a class were seen in a minute tells, where few ask,
-about single ones.
+Scores and classes are left out on purpose: with few requests, the number of customers of a class in one minute
+discloses single ones.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _State:
 
 
 class Metrics:
-    """What one server counts.
+    """Counters of one server.
 
     Args:
         server: whose state is shown beside.

@@ -1,4 +1,4 @@
-"""The OpenAPI description as one page of HTML that loads nothing from anywhere."""
+"""Render the OpenAPI description as one HTML page that loads nothing from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A passive party's server: it stays connected, holds every batch against its own serving policy, and answers."""
+"""A passive party's server: it stays connected, checks every batch against its own serving policy, and answers."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ class ServePassive(PartyServer):
                 self.over = self.once and meta.get("over") is True
                 return
             else:
-                raise ProtocolError(f"{upstream.peer!r} says {do!r:.40}, which nothing here does")
+                raise ProtocolError(f"{upstream.peer!r} sent an unknown command {do!r:.40}")
 
     async def _asked(self, upstream: Link, index: Index, rows: np.ndarray) -> Agreed | None:
-        """Hold a batch against the serving policy, and say whether it may be scored."""
+        """Check a batch against the serving policy and send the decision."""
         common = len(index.alignment.rows)
         if not 0 < len(rows) <= MOST_ROWS or len(np.unique(rows)) < len(rows):
             raise ProtocolError(f"{upstream.peer!r} asks for {len(rows)} rows, or for one of them twice")
         if rows.min() < 0 or rows.max() >= common:
-            raise ProtocolError(f"{upstream.peer!r} asks for rows outside of the {common} that all hold")
+            raise ProtocolError(f"{upstream.peer!r} requested rows outside of the {common} common ones")
         if self.serving is None:
             raise ProtocolError(f"{upstream.peer!r} asks for scores before a model is used")
         refusal = self._rule(self.serving, index, rows)
@@ -85,7 +85,7 @@ class ServePassive(PartyServer):
         fresh = releases.fresh(rows)
         spent = np.flatnonzero(fresh & (releases.left(rows) < 1))
         if len(spent):
-            words = f"{len(spent)} of its rows were released as often as the model's noise was planned for"
+            words = f"{len(spent)} of its rows have used up the releases that the model's noise was planned for"
             return Refusal(party=self.place.name, rule="releases", words=words, rows=tuple(spent.tolist()))
         role = serving.program.role
         if isinstance(role, PassiveRole):
@@ -104,7 +104,7 @@ class ServePassive(PartyServer):
         await self.serving.program.answer_all(rows)
 
     async def _prepare(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
-        """Say which part of a run it holds, whole; nothing changes yet."""
+        """Check this party's part of a run and report its digest; nothing changes yet."""
         try:
             part = self.shelf.part(str(meta.get("run")))
         except InputError as error:
@@ -130,8 +130,8 @@ class ServePassive(PartyServer):
     async def _refresh(self, upstream: Link) -> None:
         try:
             self.renew()
-        except InputError:  # its words can hold values of the table: they are for this party alone
-            await self._no(upstream, "its table cannot be used; it knows why")
+        except InputError:  # the message can contain values of the table: it is for this party only
+            await self._no(upstream, "its table cannot be used; see its log")
             return
         await say_ok(upstream)
 

@@ -1,4 +1,4 @@
-"""Where one party serves: who takes part, its own table and files, what it allows; and its site in a session."""
+"""Where one party serves: the parties, its own table, files and limits, and its context in a session."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _KEY_BYTES = 32
 
 
 def table_digest(table: PartyTable) -> str:
-    """SHA-256 of what a table holds, hexadecimal."""
+    """SHA-256 of a table's content, hexadecimal."""
     return data_digests(table, {})["table"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """One party's place in serving a model.
+    """One party's settings, table and files for serving a model.
 
     Attributes:
         name: the party.
         active: name of the active party.
         passive: names of the passive parties.
-        coordinator: name of the party without data that computes on shares; empty where there is none.
+        coordinator: name of the party without data that computes on shares; empty if there is none.
         job: that trained the model, with this party's own policy in it.
         load: reads the party's table; asked at the start, and again on a refresh.
         folder: the party's own, for its models, counts and ledgers; nobody else may read it.
@@ -70,7 +70,7 @@ class Place:
 
     def __post_init__(self) -> None:
         if self.name not in self.parties:
-            raise InputError(f"{self.name!r} is no party of this job: {', '.join(self.parties)} are")
+            raise InputError(f"{self.name!r} is not a party of this job (parties: {', '.join(self.parties)})")
         make_folder(self.folder, private=True)
 
     @property
@@ -80,7 +80,7 @@ class Place:
 
     @property
     def role(self) -> PartyRole:
-        """What this party is."""
+        """This party's role."""
         if self.name == self.coordinator:
             return COORDINATOR
         return ACTIVE if self.name == self.active else PASSIVE
@@ -97,7 +97,7 @@ class Place:
         return table
 
     def tag(self, digest: str) -> str:
-        """A name of a table for peers: it tells them whether it is the same as before, and nothing else."""
+        """A tag of a table for peers: it shows them whether the table is the same as before, and nothing else."""
         return hmac.new(self._key("tables.key"), digest.encode(), hashlib.sha256).hexdigest()
 
     def _key(self, name: str) -> bytes:
@@ -107,7 +107,7 @@ class Place:
         return path.read_bytes()
 
     def site(self, run: str, channels: Mapping[str, Channel]) -> PartyContext:
-        """The party's site for one session, with a ledger of its own.
+        """The party's context for one session, with a separate ledger.
 
         Args:
             run: name of the session, for the ledger; the same at all parties.

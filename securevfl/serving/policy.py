@@ -1,7 +1,7 @@
-"""A party's serving policy: how much of its rows may be scored, in the units that single people out.
+"""A party's serving policy: how much of its rows may be scored, in units that protect individuals.
 
-Each party has its own and holds every batch against it before anything of a row leaves. It tells nobody what is in it;
-whoever breaks a rule is told the rule.
+Each party has its own policy and checks every batch against it before anything of a row leaves. It shows nobody the
+policy; a request that breaks a rule is answered with that rule.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from securevfl.errors import PolicyError
 __all__ = ["MOST_ROWS", "RULES", "Refusal", "ScoringRefused", "ServingPolicy"]
 
 MOST_ROWS = 2048
-"""Rows of one batch, whatever a policy says: what parties score at a time."""
+"""Most rows of one batch, whatever a policy allows: parties score this many at a time."""
 
 RULES = {
     "min_batch": False,
@@ -38,7 +38,7 @@ Count = Annotated[int, Meta(ge=1, le=1 << 31)]
 
 
 class ServingPolicy(Config):
-    """What a party allows when a model is served. Every bound holds at that party's own side.
+    """Limits of one party while a model is served. The party itself enforces each of them.
 
     Attributes:
         min_batch: fewest rows that may be asked for at once; with 1, a single person can be scored.
@@ -46,8 +46,8 @@ class ServingPolicy(Config):
         rows_per_minute: most rows in any 60 seconds, of whatever people.
         rows_per_day: most rows in a day, of whatever people.
         scores_per_record: how often one person may be scored in a day.
-        epsilon_per_record: largest ε that one person's releases of a day may add up to. With a bound, content that
-            leaves without noise is refused: such an ε has none.
+        epsilon_per_record: largest ε that one person's releases of a day may add up to. With a limit, content that
+            leaves without noise is refused, because its ε is infinite.
 
     Days are those of UTC. Counts of the day are kept on the disk and survive a restart.
     """
@@ -104,7 +104,7 @@ class Refusal:
 
     @property
     def passes(self) -> bool:
-        """Whether waiting helps."""
+        """Whether waiting lifts the refusal."""
         return RULES.get(self.rule, False)
 
 

@@ -38,7 +38,7 @@ __all__ = ["PartyProcess", "at_work", "local_part", "put_part"]
 
 
 class Admission:
-    """Whether a party may serve in a view: all have approved, and the agreement has not ended.
+    """Whether a party may serve in a view: all have approved, and the agreement has not expired.
 
     Args:
         agreement: with this party's own approval.
@@ -107,7 +107,7 @@ async def at_work(
     once: bool = False,
     run: str = "",
 ) -> AsyncIterator[PartyProcess]:
-    """A party's server over the network; its state folder is held and its gate runs as long as the block lasts.
+    """Run a party's server over the network; the block locks its state folder and runs its gate.
 
     Args:
         agreement: file of the agreement.
@@ -125,7 +125,7 @@ async def at_work(
     """
     own, whole, file = read_party_file(own_file), read_agreement(agreement), read_serving_file(serving)
     if own.party != party:
-        raise InputError(f"{own_file} is the file of {own.party!r}; --as says {party!r}")
+        raise InputError(f"{own_file} is the file of {own.party!r}, but --as names {party!r}")
     check_versions(whole)
     terms = _terms(whole)
     admission = Admission(whole, party)
@@ -178,7 +178,7 @@ def put_part(folder: Path, place: Path, party: str, job: Job, *, run: str = "") 
         InputError: no part there, or one that cannot be served.
     """
     if place.is_dir() and not (place / f"{party}{PART}").exists():
-        raise InputError(f"{place} holds no part of a model: train one first, with `securevfl party`")
+        raise InputError(f"{place} contains no part of a model: train one first, with `securevfl party`")
     part = ModelPart.load(place, party, job, run=run)
     ModelShelf(folder / "models", party, job).put(part)
     return part
@@ -197,7 +197,7 @@ def local_part(file: ServingFile, party: str) -> ModelPart | None:
 
 
 def _terms(agreement: Agreement) -> ServingPolicy:
-    """What all parties agreed on, as a floor of each party's own policy."""
+    """The terms that all parties agreed on; they limit each party's own policy."""
     proposal = agreement.proposal
     if len(proposal.owners) != 1:
         raise InputError("a model of several label owners cannot be served yet; each scores its rows in training")

@@ -1,4 +1,4 @@
-"""What was asked and is not answered yet: a queue that batches are collected from, and how long anybody waits."""
+"""Pending requests: a queue from which batches are collected, and limits on how long a request waits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from securevfl.serving.policy import MOST_ROWS, Refusal
 __all__ = ["Ask", "Batching", "Command", "ModelMismatch", "Outcome", "Questions", "Unavailable"]
 
 Outcome = np.ndarray | Refusal
-"""Of one customer: probabilities, (classes,), or a predicted number, (1,); or why nobody scores it."""
+"""Of one customer: probabilities, (classes,), or a predicted number, (1,); or the refusal."""
 
 
 class Batching(Config):
-    """How questions are collected, and how long anybody waits.
+    """How requests are collected into batches, and how long they wait.
 
     Attributes:
-        rows: a batch goes as soon as it has so many rows.
+        rows: a batch is sent as soon as it has this many rows.
         milliseconds: or so long after its first question.
         padded: rows of the fixed groups that are scored as a whole; 0 to score the rows that are asked for alone.
         seconds: most that an answer may take.
@@ -43,7 +43,7 @@ class Batching(Config):
 
 
 class Unavailable(SecureVFLError):
-    """Scores cannot be had now; nobody has to change anything but wait.
+    """Scores are unavailable for now; waiting is all it takes.
 
     Attributes:
         parties: that are waited for.
@@ -94,7 +94,7 @@ class Questions:
         """One outcome for each customer.
 
         Raises:
-            TimeoutError: none came in time.
+            TimeoutError: no outcome came in time.
             Unavailable: see `fail`.
         """
         done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
@@ -102,14 +102,14 @@ class Questions:
         return outcomes
 
     async def command(self, do: str, run: str) -> str:
-        """What came of a command; raises as `ask` does."""
+        """Execute a command and return its outcome; raises the same errors as `ask`."""
         return str(await self._waited(Command(do, run, asyncio.get_running_loop().create_future())))
 
     async def next(self) -> Ask | Command:
-        """What is to be done next."""
+        """The next batch or command."""
         while True:
             item, self._held = self._held or await self._queue.get(), None
-            if not item.done.done():  # somebody still waits for it
+            if not item.done.done():  # a caller still waits for it
                 return item
 
     async def more(self, rows: int) -> list[Ask]:
@@ -135,7 +135,7 @@ class Questions:
         return found
 
     def fail(self, error: Exception) -> None:
-        """Whoever waits gets this error."""
+        """Fail all waiting requests with this error."""
         for future in self._pending:
             if not future.done():
                 future.set_exception(error)

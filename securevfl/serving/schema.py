@@ -1,4 +1,4 @@
-"""What HTTP requests and answers hold. Identifiers stand in bodies alone, and answers hold none."""
+"""Content of HTTP requests and responses. Identifiers appear only in request bodies, never in responses."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Predicted(_Answered):
 
 
 class Problem(_Strict):
-    """Why there is no score."""
+    """Why a customer has no score."""
 
     reason: str
     party: str = Field(default="", description="whose rule it is, or who is waited for")
@@ -75,13 +75,13 @@ class _Item(_Strict):
 
 
 class BatchAnswer(_Strict):
-    """One answer for each customer, in the order of the question."""
+    """One answer for each customer, in the order of the request."""
 
     answers: list[_Item]
 
     @classmethod
     def of(cls, items: list[tuple[int, Score | Predicted | Problem]]) -> BatchAnswer:
-        """From status and content of each."""
+        """Build the answer from each customer's status and content."""
         return cls(
             answers=[
                 _Item(status=status, problem=one) if isinstance(one, Problem) else _Item(status=status, score=one)
@@ -105,7 +105,7 @@ class Activated(_Strict):
 class Refreshed(_Strict):
     """The index that is used now."""
 
-    rows: int = Field(description="customers whom all parties hold")
+    rows: int = Field(description="customers that all parties have")
 
 
 class Health(_Strict):
@@ -115,7 +115,7 @@ class Health(_Strict):
 
 
 class Readiness(_Strict):
-    """Whether scores can be had now."""
+    """Whether scores are available now."""
 
     ready: bool
     waiting_for: dict[str, str] = Field(description="party to why it is waited for")

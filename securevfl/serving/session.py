@@ -1,4 +1,4 @@
-"""What every party does in a session: it consents, aligns where that is needed, and makes the program that scores."""
+"""What every party does in a session: it consents, aligns if necessary, and builds the program that scores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LEDGER_LINES = 50_000
 
 @dataclass(frozen=True, kw_only=True)
 class Index:
-    """A table and which of its rows all parties hold.
+    """A table and its common rows.
 
     Attributes:
         table: the party's own.
@@ -64,7 +64,7 @@ class Index:
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """What scores in a session.
+    """The program that scores in a session.
 
     Attributes:
         model: of all parties.
@@ -80,7 +80,7 @@ class Serving:
 
 
 class PartyServer(Gathered):
-    """One party's server: what active and passive parties share.
+    """One party's server: the part that active and passive parties share.
 
     Args:
         mesh: connections to all peers.
@@ -89,7 +89,7 @@ class PartyServer(Gathered):
     Attributes:
         shelf: its parts of models.
         counts: scores of the day.
-        index: table and common rows; None before they were found.
+        index: table and common rows; None before the first alignment.
 
     Raises:
         InputError: files of its folder that are damaged.
@@ -124,17 +124,18 @@ class PartyServer(Gathered):
         return self._known[1]
 
     def alignment(self) -> str:
-        """See `Gathered.alignment`: none where a new table waits to be aligned."""
+        """See `Gathered.alignment`: empty if a new table waits to be aligned."""
         return "" if self._candidate is not None or self.index is None else self.index.mark
 
     @property
     def ready(self) -> bool:
-        """Whether all parties are there and a model is served."""
+        """Whether all parties are connected and a model is served."""
         return self.serving is not None and not self.away
 
     def epsilon_today(self) -> float | None:
-        """ε of today's releases of the person who was released most often; None where features leave without noise, and
-        where no model is served."""
+        """ε of today's releases of the person with the most; None if features leave without noise or no model is
+        served.
+        """
         if self.serving is None:
             return None
         epsilon = self.serving.program.role.releases.cost(self.counts.most_released())
@@ -142,7 +143,7 @@ class PartyServer(Gathered):
 
     @abstractmethod
     async def serve(self, site: PartyContext, index: Index) -> None:
-        """Serve in a session, until it is to end; then all exchange signed heads."""
+        """Serve until the session ends; then exchange signed ledger heads with all parties."""
 
     async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
         site = self.place.site(f"serve-{view.mark.hex()}", channels)
@@ -172,7 +173,7 @@ class PartyServer(Gathered):
             self._kept = self.serving.key, releases.state()
 
     async def _index(self, site: PartyContext, view: View) -> Index:
-        """The common rows: those that all know from before, or found now."""
+        """The common rows: stored ones that all parties still have, or those of a new alignment."""
         if self._candidate is None and self.index is not None and view.alignment == self.index.mark:
             return self.index
         table = self._candidate or self._table
@@ -181,7 +182,7 @@ class PartyServer(Gathered):
         except SecureVFLError as error:
             if self.index is None:
                 raise
-            self._candidate = None  # at every party: whoever did not find it out hears that the others stopped
+            self._candidate = None  # at every party: those that have not noticed the end learn that the others stopped
             self.refused(f"the tables could not be aligned: {error}")
             if isinstance(error, ProtocolError):
                 raise
@@ -207,7 +208,7 @@ class PartyServer(Gathered):
         self._candidate = self.place.table()
 
     def program(self, site: PartyContext, index: Index, part: ModelPart) -> ActiveProgram | PassiveProgram:
-        """This party's program, before anything was exchanged for it."""
+        """This party's program, before any message of it was exchanged."""
         return scoring_program(site, index.table, index.alignment, self.place.job, part.tree)
 
     async def come_back(
@@ -236,7 +237,7 @@ class PartyServer(Gathered):
             mark, table, digest, verified = (tree[name] for name in ("mark", "table", "digest", "verified"))
             rows = np.asarray(tree["rows"], np.int64)
         except (KeyError, TypeError, ValueError):
-            raise InputError(f"{self._file} is no index of this version: remove it, to align anew") from None
+            raise InputError(f"{self._file} was written by another version. Delete it to align again") from None
         if table != self._digest or (len(rows) and not 0 <= rows.min() <= rows.max() < self._table.rows):
             return None
         alignment = Alignment(rows=rows, digest=digest, verified_by=tuple(verified), pairwise={})

@@ -1,4 +1,4 @@
-"""A party's serving file, TOML: what it allows, and at the active party how it answers HTTP. It is the party's own.
+"""A party's serving file, TOML: its limits, and at the active party the HTTP server. Each party writes its own.
 
 ```toml
 [policy]
@@ -44,11 +44,12 @@ class HttpSection(Config):
 
     Attributes:
         listen: address; on loopback, unless there are `certificate` and either `tokens` or `clients`.
-        metrics: address of the figures for Prometheus; None for none.
+        metrics: address of the Prometheus metrics; None for none.
         tokens: file with digests of tokens or certificates, see `securevfl serve token`.
         certificate: of the server, PEM, with its chain.
         key: the certificate's private key.
-        clients: certificates of the authorities that issue clients' certificates: then every client has to show one.
+        clients: certificates of the authorities that issue clients' certificates; if set, every client must present
+            one.
     """
 
     listen: Word = "127.0.0.1:8080"
@@ -72,9 +73,12 @@ class HttpSection(Config):
         if (self.certificate is None) != (self.key is None):
             found.append("certificate and key go together; give both, or neither to answer on loopback without TLS")
         if self.clients is not None and self.certificate is None:
-            found.append("clients is about certificates of clients and this server has none; give certificate and key")
+            found.append(
+                "clients checks client certificates, which needs TLS, but this server has no certificate: give "
+                "certificate and key"
+            )
         if self.clients is not None and self.tokens is None:
-            found.append("clients says which certificates are genuine and not who may ask; list them in a tokens file")
+            found.append("clients only verifies certificates; list the clients that may send requests in a tokens file")
         if found or is_loopback(Address.of(self.listen).host):
             return found
         if self.certificate is None or self.tokens is None:
@@ -86,13 +90,13 @@ class HttpSection(Config):
 
 
 class LocalSection(Config):
-    """``[local]``: a model that needs no other party, for customers whom nobody else knows: one that the active party
-    trained alone, or its part of one that is fit for such rows (`securevfl.training.Algorithm.subsets`).
+    """``[local]``: a model that needs no other party, for customers unknown to the others: one that the active party
+    trained alone, or its part of a model that supports such rows (`securevfl.training.Algorithm.subsets`).
 
     Attributes:
         job: the job file that trained it.
         model: its folder.
-        away: whether it scores customers whom all parties know, too, while one of them is away.
+        away: whether it also scores common customers while a party is away.
     """
 
     job: Word
@@ -105,7 +109,7 @@ class LocalSection(Config):
 
 
 class _Sections(Config):
-    """All that a serving file holds."""
+    """All sections of a serving file."""
 
     policy: ServingPolicy = msgspec.field(default_factory=ServingPolicy)
     http: HttpSection = msgspec.field(default_factory=HttpSection)
@@ -116,7 +120,7 @@ class _Sections(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class ServingFile:
-    """What a serving file says; relative paths in it are relative to `folder`."""
+    """Content of a serving file; relative paths in it are relative to `folder`."""
 
     folder: Path
     policy: ServingPolicy
@@ -127,7 +131,7 @@ class ServingFile:
 
 
 def read_serving_file(path: str | Path | None) -> ServingFile:
-    """Read a serving file; the defaults where there is none.
+    """Read a serving file; the defaults if there is none.
 
     Raises:
         InputError: no such file, not TOML, or mistakes, all of them in one message.
@@ -152,7 +156,7 @@ def _of(folder: Path, sections: _Sections) -> ServingFile:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches an address."""
+    """Whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

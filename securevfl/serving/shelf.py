@@ -1,8 +1,8 @@
 """A party's parts of the models that it can serve, and which one it serves: changed in two phases, by digest.
 
-The active party's record decides. It writes a model down as committed after every party has said that it holds its own
-part, whole; then it tells them to use it. A party that crashed in between comes back to what that record says, for it
-uses no other part than the one whose digest stands there. So no two parties ever serve parts of different models.
+The active party's record decides. It records a model as committed after every party has confirmed its own intact part;
+then it sends them the command to use it. A party that crashed in between follows that record when it returns, since it
+uses no part but the one with the recorded digest. So no two parties ever serve parts of different models.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Named:
 
 
 class ModelShelf:
-    """One party's parts on the disk, and the record of which model it serves.
+    """One party's parts on the disk, and the record of the served model.
 
     Args:
         folder: the party's own, for its files alone; made if it is not there.
@@ -61,7 +61,7 @@ class ModelShelf:
         job: that trained the models; parts of another job are refused.
 
     Attributes:
-        committed: the model that is served; None before the first.
+        committed: the served model; None before the first.
         previous: the one before it, to roll back to.
 
     Raises:
@@ -92,6 +92,7 @@ class ModelShelf:
             )
         place = self._place(part.run)
         if (place / f"{self.party}{PART}").exists():
+            # A run name identifies one model: replacing this part would mix parts of different models.
             if self.part(part.run).digest != part.digest:
                 raise InputError(f"another part of run {part.run[:16]}… is there already; a run has one model")
             return
@@ -104,7 +105,7 @@ class ModelShelf:
         """This party's part of a run.
 
         Raises:
-            InputError: it has none, or a damaged one.
+            InputError: the party has no part of this run, or a damaged one.
         """
         place = self._place(run)
         if not (place / f"{self.party}{PART}").exists():
@@ -117,8 +118,8 @@ class ModelShelf:
         return tuple(sorted(path.parent.name for path in self._folder.glob(f"*/{self.party}{PART}")))
 
     def commit(self, model: Named) -> ModelPart:
-        """Serve this model from now on; on the disk when this returns. Its part here has to be the one that the model
-        names.
+        """Serve this model from now on; recorded on the disk when this returns. The part on this disk must be the one
+        that the model names.
 
         Raises:
             InputError: it is not, and nothing changed.
@@ -126,8 +127,8 @@ class ModelShelf:
         part = self.part(model.run)
         if model.parts.get(self.party) != part.digest or model.digest != digest_of(model.run, model.parts):
             raise InputError(
-                f"{self.party!r} holds part {part.digest[:16]}… of run {model.run[:16]}…, and the model that was "
-                f"committed has {str(model.parts.get(self.party))[:16]}…"
+                f"{self.party!r} has part {part.digest[:16]}… of run {model.run[:16]}…, but the committed "
+                f"model names {str(model.parts.get(self.party))[:16]}…"
             )
         if self.committed is None or model.digest != self.committed.digest:
             self._write(model, self.committed)

@@ -1,4 +1,4 @@
-"""Bearer tokens of clients: 256 random bits each, of which the file holds SHA-256 digests alone.
+"""Bearer tokens of clients: 256 random bits each; the file contains only their SHA-256 digests.
 
 ```toml
 [[token]]
@@ -37,7 +37,7 @@ __all__ = ["SCOPES", "Client", "Scope", "TokenFile", "make_token"]
 
 Scope = Literal["score", "status", "admin"]
 SCOPES: tuple[Scope, ...] = ("score", "status", "admin")
-"""What a client may do: ask for scores; read the status; activate models and refresh the index."""
+"""What a client may do: request scores; read the status; activate models and refresh the index."""
 
 _CLIENT = re.compile("[a-z][a-z0-9_-]{0,31}")
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -51,7 +51,7 @@ class TokenEntry(Config):
 
     Attributes:
         client: who uses it, for limits and metrics; several tokens may have one.
-        scopes: what it may do.
+        scopes: what the client may do.
         sha256: of the token, or of the client's certificate (DER), hexadecimal.
         kind: which of the two.
         expires: the last day on which it works, UTC; None for no end.
@@ -70,7 +70,7 @@ class TokenEntry(Config):
     def problems(self) -> list[str]:
         found = super().problems()
         if _CLIENT.fullmatch(self.client) is None:
-            found.append(f"client is {self.client[:40]!a}; a lower-case word of up to 32 letters, digits, - and _")
+            found.append(f"client is {self.client[:40]!a}; give a lower-case word of up to 32 letters, digits, - and _")
         if _DIGEST.fullmatch(self.sha256) is None:
             found.append("sha256 is not 64 hexadecimal digits: make the token with `securevfl serve token`")
         if not self.scopes:
@@ -86,7 +86,7 @@ class TokenSections(Config):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks, and what it may do."""
+    """An authenticated client and its scopes."""
 
     name: str
     scopes: frozenset[Scope]
@@ -111,16 +111,16 @@ class TokenFile:
         self._read()
 
     def client(self, token: str) -> Client | None:
-        """Whose token this is; None for one that nobody has, or that has expired.
+        """The client of this token; None if the token is unknown or expired.
 
-        Every digest of the file is compared, each in constant time: how long it takes says nothing about which of them
-        is near.
+        The token is compared with every digest of the file in constant time, so that the duration does not reveal a
+        near match.
         """
         given = token.encode("utf-8", "replace")
         return self._client("token", given) if len(given) <= _LONGEST else None
 
     def certificate(self, der: bytes) -> Client | None:
-        """Whose certificate this is, as `client` says."""
+        """The client of this certificate, by the same rules as `client`."""
         return self._client("certificate", der)
 
     def _client(self, kind: str, secret: bytes) -> Client | None:
@@ -164,7 +164,7 @@ def make_token(
     Args:
         path: of the file.
         client: who will use it.
-        scopes: what it may do.
+        scopes: what the client may do.
         expires: the last day on which it works, UTC.
         entropy: source of random bytes.
 

@@ -23,11 +23,11 @@ __all__ = ["Scored", "answering", "predict_all"]
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """What the active party has after a prediction.
+    """The active party's result of a prediction.
 
     Attributes:
         classes: their names; of a regression the target's alone.
-        ids: identifiers of the rows, those that all parties hold first.
+        ids: identifiers of the rows, common rows first.
         probabilities: of each row, (classes,), or (1,) of a regression, in the target's units.
         used: of each row the parties whose columns it was scored from, the active one first.
     """
@@ -81,7 +81,7 @@ async def predict_all(
     Args:
         server: the party's, which runs.
         task: in which it runs.
-        everyone: at the active party, whether it then scores its other rows by itself.
+        everyone: at the active party, whether it then scores its other rows alone.
 
     Returns:
         The scores at the active party, None elsewhere.
@@ -93,7 +93,7 @@ async def predict_all(
     """
     if everyone:
         if server.place.job.protection.on_shares:
-            raise InputError("the model is in shares, and no party can score rows by itself: leave --everyone out")
+            raise InputError("the model is in shares, so no party can score rows alone: leave --everyone out")
         server.place.job.algorithm.check_subset((), server.place.passive)
     if not isinstance(server, ServeActive):
         await task
@@ -105,7 +105,7 @@ async def predict_all(
         task.result()
         raise PolicyError("the server ended before the prediction was done")
     found = working.result()
-    await task  # until the others have heard that it is over
+    await task  # until the others have received the end
     return found
 
 

@@ -50,7 +50,7 @@ _NAMES = {
     "parts": "PART Assembler in_parts",
     "wire": "DEFAULT_LIMITS Limits begin_copies decode encode encode_parts hosted measure numbers size",
 }
-"""Module → the names that it holds."""
+"""Module → its public names."""
 
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -1,4 +1,4 @@
-"""Channels between two parties: send one way, receive the other, with a bounded window between."""
+"""Channels between two parties: each end sends and receives, with a bounded window of messages in flight."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from securevfl_net.link_state import Beat
 
-if TYPE_CHECKING:  # messages hold tensors; a gate has channels' beats and never loads torch
+if TYPE_CHECKING:  # messages contain tensors; a gate needs channels' beats but never loads torch
     from securevfl.transport.message import Message
 
 __all__ = ["WINDOW", "Channel"]
@@ -20,14 +20,14 @@ class Channel(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether `send` would not wait now."""
+        """Whether `send` would return without waiting."""
         ...
 
     async def send(self, message: Message) -> int:
         """Send `message` and return its size on the wire, in bytes. Waits while the window is full.
 
-        A message is admitted whenever less than the window is on its way, so that the window never has to hold the
-        largest message.
+        A message is admitted as soon as less than the window is in flight, so a window may be smaller than the largest
+        message.
 
         Raises:
             ProtocolError: this end was closed, or the peer ended and will never read.
@@ -54,5 +54,5 @@ class Channel(Protocol):
         ...
 
     def close(self) -> None:
-        """Tell the peer that nothing more will come."""
+        """Close the sending side: the peer will receive nothing more."""
         ...

@@ -1,9 +1,9 @@
-"""Between the host and an accelerator: copies that nobody waits for until their numbers are needed.
+"""Asynchronous copies between the host and an accelerator: nobody waits until the numbers are needed.
 
-A program on the host runs ahead of the device that computes what it asked for. Any question about a number there, a
-loss, a digest, whether all are finite, makes it wait until the device has caught up. So copies go through pinned
-memory, which the device reads and writes by itself, and are looked at later. PyTorch's notes on CUDA semantics,
-"Asynchronous execution" and "Use pinned memory buffers", describe both.
+A program on the host runs ahead of the device that computes for it. Reading a number of the device (a loss, a digest, a
+check that all are finite) makes the host wait until the device has caught up. So copies go through pinned memory, which
+the device reads and writes on its own, and are read later. PyTorch's notes on CUDA semantics, "Asynchronous execution"
+and "Use pinned memory buffers", describe both.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import torch
 __all__ = ["HostCopy", "caught_up", "fits", "on_host", "to_device"]
 
 _SHARE = 0.5
-"""Of a device's free memory, what one table may take of it."""
+"""Largest share of a device's free memory for one table."""
 
 
 def on_host(array: np.ndarray | torch.Tensor) -> bool:
-    """Whether the numbers of an array are in this machine's memory."""
+    """Whether an array is in this machine's main memory."""
     return not isinstance(array, torch.Tensor) or array.device.type == "cpu"
 
 
@@ -64,7 +64,7 @@ def to_device(array: np.ndarray | torch.Tensor, device: str | torch.device) -> t
 
 
 def fits(tensor: torch.Tensor, device: str | torch.device) -> bool:
-    """Whether a table should live on a device as a whole; else its batches go there one by one."""
+    """Whether a whole table may stay on a device; otherwise its batches are copied one at a time."""
     if torch.device(device).type != "cuda":
         return True
     free, _ = torch.cuda.mem_get_info(device)

@@ -1,8 +1,8 @@
-"""Declared exchanges: what a protocol says it will send, before it sends anything.
+"""Declared exchanges: the messages of a protocol, declared before it sends any.
 
-An algorithm, a protection and the alignment each declare their messages here. The link refuses a message that nobody
-declared, at both ends. Receipts, refusals, findings, the threat model's tables and the ledger's checks read the same
-declarations, so that none of them keeps a list of its own.
+An algorithm, a protection and the alignment each declare their messages here. The link refuses undeclared messages at
+both ends. Receipts, refusals, findings, the threat model's tables and the ledger's checks read the same declarations,
+so that none of them keeps a separate list.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Severity = Literal["ok", "note", "leak"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sight:
-    """One thing that a message tells of somebody's data: what the words of a declaration say, for a table.
+    """One thing that a message discloses about somebody's data: a declaration's text in structured form, for a table.
 
     Attributes:
-        of: whether it tells of ``"features"``, of ``"labels"``, or of ``"rows"``: which of them train, or are known.
+        of: the data disclosed: ``"features"``, ``"labels"``, or ``"rows"``: which of them train, or are known.
         severity: of that.
-        through: what tells it, in a few words.
+        through: the source of the disclosure, in a few words.
         view: what ``measured.json`` calls it, where attacks on it were measured; empty otherwise.
-        epsilon: that the plan spends on it over all looks; None without noise, infinite where the plan sets no bound.
-        auc: largest AUC with which that ε lets anybody rank one bit of a row; None without noise.
+        epsilon: planned ε of it over all releases; None without noise, infinite if the plan sets no limit.
+        auc: largest AUC with which anybody can rank one bit of a row at that ε; None without noise.
         budget: what else bounds it, with the figure, in a few words; empty where nothing does.
         result: whether it is what the job is for: its receiver is given it under every protection.
     """
@@ -58,20 +58,20 @@ class Exchange:
         kind: what sort of information it carries.
         sender: role of the party that sends it.
         receiver: role of the party that receives it.
-        words: what it is, for receipts.
-        reveals: what its receiver learns about its sender, for findings; empty where receiving it teaches nothing
-            beyond sizes and timing.
+        words: its description, for receipts.
+        reveals: what its receiver learns about its sender, for findings; empty if it learns nothing beyond sizes and
+            timing.
         severity: of what it reveals: ``"ok"`` harmless by design, ``"note"`` a known, limited leak, ``"leak"`` readable
             data.
-        of_others: what its receiver learns about each other party of the receiver's role, whose values went into it;
-            empty where nothing of them did.
+        of_others: what its receiver learns about each other party of the receiver's role whose values went into it;
+            empty if no such values did.
         others_severity: of that.
-        sights: what it reveals, taken apart for the table of parties and data; without them a reader takes the whole
-            severity for everything that the sender has.
-        others_sights: likewise of what it tells of others.
+        sights: the parts of what it reveals, for the table of parties and data; without them a reader applies the
+            severity to everything that the sender has.
+        others_sights: likewise for `of_others`.
         ciphers: the ciphers under which it may cross; empty where it crosses in the clear or masked.
-        key_bits: the least size of a Paillier modulus under which it may cross.
-        opened: what the owner of the key reads when it decrypts the message; None where nothing per row is opened.
+        key_bits: smallest Paillier modulus under which it may cross.
+        opened: what the owner of the key reads when it decrypts the message; None if it opens nothing per row.
         noised: whether it must carry differentially private noise.
         optional: whether a run may do without it: where it depends on sizes, or on what parties agree on as they begin.
     """
@@ -121,11 +121,11 @@ class Exchanges:
 
     @property
     def words(self) -> Mapping[str, str]:
-        """Step → what it is, for receipts."""
+        """Step → its description, for receipts."""
         return self._words
 
     def between(self, sender: PartyRole, receiver: PartyRole) -> Mapping[tuple[str, Kind], Exchange]:
-        """What a party in one role may send to a party in another, by step and kind."""
+        """Messages that a party in one role may send to a party in another, by step and kind."""
         return {
             (step, kind): exchange
             for (step, kind, from_, to), exchange in self._by.items()

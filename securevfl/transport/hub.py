@@ -1,4 +1,4 @@
-"""Meshes in memory: all parties of a job in one process, with the faults that a network has."""
+"""Meshes in memory: all parties of a job in one process, with the faults of a network."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
     ) -> None:
         self.names = tuple(names)
         if not self.names or len(set(self.names)) < len(self.names):
-            raise InputError(f"the parties of a mesh are {', '.join(self.names) or 'none'}; each has a name of its own")
-        Pipe(window)  # refuses what is no window
+            raise InputError(
+                f"the parties of a mesh are {', '.join(self.names) or 'none'}; each needs a different name"
+            )
+        Pipe(window)  # refuses an invalid window
         self.window = window
         self.pipes: dict[tuple[bytes, str, str], Pipe] = {}
         self._cut: set[frozenset[str]] = set()
@@ -65,7 +67,7 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
         return alive and frozenset((one, other)) not in self._cut
 
     def connect(self, one: str, other: str) -> None:
-        """Tell two parties that they are connected, where both are there and nothing is cut."""
+        """Connect two parties, if both are running and the link is not cut."""
         if self.up(one, other):
             self._meshes[one].came(self._meshes[other])
             self._meshes[other].came(self._meshes[one])
@@ -85,7 +87,10 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
                 self._refuse(mesh, peer)
 
     def _refuse(self, mesh: MemoryMesh, peer: MemoryMesh) -> None:
-        words = f"{mesh.me!r} opened a view that {peer.me!r} did not begin: open one after all said that they began it"
+        words = (
+            f"{mesh.me!r} opened a view that {peer.me!r} did not begin: open one after all have announced that "
+            "they began it"
+        )
         mesh.happened(Refused(peer.me, "other-view", words))
         peer.happened(Refused(mesh.me, "other-view", words))
 
@@ -104,14 +109,14 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
             self.connect(one, other)
 
     def crash(self, name: str) -> None:
-        """End a party without a word to anybody: calls of its mesh raise, peers see a connection that is gone."""
+        """Stop a party without notice: calls of its mesh raise, and peers see a lost connection."""
         there = [peer for peer in self.names if peer != name and self.up(name, peer)]
         self._meshes[name].die(f"{name!r} crashed")
         for peer in there:
             self._meshes[peer].happened(Down(name, "the connection broke"))
 
     def start(self, name: str, incarnation: Incarnation | None = None) -> MemoryMesh:
-        """Start a party anew that crashed or closed.
+        """Restart a party that crashed or closed.
 
         Args:
             name: of the party.
@@ -164,7 +169,7 @@ class MemoryMesh:
             self._wake()
 
     def came(self, peer: MemoryMesh) -> None:
-        """A connection to a peer stands."""
+        """Handle a new connection to a peer."""
         before, count, _ = self._met.get(peer.me, (None, 0, 0.0))
         self._met[peer.me] = (peer.incarnation, count + 1, time.monotonic())
         self.happened(Up(peer.me, peer.incarnation, before == peer.incarnation))
@@ -180,7 +185,7 @@ class MemoryMesh:
         """See `Mesh.note`."""
         self._require()
         if len(payload) > NOTE:
-            raise InputError(f"a note of {len(payload)} bytes; at most {NOTE} fit: say less, or send it as a message")
+            raise InputError(f"a note of {len(payload)} bytes; at most {NOTE} fit: shorten it, or send it as a message")
         if peer not in self.peers:
             raise InputError(f"{self.me!r} has no peer {peer!r}; it has {', '.join(self.peers)}")
         if self._hub.up(self.me, peer):
@@ -190,7 +195,7 @@ class MemoryMesh:
         """See `Mesh.begin`."""
         self._require()
         if len(view) != VIEW or view in self.past or view == self.view:
-            raise InputError(f"a view has {VIEW} bytes that none before it had; got {view.hex()}")
+            raise InputError(f"a view needs {VIEW} bytes that no earlier view had; got {view.hex()}")
         self.park("another view began")
         self.view, self.is_open = bytes(view), False
         for peer in self.peers:

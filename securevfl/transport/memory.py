@@ -16,12 +16,12 @@ __all__ = ["MemoryChannel", "Pipe", "memory_pair"]
 
 
 class Pipe:
-    """One direction: the messages on their way, and who waits for them or for room.
+    """One direction: the messages in flight, and the tasks that wait for messages or for room.
 
     Attributes:
         window: bytes that may be on their way before a writer waits.
         flows: whether what was written reaches the reader now; False while the connection is cut or not yet open.
-        closed: whether the writer said that nothing more will come.
+        closed: whether the writer has closed its side.
 
     Raises:
         InputError: a window below 1.
@@ -47,7 +47,7 @@ class Pipe:
             self.reader.set_result(None)
 
     def wake_writers(self, *, every: bool = False) -> None:
-        """Let the next writer go on where there is room, or all of them look again."""
+        """Wake the next writer if there is room, or all of them to look again."""
         while self.writers and (every or self.size < self.window):
             waiter = self.writers.popleft()
             if not waiter.done():
@@ -61,7 +61,7 @@ class MemoryChannel:
 
     Args:
         outgoing: what this end writes to.
-        incoming: what it reads from.
+        incoming: the pipe to read from.
     """
 
     def __init__(self, outgoing: Pipe, incoming: Pipe) -> None:

@@ -1,9 +1,9 @@
-"""A mesh: one party's connections to all peers of a job, whatever carries them.
+"""A mesh: one party's connections to all peers of a job, over any transport.
 
-A mesh carries two things. *Notes* are small and unordered with the rest: parties gather by them before they train, and
-again after one of them was started anew. *Channels* carry a protocol's messages. They exist for one *view* only: who
-takes part in which incarnation, and from where they go on. `begin` makes the channels of a view and opens their
-receiving side; `open` lets what was sent leave; `park` ends them all when a peer is gone.
+A mesh carries two things. *Notes* are small, and not ordered relative to messages: parties use them for their
+rendezvous before training and after one of them has restarted. *Channels* carry a protocol's messages. They exist for
+one *view* only: who takes part in which incarnation, and the state from which they continue. `begin` makes the channels
+of a view and opens their receiving side; `open` releases what was sent; `park` closes them all when a peer is lost.
 
 A connection that breaks and comes back changes nothing in the channels: `Down`, then `Up` with `resumed`.
 """
@@ -46,8 +46,8 @@ class Up:
     Attributes:
         peer: its name.
         incarnation: which start of its program.
-        resumed: whether it is the incarnation that was connected before; then channels of the view go on and nothing
-            was lost. False at the first connection, too.
+        resumed: whether the same incarnation was connected before; then the view's channels continue without loss. Also
+            False at the first connection.
     """
 
     peer: str
@@ -122,7 +122,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Endorsed:
-    """A peer put another certificate in the place of its own, signed by its signing key.
+    """A peer replaced its certificate by another, signed by its signing key.
 
     Attributes:
         peer: which.
@@ -161,7 +161,7 @@ class Mesh(Protocol):
         ...
 
     async def next(self) -> MeshEvent:
-        """What happened next; waits for it. Events of one peer come in their order.
+        """Wait for the next event. Events of one peer come in their order.
 
         Raises:
             ProtocolError: the mesh was closed, or what carries it died.
@@ -169,7 +169,7 @@ class Mesh(Protocol):
         ...
 
     async def note(self, peer: str, payload: bytes) -> None:
-        """Write to a peer. Notes arrive in order within one connection and are lost with it: say it again on `Up`.
+        """Send a note to a peer. Notes arrive in order within one connection and are lost with it: repeat them on `Up`.
 
         Raises:
             InputError: more than 64 KiB, or nobody of this name.
@@ -177,7 +177,7 @@ class Mesh(Protocol):
         ...
 
     def begin(self, view: bytes) -> Mapping[str, Channel]:
-        """New channels for a view, by peer. Their receiving side is open, so tell peers that one is ready afterwards.
+        """Make new channels for a view, by peer. Their receiving side is open, so announce readiness only afterwards.
 
         What is sent waits until `open`. Channels of an earlier view are parked.
 
@@ -190,10 +190,10 @@ class Mesh(Protocol):
         ...
 
     def open(self) -> None:
-        """What is sent over this view's channels goes out: all peers said that they are ready.
+        """Release what is sent over this view's channels: all peers have announced that they are ready.
 
         Raises:
-            InputError: there is no view.
+            InputError: no view was begun.
         """
         ...
 
@@ -203,7 +203,7 @@ class Mesh(Protocol):
         ...
 
     async def abort(self, reason: str) -> None:
-        """End the job for all: peers learn the reason, ahead of all that is on its way, and their channels raise."""
+        """End the job for all: peers receive the reason before anything in flight, and their channels raise."""
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""What parties say to each other: a closed list of message kinds, and the message itself.
+"""Messages between parties, and the closed list of their kinds.
 
-The kind of a message says what its receiver can learn from it; the guard says how its content is protected.
-Both are written to the sender's and to the receiver's ledger, and a party's policy decides by them.
+The kind of a message determines what its receiver can learn from it; the guard describes how its content is protected.
+Both are written to the sender's and the receiver's ledger, and a party's policy decides by them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from securevfl.transport.devices import HostCopy, on_host
 __all__ = ["NO_GUARD", "Array", "Guard", "Kind", "Message", "Scalar"]
 
 Array = np.ndarray | torch.Tensor
-"""What a message carries: numpy arrays (bytes of ciphertexts, integers) or torch tensors (activations)."""
+"""Content of a message: numpy arrays (bytes of ciphertexts, integers) or torch tensors (activations)."""
 
 Scalar = str | int | float | bool
 
@@ -83,7 +83,7 @@ class Guard:
         cipher: ``"none"``, ``"paillier"``, ``"bfv"``, ``"ckks"``, ``"masked"`` or ``"blinded"``.
         bits: size of the modulus (n for Paillier, q for BFV and CKKS), statistical security of a mask, or security of a
             blinding, in bits; 0 for none.
-        key: fingerprint of the key; empty for none.
+        key: fingerprint of the key; empty without one.
         noise: noise multiplier of the differentially private release (σ over the sensitivity); 0 for none.
     """
 
@@ -94,7 +94,7 @@ class Guard:
 
     @property
     def label(self) -> str:
-        """In words, as ledgers' readers and receipts see it."""
+        """Describe the protection for receipts and readers of ledgers."""
         match self.cipher:
             case "none":
                 text = "in the clear"
@@ -108,13 +108,13 @@ class Guard:
 
     @property
     def security(self) -> int:
-        """Bits of security: of the cipher, or statistical ones of a mask; 0 where there is none, or none is known.
+        """Bits of security: of the cipher, or statistical ones of a mask; 0 if there is none or it is unknown.
 
-        Of ciphers it is derived from the size of the modulus, never told by a peer; of masks and blindings it is `bits`
-        as the sender tells it, which no receiver can check. Paillier: comparable strengths of NIST SP 800-57 part 1
-        rev. 5, table 2. BFV and CKKS: 128, the level at which both are set up, for moduli that the homomorphic
-        encryption standard (Albrecht et al. 2018, table 1) rates at that level for N = 8192, the only degree here: up
-        to 218 bits. Longer ones have no known strength.
+        For ciphers it is derived from the size of the modulus, never taken from a peer; for masks and blindings it is
+        the sender's `bits`, which no receiver can check. Paillier: comparable strengths of NIST SP 800-57 part 1 rev.
+        5, table 2. BFV and CKKS: 128, the level at which both are set up, for moduli that the homomorphic encryption
+        standard (Albrecht et al. 2018, table 1) rates at that level for N = 8192, the only degree here: up to 218 bits.
+        Longer ones have no known strength.
         """
         match self.cipher:
             case "paillier":
@@ -152,8 +152,8 @@ class Message:
         numbers: name → the array as the wire has it, flat, once somebody has asked for them; see `wire.numbers`.
         finite: whether all its numbers are, once somebody has looked; likewise.
         copies: name → the array's `HostCopy`, once `wire.begin_copies` has begun them; of arrays on a device alone.
-        written: size and SHA-256 of what the wire codec writes, once `wire.measure` has been asked for them. Both ends
-            of a channel in memory hold the same object, so that its content is hashed once.
+        written: size and SHA-256 of the wire codec's output, after the first `wire.measure`. Both ends of a channel in
+            memory share the same object, so its content is hashed once.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""A channel over the network: the program's end. Parts go to the gate and come from it, in the event loop."""
+"""A channel over the network: the program's end. It exchanges parts with the gate in the event loop."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["NetworkChannel"]
 _END = b"\0"
 """Sent as a message of one byte; real ones have at least 16. Nothing follows it."""
 _STEP = 60
-"""Most bytes of a step's name, as a peer that waits for room tells it."""
+"""Most bytes of a step's name in the report of a peer that waits for room."""
 _QUEUED = 2 << 20
 """Bytes of one peer that wait in the outbox; more stay with the channel, where urgent frames need not pass them."""
 _BEATS = msgspec.msgpack.Encoder()
 
 
 class Carrier(Protocol):
-    """What a channel needs of its mesh."""
+    """What a channel needs from its mesh."""
 
     @property
     def outbox(self) -> Outbox:
@@ -189,10 +189,10 @@ class NetworkChannel:
 
     @property
     def pending(self) -> bool:
-        """Whether something was not handed to the gate yet."""
+        """Whether something still waits to be passed to the gate."""
         return bool(self._parts) and self._failure is None
 
-    # --- what the gate says
+    # --- events from the gate
 
     def room(self, released: int) -> None:
         """The peer has that much of what was sent."""
@@ -209,7 +209,7 @@ class NetworkChannel:
             self._wake_writers(every=True)
 
     def place(self, total: int, length: int) -> memoryview | None:
-        """Where a long part goes: into its message's buffer."""
+        """Return the memory for a long part: its message's buffer."""
         if self._failure is not None:
             return None
         if total:

@@ -32,7 +32,7 @@ from securevfl.transport.wire import Limits
 __all__ = ["NetworkMesh"]
 
 _START = 30.0
-"""Seconds in which a gate has to say that it listens, on a machine that is busy."""
+"""Seconds in which a gate must report that it is listening, on a busy machine."""
 _PAIR = msgspec.json.Decoder(tuple[str, str])
 
 
@@ -98,7 +98,8 @@ class NetworkMesh:
             identity: the party's certificate; its name is the party's.
             book: the peers. Endorsements are checked by it, in this process.
             agreement: SHA-256 of the proposal.
-            fields: of the agreement, name → digest of its value: a peer with another one is told where they differ.
+            fields: of the agreement, name → digest of its value: a peer with another agreement learns in which fields
+                they differ.
             incarnation: of this start; it was stored before.
             listen: where to listen; nowhere, if only this party calls.
             routes: peer → how to call it; the others call.
@@ -157,7 +158,7 @@ class NetworkMesh:
         """See `Mesh.note`."""
         self._require()
         if len(payload) > min(NOTE, self._limits.note):
-            raise InputError(f"a note of {len(payload)} bytes; at most {NOTE} fit: say less, or send it as a message")
+            raise InputError(f"a note of {len(payload)} bytes; at most {NOTE} fit: shorten it, or send it as a message")
         if peer not in self.peers:
             raise InputError(f"{self.me!r} has no peer {peer!r}; it has {', '.join(self.peers)}")
         self.outbox.say(Frames.NOTE, payload, peer=self.peers.index(peer))
@@ -167,7 +168,7 @@ class NetworkMesh:
         """See `Mesh.begin`."""
         self._require()
         if len(view) != VIEW or view in self._past:
-            raise InputError(f"a view has {VIEW} bytes that none before it had; got {view.hex()}")
+            raise InputError(f"a view needs {VIEW} bytes that no earlier view had; got {view.hex()}")
         self.park("another view began")
         self._view = bytes(view)
         self._past.add(self._view)
@@ -236,10 +237,10 @@ class NetworkMesh:
     # --- more than `Mesh`
 
     def renew(self, endorsement: bytes = b"") -> None:
-        """Show the newest certificate beside the present one from now on, and say so to pinned peers.
+        """From now on present the newest certificate beside the current one, and notify pinned peers.
 
-        Connections are made anew and go on where they were. Call it while all peers are connected: one that is away
-        learns of no endorsement.
+        Connections are made again and continue where they were. Call it while all peers are connected: an absent peer
+        misses the endorsement.
 
         Args:
             endorsement: as `Endorsement.signed` makes it; empty where an authority vouches.
@@ -251,7 +252,7 @@ class NetworkMesh:
         self.wake()
 
     def kill(self) -> None:
-        """End the gate at once, without a word to anybody."""
+        """Kill the gate at once, without notice to any peer."""
         self._gate.kill()
         self._lost(f"the gate of {self.me!r} was killed")
         self._gate.wait()
@@ -324,7 +325,7 @@ class NetworkMesh:
             self._lost(f"the gate of {self.me!r} ended: {error}")
 
     def _broken(self, error: GateLost) -> None:
-        """Nothing can be written any more: what the gate said before it ended, its reason among it, is read first."""
+        """Nothing can be written any more: first read what the gate sent before it ended, perhaps with its reason."""
         with suppress(ProtocolError):
             while not self._why and self._inbox.read(self._sock):
                 pass
@@ -414,7 +415,7 @@ class NetworkMesh:
             case Frames.DONE:
                 self._done.set_result(None)
             case _:
-                raise GateLost(f"it said something of kind {kind}")
+                raise GateLost(f"it sent an unknown frame of kind {kind}")
 
     def _endorsed(self, peer: str, payload: bytes) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Messages in parts: cut on one side without a copy, put together on the other in one buffer."""
+"""Messages in parts: split without a copy by the sender, assembled in one buffer by the receiver."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Assembler:
 
         Args:
             total: as its sender declares.
-            bound: most bytes of the step that is due, where it is known.
+            bound: most bytes of the next step's message, if known.
 
         Raises:
             WireError: longer than the limit or the bound, empty, or the message before is not whole; nothing was taken.
@@ -84,7 +84,7 @@ class Assembler:
             raise WireError(f"a message of {total} bytes is announced; this step has 1 to {most}: is it the same job?")
 
     def room(self) -> memoryview:
-        """Where the rest of the message goes, for `recv_into`; then call `filled`.
+        """Memory for the rest of the message, for `recv_into`; then call `filled`.
 
         Raises:
             WireError: no message was begun.
@@ -94,10 +94,10 @@ class Assembler:
         return self._whole[self._got :]
 
     def filled(self, count: int) -> memoryview | None:
-        """That many bytes were put into `room()`.
+        """Report that this many bytes were put into `room()`.
 
         Returns:
-            The whole message, once it is, else None.
+            The whole message once it is complete, otherwise None.
 
         Raises:
             WireError: more than were missing.
@@ -138,7 +138,7 @@ class Assembler:
         return self.filled(len(data))
 
     def message(self, data: memoryview, total: int | None, bound: int | None = None) -> tuple[Message, int] | None:
-        """As `add`, decoded: the message and its bytes on the wire."""
+        """Like `add`, decoded: the message and its bytes on the wire."""
         whole = self.add(data, total, bound)
         return None if whole is None else (decode(whole, self._limits), len(whole))
 

@@ -74,7 +74,7 @@ _TORCH = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What `decode` accepts, in bytes and counts; anything larger is refused before memory is taken."""
+    """Limits of `decode`, in bytes and counts; anything larger is refused before memory is allocated."""
 
     message_bytes: int = 1 << 30
     header_bytes: int = 1 << 16
@@ -146,13 +146,15 @@ def measure(message: Message) -> tuple[int, str]:
             hashed.update(bytes(pad))
         total += raw.nbytes + pad
     found = total, hashed.hexdigest()
+    # Message is frozen; these fields only cache what follows from its content.
     object.__setattr__(message, "written", found)
     return found
 
 
 def numbers(message: Message) -> Mapping[str, np.ndarray]:
-    """Name → the array as the wire has it: flat, in C order, little-endian; once for each message, without a copy where
-    it is so already. Waits for those that lie on a device."""
+    """Name → the array in wire format: flat, in C order, little-endian; converted once for each message, without a copy
+    if it is so already. Waits for arrays on a device.
+    """
     if message.numbers is None:
         found = {
             name: _raw(message.copies[name].array() if name in message.copies else array).reshape(-1)
@@ -164,7 +166,7 @@ def numbers(message: Message) -> Mapping[str, np.ndarray]:
 
 
 def begin_copies(message: Message) -> None:
-    """Begin to copy what lies on a device to the host, so that `measure` finds it there; once for each message."""
+    """Begin to copy arrays on a device to the host, so that `measure` finds them there; once for each message."""
     away = {name: array for name, array in message.arrays.items() if not on_host(array)}
     if away and not message.copies:
         copies = {name: HostCopy(array) for name, array in away.items() if isinstance(array, torch.Tensor)}
@@ -201,11 +203,10 @@ def size(message: Message) -> int:
 
 
 def encode_parts(message: Message) -> list[memoryview]:
-    """The bytes of the message as buffers, in order. Arrays that lie in C order, little-endian, on the host are not
-    copied.
+    """The bytes of the message as buffers, in order. Arrays on the host in little-endian C order are not copied.
 
     Returns:
-        Views of bytes, none of them empty. They show the arrays as they are when they are read: none may change until
+        Views of bytes, none of them empty. They show the arrays at the time of reading: none may change until
         all was sent.
 
     Raises:
@@ -241,6 +242,7 @@ def decode(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Message
     Raises:
         WireError: not a message, another version, over a limit, truncated, or with bytes to spare.
     """
+    # All checks of sizes come before any allocation: `data` is a peer's.
     view = memoryview(data)
     if len(view) > limits.message_bytes:
         raise WireError(f"message of {len(view)} bytes; the limit is {limits.message_bytes}: send it in parts")
@@ -286,7 +288,10 @@ def _read_arrays(
         if dtype is None:
             raise WireError(f"array {name!r} has element type {code!r}; the wire carries {', '.join(_DTYPES)}")
         if len(shape) > limits.dimensions or any(side < 0 for side in shape):
-            raise WireError(f"array {name!r} has shape {shape}; at most {limits.dimensions} sides, none negative")
+            raise WireError(
+                f"array {name!r} has shape {shape}; at most {limits.dimensions} dimensions are allowed, none negative"
+            )
+        # A side of 0 makes the product 0 and would hide an absurd other side from the checks, so it counts as 1.
         if math.prod(max(side, 1) for side in shape) * dtype.itemsize >= _LONGEST_SIDE:
             raise WireError(f"array {name!r} has shape {shape}; its sides multiply to 2^62 bytes or more: no array has")
         if name in arrays:

@@ -286,7 +286,7 @@ def test_a_checkpoint_without_a_secret_is_refused() -> None:
         def saved(self) -> dict[str, object]:
             return {"epoch": 1}
 
-    with pytest.raises(InputError, match="holds no secret"):
+    with pytest.raises(InputError, match="contains no secret"):
         PartySecret.kept_by(Old())
 
 

@@ -147,7 +147,7 @@ def test_sealed_folds_by_group_are_of_one_drawing() -> None:
         ({"split_by": "time"}, {"group": GROUP}, "splits by time, and the table names no column for it"),
         ({"split_by": "group"}, {"group": np.zeros(ROWS, np.int64)}, "of 1 groups"),
         ({"split_by": "time"}, {"time": np.zeros(ROWS)}, "1 different times"),
-        ({"fold": (1, 2)}, {"fold": np.repeat([0, 1, 2, 0], 40).astype(np.int8)}, "splits them by fold, too"),
+        ({"fold": (1, 2)}, {"fold": np.repeat([0, 1, 2, 0], 40).astype(np.int8)}, "splits them by fold: leave one out"),
     ],
 )
 def test_a_split_that_cannot_be_is_refused(options: dict[str, object], own: dict[str, object], words: str) -> None:
@@ -157,7 +157,7 @@ def test_a_split_that_cannot_be_is_refused(options: dict[str, object], own: dict
 
 def test_a_job_with_an_impossible_split_is_refused() -> None:
     for options, words in (
-        ({"split_by": "group", "stratify": True}, "stratify draws rows one by one"),
+        ({"split_by": "group", "stratify": True}, "stratify draws single rows"),
         ({"fold": (3, 2)}, r"fold is \[3, 2\]"),
         ({"fold": (1, 1)}, "2 or more"),
         ({"split_by": "week"}, "week"),

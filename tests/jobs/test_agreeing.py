@@ -373,7 +373,7 @@ def test_the_agreement_alone_tells_who_the_peers_are(made: Proposal, bank: Compa
     assert row_of(agreement, own).shown == identity_of(own)
     book = peer_book(agreement, own, now=lambda: datetime.now(UTC))
     assert book.accepts(made.card("shop").tls[0].der) == "shop"
-    with pytest.raises(InputError, match=r"does not say how shop is reached: add \[peer.shop\]"):
+    with pytest.raises(InputError, match=r"gives no way to reach shop: add \[peer.shop\]"):
         require_peers(agreement, own)
     bank.sections = '[peer.shop]\ndial = "shop:1"\n[peer.else]\ndial = "else:1"\n'
     assert list(require_peers(agreement, read_party_file(bank.file))) == ["shop"]

@@ -79,7 +79,7 @@ def test_identifiers_are_normalised_the_same_way() -> None:
 def test_an_empty_intersection_is_an_error_that_gives_the_sizes() -> None:
     left, right = [f"l{n}" for n in range(12)], [f"r{n}" for n in range(15)]
     with pytest.raises(
-        sv.AlignmentError, match=r"no row is held by all parties \(12 rows at 'a'; in common: 0 with b\)"
+        sv.AlignmentError, match=r"no row is common to all parties \(12 rows at 'a'; in common: 0 with b\)"
     ):
         align_parties(sv.Parties.of(_table("a", left, label=True), _table("b", right)), JOB)
 
@@ -210,7 +210,7 @@ def test_the_join_in_the_clear_finds_what_the_protocol_finds() -> None:
 
 
 def test_a_join_has_the_same_errors() -> None:
-    with pytest.raises(sv.AlignmentError, match="no row is held by all"):
+    with pytest.raises(sv.AlignmentError, match="no row is common to all"):
         join_parties(sv.Parties.of(_table("a", ["x"], label=True), _table("b", ["y"])), JOB)
     with pytest.raises(sv.InputError, match="doubled once normalised"):
         join_parties(sv.Parties.of(_table("a", ["x", "y"], label=True), _table("b", ["x", " x"])), JOB)

@@ -45,7 +45,7 @@ def test_every_protocol_finds_the_same_rows_and_the_ledgers_say_which_ran(protoc
         assert note.values["sizes padded to"] == (pad or 0)
     words = found.parties["bank"].protocol
     expected = {"ot": "oblivious transfer", "unbalanced": "unbalanced PSI", "unsafe_salted_hash": "not private"}
-    expected["auto"] = "as auto chose" if passive == 1 else "nobody learns a pairwise intersection"
+    expected["auto"] = "as auto chose" if passive == 1 else "shows no party a pairwise intersection"
     assert expected[protocol] in words
     declared = {(e.step, e.kind) for e in declarable(Align(protocol=protocol))}
     seen = {(e.what, e.kind) for x in found.ledgers.values() for e in x.entries if e.what.startswith("psi/")}
@@ -206,7 +206,7 @@ def test_an_unbalanced_alignment_has_the_errors_of_the_others(large: str, monkey
     assert set(one) == set(few) & set(many)
     senders = {e.what: x.party for x in found.ledgers.values() for e in x.entries if e.way == "sent"}
     assert senders["psi/filter"] == large != senders["psi/rows"]
-    with pytest.raises(sv.AlignmentError, match="no row is held by all"):
+    with pytest.raises(sv.AlignmentError, match="no row is common to all"):
         align_parties(people(["x", "y"]), job)
     with pytest.raises(sv.InputError, match="doubled once normalised"):
         align_parties(people(["x", " x"]), job)

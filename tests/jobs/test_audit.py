@@ -189,7 +189,7 @@ def test_a_note_of_epsilon_that_holds_none_is_an_error(tmp_path: Path) -> None:
     bank = Ledger("bank", run="r", job="0")
     bank.note("epsilon", {"what": "activations", "epsilon": "much"})
     bank.close()
-    with pytest.raises(AuditError, match="note of ε that holds no numbers"):
+    with pytest.raises(AuditError, match="note of ε without numbers"):
         _audit(tmp_path, bank)
 
 
@@ -261,10 +261,10 @@ def test_json_holds_lines_and_epsilon(folder: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere"], "nowhere/ledgers holds no ledger"),
-        (["{folder}/metrics.json"], "metrics.json/ledgers holds no ledger"),
-        (["{folder}", "--party", "nobody"], "the ledgers tell of no party 'nobody'; they tell of bank, shop1, shop2"),
-        (["{folder}", "--run", "x"], "the ledgers tell of no run 'x'; they tell of alignment, noisy, plain, results"),
+        (["nowhere"], "nowhere/ledgers contains no ledger"),
+        (["{folder}/metrics.json"], "metrics.json/ledgers contains no ledger"),
+        (["{folder}", "--party", "nobody"], "the ledgers contain no party 'nobody'; they contain bank, shop1, shop2"),
+        (["{folder}", "--run", "x"], "the ledgers contain no run 'x'; they contain alignment, noisy, plain, results"),
         (["{folder}", "--unknown"], "No such option"),
         ([], "Missing argument"),
     ],
@@ -291,5 +291,5 @@ def test_a_refused_run_can_be_audited(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_missing_folders_are_the_users_mistake_in_python_too(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no ledger"):
+    with pytest.raises(InputError, match="contains no ledger"):
         sv.audit(tmp_path / "nowhere")

@@ -65,7 +65,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(damage: str, copied: Path
     again = _resumed(copied)
     np.testing.assert_array_equal(again.scores["plain"], whole.scores["plain"])
     assert any("shop1.epoch-2.safetensors is damaged" in note for note in again.run("plain").notes)
-    assert any("went on from epoch 1, which all parties have whole" in note for note in again.run("plain").notes)
+    assert any("resumed from epoch 1, which all parties saved intact" in note for note in again.run("plain").notes)
 
 
 def _rename(folder: Path) -> None:
@@ -85,8 +85,11 @@ def _shorten_journal(folder: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "renamed": (_rename, r"epoch-\d+.safetensors holds epoch \d: give the file its own name back"),
-    "none left of one": (_delete_all_of_one, r"no epoch of which every party's .*shop1: none.*bring the missing files"),
+    "renamed": (_rename, r"epoch-\d+.safetensors contains a checkpoint of epoch \d: rename the file back"),
+    "none left of one": (
+        _delete_all_of_one,
+        r"no epoch with an intact checkpoint of every party .*shop1: none.*bring the missing files",
+    ),
     "no journal": (lambda folder: (folder / "bank.journal.jsonl").unlink(), "goes with a journal that is not there"),
     "a shorter journal": (_shorten_journal, "goes with a journal that is not there, or not as long as it was"),
 }

@@ -136,7 +136,7 @@ def test_a_changed_ledger_fails_the_audit(run: tuple[Path, subprocess.CompletedP
         (["run", "job.toml"], JOB + "[policy.lab]\nsealed = true", 3, "demands them sealed"),
         (["run", "job.toml"], JOB + "[policy.lab]\nmin_intersection = 9999", 3, "the policy demands at least 9999"),
         (["report", "nowhere"], "", 2, "nowhere/metrics.json does not exist"),
-        (["audit", "nowhere"], "", 2, "nowhere/ledgers holds no ledger"),
+        (["audit", "nowhere"], "", 2, "nowhere/ledgers contains no ledger"),
         (["demo", "--bits", "1024"], "", 2, "InputError: paillier.bits is 1024; a whole number from 2048 to 8192"),
         (["run"], "", 2, "Missing argument"),
         (["trian"], "", 2, "No such command"),
@@ -167,7 +167,7 @@ def test_tables_without_common_rows_end_with_their_own_code(tmp_path: Path, here
     )
     done = here("run", "job.toml", folder=tmp_path)
     assert done.returncode == 4
-    assert "no row is held by all parties" in done.stderr
+    assert "no row is common to all parties" in done.stderr
 
 
 def test_a_failing_party_ends_the_run_with_its_cause(

@@ -265,7 +265,7 @@ def test_a_set_with_too_few_rows_leaves_them_to_smaller_ones() -> None:
     found = sv.predict(model, new, everyone=True)
     assert sorted(found.ids) == sorted(new["bank"].ids)
     assert [bool(step.why) for step in found.steps] == [True, True, False, False]
-    assert "no row is held by all parties" in found.steps[0].why
+    assert "no row is common to all parties" in found.steps[0].why
     assert "common rows; the policy demands at least 10" in found.steps[1].why
     assert found.steps[0].messages > 0
     with pytest.raises(sv.NoCommonRows):

@@ -234,7 +234,7 @@ def test_a_file_with_a_mark_of_its_encoding_is_read_and_others_say_what_they_are
     assert read_toml(tmp_path / "job.toml", "job", "examples/credit.toml")["protection"] == "plain"
     (tmp_path / "job.toml").write_bytes(text + b"# \xe9\n")
     with pytest.raises(
-        sv.InputError, match=rf"byte {len(text) + 2} of it is 0xe9, which is no UTF-8: save it as UTF-8"
+        sv.InputError, match=rf"byte {len(text) + 2} of it is 0xe9, which is not UTF-8: save it as UTF-8"
     ):
         read_toml(tmp_path / "job.toml", "job", "examples/credit.toml")
     with pytest.raises(sv.InputError, match="is a folder: name a job file"):

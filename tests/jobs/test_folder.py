@@ -77,7 +77,7 @@ def test_a_finished_run_is_not_replaced_by_accident(tmp_path: Path) -> None:
     with RunFolder.take(place) as folder:
         folder.keep(result())
     assert _names(place) == ALL
-    with pytest.raises(sv.InputError, match="holds a finished run: give another folder with --out, or --overwrite"):
+    with pytest.raises(sv.InputError, match="contains a finished run: give another folder with --out, or --overwrite"):
         RunFolder.take(place).__enter__()
     with RunFolder.take(place, numbered=True) as folder:
         assert folder.path.name == "run-2"

@@ -65,7 +65,9 @@ def test_a_check_and_a_run_say_why_no_row_is_held_by_all(tmp_path: Path) -> None
     found = check_file(_files(tmp_path, 100))
     assert found.exit_code == 2
     (line,) = found.mistakes
-    assert line.startswith("no row is held by all parties: the tables have no identifier in common; no identifiers of")
+    assert line.startswith(
+        "no row is common to all parties: the tables have no identifier in common; no identifiers of"
+    )
     assert "bank.csv are in" in line
     assert "without leading zeros, 60 would be" in line
     tables = [
@@ -74,7 +76,7 @@ def test_a_check_and_a_run_say_why_no_row_is_held_by_all(tmp_path: Path) -> None
         ),
         sv.PartyTable(name="shop", ids=[str(i) for i in range(9)], columns={"x": np.arange(9.0)}),
     ]
-    with pytest.raises(sv.SecureVFLError, match="no row is held") as caught:
+    with pytest.raises(sv.SecureVFLError, match="no row is common") as caught:
         sv.simulate(sv.Job(protection=sv.Plain(), epochs=1), sv.Parties.of(*tables))
     assert "no identifiers of 'bank' are in 'shop'; without leading zeros, 9 would be" in "".join(
         caught.value.__notes__
@@ -101,7 +103,7 @@ def test_a_draft_says_what_keeps_a_column_from_naming_rows(tmp_path: Path) -> No
     for texts, words in (
         ([one.upper() for one in rows], "column 'client_no': no identifiers of 'a' are in 'b'; with capitals"),
         (["", *rows[1:]], "column 'client_no' is empty in 1 of 60 rows of 'b': fill or drop them"),
-        ([f"{i}.0" for i in range(ROWS)], "column 'client_no' of 'b' holds numbers with a point or an exponent"),
+        ([f"{i}.0" for i in range(ROWS)], "column 'client_no' of 'b' contains numbers with a point or an exponent"),
     ):
         (tmp_path / "b.csv").write_text("client_no,y\n" + "".join(f"{one},{i % 5}\n" for i, one in enumerate(texts)))
         assert words in " ".join(draft_job([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path).missing)

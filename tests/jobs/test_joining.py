@@ -140,7 +140,7 @@ def test_the_cure_says_what_is_in_the_way(tmp_path: Path) -> None:
     names = people()
     doubled = {name: [*values[:-1], values[0]] for name, values in names.items()}
     draft = drafted(tmp_path, doubled | {"x": amounts(1)}, mixed(names | {"y": amounts(2)}, 4))
-    assert "leave 1 of 240 rows of 'a' like another: drop doubled rows" in told(draft)
+    assert "leave 1 of 240 rows of 'a' like another: drop duplicate rows" in told(draft)
     german = names | {"born": [".".join(one.split("-")[::-1]) for one in names["born"]], "y": amounts(2)}
     draft = drafted(tmp_path, names | {"x": amounts(1)}, mixed(german, 4))
     assert "'born' has no value in common between the tables: write it alike in all of them (dates" in " ".join(

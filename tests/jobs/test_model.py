@@ -100,7 +100,10 @@ def test_parties_go_on_from_the_last_epoch_that_all_have(tmp_path: Path) -> None
     found = keepers(tmp_path, ["a", "b"], "job")
     assert {keeper.start for keeper in found.values()} == {2}
     assert found["b"].saved() == {"epoch": 2}
-    with pytest.raises(sv.InputError, match=r"no epoch .* is whole \(a: 1, 2; d: none\): bring the missing"):
+    with pytest.raises(
+        sv.InputError,
+        match=r"no epoch with an intact checkpoint of every party \(a: 1, 2; d: none\): bring the missing",
+    ):
         keepers(tmp_path, ["a", "d"], "job")
     with pytest.raises(sv.InputError, match=r"'d' records 0 attempts at this run, that of 'c' 1"):
         keepers(tmp_path, ["c", "d"], "job")
@@ -157,7 +160,7 @@ def test_predicting_with_other_parties_or_columns_is_an_error() -> None:
 
 
 def test_a_model_of_another_job_or_none_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(sv.InputError, match="holds no model"):
+    with pytest.raises(sv.InputError, match="contains no model"):
         sv.Model.load(tmp_path, JOB)
     sv.simulate(JOB.replace(epochs=1), parties()).model().save(tmp_path)
     with pytest.raises(sv.InputError, match="trained by another job"):

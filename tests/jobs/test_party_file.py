@@ -84,7 +84,7 @@ def test_all_mistakes_at_once(tmp_path: Path) -> None:
         "device is 3; a text",
         "the file has no 'budgt'; did you mean 'budget'?",
         "peer.shop: dial: 'shop.example' is no address",
-        "peer.lab: a peer is reached by one of dial, relay and listen; given: none",
+        "peer.lab: give one of dial, relay and listen to reach a peer; given: none",
         "listen: '127.0.0.1:99999' is no address",
         "policy_file: ",
     ):

@@ -110,7 +110,7 @@ def test_on_shares_a_number_is_learned_by_the_huber_loss_alone() -> None:
     ("options", "words"),
     [
         ({"algorithm": "fedcvt"}, r"learns classes.*splitnn"),
-        ({"task": "classification", "loss": "huber"}, "say task='regression'"),
+        ({"task": "classification", "loss": "huber"}, "set task='regression'"),
         ({"task": "classification", "target_range": (0.0, 1.0)}, "target_range is for task='regression'"),
         ({"stratify": True}, "stratify draws the split by class"),
         ({"target_range": (3.0, 1.0)}, r"target_range is \[3.0, 1.0\]"),

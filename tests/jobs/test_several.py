@@ -177,7 +177,7 @@ def test_folds_and_everyone(found: sv.Result) -> None:
         ),
         ({"stratify": True}, "stratify draws the split by class"),
         ({"class_weight": "balanced"}, "class_weight is of classes"),
-        ({"loss": "huber"}, r"task is 'multilabel': say task='regression'"),
+        ({"loss": "huber"}, r"task is 'multilabel': set task='regression'"),
     ],
 )
 def test_what_is_not_for_several_labels_is_refused(options: dict[str, object], words: str) -> None:

@@ -192,7 +192,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 _together(process, NAMES)
                 waiting.clear()
     for signing in ("bank propose", *(f"{name} approve" for name in NAMES)):
-        assert f"What follows holds if {ASSUMED}. By signing" in said[signing]
+        assert f"What follows is true only if {ASSUMED}. By signing" in said[signing]
     assert ASSUMED in " ".join(section[1].split())
     states = {name: tmp_path / name / "state" for name in NAMES}
     assert sv.audit(_collected(states, tmp_path / "collected")).complete

@@ -80,7 +80,7 @@ def test_one_process_holds_it(tmp_path: Path) -> None:
 def test_of_another_party_or_agreement(tmp_path: Path, party: str, agreement: str) -> None:
     _filled(tmp_path)
     with (
-        pytest.raises(InputError, match="a state folder of its own"),
+        pytest.raises(InputError, match="a separate state folder"),
         StateFolder.take(tmp_path, party=party, agreement=agreement),
     ):
         pass

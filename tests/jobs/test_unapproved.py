@@ -185,7 +185,7 @@ def test_a_changed_agreement_has_no_state_and_no_approvals(company: Company) -> 
     with pytest.raises(SecureVFLError, match="older version"):
         read_agreement(company.file)
     with (
-        pytest.raises(InputError, match="give each agreement a state folder of its own"),
+        pytest.raises(InputError, match="give each agreement a separate state folder"),
         StateFolder.take(company.state(ME), party=ME, agreement=other.digest),
     ):
         pass

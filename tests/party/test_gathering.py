@@ -128,7 +128,7 @@ def test_what_a_peer_may_not_say() -> None:
     one.heard("b", encode(Report(f"1-{NONCE}")))
     with pytest.raises(ProtocolError, match="two different reports"):
         one.heard("b", encode(Report(f"1-{NONCE}", agreed=1)))
-    with pytest.raises(ProtocolError, match="no party of this run"):
+    with pytest.raises(ProtocolError, match="not a party of this run"):
         one.up("x", f"1-{NONCE}", False)
 
 

@@ -78,7 +78,7 @@ def test_the_marked_split_reaches_the_passive_parties_as_a_message() -> None:
         ({"split": "train"}, "by 'seed' or 'mark', with"),
         ({"shared": 9}, "announces shared 9"),
         ({"split": "moon"}, "splits"),
-        ({"rows shop1": 3}, "tells other counts"),
+        ({"rows shop1": 3}, "sent other counts"),
         ({"rows bank": True}, "announces"),
     ],
 )

@@ -83,7 +83,7 @@ def folder(tmp_path: Path) -> Path:
     bank.kill()
     with bank.path.open("ab") as file:
         file.write(b'{"line":"message","time":17')  # killed
-    shop.ledger.close("parked: 'bank' was started anew")
+    shop.ledger.close("parked: 'bank' was restarted")
     bank.start()
     meet(bank, shop, 2)
     say(bank, shop, 5.0)

@@ -244,7 +244,7 @@ def test_a_shelf_serves_no_other_part_than_the_one_that_was_agreed(
     good = Named.of(part.run, {"bank": part.digest, "shop1": "0" * 64})
     shelf.commit(good)
     wrong = Named.of(part.run, {"bank": "1" * 64, "shop1": "0" * 64})
-    with pytest.raises(InputError, match="and the model that was committed has"):
+    with pytest.raises(InputError, match="but the committed model names"):
         shelf.commit(wrong)
     assert ModelShelf(tmp_path, "bank", JOB).committed == good
     with pytest.raises(InputError, match="no part of run"):

@@ -103,7 +103,7 @@ def test_the_page_names_what_the_policy_has() -> None:
         ('[http]\nlisten = "0.0.0.0:8080"\n', "where others can ask"),
         ('[http]\nlisten = "0.0.0.0:8080"\ntokens = "tokens.toml"\n', "where others can ask"),
         ('[http]\nlisten = "bank"\n', "no address"),
-        ('[http]\nclients = "ca.crt"\n', "this server has none"),
+        ('[http]\nclients = "ca.crt"\n', "this server has no certificate"),
         ("[policy]\nmin_batch = 5\nmax_batch = 4\n", "no batch would do"),
         ("[policy]\nmin_batsh = 5\n", "min_batch"),
         ("[bathces]\n", "batches"),

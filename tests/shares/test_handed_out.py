@@ -82,7 +82,7 @@ def test_without_the_part_of_the_party_without_data_nothing_is_predicted(
 ) -> None:
     folder = noted.model().save(tmp_path)
     (folder / f"notary{PART}").unlink()
-    with pytest.raises(sv.InputError, match="'notary', which has no data, computed on shares and holds a part"):
+    with pytest.raises(sv.InputError, match="'notary', which has no data, computed on shares and has a part"):
         sv.predict(sv.Model.load(folder, noted.model().job), two)
 
 
@@ -104,7 +104,7 @@ def test_shares_of_two_runs_do_not_predict_together(noted: Result, two: Parties)
 
 def test_rows_of_one_party_are_not_scored_from_shares(two: Parties) -> None:
     model = sv.simulate(_job(_with_notary(two), sv.ZeroImputation(hidden=4, top=())), two).model()
-    with pytest.raises(sv.InputError, match="no party can score rows by itself"):
+    with pytest.raises(sv.InputError, match="no party can score rows alone"):
         sv.predict(model, two, everyone=True)
 
 

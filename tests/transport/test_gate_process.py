@@ -113,7 +113,7 @@ def test_a_peer_that_was_started_anew_is_another_incarnation(play: Play) -> None
         up = await _of(loopback.meshes["a"], Up)
         assert (up.incarnation, up.resumed) == (b.incarnation, False)
         await a.send(_message(1, 10))  # of a view that is void: it waits, and no one gets it
-        loopback.meshes["a"].park("'b' was started anew")
+        loopback.meshes["a"].park("'b' was restarted")
         with pytest.raises(Parked):
             await reader
         ours, theirs = await _begun(loopback, b"two" + bytes(13))

@@ -1,4 +1,4 @@
-"""The gate's process: ``python -m securevfl_net.gate FD``, started by `NetworkMesh.start` and nobody else."""
+"""The gate's process: ``python -m securevfl_net.gate FD``, started only by `NetworkMesh.start`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A peer's sign of life, as its gate and its program wrote it: nothing in it is believed before it is checked."""
+"""A peer's heartbeat, as its gate and its program wrote it. It is untrusted input: check it before use."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _BEAT = msgspec.msgpack.Decoder(tuple[_Count, _Count, _Count, _Name, _Name, Anno
 
 
 def read_beat(body: bytes) -> tuple[Beat, bytes, float] | None:
-    """What a peer's gate says of its program, and what the program said last.
+    """Decode a heartbeat: what the peer's gate observed of its program, and what the program last reported.
 
     Args:
-        body: seconds that the program was seen to compute (float32), milliseconds since it said anything (uint32), and
-            what it said, if anything: steps, messages sent and read, for whom it waits, for which step, and the view in
+        body: seconds that the program was seen to compute (float32), milliseconds since its last report (uint32), and
+            that report, if any: steps, messages sent and read, the peers and the step it waits for, and the view in
             which it closed its end.
 
     Returns:

@@ -1,4 +1,4 @@
-"""One TCP connection of a gate: from the first byte over TLS and the verdicts to frames of the session."""
+"""One TCP connection of a gate: from the first byte through TLS and both verdicts to frames of the session."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _PULL = 256 << 10
 _HELLO = 0x16
 """First byte of a TLS client's hello (RFC 8446, section 5.1)."""
 _REVERSED = b"S"
-"""Said by a caller that is TLS server: the called side begins. Parties' roles in TLS follow from their names."""
+"""Sent by a caller that is the TLS server: the called side begins. Parties' roles in TLS follow from their names."""
 _UNSENT = 512 << 10
 """Most bytes that wait in the kernel unsent, so that pings and aborts do not queue behind bulk there."""
 _LINGER = 2.0
-"""Seconds in which a peer may take what was said last."""
+"""Seconds in which a peer may still read the last bytes."""
 _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
 
 Contexts = Callable[[bool], ssl.SSLContext]
-"""Whether this party is server in TLS → the context of today."""
+"""Whether this party is the TLS server → the current TLS context."""
 
 
 class Phase:
-    """How far a connection is."""
+    """Progress of a connection."""
 
     PEEK = 0
     SHAKE = 1
@@ -46,7 +46,7 @@ class Phase:
 
 
 class Turn:
-    """What came of a turn."""
+    """Result of a turn."""
 
     WAIT = 0
     AGAIN = 1
@@ -61,7 +61,7 @@ class Connection:
         expected: the peer that was called; empty where somebody called.
         dialled: whether this party called.
         since: when it began.
-        heard: when bytes came last.
+        heard: when bytes last came.
         moved: bytes of frames, both ways.
         number: its descriptor.
         party: whose it is, once that is known.
@@ -70,16 +70,16 @@ class Connection:
         line: of the session.
         refusal: why it ended, where it was refused.
         why: it ended, in words.
-        reads: whether it takes bytes now; the gate holds it where the program does not keep up with notes.
+        reads: whether it accepts bytes now; the gate pauses it if the program does not keep up with notes.
 
     Args:
         sock: connected.
         contexts: TLS contexts.
         book: whom to let in.
-        live: party → fingerprint of connections that stand.
+        live: party → fingerprint of established connections.
         expected: the peer that was called.
         server: this party's role in TLS, where it called.
-        reversed_: whether to say that the called side begins.
+        reversed_: whether to announce that the called side begins.
     """
 
     __slots__ = (
@@ -147,7 +147,7 @@ class Connection:
             self._begin_tls(server)
 
     def wants(self) -> int:
-        """What to wait for."""
+        """Socket events to wait for."""
         return self._mask
 
     def turn(self) -> int:
@@ -177,7 +177,7 @@ class Connection:
         elif first and first[0] == _HELLO:
             self._begin_tls(True)
         else:
-            words = "what came is no TLS: is it a party that calls?" if first else "somebody called and hung up"
+            words = "the bytes received are not TLS: is the caller a party?" if first else "somebody called and hung up"
             self.refusal = Refusal(Code.NOT_TLS if first else Code.HUNG_UP, words)
             self.end(words)
 
@@ -217,7 +217,7 @@ class Connection:
         broken = None
         try:
             done, blocked = self._write(line)
-        except OSError as error:  # the peer takes nothing any more; what it said last may still be there
+        except OSError as error:  # the peer reads nothing any more; its last bytes may still be in the buffer
             done, blocked, broken = False, False, error
         more = self._read(line) if self.reads and not line.over else False
         if broken is not None:
@@ -233,7 +233,7 @@ class Connection:
         return Turn.AGAIN if more or not (done or blocked) else Turn.WAIT
 
     def _write(self, line: Line) -> tuple[bool, bool]:
-        """Whether all was written, and whether the socket takes no more now."""
+        """Whether everything was written, and whether the socket is full."""
         out, sock, total = self._out, self.sock, 0
         while total < _TURN:
             if not out:
@@ -253,7 +253,7 @@ class Connection:
         return False, False
 
     def _read(self, line: Line) -> bool:
-        """Whether there may be more."""
+        """Whether more may follow."""
         sock, total = self.sock, 0
         recv_into = sock.recv_into
         try:
@@ -289,15 +289,16 @@ class Connection:
         return Turn.WAIT if done or blocked else Turn.AGAIN
 
     def leave(self, why: str) -> None:
-        """Write what is left, and then say that nothing more comes; take nothing any more."""
+        """Write the rest, close the sending side, and accept nothing any more."""
         if self.line is not None and not self.line.over:
             self._out.extend(self.line.pull(_PULL))
             self.line.closed()
             self.line.why = why
 
     def _linger(self, why: str) -> None:
-        """Say that nothing more comes, and throw away what is under way: closing with bytes unread would discard, at
-        the peer, what was said last."""
+        """Close the sending side and discard what arrives: closing with unread bytes would make the peer lose our last
+        ones.
+        """
         self.why = self.why or why
         try:
             self.sock.shutdown(socket.SHUT_WR)
@@ -311,6 +312,7 @@ class Connection:
 
     def _drain(self) -> None:
         try:
+            # At most 64 reads a turn: a peer that keeps sending must not hold the loop.
             for _ in range(64):
                 if not self.sock.recv(1 << 16):
                     self.end(self.why)
@@ -327,7 +329,7 @@ class Connection:
             outcome = self._shake.outcome
             self.refusal = outcome if isinstance(outcome, Refusal) else None
         elif self.phase == Phase.PEEK:
-            self.refusal = Refusal(Code.NO_ANSWER, "somebody called and said nothing")
+            self.refusal = Refusal(Code.NO_ANSWER, "a caller connected and sent nothing")
         self.end(self.why or (self.refusal.words if self.refusal is not None else "its time is up"))
 
     def end(self, why: str) -> None:
@@ -343,7 +345,7 @@ class Connection:
                 self.line.closed()
 
     def release(self) -> None:
-        """Give its descriptor back, once nobody waits for it any more."""
+        """Close its descriptor, once no selector waits for it."""
         self.sock.close()
 
 

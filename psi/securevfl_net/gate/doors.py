@@ -1,4 +1,6 @@
-"""How connections begin: a listener that nobody can end from outside, and calls that wait in threads of their own."""
+"""How connections begin: a listener that nobody can stop from outside, and outgoing calls that wait in their own
+threads.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +51,12 @@ class Listener:
 
     @property
     def address(self) -> Address:
-        """Where it listens; the port that the system chose."""
+        """The address it listens on, with the port that the system chose."""
         host, port = self.sock.getsockname()[:2]
         return Address(str(host), int(port))
 
     def rests(self, now: float) -> bool:
-        """Whether it takes nobody just now."""
+        """Whether it is pausing and accepts nobody."""
         return now < self._rests
 
     def accept(self) -> None:

@@ -1,7 +1,7 @@
-"""What a program and its gate say to each other, over a socketpair that nobody else can reach.
+"""Frames between a program and its gate, over a socketpair that nobody else can reach.
 
-Frames are a fixed head and a body. Bodies of parts are written from where they lie and read to where they stay. The two
-processes are one party and one version, so a frame that cannot be read is an error of this program and ends it.
+A frame is a fixed head and a body. Bodies of parts are written from and read into their final memory. The two processes
+are one party and one version, so an unreadable frame is a bug and ends the process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEAD = struct.Struct("<IBBHIQ")
 """Length of the body, kind, generation of the view, peer, count, number."""
 _SCRATCH = 256 << 10
 _SMALL = 16 << 10
-"""Bodies up to this many bytes are joined with their heads and neighbours for one write."""
+"""Bodies up to this many bytes are joined with their heads and neighbours into one write."""
 _LONG = 32 << 10
 """Bodies of this many bytes and more are read to where they stay."""
 _GATHER = 1 << 20
@@ -68,7 +68,7 @@ class FrameIn(NamedTuple):
         peer: number of a peer, in the order of the settings.
         parts: that a body joins.
         number: bytes of the whole message, or bytes of room.
-        body: valid until the next read, unless the reader gave a place for it.
+        body: valid until the next read, unless the reader provided memory for it.
         placed: whether it did.
     """
 
@@ -86,7 +86,7 @@ class GateLost(ProtocolError):
 
 
 class Bulk:
-    """A frame whose body lies elsewhere. Until it is begun, more parts of the same message may join it."""
+    """A frame whose body is stored elsewhere. Until it is begun, more parts of the same message may join it."""
 
     __slots__ = ("begun", "body", "count", "generation", "kind", "number", "peer", "size")
 
@@ -200,7 +200,7 @@ class Outbox:
 
 
 Place = Callable[[int, int, int, int, int, int], memoryview | None]
-"""Kind, generation, peer, count, number and length of a long body → where it goes; None: it is dropped."""
+"""Kind, generation, peer, count, number and length of a long body → memory for it; None to drop it."""
 
 
 class Inbox:
@@ -208,7 +208,7 @@ class Inbox:
 
     Args:
         take: is called with each frame.
-        place: says where a long body goes.
+        place: provides memory for a long body.
     """
 
     __slots__ = ("_body", "_got", "_have", "_head", "_placed", "_scratch", "_take", "_view", "place")

@@ -1,4 +1,4 @@
-"""What is known of each link of a mesh: what the gate said last, what crossed, and the peer's last beat."""
+"""State of each link of a mesh: the gate's last report, the traffic, and the peer's last heartbeat."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Standing:
         self._beats: dict[int, tuple[Beat, float]] = {}
 
     def told(self, rows: bytes | memoryview) -> None:
-        """Take what the gate says of all links, a list of `LinkRow` in msgpack."""
+        """Store the gate's report on all links, a list of `LinkRow` in msgpack."""
         self._rows = _ROWS.decode(rows)
 
     def beaten(self, index: int, beat: Beat, quiet: float) -> None:
-        """Take a beat of a peer, whose program was last heard `quiet` seconds ago."""
+        """Store a peer's heartbeat; its program last reported `quiet` seconds ago."""
         self._beats[index] = beat, time.monotonic() - quiet
 
     def connected(self, index: int) -> bool:
-        """Whether a peer is connected, as the gate said last."""
+        """Whether a peer is connected, by the gate's last report."""
         return index < len(self._rows) and self._rows[index].connected
 
     def of(self, index: int) -> LinkState:

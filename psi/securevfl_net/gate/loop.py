@@ -1,4 +1,4 @@
-"""The gate: one loop over the program, the listener and all connections. It sees parts of messages, and no table."""
+"""The gate: one loop over the program, the listener and all connections. It sees parts of messages, but no table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SOON = 0.1
 _ABORT = 5.0
 """Seconds in which peers may take the reason of an abort."""
 _STRANGERS = 5
-"""Refusals of callers without a name that the program is told of in a minute."""
+"""Most refusals of unidentified callers that are reported to the program in a minute."""
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -38,7 +38,7 @@ class Gate:
 
     Args:
         program: the socket to it.
-        settings: what it told.
+        settings: from the program.
 
     Raises:
         InputError: settings, certificates or addresses that cannot be used.
@@ -138,7 +138,7 @@ class Gate:
         return not self._out and not lingers
 
     def _waits_for(self, peer: GatePeer, now: float) -> bool:
-        """Whether a peer still has to take what this party said."""
+        """Whether a peer has yet to read what this party sent."""
         if peer.left or peer.session.finished:
             return False
         if peer.aborted:
@@ -146,7 +146,7 @@ class Gate:
         return peer.session.up or now < self._farewell
 
     def _look(self) -> None:
-        """Carry what sessions say to the program, and what the program said to connections."""
+        """Carry events of sessions to the program, and the program's frames to connections."""
         watch = self._watch
         for peer in self._peers:
             peer.look(watch.worked, watch.spoke)
@@ -178,7 +178,7 @@ class Gate:
         self._settle(connection)
 
     def _settle(self, connection: Connection) -> None:
-        """Wait for what it waits for, or forget it."""
+        """Register the events that it waits for, or remove it."""
         if connection.phase != Phase.OVER:
             self._wait(connection.sock, connection.wants(), connection)
             return
@@ -214,7 +214,7 @@ class Gate:
     # --- connections
 
     def _arrived(self, sock: socket.socket) -> None:
-        """Somebody called. Of too many strangers, the one that is there longest without a word has to go."""
+        """Accept a caller. If too many are unidentified, drop the one that has been silent longest."""
         if len(self._strangers) >= self._timing.strangers:
             self._strangers[0].end("too many callers at once")
             self._settle(self._strangers[0])
@@ -254,7 +254,7 @@ class Gate:
         self._turn(connection)
 
     def _known(self, connection: Connection) -> None:
-        """Both sides said that they let the other in."""
+        """Both sides have accepted each other."""
         self._strangers.remove(connection)
         peer = self._by_name[connection.party]
         if connection.dialled:
@@ -293,7 +293,7 @@ class Gate:
         return {peer.name: peer.current.fingerprint for peer in self._peers if peer.current is not None}
 
     def _tls(self, server: bool) -> ssl.SSLContext:
-        """The context of today: made anew with the party's certificate, the pinned ones and the authorities."""
+        """The current TLS context: rebuilt with the party's certificate, the pinned ones and the authorities."""
         if self._version != self._book.version:
             self._contexts = {side: context(self._identity, self._book, server=side) for side in (True, False)}
             self._version = self._book.version
@@ -348,7 +348,7 @@ class Gate:
             self._selector.register(listener.sock, selectors.EVENT_READ, listener)
 
     def _reload(self) -> None:
-        """Look at revocation lists again, and at every connection that stands by them."""
+        """Read revocation lists again, and check every connection against them."""
         try:
             self._book.reload()
         except InputError as error:
@@ -366,7 +366,7 @@ class Gate:
     # --- the program
 
     def _frame(self, frame: FrameIn) -> None:
-        """Do what the program says."""
+        """Execute a frame from the program."""
         self._watch.spoke = time.monotonic()
         kind = frame.kind
         if kind == Frames.PART:
@@ -427,9 +427,9 @@ class Gate:
             self._again[one] = None
 
     def _renew(self, now: float) -> None:
-        """Show the newest certificate from now on: every connection is made anew, and goes on where it was.
+        """Present the newest certificate from now on: every connection is made again and continues where it was.
 
-        It waits until peers that are connected answered a ping behind the endorsement: so that they have heard of it.
+        It waits until connected peers have answered a ping sent after the endorsement, so that they have received it.
         """
         behind = 1e6 * self._renewing
         waits = any(peer.session.up and peer.echoed < behind for peer in self._peers)

@@ -1,4 +1,4 @@
-"""One peer, as its party's gate sees it: the session, its connections, when to call, and what the program is told."""
+"""One peer, as its party's gate sees it: its session, its connections, when to call, what to report to the program."""
 
 from __future__ import annotations
 
@@ -34,22 +34,23 @@ if TYPE_CHECKING:
 __all__ = ["NOTED", "REFUSAL", "GatePeer", "LinkRow"]
 
 _PING = struct.Struct("<QQIfI")
-"""The sender's clock, the last clock it got and how long ago, all microseconds; seconds that its program was seen to
-compute; milliseconds since its program said anything."""
+"""The sender's clock, the last clock it received and how long ago, all in microseconds; seconds that its program was
+seen to compute; milliseconds since its program's last report.
+"""
 _GATHER = 16 << 20
-"""Bytes of one message that are handed to the program at once, where it is slow."""
+"""Most bytes of one message passed to a slow program at once."""
 REFUSAL = msgspec.json.Encoder()
 _BEAT = msgspec.msgpack.Decoder(tuple[int, int, int, str, str, bytes])
 NOTED = 1 << 20
 """Bytes of notes that may wait for the program before their peer is read no more."""
 _AGAIN = 60.0
-"""Seconds after which the same refusal is told to the program again."""
+"""Seconds after which the same refusal is reported to the program again."""
 _CODES = 16
-"""Different refusals of one peer that the program is told of in that time."""
+"""Most different refusals of one peer that are reported to the program in that time."""
 
 
 class LinkRow(msgspec.Struct, array_like=True):
-    """What the program is told of one connection each second; see `LinkState`."""
+    """State of one connection, sent to the program each second; see `LinkState`."""
 
     connected: bool
     since: float
@@ -112,7 +113,7 @@ class GatePeer:
         self.generation, self._held, self._bulk = generation, 0, None
 
     def open(self) -> None:
-        """Parts may leave; nothing where the session gave the view up, because the peer was started anew."""
+        """Release parts; does nothing if the session abandoned the view because the peer restarted."""
         if self.session.view:
             self.session.open()
 
@@ -167,7 +168,7 @@ class GatePeer:
         return not self._stand() or self.aged(now)
 
     def aged(self, now: float) -> bool:
-        """Whether the present connection is to be replaced, and the only one."""
+        """Whether the present connection is the only one and due for replacement."""
         one = self.current
         if one is None or self._stand() != [one]:
             return False
@@ -177,7 +178,7 @@ class GatePeer:
         return [one for one in self.connections if one.line is not None and not one.line.over]
 
     def failed(self, why: str) -> None:
-        """A call failed, or a connection broke before it stood: wait a little longer each time."""
+        """Handle a failed call or handshake: wait a little longer each time."""
         self.why = why
         timing = self._timing
         self.pause = min(max(timing.first, 1.5 * self.pause), timing.most)
@@ -202,7 +203,7 @@ class GatePeer:
             self.failed(connection.why)
 
     def refused(self, code: str, words: str, *, ours: bool) -> None:
-        """Tell the program of a refusal; of the same one, once a minute."""
+        """Report a refusal to the program; the same one at most once a minute."""
         now = time.monotonic()
         self._refusals = {known: at for known, at in self._refusals.items() if now - at < _AGAIN}
         if code not in self._refusals and len(self._refusals) < _CODES:  # the peer makes up its codes as it likes
@@ -287,7 +288,7 @@ class GatePeer:
         self._heard = struct.pack("<fI", worked, quiet) + beat[_PING.size :]
 
     def row(self, now: float) -> LinkRow:
-        """For the program."""
+        """The peer's row for the program."""
         one = self.current
         return LinkRow(
             self.session.up,
@@ -300,13 +301,13 @@ class GatePeer:
         )
 
     def timers(self, now: float, worked: float, spoke: float) -> None:
-        """What is due."""
+        """Do what is due."""
         if self.session.up and now >= self._next_ping:
             self.ping(worked, spoke)
         for one in list(self.connections):
             if now - one.heard > self._timing.silent:
                 one.end(f"nothing came for {now - one.heard:.0f} s: the peer's machine or the network is gone")
             elif one is not self.current and one.line is not None and not one.line.up and now > one.until:
-                one.end("the peer said no hello in time")
+                one.end("the peer sent no hello in time")
             elif not self.calls and now - one.since > 1.5 * self._timing.age + 60:
                 one.end("the connection is old, and the peer did not replace it")

@@ -1,4 +1,4 @@
-"""The program, as its gate sees it: does it compute, and when did it last say anything."""
+"""The gate's view of its program: does it compute, and when did it last report?"""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SHARE = 0.2
 
 
 class ProgramWatch:
-    """Processor time of the program. One that computes takes time; one that hangs, or was stopped, takes none.
+    """Processor time of the program. A computing program uses time; one that hangs or was stopped uses none.
 
     An endless loop looks like a computation, as it would to anybody outside; the job's deadline ends it.
 
     Attributes:
         worked: seconds of processor time that it was seen to take in computations.
-        spoke: when it last said anything, on the monotonic clock.
+        spoke: time of its last report, on the monotonic clock.
 
     Args:
         process: its number.
@@ -37,7 +37,7 @@ class ProgramWatch:
         """Look now; call it about once a second.
 
         Args:
-            waits: whether it said last that it waits for a peer. If it still says something, it does wait.
+            waits: whether its last report was that it waits for a peer. If it still reports, it really does wait.
         """
         now, taken = time.monotonic(), self._read()
         took, passed, spoke = taken - self._taken, now - self._seen, self.spoke > self._seen
@@ -46,7 +46,7 @@ class ProgramWatch:
             self.worked += took
 
     def _read(self) -> float:
-        """User and system time of all threads; without /proc, none: then only steps show life."""
+        """User and system time of all threads; 0 without /proc: then only steps are signs of life."""
         try:
             fields = self._path.read_bytes().rpartition(b")")[2].split()
             return (int(fields[11]) + int(fields[12])) / self._tick

@@ -1,4 +1,4 @@
-"""What a program tells its gate when it starts it."""
+"""Settings that a program passes to its gate at the start."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["Address", "BookSettings", "GateSettings", "Route", "Timing"]
 
 
 class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a peer is called.
+    """How to call a peer.
 
     Attributes:
         address: of the peer itself, or of the relay at which both meet.
-        proxy: an HTTP proxy that is asked to CONNECT; None calls directly.
-        rendezvous: 64 hexadecimal digits that both parties know and nobody else; empty where the peer itself is called.
+        proxy: an HTTP proxy to use with CONNECT; None calls directly.
+        rendezvous: 64 hexadecimal digits, a secret of the two parties; empty to call the peer itself.
         token: of this party at the relay, 64 hexadecimal digits.
-        login: private file with the proxy's user:password; empty where it asks for none.
+        login: private file with the proxy's user:password; empty if it needs none.
     """
 
     address: Address
@@ -37,13 +37,13 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     login: str = ""
 
     def dialer(self, *, server: bool) -> Dialer:
-        """What calls along this route.
+        """Build the dialer for this route.
 
         Args:
-            server: this party's role in TLS, which a relay is told.
+            server: this party's role in TLS, which a relay needs.
 
         Raises:
-            InputError: the meeting id or the token is none.
+            InputError: the meeting id or the token is invalid.
         """
         way: Dialer = Direct(self.address)
         if self.proxy is not None:
@@ -60,10 +60,10 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Seconds, unless told otherwise.
+    """Times, in seconds unless noted.
 
     Attributes:
-        handshake: in which a caller has to be known; slower ones are hung up on.
+        handshake: time for a caller to identify itself; slower ones are disconnected.
         meeting: for which a call waits at a relay for the other party.
         ping: between two signs of life.
         silent: without a byte after which a connection counts as dead.
@@ -106,7 +106,7 @@ class BookSettings(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, book: PeerBook) -> BookSettings:
-        """From the program's."""
+        """Copy the program's settings."""
         pins = {p: [c.der for c in rule.certificates] for p, rule in book.peers.items() if isinstance(rule, Pin)}
         authorities = {
             party: (rule.certificate.der, str(rule.crl.absolute()))
@@ -140,14 +140,14 @@ class BookSettings(msgspec.Struct, frozen=True):
 
 
 class _Checked:
-    """Stands for a signing key in the gate: the program took the endorsement before it passed it on."""
+    """Takes the place of a signing key in the gate: the program verified the endorsement before it passed it on."""
 
     def verify(self, kind: str, content: bytes, signature: str) -> None:
         """See `Verifier.verify`."""
 
 
 class GateSettings(msgspec.Struct, frozen=True):
-    """All that a gate is told.
+    """All settings of a gate.
 
     Attributes:
         me: the party.

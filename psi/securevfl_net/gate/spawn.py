@@ -1,4 +1,4 @@
-"""A gate's process: this interpreter, with one end of a pair of sockets."""
+"""Start the gate as a child process connected by a socket pair."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ __all__ = ["BUFFER", "spawn_gate"]
 BUFFER = 4 << 20
 """Bytes between the two processes in the kernel, each way."""
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(64 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
-"""glibc keeps the memory of parts for the next ones. Given back and asked for anew, each page of it is a fault: a third
-of a gate's time at 800 MB/s."""
+"""glibc keeps the memory of parts for later ones. Returning and requesting it again would cost a page fault for each
+page: a third of a gate's time at 800 MB/s.
+"""
 
 
 def spawn_gate() -> tuple[subprocess.Popen[bytes], socket.socket]:

@@ -1,7 +1,7 @@
-"""The session with one peer, over connections that come and go: no sockets, no clock, no threads.
+"""The session with one peer, over connections that may break and be replaced: no sockets, no clock, no threads.
 
-A connection that was cut is resumed: no part is lost, none comes twice. A process that was started again is another
-incarnation: what the earlier one sent is void.
+A broken connection is resumed without losing or repeating a part. A restarted process is another incarnation: what the
+earlier one sent is void.
 """
 
 from securevfl_net.incarnation import Incarnation

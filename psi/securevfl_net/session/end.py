@@ -38,11 +38,11 @@ class SessionEnd(Meeting):
         own: this process.
         known: the newest incarnation of the peer that this party has seen, if any.
         limits: bounds.
-        fields: of the agreement, name → digest of its value: so that a peer with another one can be told where the two
+        fields: of the agreement, name → digest of its value: a peer with another agreement can then learn where the two
             differ, see `facts`.
 
     Raises:
-        InputError: two parties of one name, or an agreement that is no SHA-256.
+        InputError: two parties of one name, or an agreement that is not a SHA-256.
     """
 
     # --- the gate's side: connections
@@ -50,8 +50,8 @@ class SessionEnd(Meeting):
     def connected(self) -> Line:
         """A fresh, authenticated connection with the peer. It takes the place of the present one once both ends agree.
 
-        The party with the smaller name opens: of several connections the one that it opened last is used, whoever
-        dialled. Lines that are `over` are to be closed.
+        The party with the smaller name opens: of several connections both use the one that it opened last, whoever
+        dialled. Close lines that are `over`.
         """
         self._connections += 1
         line = Line(self, self._connections, secrets.token_bytes(NONCE))
@@ -68,11 +68,11 @@ class SessionEnd(Meeting):
 
     @property
     def up(self) -> bool:
-        """Whether there is a connection on which both ends have accepted each other."""
+        """Whether both ends have accepted each other on some connection."""
         return self._line is not None
 
     def events(self) -> list[ev.Event]:
-        """What happened since the last call, in order."""
+        """Events since the last call, in order."""
         found = self._events
         if self._beat is not None:
             found.append(ev.Beaten(self._beat))
@@ -87,8 +87,8 @@ class SessionEnd(Meeting):
         and reports a deadlock where both wait for each other and the window cannot grow.
 
         Args:
-            waits: for what the program waits at another peer's end, where it does; it reads nothing here meanwhile. It
-                makes the window grow and is no deadlock: that peer may only be slow.
+            waits: what the program waits for at another peer, if it does and so reads nothing here. The window then
+                grows, and no deadlock is reported: that peer may only be slow.
         """
         self._control = 0
         step = self._out.blocked
@@ -112,7 +112,7 @@ class SessionEnd(Meeting):
 
     @property
     def view(self) -> bytes:
-        """The view that was begun; empty where there is none."""
+        """The current view; empty before the first."""
         return self._in.view
 
     @property
@@ -123,12 +123,12 @@ class SessionEnd(Meeting):
 
     @property
     def ready(self) -> bool:
-        """Whether another message may be handed over: less than the window is on its way."""
+        """Whether another message may be passed on: less than the window is in flight."""
         return self._out.held < self.limits.window
 
     @property
     def blocked(self) -> str | None:
-        """The step of the next part, where it waits until the peer's program reads; None where nothing does."""
+        """The step of the next part if it waits for the peer's program to read; otherwise None."""
         return self._out.blocked
 
     @property
@@ -157,7 +157,7 @@ class SessionEnd(Meeting):
         return self._bye_sent
 
     def begin(self, view: bytes) -> None:
-        """Begin a view: both streams start anew, and the peer may send to this end.
+        """Begin a view: both streams restart, and the peer may send to this end.
 
         Args:
             view: 16 bytes that were never begun here before.
@@ -171,7 +171,7 @@ class SessionEnd(Meeting):
             )
         tag = view[: len(NO_VIEW)]
         if tag in self._views:
-            raise InputError(f"view {view.hex()[:16]} was begun before; every attempt has a view of its own")
+            raise InputError(f"view {view.hex()[:16]} was begun before; every attempt needs a new view")
         self._views.add(tag)
         self._leave()
         self._in = Incoming(view, self.limits.window)
@@ -200,8 +200,8 @@ class SessionEnd(Meeting):
 
         Args:
             part: 1 to `limits.part` bytes; not to be changed until the peer has it.
-            first_total: bytes of the whole message, where this is its first part; otherwise None.
-            step: what it is, for the peer to name where it waits.
+            first_total: bytes of the whole message for its first part; otherwise None.
+            step: its purpose, which the peer's report names while the part waits.
 
         Raises:
             InputError: no view was begun, or the part does not fit its message.
@@ -224,7 +224,8 @@ class SessionEnd(Meeting):
             self._owes = True
 
     def note(self, payload: bytes) -> None:
-        """Send a note to the peer's program: in order within one connection, and lost with it, or where there is none.
+        """Send a note to the peer's program: in order within one connection, and lost with it, or if there is no
+        connection.
 
         Raises:
             InputError: it is longer than `limits.note`, or too many wait.
@@ -260,15 +261,15 @@ class SessionEnd(Meeting):
         self._ping = frame(FrameKind.PING, beat)
 
     def abort(self, reason: str) -> None:
-        """Tell the peer that this party's program ended with an error; nothing else is sent any more."""
+        """Notify the peer that this party's program ended with an error; nothing else is sent any more."""
         self._abort = frame(FrameKind.ABORT, text_bytes(reason, REASON))
 
     def bye(self) -> None:
-        """Say goodbye, once everything that was sent is acknowledged; over each new connection again."""
+        """Say goodbye, once everything that was sent is acknowledged; repeated over each new connection."""
         self._bye = True
 
     def refuse(self, code: str, words: str) -> None:
-        """End the present connection for a reason that the gate knows, for example a revoked certificate."""
+        """End the present connection for a reason of the gate, for example a revoked certificate."""
         for line in [self._line, *self._young]:
             if line is not None:
                 self.on_refusal(line, Refusal(code, words))

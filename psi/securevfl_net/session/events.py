@@ -1,4 +1,4 @@
-"""What happens at one end of a session, for the gate."""
+"""Events at one end of a session, for the gate."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Up(Event, frozen=True, gc=False):
-    """The peer answered and both know each other.
+    """The peer answered, and both have identified each other.
 
     Attributes:
         peer: its incarnation.
-        resumed: the streams go on where they were. Otherwise they are void at this end: the view that was begun is
-            parked.
+        resumed: the streams continue where they were. Otherwise they are void at this end: the current view is parked.
     """
 
     peer: Incarnation
@@ -41,7 +40,7 @@ class Up(Event, frozen=True, gc=False):
 
 
 class Torn(Event, frozen=True, gc=False):
-    """The streams cannot go on, though both processes live: they are void. `Up` with `resumed=False` follows.
+    """The streams cannot continue, although both processes live: they are void. `Up` with `resumed=False` follows.
 
     Attributes:
         reason: what the peer claimed.
@@ -55,7 +54,7 @@ class Part(Event, frozen=True, gc=False):
 
     Attributes:
         view: the view that was begun.
-        total: bytes of the whole message; None but for the message's first part.
+        total: bytes of the whole message for its first part; otherwise None.
         data: the part.
         last: whether the message ends with it.
     """
@@ -67,7 +66,7 @@ class Part(Event, frozen=True, gc=False):
 
     @property
     def cost(self) -> int:
-        """What it takes of the window; give it back by `SessionEnd.credit`."""
+        """Its share of the window; return it by `SessionEnd.credit`."""
         return len(self.data) + OVERHEAD
 
 
@@ -93,7 +92,7 @@ class Blocked(Event, frozen=True, gc=False):
     """The peer waits until this end's program reads.
 
     Attributes:
-        step: what it wants to send.
+        step: of the part that waits to be sent.
     """
 
     step: str
@@ -129,7 +128,7 @@ class Refused(Event, frozen=True, gc=False):
     Attributes:
         code: one of `refusal.CODES`.
         words: what was found, what was expected.
-        ours: whether this end refused; otherwise the peer did, and told so.
+        ours: whether this end refused; otherwise the peer did and sent its reason.
         party: the party whose process is at fault, for example the stale one; empty where it may be either.
     """
 

@@ -1,9 +1,9 @@
-"""Which fields two different agreements differ in, from a few bytes in a hello.
+"""Find the fields in which two agreements differ, from a few bytes in a hello.
 
 Each field of a party's agreement has a name and a digest of its value. A hello carries six bytes for each: three of the
-name's SHA-256, three of a keyed one of the digest, the key being the connection's random id. Whoever has another
-agreement finds by them which of its own fields differ, and says so in its refusal. No value crosses. A peer can check a
-guess of a value, as it could with any digest; only peers whose certificate this party's own agreement names ever get a
+name's SHA-256, and three of a keyed hash of the digest, with the connection's random id as key. A receiver with another
+agreement finds by them which of its own fields differ, and lists these in its refusal. No value crosses. A peer can
+check a guess of a value, as with any digest; only peers whose certificate this party's own agreement names ever get a
 hello.
 """
 
@@ -21,7 +21,7 @@ MOST = 200 * (_NAME + _VALUE)
 
 
 def facts(fields: Mapping[str, bytes], salt: bytes) -> bytes:
-    """What a hello carries.
+    """Encode the fields for a hello.
 
     Args:
         fields: name → digest of its value.

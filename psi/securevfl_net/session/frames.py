@@ -1,4 +1,4 @@
-"""Frames of the session, as bytes. All integers are little-endian.
+"""Encode and decode the session's frames. All integers are little-endian.
 
 Every frame begins with eight bytes::
 
@@ -78,7 +78,7 @@ _BLOCKED = struct.Struct("<8sQ")
 
 
 class FrameKind(IntEnum):
-    """What a frame is."""
+    """Kind of a frame."""
 
     HELLO = 1
     ACCEPT = 2
@@ -112,7 +112,7 @@ BODY: tuple[tuple[int, int], ...] = (
 
 
 class Position:
-    """Where one end is in the stream that it receives: what arrived, and to where the peer may send."""
+    """Position in a received stream: what arrived, and the limit to which the peer may send."""
 
     __slots__ = ("allowed", "received", "tag")
 
@@ -122,12 +122,12 @@ class Position:
         self.allowed = allowed
 
     def pack(self) -> bytes:
-        """As 24 bytes."""
+        """Encode as 24 bytes."""
         return _POSITION.pack(self.tag, self.received, self.allowed)
 
     @classmethod
     def unpack(cls, body: bytes | memoryview) -> Position:
-        """From 24 bytes."""
+        """Decode from 24 bytes."""
         return cls(*_POSITION.unpack(body))
 
 
@@ -137,7 +137,7 @@ def frame(kind: FrameKind, body: bytes = b"") -> bytes:
 
 
 def data_head(tag: bytes, number: int, size: int, total: int | None) -> bytes:
-    """What stands before a part of `size` bytes."""
+    """The header of a part of `size` bytes."""
     if total is None:
         return _DATA.pack(FrameKind.DATA, 0, 0, 16 + size, tag, number)
     return _DATA_FIRST.pack(FrameKind.DATA, FIRST, 0, 24 + size, tag, number, total)
@@ -165,10 +165,10 @@ def refuse_frame(refusal: Refusal, me: str) -> bytes:
 
 
 def read_refuse(body: memoryview) -> tuple[int, str, str]:
-    """Who is at fault (1 the sender, 2 the receiver), code and words of a REFUSE frame.
+    """Who is at fault (1 the sender, 2 the receiver), and the code and text of a REFUSE frame.
 
     Raises:
-        Refusal: a fault or a length that none has.
+        Refusal: an invalid fault or length.
     """
     fault, length = body[0], body[1]
     if fault > 2 or not 0 < length <= min(40, len(body) - 2):

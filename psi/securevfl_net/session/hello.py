@@ -1,16 +1,16 @@
-"""The hello: who speaks, for which agreement, from which incarnation, and where its streams are.
+"""The hello: identifies the sender, its agreement and incarnation, and the position of its streams.
 
 Fields of the MessagePack array that follows the versions, in order: the version of messages (see `transport.wire`),
 bytes of a part, SHA-256 of the agreement, the sender's name, the receiver's name, the sender's incarnation (count,
-nonce), the incarnation that it expects of the receiver (null where it knows none), the number of the connection, the
+nonce), the incarnation that it expects of the receiver (null if unknown), the number of the connection, the
 connection's id (16 random bytes), the id that it answers (empty in the first hello), and a position: view tag, number
 of the last part that arrived, limit to which the receiver may send (void in the first hello). A first hello may have
-one field more: which fields its agreement has, see `facts`.
+one more field: digests of its agreement's fields, see `facts`.
 
-Between two parties the one whose name is the smaller says hello first; the other answers on the same connection and
-repeats the id, and the smaller name alone accepts and repeats the answer's id. Nothing else may come before. So a hello
-that was recorded on another connection is found out, and of several connections both ends use the same one: the one on
-which the smaller name said hello last.
+Of two parties, the one with the smaller name sends the first hello; the other answers on the same connection and
+repeats the id, and then the smaller name accepts and repeats the answer's id. Nothing else may come before. So a hello
+replayed from another connection is detected, and of several connections both ends use the same one: the one on which
+the smaller name sent its latest hello.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
 
     @property
     def position(self) -> Position:
-        """Where the sender is in the stream that it receives."""
+        """The sender's position in the stream that it receives."""
         return Position(self.tag, self.received, self.allowed)
 
     def check(self, mine: Hello, answers: bytes, fields: Mapping[str, bytes] | None = None) -> None:
-        """Compare it with what this end says or would say.
+        """Compare it with this end's own hello.
 
         Args:
             mine: this end's hello.
-            answers: the id that it has to repeat; empty for a first hello.
+            answers: the id that it must repeat; empty for a first hello.
             fields: of this end's agreement, name → digest of the value.
 
         Raises:
@@ -97,14 +97,14 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
         if self.answers != answers:
             raise Refusal(
                 "replayed-hello",
-                f"the hello of {self.me!r} answers connection {self.answers.hex()[:16] or 'none'}, this one is "
-                f"{answers.hex()[:16] or 'opened by it'}",
+                f"the hello of {self.me!r} answers connection {self.answers.hex()[:16] or 'none'}, this one "
+                f"is {answers.hex()[:16] or 'opened by it'}",
             )
         if self.expected is not None:
             known_or_newer(mine.incarnation, Incarnation(*self.expected), mine.me)
 
     def _differences(self, fields: Mapping[str, bytes]) -> str:
-        """Which fields of the two agreements differ, as far as the hello tells; values are in the files."""
+        """Fields in which the two agreements differ, as far as the hello shows; it contains no values."""
         names = differing(fields, self.facts, self.id) if self.facts and fields else []
         shown = [name for name in names if name != "id"][:_SHOWN]
         if not names:
@@ -170,7 +170,7 @@ def read_hello(body: memoryview) -> Hello:
         or len(hello.facts) > MOST
         or not all(0 <= number < _MOST for number in (hello.connection, hello.received, hello.allowed, hello.part))
     ):
-        raise Refusal("no-session", "a hello has fields of lengths or sizes that none has")
+        raise Refusal("no-session", "a hello has fields of invalid length or size")
     return hello
 
 

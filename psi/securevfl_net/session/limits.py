@@ -1,4 +1,4 @@
-"""What one end of a session takes from its peer, and how much it holds."""
+"""Limits on what one end of a session accepts from its peer, and on what it stores."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from securevfl_net.errors import InputError
 __all__ = ["DEFAULT_SESSION_LIMITS", "OVERHEAD", "SessionLimits"]
 
 OVERHEAD = 512
-"""Bytes of window that a part costs beside its own: what it takes to hold it, so that a flood of tiny parts fills the
-window before it fills the memory."""
+"""Bytes of window that each part costs in addition to its size: about the memory of its bookkeeping, so that a flood of
+tiny parts fills the window before the memory.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Bounds of a session, in bytes unless told otherwise. Both ends need the same `part`.
+    """Limits of a session, in bytes unless noted. Both ends need the same `part`.
 
     Attributes:
         part: of one part of a message.

@@ -1,4 +1,4 @@
-"""One connection of a session: finds the frames in what arrives, and holds them to the order of the handshake.
+"""One connection of a session: splits arriving bytes into frames and enforces the order of the handshake.
 
 A line is *young* until both hellos and the acceptance have passed, then *up*, and *over* once it was refused, replaced
 by a newer line, or closed. Whatever arrives on a line that is over is dropped.
@@ -21,18 +21,18 @@ _NAMES = {int(kind): kind.name for kind in FrameKind}
 
 
 class LineOwner(Protocol):
-    """What a line needs of the session's end that it belongs to."""
+    """Callbacks of a line to its session's end."""
 
     def on_frame(self, line: Line, kind: int, body: memoryview) -> None:
-        """Take a frame that is no DATA; `body` is valid until this returns."""
+        """Handle a frame other than DATA; `body` is valid until this returns."""
         ...
 
     def on_head(self, line: Line, tag: bytes, number: int, size: int, total: int | None) -> Incoming | None:
-        """Check the head of a part; the stream that it is for, or None where it belongs to a view that was left."""
+        """Check the head of a part; the stream that it is for, or None if it belongs to an earlier view."""
         ...
 
     def on_part(self, incoming: Incoming | None, data: memoryview, total: int | None) -> None:
-        """Take a part that was checked by its head."""
+        """Handle a part whose head was checked."""
         ...
 
     def on_refusal(self, line: Line, refusal: Refusal) -> None:
@@ -40,7 +40,7 @@ class LineOwner(Protocol):
         ...
 
     def pull(self, line: Line, most: int) -> list[memoryview]:
-        """What is to be written on the line now."""
+        """Bytes to write on the line now."""
         ...
 
     def on_closed(self, line: Line) -> None:
@@ -110,18 +110,18 @@ class Line:
     def pull(self, most: int = 1 << 18) -> list[memoryview]:
         """Bytes to write now, whole frames, in the order of their urgency; about `most`, or one part. Empty: nothing.
 
-        All of it has to be written, in order, before `pull` is called again.
+        Write all of it, in order, before the next call of `pull`.
         """
         return self._owner.pull(self, most)
 
     def buffer(self) -> memoryview:
-        """Where to put what arrives, for `recv_into`; never empty. Then call `filled`."""
+        """Memory for arriving bytes, for `recv_into`; never empty. Then call `filled`."""
         if self._body is not None:
             return self._body[self._got :]
         return self._view[self._have :]
 
     def filled(self, count: int) -> None:
-        """That many bytes were put into `buffer()`; `SessionEnd.events` tells what came of it."""
+        """Report that this many bytes were put into `buffer()`; `SessionEnd.events` returns what follows from them."""
         if self.over:
             return
         if self._body is None:
@@ -140,7 +140,7 @@ class Line:
             self._owner.on_refusal(self, refusal)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """As `buffer` and `filled`, with a copy."""
+        """Like `buffer` and `filled`, with a copy."""
         view = memoryview(data)
         while view and not self.over:
             room = self.buffer()

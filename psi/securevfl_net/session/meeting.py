@@ -1,4 +1,4 @@
-"""What the peer says to one end of a session, and what comes of it: the handshake, parts, positions, refusals."""
+"""How one end of a session handles the peer's frames: the handshake, parts, positions, refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REMEMBERED = 64
 
 
 class Meeting:
-    """What one end knows and holds, and what becomes of it with each frame that the peer sends; see `SessionEnd`."""
+    """The state of one end, and how each frame of the peer changes it; see `SessionEnd`."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Meeting:
         self._still: tuple[int, int, int, int] | None = None
         self._idle = 0
 
-    # --- what lines tell
+    # --- callbacks of lines
 
     def on_refusal(self, line: Line, refusal: Refusal) -> None:
         """See `LineOwner`."""
@@ -132,6 +132,7 @@ class Meeting:
         incoming = self._in
         if self._left:
             raise Refusal("broken-rule", "a part after the goodbye")
+        # Parts of a view that was just left may still be in flight, but never more than this end had granted.
         if tag != incoming.tag or not incoming.view:
             self._stale -= size + OVERHEAD
             if self._stale < 0:
@@ -166,6 +167,7 @@ class Meeting:
             tag=position.tag,
             received=position.received,
             allowed=position.allowed,
+            # The connection's random id is the key, so that these bytes differ on every connection.
             facts=b"" if answers or not self._first else facts(self._fields, line.id),
         )
 
@@ -187,16 +189,17 @@ class Meeting:
         line.last_words.append(hello_frame(self._hello(line, hello.id, self._in.position())))
 
     def _is_newest(self, hello: Hello) -> bool:
-        """Whether the peer opened no later connection of which the hello has come.
+        """Whether no hello of a later connection of the peer has arrived.
 
         Raises:
-            Refusal: this very hello has come before, or one of so much later connections that nobody can tell.
+            Refusal: this very hello has arrived before, or one of a connection so much later that the order is unknown.
         """
         incarnation, numbers = self._seen
         if incarnation != hello.incarnation:
             self._seen = (hello.incarnation, [hello.connection])
             return True
         last = numbers[-1]
+        # Only the last few numbers are stored, so an older one cannot be told from a replay.
         if hello.connection in numbers or hello.connection <= last - _REMEMBERED:
             raise Refusal(
                 "replayed-hello", f"the hello of connection {hello.connection} again, after that of connection {last}"
@@ -208,6 +211,7 @@ class Meeting:
 
     def _on_accept(self, line: Line, body: memoryview) -> None:
         greeting = self._greeting
+        # The random id shows that the peer answers this connection and not a recorded one.
         if self._first or greeting is None or body[:NONCE] != line.id:
             raise Refusal(
                 "replayed-hello",
@@ -216,7 +220,7 @@ class Meeting:
         self._rise(line, greeting.incarnation, Position.unpack(body[NONCE:]))
 
     def _use(self, line: Line, peer: Incarnation) -> None:
-        """From here on this end takes nothing from other lines, so that its position is final for them."""
+        """From here on this end accepts nothing from other lines, so that its position is final for them."""
         for older in [self._line, *self._young]:
             if older is not None and older is not line and (older.up or older.greeted):
                 self._end(older, REPLACED)
@@ -225,7 +229,7 @@ class Meeting:
             self._void()
 
     def _rise(self, line: Line, peer: Incarnation, position: Position) -> None:
-        """The handshake is done: go on with the streams behind what the peer has."""
+        """Finish the handshake: continue the streams after what the peer has received."""
         resumed = peer == self._met
         self.known = self._met = peer
         self._young.remove(line)
@@ -279,7 +283,7 @@ class Meeting:
             self._events.append(ev.Blocked(step))
 
     def _leave(self) -> None:
-        """Parts that the peer sends before it hears of the change are dropped, and no more than were granted."""
+        """Drop parts that the peer sends before it learns of the change; it can send no more than was granted."""
         self._stale += max(0, self._in.granted - self._in.arrived)
         self._theirs, self._still, self._idle, self._blocked_at = None, None, 0, -1
 

@@ -1,4 +1,4 @@
-"""Reasons for which a connection is refused, by name. Both ends learn the name."""
+"""Why a connection was refused. Both peers see the reason's name."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ CODES: Mapping[str, str] = MappingProxyType(
         "flood": "more control frames than any honest peer sends",
     }
 )
-"""Code → what it means."""
+"""Code → its meaning."""
 
 
 class Refusal(WireError):
-    """Raised where bytes break a rule; ends the connection, and both ends are told `code`.
+    """Raised when bytes break a rule; ends the connection, and both ends learn `code`.
 
     Args:
         code: one of `CODES`.

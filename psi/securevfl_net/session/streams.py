@@ -1,5 +1,6 @@
-"""The two streams of parts of one view: what goes out and is kept until it is acknowledged, what comes in and is
-granted room. Both belong to one view; a new view has new ones."""
+"""The two streams of parts of one view: outgoing parts are kept until acknowledged, incoming ones are granted room.
+Each view has its own pair.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +14,11 @@ from securevfl_net.session.refusal import Refusal
 __all__ = ["Incoming", "Outgoing"]
 
 _SMALL = 16 << 10
-"""Parts up to this many bytes are joined with their heads and neighbours: one write for all costs less than a copy."""
+"""Parts up to this many bytes are joined with their heads and neighbours: one write for all costs less than the copy.
+"""
 
 _Item = tuple[int, bytes, memoryview, str]
-"""A part: where it ends in the stream, its head, its bytes, its step."""
+"""A part: its end position in the stream, its head, its bytes, its step."""
 
 
 class Outgoing:
@@ -32,7 +34,7 @@ class Outgoing:
         acked: number of the last part that the peer has.
         sent: number of the last part that left over the present connection, or over the last one.
         allowed: to where the peer has granted.
-        held: bytes of parts that are kept here, with overhead.
+        held: bytes of parts that are stored here, with overhead.
     """
 
     __slots__ = ("_end", "_remaining", "acked", "allowed", "held", "opened", "queue", "sent", "tag", "unacked")
@@ -52,7 +54,7 @@ class Outgoing:
         """Queue a part.
 
         Raises:
-            InputError: it is empty, too long, or does not fit the message that it belongs to.
+            InputError: the part is empty, too long, or does not fit its message.
         """
         size = len(part)
         if not 0 < size <= limits.part:
@@ -69,6 +71,7 @@ class Outgoing:
                     f"before; the limit is {limits.message}"
                 )
         self._remaining = rest
+        # Both ends count a part's overhead alike, since `allowed` is a position in this sum.
         cost = size + OVERHEAD
         self._end += cost
         self.held += cost
@@ -77,7 +80,7 @@ class Outgoing:
 
     @property
     def blocked(self) -> str | None:
-        """The step of the next part, where it waits for the peer to grant room; None where nothing waits for that."""
+        """The step of the next part if it waits for the peer to grant room; otherwise None."""
         queue = self.queue
         return queue[0][3] if queue and self.opened and queue[0][0] > self.allowed else None
 
@@ -121,9 +124,10 @@ class Outgoing:
         if not self.acked <= received <= self.sent:
             raise Refusal(
                 "broken-rule",
-                f"part {received} is acknowledged; it lies between {self.acked}, acknowledged before, and {self.sent}, "
-                "sent last",
+                f"the peer acknowledged part {received}, outside of {self.acked} (acknowledged before) to "
+                f"{self.sent} (sent last)",
             )
+        # What was granted may be in flight already, so a grant cannot be withdrawn.
         if position.allowed < self.allowed:
             raise Refusal("broken-rule", f"the grant goes back from {self.allowed} to {position.allowed}")
         self.allowed = position.allowed
@@ -151,11 +155,11 @@ class Incoming:
     """Parts from the peer.
 
     Attributes:
-        view: the view; empty where none was begun.
+        view: of the stream; empty before the first.
         tag: its first bytes.
         received: number of the last part that arrived.
         arrived: where it ends in the stream.
-        granted: to where the peer was told that it may send.
+        granted: limit to which the peer may send, as last announced.
         window: bytes that the peer may be ahead of the program.
     """
 
@@ -171,7 +175,7 @@ class Incoming:
 
     @property
     def allowed(self) -> int:
-        """To where the peer may be told that it may send."""
+        """Limit to which the peer may now be allowed to send."""
         return self._consumed + self.window
 
     @property
@@ -180,12 +184,12 @@ class Incoming:
         return self.arrived - self._consumed
 
     def position(self) -> Position:
-        """What to tell the peer. From then on it counts as told."""
+        """The position to announce to the peer. It counts as announced from then on."""
         self.granted = self.allowed
         return Position(self.tag, self.received, self.granted)
 
     def admit(self, number: int, size: int, total: int | None, limits: SessionLimits) -> None:
-        """Check a part of which only the head is here, before memory is taken for it.
+        """Check a part by its head, before memory is allocated for it.
 
         Raises:
             Refusal: it is not the next one, is longer than it may be, or was not granted room.

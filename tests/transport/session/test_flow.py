@@ -328,7 +328,7 @@ def test_goodbye_comes_after_everything_was_acknowledged() -> None:
         ("over-limit", "a BLOCKED frame", PREFIX.pack(9, 0, 0, 15)),
         ("broken-rule", "which this end never opened", data_head(b"unheard!", 1, 64, 64) + bytes(64)),
         ("broken-rule", "which this end never opened", data_head(bytes(8), 1, 64, 64) + bytes(64)),
-        ("broken-rule", "part 1 is acknowledged", frame(FrameKind.ACK, Position(TAG, 1, 1 << 20).pack())),
+        ("broken-rule", "acknowledged part 1", frame(FrameKind.ACK, Position(TAG, 1, 1 << 20).pack())),
         ("broken-rule", "the grant goes back", frame(FrameKind.ACK, Position(TAG, 0, 1).pack())),
         ("broken-rule", "it was granted 2048", blocked_frame(TAG, 2049, "x")),
         ("broken-rule", "second goodbye", 2 * frame(FrameKind.BYE)),
