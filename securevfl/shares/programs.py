@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from securevfl.errors import ProtocolError, RangeError
+from securevfl.errors import InputError, ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
 from securevfl.shares.course import Course, Words, check_judged
 from securevfl.shares.dp_steps import check_clipped, clipped, row_bounds
@@ -99,6 +99,12 @@ class SharesActive(ActiveProgram):
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role)
+        # The network on shares knows its own losses only: another one would be ignored without a word.
+        if type(role).build_loss is not ActiveRole.build_loss:
+            raise InputError(
+                f"{type(role).__qualname__} overrides build_loss, which training on shares never calls; take another "
+                "protection, or leave shares=True out of the algorithm's fits"
+            )
         half = _half_of(role)
         role.task = role.task.clipped_at(ERROR_BOUND) if isinstance(role.task, Regression) else role.task
         self.sharing = sharing

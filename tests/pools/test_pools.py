@@ -17,8 +17,6 @@ from securevfl_crypto.errors import OverflowRefused, PoolError, TaskFailed, Work
 from securevfl_crypto.pools import LocalPool, Pool, ProcessPool, check_pool, open_pool
 from securevfl_crypto.pools.messages import pack, read_answer, unpack
 
-from securevfl import scale
-
 TASKS = "securevfl_pool_tasks"
 
 
@@ -147,8 +145,7 @@ def test_a_pool_that_does_not_exist_is_refused(text: str) -> None:
 
 
 def test_the_toolkit_hands_on_the_pools() -> None:
-    assert scale.open_pool is open_pool
-    with scale.open_pool(scale.check_pool("local")) as opened:
+    with open_pool(check_pool("local")) as opened:
         assert isinstance(opened, LocalPool)
         assert opened.submit(f"{TASKS}:pid").result() == str(os.getpid()).encode()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,13 +17,15 @@ from helpers import parties
 from securevfl_crypto.replicated import Dealt, Share, deal
 
 import securevfl as sv
+from securevfl.algorithms.splitnn import Active, SplitNN
 from securevfl.data import Parties
+from securevfl.privacy.loss import Loss
 from securevfl.run import Result
 from securevfl.shares import input_words
 from securevfl.shares.programs import SharesActive
 from securevfl.shares.sharing import told_epoch
 from securevfl.testing.trial import Trial
-from securevfl.training import ActiveProgram
+from securevfl.training import ActiveProgram, ActiveRole, Fits, Setting
 from securevfl.training.rows import Plan
 from securevfl.transport import Kind
 
@@ -320,3 +322,24 @@ def test_a_party_without_rows_believes_no_batches_that_the_job_has_not(train: li
     plan = Plan(epochs=1, batch_size=32, patience=None, eval_rows=64)
     with pytest.raises(sv.ProtocolError, match=r"batches of .* rows were announced; 1 to (32|64) are possible"):
         asyncio.run(told_epoch(Chief(), plan))  # type: ignore[arg-type]
+
+
+class _OwnLossActive(Active):
+    def build_loss(self) -> Loss:
+        return super().build_loss()
+
+
+class _OwnLoss(SplitNN):
+    """It declares that it fits shares, where its loss would be ignored."""
+
+    name: ClassVar[str] = "own_loss"
+    label: ClassVar[str] = "own loss"
+    fits: ClassVar[Fits] = Fits(shares=True)
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return _OwnLossActive(self, setting)
+
+
+def test_a_loss_that_shares_would_ignore_is_refused() -> None:
+    with pytest.raises(sv.InputError, match="_OwnLossActive overrides build_loss, which training on shares"):
+        sv.simulate(_job().replace(algorithm=_OwnLoss(hidden=4)), parties(2, 120))

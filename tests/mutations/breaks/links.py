@@ -50,7 +50,7 @@ BREAKS = (
     Break(
         name="a policy lets clear content pass as encrypted",
         file="securevfl/privacy/policy.py",
-        old="                if not _hidden(array, guard.cipher):\n",
+        old="                if not _has_cipher_dtype(array, guard.cipher):\n",
         new="                if False:\n",
         tests=("tests/privacy/test_policy.py",),
     ),

@@ -39,8 +39,8 @@ BREAKS = (
     Break(
         name="anybody can make a Noised value",
         file=_PRIVACY + "noise.py",
-        old='        if token is not _MADE_HERE:\n            raise TypeError(\n                "a value becomes',
-        new='        if False:\n            raise TypeError(\n                "a value becomes',
+        old='        if token is not _MADE_HERE:\n            raise TypeError(\n                "only a release',
+        new='        if False:\n            raise TypeError(\n                "only a release',
         tests=("tests/privacy/test_noise.py", "tests/privacy/test_guards.py"),
     ),
     Break(
