@@ -53,7 +53,7 @@ class Environment:
 
     def install(self, wheels: Path, *names: str, alone: bool = False) -> None:
         """Install distributions; `alone`, without what they depend on."""
-        more = ["--no-deps"] if alone else []
+        more = ["--no-deps", "--ignore-installed"] if alone else []
         self.run("python", "-m", "pip", "install", "--quiet", "--find-links", str(wheels), *more, *names)
 
     def run(self, program: str, *arguments: str, at: Path | None = None) -> str:
