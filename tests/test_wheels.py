@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+import securevfl
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"securevfl-crypto": ROOT / "crypto", "securevfl-psi": ROOT / "psi", "securevfl": ROOT}
 PACKAGES = {
@@ -71,12 +73,13 @@ def test_only_the_last_wheel_needs_torch(wheels: dict[str, zipfile.ZipFile]) -> 
 
 def test_versions_and_bounds_agree() -> None:
     whole = _project("securevfl")
+    version = securevfl.__version__  # the root's pyproject reads it from here
     for name in ("securevfl-crypto", "securevfl-psi"):
         own = _project(name)
-        assert own["version"] == whole["version"]
-        pin = f"{name}=={whole['version']}"
+        assert own["version"] == version
+        pin = f"{name}=={version}"
         assert pin in whole["dependencies"]
-        assert name == "securevfl-crypto" or f"securevfl-crypto=={whole['version']}" in own["dependencies"]
+        assert name == "securevfl-crypto" or f"securevfl-crypto=={version}" in own["dependencies"]
         bounds = {one.split(">")[0]: one for one in whole["dependencies"]}
         for one in own["dependencies"]:
             assert bounds.get(one.split(">")[0], one) == one, f"{name} and securevfl ask for different versions"

@@ -47,7 +47,7 @@ __all__ = ["app", "exit_code", "main"]
 
 app = typer.Typer(
     name="psi",
-    help="Which rows do two tables have in common, without showing the others?",
+    help="Find the rows that two tables have in common, without revealing the others.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

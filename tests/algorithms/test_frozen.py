@@ -202,9 +202,9 @@ def test_mistakes_are_named(given: dict[str, object], said: str) -> None:
 
 
 def test_values_without_keywords() -> None:
-    with pytest.raises(sv.InputError, match="Frozen takes 2 values at most without keywords, and got 'own rows'"):
+    with pytest.raises(sv.InputError, match="Frozen takes 2 values at most without keywords, but got 'own rows'"):
         sv.Frozen(8, "relu", "own rows")  # type: ignore[call-arg, unused-ignore]
     with pytest.raises(sv.InputError, match="Frozen got width twice"):
         sv.Frozen(8, width=9)  # type: ignore[misc]
-    with pytest.raises(sv.InputError, match="SplitNN takes keywords only, and got 8"):
+    with pytest.raises(sv.InputError, match="SplitNN takes keywords only, but got 8"):
         sv.SplitNN(8)  # type: ignore[misc]

@@ -123,7 +123,7 @@ def test_the_estimate_adds_up() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"offers": ()}, r"auto\.offers holds 0 values; a list of 1 or more values"),
+        ({"offers": ()}, r"auto\.offers has 0 values; a list of 1 or more values"),
         ({"offers": ("rsa",)}, "auto offers 'rsa'; known: 'bfv', 'ckks', 'paillier'"),
         ({"offers": ("ckks", "palier")}, "did you mean 'paillier'"),
         ({"mbit": 0}, r"auto\.mbit is 0; a number above 0"),

@@ -110,7 +110,7 @@ def test_over_the_network_the_number_is_a_term_of_the_alignment_and_of_cards(tmp
     cards = [TableSchema.of_table(table).identifiers for table in (bank, shop)]
     assert [text.rpartition("/")[2] for text in cards] == ["columns=2", "columns=3"]
     parties = sv.Parties.of(bank, replace(shop, id_columns=()))
-    with pytest.raises(sv.ProtocolError, match="of as many columns at each party, in one order"):
+    with pytest.raises(sv.ProtocolError, match="of the same columns in the same order at each party"):
         align_parties(parties, sv.Job(protection=sv.Plain()))
     one, _ = parties_by(tmp_path, "born", "born")
     assert TableSchema.of_table(one).identifiers == psi.IdRules().tag()  # as ever

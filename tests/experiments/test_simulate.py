@@ -320,7 +320,9 @@ def test_a_weaker_key_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 def test_noise_that_was_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     job = PLAIN.replace(epochs=1, protection=sv.Plain(dp=sv.DP(features=sv.Gaussian())))
-    monkeypatch.setattr(splitnn.Passive, "activations", lambda self, rows: self.half.bottom(self.features(rows)))
+    monkeypatch.setattr(
+        splitnn.Passive, "activations", lambda self, rows, *, train: self.half.bottom(self.features(rows))
+    )
     with pytest.raises(sv.PolicyError, match="contains activations without noise"):
         sv.simulate(job, parties())
     monkeypatch.setattr(sv.Plain, "policy", lambda self: Policy())

@@ -251,7 +251,7 @@ def test_a_check_tells_every_mistake_in_the_columns_of_the_label_owner(tmp_path)
         tmp_path / "a.csv", ColumnUse.of(**uses, target="number", weight="w", time="t", group="firm")
     )
     for words in (
-        "'y' holds 'high' in row 1",
+        "'y' contains 'high' in row 1",
         "weight is negative in 8 of 9",
         "dates and times",
         "unknown group column",

@@ -118,7 +118,7 @@ def test_a_policy_holds_in_every_cell(file: Path, capsys: Said) -> None:
     [
         ('file = "shop.csv"', 'file = "none.csv"', "none.csv does not exist"),
         ('id = "id"\nprepare', 'id = "idd"\nprepare', "'idd'; did you mean 'id'"),
-        ('name = "shop"', 'name = "bank"', "two parties are named 'bank'"),
+        ('name = "shop"', 'name = "bank"', "two parties are called 'bank'"),
         ('label = "good"\n', "", "none of 2 parties owns labels"),
         ("[job]", "[axis]\nvalues = [0.1]\n[job]", "own tables have none: give [axis.protection]"),
         ("[[claim]]", '[[data]]\nname = "digits"\n[[claim]]', "either [[data]] sections"),

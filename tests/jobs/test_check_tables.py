@@ -176,7 +176,7 @@ def test_identifiers_of_other_numbers_of_columns_are_told(folder: Path) -> None:
     text = JOB.replace('["first", "born"]', '"more"')
     (folder / "other.toml").write_text(text, encoding="utf-8")
     (line,) = check_file(folder / "other.toml").mistakes
-    assert "no row would be found in common: 'bank' of ref, born; 'shop' of more" in line
+    assert "so no rows would match: 'bank' of ref, born; 'shop' of more" in line
 
 
 def test_the_command_prints_tables_before_what_it_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,7 +149,7 @@ id = "k"
         ('[[party]]\nname = "a"\nflie = "a.csv"', r"party\[0\] has no 'flie'; did you mean 'file'"),
         ('[[party]]\nname = "A B"\nfile = "a.csv"\nid = "k"', "names are lower-case words"),
         ('[[party]]\nname = "a"\nfile = "a.csv"\nid = "k"\nclasses = [[1]]', r"party\[0\].classes\[0\] is \[1\]"),
-        (2 * '[[party]]\nname = "a"\nfile = "a.csv"\nid = "k"\n', "two parties are named 'a'"),
+        (2 * '[[party]]\nname = "a"\nfile = "a.csv"\nid = "k"\n', "two parties are called 'a'"),
         (
             '[[party]]\nname = "a"\nfile = "a.csv"\nid = "k"\n[party.policy]\nsealed = true\n'
             "[policy.a]\nsealed = false",

@@ -276,7 +276,7 @@ def test_more_records_than_a_policy_accepts_and_forged_sizes_are_refused() -> No
     for change, words in (
         (lambda rest: rest | {"words": rest["words"][:-1]}, "uint8"),
         (lambda rest: rest | {"meta": {"rows": 10**9}}, "announces 1000000000 records"),
-        (lambda rest: rest | {"meta": {"rows": True}}, "announces True records"),
+        (lambda rest: rest | {"meta": {"rows": True}}, "announced True records"),
         (lambda rest: rest | {"tag": rest["tag"][:3]}, "'tag' as uint8"),
     ):
 
@@ -353,7 +353,7 @@ def test_mistakes_are_told_before_anything_is_sent(tmp_path: Path) -> None:
 
 def test_the_agreement_holds_the_linkage_and_needs_a_coordinator() -> None:
     how = Linkage(fields={"surname": "text", "born": DateField(weight=2.5)}, blocks=("surname:sound",), precision=0.99)
-    with pytest.raises(InputError, match=r"linkage by a coordinator .* needs one coordinator; there are none"):
+    with pytest.raises(InputError, match=r"linkage by a coordinator .* needs one coordinator; the agreement has none"):
         proposal(link=how)
     helper = card("shop2", role="coordinator", table=None, certificates=(CERTIFICATES["shop2"],))
     made = proposal(link=how, party=(card("bank"), card("shop"), helper))

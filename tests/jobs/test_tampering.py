@@ -308,9 +308,9 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
     "runs swapped": (swap_runs, LINE),
     "a run of one party deleted": (without("plain", "shop1"), LINE),
     "a run of all parties deleted": (everywhere("plain"), LINE),
-    "the last runs of all parties deleted": (everywhere("results", "noisy"), "no chain of 'results' says which"),
+    "the last runs of all parties deleted": (everywhere("results", "noisy"), "no chain of 'results' names them"),
     "the last runs of all parties deleted, and the results": (no_results, "Incomplete: {folder}/" + LINE),
-    "own key: the last run failed, and nobody has results": (failed_at_last, "no chain of 'results' says which"),
+    "own key: the last run failed, and nobody has results": (failed_at_last, "no chain of 'results' names them"),
     "own key: a run that never happened": (one_more, LINE),
     "own key: a note after the word": (late_note, LINE),
     "a part of nobody": (
@@ -392,7 +392,7 @@ def test_a_party_without_the_label_owner_s_scores_audits_all_else(whole: Path, t
     assert list(found.missing) == ["scores.csv"]
     assert not found.incomplete
     (folder / "metrics.json").write_text("{}")
-    with pytest.raises(sv.AuditError, match=r"metrics\.json was changed"):
+    with pytest.raises(sv.AuditError, match=r"metrics\.json has changed"):
         sv.audit(folder)
 
 

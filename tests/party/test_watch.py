@@ -91,7 +91,7 @@ def test_a_lost_message_is_told_apart_from_a_silent_party(sites: list[Any], monk
         return await original(self, message)
 
     monkeypatch.setattr(MemoryChannel, "send", drops)
-    with pytest.raises(sv.ProtocolError, match=r"which itself waits for .*it sent \d+ messages and.*; a message was"):
+    with pytest.raises(sv.ProtocolError, match=r"which itself waits for .*reports \d+ messages sent.*; a message was"):
         sv.simulate(JOB, parties(passive=1, rows=60))
 
 

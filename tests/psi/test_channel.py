@@ -200,8 +200,8 @@ def test_files_that_cannot_be_used(keys: Path, tmp_path: Path) -> None:
     bank, key, shop = keys / "bank.crt", keys / "bank.key", keys / "shop.crt"
     for files, words in (
         ((bank, key, keys / "none.crt"), "none.crt cannot be read (No such file"),
-        ((bank, key, key), "bank.key holds 0 certificates"),
-        ((bank, key, two), "holds 2 certificates"),
+        ((bank, key, key), "bank.key contains 0 certificates"),
+        ((bank, key, two), "contains 2 certificates"),
         ((bank, key, bank), "are one certificate"),
         ((bank, keys / "shop.key", shop), "is not the key of"),
         ((bank, locked, shop), "without a password"),
@@ -220,9 +220,9 @@ def test_a_key_is_its_owners_and_nothing_is_overwritten(tmp_path: Path) -> None:
     found = x509.load_pem_x509_certificate(certificate.read_bytes())
     assert found.fingerprint(hashes.SHA256()).hex() == digits.replace(" ", "")
     before = key.read_bytes()
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         make_certificate("bank", tmp_path / "new", 3)
-    with pytest.raises(InputError, match="is there already"), wrong_input():
+    with pytest.raises(InputError, match="already exists"), wrong_input():
         write_new(key, b"other", private=True)
     assert key.read_bytes() == before
     for name, days in (("", 3), ("../bank", 3), ("a\nb", 3), ("x" * 65, 3), ("shop", 0), ("shop", 10**6)):

@@ -57,7 +57,7 @@ def test_rules_decide_what_is_common(tables: Path, capsys: pytest.CaptureFixture
         (b'id,x\nann,"1\nbob,2\n', "is not CSV: unexpected end of data"),
         (b'id,x\nann,1\nbob,"a"b\n', "line 3 is not CSV"),
         (b"id,x\nann,1\nb\xe9b,2\n", "is not UTF-8: byte 0xe9; save it"),
-        (b"PK\x03\x04" + bytes(99), "is an Excel workbook or a ZIP archive, not CSV"),
+        (b"PK\x03\x04" + bytes(99), "is an Excel workbook or a ZIP archive, and no CSV"),
         (b"sep=,\nid,x\nann,1\n", "line 1 says 'sep=,', as spreadsheets do, and is no header: drop it"),
         (b"sep=;\nid,x\nann,1\n", "line 1 says 'sep=;', as spreadsheets do"),
         ("id\nann\n".encode("utf-16"), "is not UTF-8: byte 0xff; save it"),
@@ -92,7 +92,7 @@ PARTY = ["listen", "bank.csv", "--id", "customer", "--name", "bank", "--peer", "
     ("options", "code", "words"),
     [
         ([], 6, "ConnectionLost: nobody connected within 0.01 s"),
-        (["--protocol", "rsa"], 2, "protocol 'rsa'; one of dh, cardinality"),
+        (["--protocol", "rsa"], 2, "protocol 'rsa'; expected one of dh, cardinality"),
         (["--learns", "nobody"], 2, "learns='nobody'"),
         (["--role", "judge"], 2, "role 'judge'"),
         (["--name", "shop"], 2, "both parties are called 'shop'"),
@@ -153,7 +153,7 @@ def test_certificates_are_made_and_not_overwritten(tables: Path, capsys: pytest.
     assert "keys/bank.key" in said
     assert re.search(r"fingerprint +([0-9a-f]{4} ){15}[0-9a-f]{4}", said)
     assert run("certificate", "--name", "bank", "--out", "keys") == 2
-    assert "keys/bank.key is there already" in capsys.readouterr().err
+    assert "keys/bank.key already exists" in capsys.readouterr().err
 
 
 def test_interrupted_while_waiting(tables: Path) -> None:

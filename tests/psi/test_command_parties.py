@@ -282,7 +282,7 @@ def test_pseudonyms_that_last_are_kept_by_both_or_neither(tables: Path) -> None:
     terms = [Terms(name=a, peer=b, role=r, protocol="pseudonyms") for a, b, r in PAIR]
     kept = replace(terms[0], lasting=Lasting())
     for mine, theirs, words in ((kept, terms[1], "does not keep"), (terms[1], kept, "keeps its key")):
-        with pytest.raises(errors.DisagreementError, match=f"both keep theirs, or neither does; the peer {words}"):
+        with pytest.raises(errors.DisagreementError, match=f"use one setting at both; the peer {words}"):
             mine.agree(theirs.hello(3))
 
 
