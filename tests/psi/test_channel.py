@@ -88,6 +88,15 @@ def test_a_stranger_is_refused_by_either_side(keys: Path) -> None:
     assert isinstance(eve, CertificateError)
 
 
+def test_one_known_party_is_not_taken_for_another(keys: Path) -> None:
+    """Where a party calls one of its peers, it accepts no other of them at that address."""
+    both = {name: keys / f"{name}.crt" for name in ("shop", "eve")}
+    bank = Pins.load(keys / "bank.crt", keys / "bank.key", both)
+    met = [_meet(bank.only(called), _pins(keys, "eve", "bank")) for called in ("eve", "shop")]
+    assert not any(isinstance(end, Exception) for end in met[0])
+    assert any(isinstance(end, CertificateError) for end in met[1])
+
+
 def test_plain_text_and_tls_do_not_meet(keys: Path) -> None:
     bank, _ = _meet(_pins(keys, "bank", "shop"), None)
     assert isinstance(bank, ConnectionLost)
