@@ -30,7 +30,7 @@ from securevfl.data import Parties, datasets
 from securevfl.party import Job
 from securevfl.run.simulation import join_parties, run_parties
 from securevfl.training import FEWEST_TO_CHOOSE
-from securevfl.training.pooling import log_loss, pooled, stacked_weights
+from securevfl.training.pooling import average_probabilities, log_loss, stacked_weights
 from securevfl.training.task import Task
 
 SETS: Mapping[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
@@ -52,7 +52,7 @@ def cell(people: Parties, seed: int, terms: Mapping[str, Any], *, epochs: int = 
         **{"epochs": epochs, "steps": 25, "batch_size": 96, "seed": seed, "keep": "auto"} | dict(terms),
     )
     kept: dict[str, Any] = {}
-    onto = best_roles._Verdict.onto
+    onto = best_roles._Verdict.write_to
 
     def heard(self: Any, trained: Any, count: int) -> dict[str, float]:
         rows = self.unseen(METHODS[0])[0]
@@ -103,14 +103,14 @@ def scored(
         weights = [1 / len(METHODS)] * len(METHODS)
         if not few:
             weights = stacked_weights([unseen[name] for name in METHODS], labels, pull=pull).tolist()
-        variants[f"pull {pull:g}"] = pooled([bagged[name] for name in METHODS], weights)
+        variants[f"pull {pull:g}"] = average_probabilities([bagged[name] for name in METHODS], weights)
     variants["alone: local, one model"] = alone["local"][0]
     variants["alone: local, bagged"] = alone["local"].mean(axis=0)
     variants["alone: best"] = (alone["laser"].mean(axis=0) + alone["local"].mean(axis=0)) / 2
     return {
         "rows": len(labels),
         "losses": dict(zip(METHODS, losses, strict=True)),
-        "scores": {name: task.metrics(p, tested)[task.score] for name, p in variants.items()},
+        "scores": {name: task.metrics(p, tested)[task.score_name] for name, p in variants.items()},
     }
 
 

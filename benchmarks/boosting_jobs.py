@@ -34,7 +34,7 @@ from securevfl.algorithms.boosting import answering
 from securevfl.algorithms.boosting.active import BoostingActive
 from securevfl.attacks.measure import auc
 from securevfl.run import join_parties
-from securevfl.run.simulation import Ran, run_parties
+from securevfl.run.simulation import RunOutcome, run_parties
 from securevfl.testing.trial import roles_begun
 
 __all__ = ["SAMPLING", "one_job", "parties_of", "timed_trees"]
@@ -75,7 +75,7 @@ def timed_trees() -> Iterator[list[dict[str, float]]]:
         yield found
 
 
-def _bytes(ran: Ran, trees: int) -> float:
+def _bytes(ran: RunOutcome, trees: int) -> float:
     """Of all messages that grew trees, of all parties, for a tree."""
     steps = ("boost/gradients", "boost/sums", "boost/nodes", "boost/rows", "boost/splits", "boost/sides", "boost/next")
     entries = [entry for ledger in ran.ledgers.values() for entry in ledger.entries]

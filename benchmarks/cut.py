@@ -93,7 +93,7 @@ class Step:
         self.xs = [rng.integers(-(2**13), 2**13, size=(shape.rows, shape.columns)) for _ in pairs]
         self.steps = rng.integers(-(2**12), 2**12, size=(shape.rows, shape.width))
         self.weights = [rng.integers(-(2**34), 2**34, size=(shape.columns, shape.width)).astype(object) for _ in pairs]
-        rule = crypto.Rule(momentum=0.9 if shape.momentum else 0.0)
+        rule = crypto.OptimiserRule(momentum=0.9 if shape.momentum else 0.0)
         self.mine, self.theirs = [], []
         for holder, weights in zip(self.holders, self.weights, strict=True):
             share = holder.fresh_share()

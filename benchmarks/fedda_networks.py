@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from securevfl.algorithms.fedda import gradient_penalty
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ def train(
     """
     c, h, v = (int(size) for size in lefts.shape[1:])
     device = aligned.device
-    with seeded(seed):
+    with seed_torch(seed):
         generator, judge = Generator((c, h, v), how.width).to(device), critic((c, h, 2 * v), how.width).to(device)
     steps = [torch.optim.Adam(net.parameters(), lr=how.lr, betas=(0.0, 0.9), fused=True) for net in (generator, judge)]
     draw = torch.Generator(device).manual_seed(seed)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 
 
 def root(c: np.ndarray) -> np.ndarray:
@@ -108,7 +108,7 @@ def train_classifier(
     Trained where `x` is. Mirror images are no other digits: nothing is augmented.
     """
     rows = 128
-    with seeded(seed):
+    with seed_torch(seed):
         model = Classifier((x.shape[1], x.shape[2], x.shape[3]), channels).to(x.device)
         steps = epochs * -(-len(x) // rows)
         optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)

@@ -132,7 +132,7 @@ def features(bank: View, rows: np.ndarray, seen: np.ndarray, x: np.ndarray, coun
 
 def _own(bank: View, rows: np.ndarray) -> np.ndarray:
     """The active party's own columns and labels; of images the principal directions."""
-    own = bank.own(rows)
+    own = bank.own_columns(rows)
     if own.shape[1] < _IMAGE:
         return own
     u, s, _ = np.linalg.svd(own - own.mean(axis=0), full_matrices=False)
@@ -202,8 +202,8 @@ def cell(name: str, people: sv.Parties, aligned: Aligned, bottom: str, hidden: i
     found |= {"test": result.record.runs[-1].test[metric], "labels": labels(views[victim], truth.y, seed)}
     found |= {"labels, own columns": _without(views[victim], truth.y, seed)}
     found |= {"width of z": width, "columns": x.shape[1], "values a column": epochs * width / x.shape[1]}
-    trained, shown = on_features.sights(bank, victim, "trained")
-    validated, scored = on_features.sights(bank, victim, "scored")
+    trained, shown = on_features.stacked_observations(bank, victim, "trained")
+    validated, scored = on_features.stacked_observations(bank, victim, "scored")
     sights = {
         "training rows": (trained, shown),
         "validation rows, every epoch": (validated, scored),

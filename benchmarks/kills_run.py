@@ -61,10 +61,10 @@ def watch(file: Path) -> None:
         key = f"{reserve.func.__self__.party} {reserve.args[0]}"  # the party, and the release's name in its journal
         os.write(made, (json.dumps([key, rows.tolist()]) + "\n").encode())
 
-    call, share = RowRelease.__call__, JointRelease.noise
+    call, share = RowRelease.__call__, JointRelease.draw_share
 
     def released(self: RowRelease, values: Any, rows: np.ndarray, **more: Any) -> Any:
-        fresh = rows[self.fresh(rows)] if self.once else rows
+        fresh = rows[self.counts_as_release(rows)] if self.once else rows
         sent = call(self, values, rows, **more)
         note(self, fresh)
         return sent
@@ -75,7 +75,7 @@ def watch(file: Path) -> None:
         return sent
 
     RowRelease.__call__ = released  # type: ignore[method-assign]
-    JointRelease.noise = shared  # type: ignore[method-assign]
+    JointRelease.draw_share = shared  # type: ignore[method-assign]
 
 
 def work(name: str, protection: str, folder: Path, attempt: int) -> int:
@@ -97,7 +97,7 @@ def work(name: str, protection: str, folder: Path, attempt: int) -> int:
         batch_size=16,
     )
     told: dict[str, int] = {}
-    secrets = {party: PartySecret.derived(1, party) for party in [*people, "coordinator"]}
+    secrets = {party: PartySecret.from_seed(1, party) for party in [*people, "coordinator"]}
     (folder / "begun").touch()
     began = time.perf_counter()
     try:

@@ -35,7 +35,7 @@ from securevfl.report import Record
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
 from securevfl.testing.company import Company, found
-from securevfl.training import Algorithm, algorithms, find_algorithm
+from securevfl.training import Algorithm, find_algorithm, registered_algorithms
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "splitnn": {"hidden": 4, "top": [], "bottom": [3]},
@@ -65,7 +65,7 @@ SLOW = ("ckks", "paillier")
 def jobs(*, quick: bool) -> list[tuple[str, str, sv.Job]]:
     """Algorithm, protection and job of each kind of run that there is."""
     cells = []
-    for name in sorted(algorithms()):
+    for name in sorted(registered_algorithms()):
         kind: type[Algorithm] = find_algorithm(name)
         for protection, value in PROTECTIONS.items():
             if quick and (protection in SLOW or name not in ("splitnn", "multi_vfl")):
@@ -134,7 +134,7 @@ def compare(company: Company, job: sv.Job, secrets: dict[str, PartySecret]) -> l
         theirs = [*run.test.values(), *(e.train_loss or 0.0 for e in run.epochs)]
         if own.test.keys() != run.test.keys() or not np.allclose(mine, theirs, rtol=near, atol=near):
             wrong.append(f"{chief} shows {own.test}, the simulation {run.test}")
-        for name in () if job.protection.sealed else parts:
+        for name in () if job.protection.is_sealed else parts:
             kept = read_tree(company.state(name) / "model" / f"{name}.model.safetensors")
             if tree_digest(kept) != tree_digest(model_part(job, name, parts[name])):
                 wrong.append(f"{name}'s part of the model differs")
@@ -164,7 +164,7 @@ def every_cell(folder: Path, *, quick: bool) -> dict[str, Any]:
         begin = time.perf_counter()
         try:
             company = found(folder / where.replace(" ", "-"), tables(name, 64), job)
-            secrets = {one: PartySecret.derived(7, one) for one in company.people}
+            secrets = {one: PartySecret.from_seed(7, one) for one in company.people}
             company.keep(secrets)
             codes = through_processes(company)
             different = [f"{party} ended with {code}" for party, code in codes.items() if code]

@@ -22,7 +22,7 @@ from securevfl.algorithms.splitnn import Active, Passive
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Ledger
 from securevfl.training import ActiveProgram, Algorithm, PassiveProgram, Plan, Program, Setting, Trained
-from securevfl.training.networks import mlp
+from securevfl.training.networks import build_mlp
 
 __all__ = ["Race", "figures_of", "watched"]
 
@@ -103,7 +103,7 @@ class Perceptron(Torch):
     def __init__(self, active: Active, passive: Sequence[Passive]) -> None:
         super().__init__(active, passive)
         config, joined = active.config, torch.cat(self.features, dim=1)
-        body = mlp([joined.shape[1], config.hidden, *config.top, active.task.outputs]).to(joined.device)
+        body = build_mlp([joined.shape[1], config.hidden, *config.top, active.task.outputs]).to(joined.device)
         self.features = [joined]
         self.optimizers = [torch.optim.Adam(body.parameters(), lr=config.lr, weight_decay=config.weight_decay)]
         self.model = Whole([nn.Identity()], [body[0]], body[2:])

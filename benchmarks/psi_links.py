@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from securevfl_psi.choosing import choose
+from securevfl_psi.choosing import choose_protocol
 
 from benchmarks import skip
 from benchmarks.psi_party import run_party, run_transfer
@@ -62,7 +62,7 @@ def over(line: tuple[float, float] | None, n: int, python: Path | None) -> dict[
     for name in ("rr22", "ecdh"):
         with contextlib.nullcontext() if line is None else _both(*line) as ports:
             found[f"spu {name}"] = run_spu(python, n, name, ports=ports)
-    choice = choose(n, n, None if line is None else line[0])
+    choice = choose_protocol(n, n, None if line is None else line[0])
     return {**found, "auto takes": choice.protocol, "why": choice.why}
 
 

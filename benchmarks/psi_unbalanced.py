@@ -30,7 +30,7 @@ from securevfl_psi.wire import FrameReader, FrameWriter
 from benchmarks.common import write
 from benchmarks.psi_two_processes import run_two_processes
 from benchmarks.shaping import shaped
-from securevfl.align.result import order
+from securevfl.align.result import shared_order
 from securevfl.align.shelf import FolderShelf
 
 _SHELF = "SECUREVFL_BENCHMARK_SHELF"
@@ -72,11 +72,11 @@ def _run(role: str, sock: socket.socket, ids: Sequence[str], protocol: JointProt
         protocol=protocol,
         shelf=FolderShelf(Path(os.environ[_SHELF]) / role, 1),
     )
-    joint = Joint(column, terms, order=lambda rows: order(column, rows, 7), allow=lambda *_: None)
+    joint = Joint(column, terms, order=lambda rows: shared_order(column, rows, 7), allow=lambda *_: None)
     news: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sock, news), daemon=True).start()
     reader, writer = FrameReader(), FrameWriter()
-    sending, hearing = joint.sending(peer), joint.hearing(peer)
+    sending, hearing = joint.sending(peer), joint.receiving(peer)
     due = next(hearing, None)
     told, heard = False, False
     while not (told and heard):

@@ -110,7 +110,7 @@ def tree(key: crypto.PaillierPrivateKey, size: Size, values: np.ndarray, *, hidd
     holders = [SumHolder(key.public, plan) for _ in parties]
     batches = []
     if not hidden:
-        parts.timed("ahead: blindings", lambda: owner.prepare(rows))
+        parts.timed("ahead: blindings", lambda: owner.make_blindings(rows))
         wire = parts.timed("owner: encrypt", lambda: owner.encrypt(gradients))
         batches = [parts.timed("passive: load and check", lambda h=holder: h.load(wire)) for holder in holders]
         parts.counts["bytes of rows, to each passive party"] += wire.nbytes
@@ -118,10 +118,10 @@ def tree(key: crypto.PaillierPrivateKey, size: Size, values: np.ndarray, *, hidd
         totals = np.stack([gradients[node == k].sum(axis=0) for k in range(nodes)])
         if hidden:
             plan = replace(plan, nodes=nodes)
-            owner = owner.on(plan)
-            parts.timed("ahead: blindings", lambda o=owner: o.prepare(rows))
+            owner = owner.with_plan(plan)
+            parts.timed("ahead: blindings", lambda o=owner: o.make_blindings(rows))
             wire = parts.timed("owner: encrypt", lambda o=owner, n=node: o.encrypt(gradients, n))
-            holders = [holder.on(plan) for holder in holders]
+            holders = [holder.with_plan(plan) for holder in holders]
             batches = [parts.timed("passive: load and check", lambda h=holder, w=wire: h.load(w)) for holder in holders]
             parts.counts["bytes of rows, to each passive party"] += wire.nbytes
         for holder, batch, (codes, bins) in zip(holders, batches, parties, strict=True):

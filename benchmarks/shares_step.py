@@ -95,7 +95,7 @@ class Steps:
         marks: list[tuple[float, float]] = []
 
         async def program(party: Computing) -> list[np.ndarray]:
-            x, y, *weights = (party.take(parts[party.index]) for parts in dealt)
+            x, y, *weights = (party.read_dealt(parts[party.index]) for parts in dealt)
             begun, sent = party.rounds, party.sent
             for number in range(count + 1):
                 if party.index == 0:

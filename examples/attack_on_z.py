@@ -22,7 +22,7 @@ import torch
 from sklearn.linear_model import RidgeCV
 
 import securevfl as sv
-from securevfl.attacks.gram import Shown, factor, full_batch, gram_error, shown
+from securevfl.attacks.gram import GramObservations, factor, full_batch, gram_error, observations_of
 from securevfl.attacks.label_gradients import single
 from securevfl.attacks.measure import auc
 from securevfl.cut import ActiveCut, CutSpec, Protection, WrappedCut
@@ -49,14 +49,14 @@ class View:
         labels: passive party → the AUC with which its gradients rank the labels, each look by itself.
     """
 
-    shown: Shown
+    shown: GramObservations
     truth: np.ndarray
     auc: float
     labels: dict[str, float]
 
     def first(self, epochs: int) -> "View":
         """The view of a job that ended after `epochs`."""
-        return replace(self, shown=self.shown.first(epochs))
+        return replace(self, shown=self.shown.after_epochs(epochs))
 
 
 class NoisyCut(WrappedCut):
@@ -105,12 +105,12 @@ def watch(
         job.replace(protection=noisy(job.protection, noise, seed)) if noise else job,
         parties,
         aligned=aligned,
-        secrets=secrets or {name: PartySecret.derived(job.seed, name) for name in parties},
+        secrets=secrets or {name: PartySecret.from_seed(job.seed, name) for name in parties},
         observers=dict.fromkeys(parties, recorder),
     )
     transcript = recorder.transcript()
     active = transcript.view(parties.active.name)
-    seen = shown(active)
+    seen = observations_of(active)
     if seen is None:
         raise SystemExit("the attacks need steps on all training rows, and validation rows after each epoch")
     truth, labels = transcript.truth(), {}

@@ -33,7 +33,7 @@ import securevfl as sv
 from securevfl.attacks.gram import factor
 from securevfl.data import FeatureEncoder
 from securevfl.party_context import PartySecret, derive_seed
-from securevfl.privacy.noise import gaussian
+from securevfl.privacy.noise import draw_gaussian
 from securevfl.run.machine import machine, versions
 
 QUANTILES = np.linspace(0.005, 0.995, 200)
@@ -77,10 +77,10 @@ def from_the_job_file(job: sv.Job, widths: dict[str, int], h: int) -> np.ndarray
     """First weights (d, h) by the passive parties' rule, with what the job's seed gives in place of their secrets."""
 
     def stream(name: str, count: int) -> bytes:
-        return PartySecret.derived(job.seed, name).keystream(count, "cut", "first weights")
+        return PartySecret.from_seed(job.seed, name).keystream(count, "cut", "first weights")
 
     blocks = [
-        gaussian((width, h), math.sqrt(1 / width), lambda count, name=name: stream(name, count)).numpy()  # type: ignore[misc]
+        draw_gaussian((width, h), math.sqrt(1 / width), lambda count, name=name: stream(name, count)).numpy()  # type: ignore[misc]
         for name, width in widths.items()
     ]
     return np.vstack(blocks)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transf
 
 import msgspec
 from msgspec import structs
-from securevfl_net.fields import Accepts, Mistaken, Mistakes, accepts, nearest, shown
+from securevfl_net.fields import Accepts, Mistaken, Mistakes, accepts, format_value, suggest_nearest
 
 from securevfl.errors import InputError
 
@@ -35,11 +35,15 @@ class ConfigMeta(msgspec.StructMeta, abc.ABCMeta):
         def __call__(cls, *positional: object, **values: object) -> object:
             if len(positional) > cls.leading:
                 many = "keywords only" if not cls.leading else f"{cls.leading} values at most without keywords"
-                raise InputError(f"{cls.__name__} takes {many}, but got {shown(positional[cls.leading])} without one")
+                raise InputError(
+                    f"{cls.__name__} takes {many}, but got {format_value(positional[cls.leading])} without one"
+                )
             fields = _fields(cls)
             for name, value in zip(fields, positional, strict=False):
                 if name in values:
-                    raise InputError(f"{cls.__name__} got {name} twice: as {shown(value)} and {shown(values[name])}")
+                    raise InputError(
+                        f"{cls.__name__} got {name} twice: as {format_value(value)} and {format_value(values[name])}"
+                    )
                 values[name] = value
             required = {name for name, item in fields.items() if item.required}
             if not cls.__abstractmethods__:
@@ -222,7 +226,7 @@ class _Section:
             return value
         if isinstance(value, str) or (plain and isinstance(value, Mapping)):
             return _made(self._kinds[0], self._kinds, value, path, found)
-        found.append(f"{path} is {shown(value)}; {self.expected} was expected")
+        found.append(f"{path} is {format_value(value)}; {self.expected} was expected")
         return value
 
 
@@ -239,7 +243,7 @@ def _made(
     if isinstance(values, str) and tags:
         values = {key: values}
     if not isinstance(values, Mapping):
-        found.append(f"{where or 'the file'} is {shown(values)}; a section of keys and values was expected")
+        found.append(f"{where or 'the file'} is {format_value(values)}; a section of keys and values was expected")
         return None
     given = dict(values)
     tag = given.pop(key, None) if tags else None
@@ -251,7 +255,7 @@ def _made(
     elif isinstance(tag, str) and tag in tags:
         kind = tags[tag]
     else:
-        found.append(f"{where}.{key} is {shown(tag)}{nearest(tag, tags)}")
+        found.append(f"{where}.{key} is {format_value(tag)}{suggest_nearest(tag, tags)}")
         return None
     try:
         kind.refuse_keywords(given, where)
@@ -259,7 +263,7 @@ def _made(
         found += mistakes
         return None if mistakes else kind(**taken)
     except Mistaken as error:
-        found += error.moved(where)
+        found += error.at_path(where)
     except InputError as error:
         found.append(str(error))
     return None
@@ -280,7 +284,7 @@ def take_all(
     at = {name: f"{where}.{name}" if where else name for name in fields}
     found = [
         f"{where or 'the file'} has no {name!r}"
-        + (f"; here it is {kind.elsewhere[name]}" if name in kind.elsewhere else nearest(name, fields))
+        + (f"; here it is {kind.elsewhere[name]}" if name in kind.elsewhere else suggest_nearest(name, fields))
         for name in values
         if name not in fields
     ]

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from securevfl.errors import InputError
-from securevfl.privacy import Clock, Journal, Ledger, Link, LookBook, Policy
+from securevfl.privacy import Clock, DisclosureBook, Journal, Ledger, Link, Policy
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Array, Message, PartyRole
 
 __all__ = ["SILENCE", "Keeper", "Observer", "PartyContext", "PartySecret", "derive_seed"]
@@ -51,20 +51,20 @@ class PartySecret:
         return cls(secrets.randbits(256))
 
     @classmethod
-    def derived(cls, seed: int, party: str) -> PartySecret:
+    def from_seed(cls, seed: int, party: str) -> PartySecret:
         """Derive the secret from the job's seed, which all parties know: not secret, but the same in every run. For
         simulations without encryption, which claim no secrecy, and for experiments that run a job twice.
         """
         return cls(derive_seed(seed, "private", party))
 
     @classmethod
-    def kept_by(cls, keeper: Keeper) -> PartySecret | None:
+    def from_keeper(cls, keeper: Keeper) -> PartySecret | None:
         """Load the secret of the run that a keeper's checkpoint continues; None without a checkpoint.
 
         Raises:
             InputError: the checkpoint contains no secret.
         """
-        saved = keeper.saved()
+        saved = keeper.load()
         if saved is None:
             return None
         text = saved.get("secret")
@@ -190,15 +190,15 @@ class Keeper:
         return Journal()
 
     @cached_property
-    def looks(self) -> LookBook:
+    def disclosures(self) -> DisclosureBook:
         """Values of each row that earlier attempts opened, if the party has a budget of them."""
-        return LookBook()
+        return DisclosureBook()
 
-    def saved(self) -> dict[str, object] | None:
+    def load(self) -> dict[str, object] | None:
         """Load the checkpoint to resume from, or None to start from the beginning."""
         return None
 
-    def wants(self, epoch: int) -> bool:
+    def is_due(self, epoch: int) -> bool:
         """Whether to store a checkpoint after `epoch`."""
         return False
 
@@ -248,7 +248,7 @@ class PartyContext:
     observer: Observer = field(default_factory=Observer)
     keeper: Keeper = field(default_factory=Keeper)
     notes: list[str] = field(default_factory=list)
-    looks: LookBook = field(default_factory=LookBook)
+    looks: DisclosureBook = field(default_factory=DisclosureBook)
     filters: Path | None = None
     silence: float = SILENCE
     pool: str = "local"

@@ -46,7 +46,7 @@ def proposal(*names: str, job: Mapping[str, Any] | None = None, **changes: Any) 
         "id": secrets.token_hex(16),
         "purpose": "score credit",
         "limits": Limits(expires=ENDS),
-        "versions": Versions.own(),
+        "versions": Versions.installed(),
         "job": JobTerms(**(job or {})),
         "algorithm": sv.SplitNN(),
         "protection": sv.Plain(),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.attacks import Look, Looks, Rule, View
+from securevfl.attacks import Observation, Observations, Rule, View
 
 ROWS, TRAIN = 500, 400
 
@@ -25,8 +25,8 @@ def passive(y: np.ndarray, *, noise: float, epochs: int = 6, width: int = 5, see
         for rows in np.split(draw.permutation(train), 4):
             p = 0.25 + 0.1 * draw.random(len(rows))
             values = (p - y[rows])[:, None] * toward + noise * draw.normal(size=(len(rows), width))
-            looks.append(Look(rows, values / 64, epoch))
-    return view("shop", looks={("gradient at the cut", "shop"): Looks(looks)}, x=draw.normal(size=(ROWS, 3)))
+            looks.append(Observation(rows, values / 64, epoch))
+    return view("shop", looks={("gradient at the cut", "shop"): Observations(looks)}, x=draw.normal(size=(ROWS, 3)))
 
 
 def view(party: str, *, looks: Any, x: np.ndarray, **more: Any) -> View:
@@ -58,19 +58,19 @@ def linear(
         for rows in np.split(draw.permutation(TRAIN), TRAIN // batch):
             z = x[rows] @ w
             step = lr * np.tanh(z + draw.normal(size=z.shape)) / batch
-            seen.append(Look(rows, z, epoch))
-            steps.append(Look(rows, step, epoch))
+            seen.append(Observation(rows, z, epoch))
+            steps.append(Observation(rows, step, epoch))
             velocity = momentum * velocity + x[rows].T @ step + decay * w
             w = w - velocity
         held = np.arange(TRAIN, ROWS)
-        seen.append(Look(held, x[held] @ w, 0))
+        seen.append(Observation(held, x[held] @ w, 0))
     found = view(
         "bank",
-        looks={("z", "shop"): Looks(seen)},
+        looks={("z", "shop"): Observations(seen)},
         x=draw.normal(size=(ROWS, 2)),
         y=classes(),
         widths={"shop": width},
-        steps={"shop": Looks(steps)},
+        steps={"shop": Observations(steps)},
         rule=Rule(lr, momentum, decay),
     )
     return found, x

@@ -11,7 +11,7 @@ from torch import nn
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
-from securevfl.privacy import CrossEntropy, Finding, Loss, Noised, bare
+from securevfl.privacy import CrossEntropy, Finding, Loss, Noised, strip_noise_mark
 from securevfl.training import ActiveRole, Algorithm, PassiveRole, Setting, Subsets
 from securevfl.training.fits import Fits
 from securevfl.training.state import State
@@ -361,7 +361,7 @@ class Bare(Broken):
 
 class ExactActivations(Passive):
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
-        return bare(super().activations(rows, train=train))
+        return strip_noise_mark(super().activations(rows, train=train))
 
 
 @found_by("noise on features")
@@ -430,7 +430,7 @@ class Boastful(Broken):
 class Sloppy(Passive):
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
         found = super().activations(rows, train=train)
-        return found if self.protection.sealed or isinstance(found, Noised) else found + 0.25
+        return found if self.protection.is_sealed or isinstance(found, Noised) else found + 0.25
 
 
 @found_by("sealing")

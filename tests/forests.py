@@ -12,12 +12,12 @@ import torch
 import securevfl as sv
 from securevfl.algorithms.boosting.bins import Bins, fit_bins
 from securevfl.algorithms.boosting.categories import NUMBER
-from securevfl.algorithms.boosting.growing import Chosen, Grown, Limits, Owned, grow
-from securevfl.algorithms.boosting.histograms import fixed, plain_sums
+from securevfl.algorithms.boosting.growing import Chosen, Grown, Limits, Owned, grow_tree
+from securevfl.algorithms.boosting.histograms import plain_sums, to_fixed_point
 from securevfl.algorithms.boosting.splits import Rule
 from securevfl.algorithms.boosting.trees import Tree
 from securevfl.party_context import PartySecret
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 
 __all__ = ["Pooled", "job", "part", "pooled_forest", "run", "same_trees"]
 
@@ -39,7 +39,7 @@ class Pooled:
 
     @property
     def kinds(self) -> np.ndarray:
-        return self.bins.kinds
+        return self.bins.category_columns
 
     async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
         bins, sides, owned = self.bins, [], []
@@ -64,22 +64,22 @@ def pooled_forest(
     `samples` are the rows of each tree, where it does not see all: then it is grown over a table of these alone.
     `allowed` are the columns that each may split by, bool (columns,).
     """
-    from securevfl.training.objectives import objective
+    from securevfl.training.objectives import find_objective
 
-    loss = objective("logistic")
+    loss = find_objective("logistic")
     bins = fit_bins(x, config.bins, levels)
-    codes, start = bins.codes(x), loss.start(y)
+    codes, start = bins.codes(x), loss.initial_score(y)
     raw, forest = np.tile(start, (len(x), 1)), []
     for number in range(trees):
         rows = samples[number] if len(samples) else np.arange(len(x))
         g, h = (one[rows] for one in loss.gradients(raw, y))
-        (gi, gu), (hi, hu) = fixed(g[:, 0], config.bits), fixed(h[:, 0], config.bits)
+        (gi, gu), (hi, hu) = to_fixed_point(g[:, 0], config.bits), to_fixed_point(h[:, 0], config.bits)
         rule = Rule(l1=config.l1, l2=config.l2, min_gain=0.0, min_hessian=config.min_hessian, scales=(gu, hu))
         values = np.stack([gi, hi], axis=1)
         limits = Limits(depth=config.depth, leaves=config.leaves)
         columns = allowed[number] if len(allowed) else None
         source = Pooled(bins, codes[rows], values)
-        grown: Grown = asyncio.run(grow(values, (g[:, 0], h[:, 0]), rule, limits, source, allowed=columns))
+        grown: Grown = asyncio.run(grow_tree(values, (g[:, 0], h[:, 0]), rule, limits, source, allowed=columns))
         grown.tree.value = [config.lr * value for value in grown.tree.value]
         raw[:, 0] += np.asarray(grown.tree.value)[grown.tree.leaves_of(x, {}, len(x))]
         forest.append(grown.tree)
@@ -92,12 +92,12 @@ def job(protection: sv.Plain | sv.Paillier, **changes: Any) -> sv.Job:
     return sv.Job(algorithm=sv.Boosting(**config), protection=protection, **plan)
 
 
-def run(work: sv.Job, people: sv.Parties) -> Ran:
-    alike = {name: PartySecret.derived(work.seed, name) for name in people}
+def run(work: sv.Job, people: sv.Parties) -> RunOutcome:
+    alike = {name: PartySecret.from_seed(work.seed, name) for name in people}
     return run_parties(work, people, join_parties(people, work), run="run", secrets=alike)
 
 
-def same_trees(one: Ran, other: Ran) -> bool:
+def same_trees(one: RunOutcome, other: RunOutcome) -> bool:
     """Whether all parties have the same part of the model, bit by bit."""
 
     def flat(state: Any) -> list[Any]:
@@ -110,5 +110,5 @@ def same_trees(one: Ran, other: Ran) -> bool:
     )
 
 
-def part(ran: Ran, name: str) -> Any:
+def part(ran: RunOutcome, name: str) -> Any:
     return ran.trained[name].model["parts"]["forest"]

@@ -16,9 +16,9 @@ from typing import Any
 import securevfl as sv
 from securevfl.cut import Protection
 from securevfl.errors import SecureVFLError
-from securevfl.privacy import Finding, measured, permitted
+from securevfl.privacy import Finding, load_measured, permitted_by
 from securevfl.privacy.severity import mu_of
-from securevfl.training import Algorithm, algorithms, find_algorithm
+from securevfl.training import Algorithm, find_algorithm, registered_algorithms
 
 __all__ = ["FIGURES", "NAMES", "NOISE_PAGE", "PAGE", "SEALED", "blocks", "noise_blocks", "written"]
 
@@ -38,7 +38,7 @@ WAYS: dict[str, Protection] = {
     "sealed + DP": sv.Paillier(dp=DP),
     "shares": sv.Shares(),
 }
-NAMES = sorted(algorithms(), key=lambda name: (name != "splitnn", name))
+NAMES = sorted(registered_algorithms(), key=lambda name: (name != "splitnn", name))
 """Of all algorithms, the one that the others are compared with first."""
 VARIANTS: dict[str, dict[str, dict[str, str]]] = {"multi_vfl": {', aggregation="ckks"': {"aggregation": "ckks"}}}
 """Algorithm → what a row of its own is called and configured by, beside the row of the defaults."""
@@ -166,8 +166,8 @@ def _attack() -> str:
 def _epsilon() -> str:
     rows = []
     for epsilon in (0.2, 0.5, 0.6, 1, 2, 4, 8, 20, 1000):
-        gaussian = permitted(sv.Gaussian(epsilon=epsilon))
-        drawn = permitted(sv.RandomisedResponse(epsilon=epsilon)) if epsilon <= 20 else None
+        gaussian = permitted_by(sv.Gaussian(epsilon=epsilon))
+        drawn = permitted_by(sv.RandomisedResponse(epsilon=epsilon)) if epsilon <= 20 else None
         rows.append(
             [
                 f"{epsilon:g}",
@@ -282,7 +282,7 @@ def _amounts() -> str:
 
 def _views() -> str:
     rows = []
-    for view, found in measured().items():
+    for view, found in load_measured().items():
         attribute = f"{found.attribute:.2f} ({found.attribute_without:.2f})" if found.attribute != 0.5 else "–"
         shown = "**leak**" if found.severity == "leak" else found.severity
         figure = f"{found.got:.2f} ({max(found.without, 0.0):.2f})"

@@ -11,7 +11,7 @@ from pathlib import Path
 import securevfl as sv
 from securevfl.cut import Protection
 from securevfl.errors import SecureVFLError
-from securevfl.training import Algorithm, algorithms, find_algorithm
+from securevfl.training import Algorithm, find_algorithm, registered_algorithms
 
 __all__ = ["CIPHERS", "FEW", "PAGE", "accepted", "made", "table", "written"]
 
@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "few-overlap-protection.md"
 BEGIN, END = "<!-- protections: made by tests/protection_page.py -->", "<!-- end of protections -->"
 OTHERS = {"boosting", "logistic_regression", "multi_vfl", "scorecard"}
 """No methods for few common rows."""
-FEW = [name for name in algorithms() if name not in OTHERS]
+FEW = [name for name in registered_algorithms() if name not in OTHERS]
 CIPHERS: Mapping[str, Protection] = {
     "bfv": sv.BFV(),
     "ckks": sv.CKKS(),

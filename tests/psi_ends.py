@@ -11,20 +11,22 @@ from securevfl_psi.endpoint import Endpoint
 from securevfl_psi.group import Scalar, hash_to_group
 from securevfl_psi.oblivious import Client
 from securevfl_psi.oblivious.base import TRANSFERS, Chooser, Giver
-from securevfl_psi.terms import Terms, Wanted
+from securevfl_psi.terms import RequestedProtocol, Terms
 from securevfl_psi.wire import HEADER_BYTES, TAG_BYTES, FrameWriter, Kind
 
 BANK, SHOP = ["ann", "bob", "eve"], ["eve", "zoe", "ann", "kim"]
 
 
-def terms(side: str, protocol: Wanted = "dh", **more: Any) -> Terms:
+def terms(side: str, protocol: RequestedProtocol = "dh", **more: Any) -> Terms:
     names = ("bank", "shop") if side == "receiver" else ("shop", "bank")
     values: dict[str, Any] = {"name": names[0], "peer": names[1], "role": side, "protocol": protocol}
     values |= {"min_intersection": 0, "salt": b"s" * 16}
     return Terms(**values | more)
 
 
-def ends(mine: list[str], theirs: list[str], protocol: Wanted = "dh", **more: Any) -> tuple[Endpoint, Endpoint]:
+def ends(
+    mine: list[str], theirs: list[str], protocol: RequestedProtocol = "dh", **more: Any
+) -> tuple[Endpoint, Endpoint]:
     return Endpoint(mine, terms("receiver", protocol, **more)), Endpoint(theirs, terms("sender", protocol, **more))
 
 

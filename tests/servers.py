@@ -14,7 +14,7 @@ import numpy as np
 import securevfl as sv
 from securevfl.data import Parties, PartyTable
 from securevfl.run.model_parts import PART, ModelPart
-from securevfl.serving import Batching, ModelShelf, Place, ServeActive, ServePassive, ServingPolicy
+from securevfl.serving import Batching, ModelShelf, ServeActive, ServePassive, ServingContext, ServingPolicy
 from securevfl.testing.parties import parties
 from securevfl.transport import MemoryHub
 
@@ -80,11 +80,11 @@ def places(
     job: sv.Job = JOB,
     policies: Mapping[str, ServingPolicy] | None = None,
     now: Callable[[], float] = lambda: 1.8e9,
-) -> dict[str, Place]:
+) -> dict[str, ServingContext]:
     """Where each party serves."""
     passive = tuple(name for name in tables if name != "bank")
     return {
-        name: Place(
+        name: ServingContext(
             name=name,
             active="bank",
             passive=passive,
@@ -105,7 +105,7 @@ def ready(
     job: sv.Job = JOB,
     people: Parties | None = None,
     now: Callable[[], float] = lambda: 1.8e9,
-) -> dict[str, Place]:
+) -> dict[str, ServingContext]:
     """Where each party serves, with its part of a model on its shelf."""
     tables = unlabelled(people or parties())
     loads: dict[str, Callable[[], PartyTable]] = {name: partial(_same, table) for name, table in tables.items()}
@@ -119,13 +119,15 @@ def _same(table: PartyTable) -> PartyTable:
     return table
 
 
-def put(place: Place, part: ModelPart) -> None:
+def put(place: ServingContext, part: ModelPart) -> None:
     """What a party's operator does with a new part."""
     ModelShelf(place.folder / "models", place.name, place.job).put(part)
 
 
 @asynccontextmanager
-async def served(at: Mapping[str, Place], batching: Batching | None = None, *, run: str = "") -> AsyncIterator[Served]:
+async def served(
+    at: Mapping[str, ServingContext], batching: Batching | None = None, *, run: str = ""
+) -> AsyncIterator[Served]:
     """Servers of all parties, ready."""
     hub = MemoryHub(at)
     servers: dict[str, ServeActive | ServePassive] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import securevfl as sv
-from securevfl.training import Algorithm, algorithms, find_algorithm
+from securevfl.training import Algorithm, find_algorithm, registered_algorithms
 
 __all__ = ["KINDS", "SETTINGS", "SEVERAL", "SIZES", "make"]
 
@@ -55,7 +55,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 SEVERAL = sv.MultiVFL(**SIZES)
 """For several label owners, with a suite of its own beside the public checks."""
-KINDS = {name: find_algorithm(name) for name in algorithms()}
+KINDS = {name: find_algorithm(name) for name in registered_algorithms()}
 
 
 def make(name: str, **settings: Any) -> Algorithm:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from securevfl.privacy import severity
-from securevfl.privacy.severity import measured
+from securevfl.privacy.severity import load_measured
 from securevfl.transport import Kind, Message
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def test_noise_times_zero_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> Non
 
     one = cells.Cell("planted", "splitnn", "dp 1")
     assert judge.judge([*CONTROLS, _measured(one)]) == []
-    honest = rows_module.noised
+    honest = rows_module.add_noise
     monkeypatch.setattr(
         rows_module, "noised", lambda exact, sigma, sensitivity, entropy: honest(exact, 1e-6, sensitivity, entropy)
     )
@@ -148,7 +148,7 @@ def test_noise_times_zero_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_finding_that_is_too_mild_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """With "note" for what z and gradients tell, the gate says so, and that a policy admits it."""
-    mild = {view: changed(known, got=0.4, without=0.4) for view, known in measured().items()}
+    mild = {view: changed(known, got=0.4, without=0.4) for view, known in load_measured().items()}
     views = {v: severity.Measured(view=v, about="labels", got=0.6, without=0.6) for v in ("gradient at the cut",)}
     monkeypatch.setattr(severity, "measured", lambda: mild | views)
     lines = judge.judge([*CONTROLS, _measured(cells.Cell("credit", "splitnn", "plain"))])
@@ -180,7 +180,7 @@ def test_a_lucky_run_makes_no_severity_milder() -> None:
 
 
 def test_every_algorithm_with_a_cut_is_in_the_matrix() -> None:
-    from securevfl.training import algorithms
+    from securevfl.training import registered_algorithms
 
     named = {name.split(",")[0] for name in cells.ALGORITHMS}
     left_out = {
@@ -189,7 +189,7 @@ def test_every_algorithm_with_a_cut_is_in_the_matrix() -> None:
         "logistic_regression",
         "random_match",
     }
-    assert named == set(algorithms()) - left_out
+    assert named == set(registered_algorithms()) - left_out
 
 
 def _leaky(column: np.ndarray) -> Callable[..., on_shares.Sights]:

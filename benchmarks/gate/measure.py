@@ -24,10 +24,10 @@ from securevfl.cut.leakage import DRAWN, features_view, labels_view
 from securevfl.experiments.recorder import Recorder
 from securevfl.party import rule_against
 from securevfl.party_context import PartySecret
-from securevfl.privacy import Policy, epsilon_rdp, permitted
+from securevfl.privacy import Policy, epsilon_rdp, permitted_by
 from securevfl.privacy.accountant import FEATURES, LABELS
 from securevfl.run import join_parties
-from securevfl.run.simulation import Ran, run_parties
+from securevfl.run.simulation import RunOutcome, run_parties
 from securevfl.shares.exchanges import MASKED, PREDICTED
 from securevfl.testing.trial import roles_begun
 from securevfl.transport import COORDINATOR
@@ -45,7 +45,7 @@ _VIEWS = {"features": MASKED, "predictions": PREDICTED}
 _HIDDEN = ("part of z", "gradient at the cut")
 
 
-def record(cell: Cell, rows: int) -> tuple[Ran, Transcript]:
+def record(cell: Cell, rows: int) -> tuple[RunOutcome, Transcript]:
     """The cell's job, with a recorder at every party. Secrets come from the seed: a sealed cell and its exact twin
     begin alike.
 
@@ -56,7 +56,7 @@ def record(cell: Cell, rows: int) -> tuple[Ran, Transcript]:
     return _recorded(cell, rows, Recorder())
 
 
-def _recorded(cell: Cell, rows: int, recorder: Recorder) -> tuple[Ran, Transcript]:
+def _recorded(cell: Cell, rows: int, recorder: Recorder) -> tuple[RunOutcome, Transcript]:
     job, people = cell.job, cell.parties(rows)
     names = [*people, COORDINATOR]
     ran = run_parties(
@@ -65,7 +65,7 @@ def _recorded(cell: Cell, rows: int, recorder: Recorder) -> tuple[Ran, Transcrip
         join_parties(people, job),
         run="gate",
         observers=dict.fromkeys(names, recorder),
-        secrets={name: PartySecret.derived(job.seed, name) for name in names},
+        secrets={name: PartySecret.from_seed(job.seed, name) for name in names},
     )
     return ran, recorder.transcript()
 
@@ -215,7 +215,7 @@ def _permitted(cell: Cell, bank: View, what: str) -> float:
     mechanism = None if protection.dp is None else getattr(protection.dp, what)
     if not cell.secret or mechanism is None:
         return 1.0
-    return permitted(mechanism).auc
+    return permitted_by(mechanism).auc
 
 
 def _got(
@@ -298,7 +298,7 @@ def _features(cell: Cell, bank: View, victim: str, x: np.ndarray) -> Got:
     """A passive party's columns, from all looks at its rows and 72 known records."""
     tried = {}
     for which in ("trained", "scored"):
-        rows, seen = on_features.sights(bank, victim, which)  # type: ignore[arg-type]
+        rows, seen = on_features.stacked_observations(bank, victim, which)  # type: ignore[arg-type]
         if len(rows) < _KNOWN_RECORDS + 20 or not seen.size:
             continue
         known = draw_known(rows, x, _KNOWN_RECORDS, cell.seed)
@@ -328,11 +328,11 @@ def _attributes(cell: Cell, x: np.ndarray) -> list[np.ndarray]:
 
 def _attribute(cell: Cell, bank: View, victim: str, bits: np.ndarray) -> Got:
     """The attribute of training rows, with 72 known ones and with none."""
-    rows, seen = on_features.sights(bank, victim, "trained")
+    rows, seen = on_features.stacked_observations(bank, victim, "trained")
     tried = {}
     if len(rows) and seen.size:
         known = draw_known(rows, bits, _KNOWN_RECORDS, cell.seed)
-        without = max(0.5, ranked(classify(rows, bank.own(rows), known, 2).without(known.rows), bits, 2)[0])
+        without = max(0.5, ranked(classify(rows, bank.own_columns(rows), known, 2).without(known.rows), bits, 2)[0])
         for name, estimate in _attribute_scores(bank, victim, rows, seen, known).items():
             value, error = ranked(estimate.without(known.rows), bits, 2)
             tried[name] = value, without, error
@@ -342,7 +342,9 @@ def _attribute(cell: Cell, bank: View, victim: str, bits: np.ndarray) -> Got:
 def _attribute_scores(bank: View, victim: str, rows: np.ndarray, seen: np.ndarray, known: Known) -> dict[str, Estimate]:
     found = {
         "attribute: learned from 72": classify(rows, seen, known, 2),
-        "attribute: learned from 72 with own columns": classify(rows, np.hstack([seen, bank.own(rows)]), known, 2),
+        "attribute: learned from 72 with own columns": classify(
+            rows, np.hstack([seen, bank.own_columns(rows)]), known, 2
+        ),
     }
     kept, looks = bank.of_features(victim).training().of(bank.train)
     if len(kept):
@@ -366,7 +368,9 @@ def _order(cell: Cell, bank: View, victim: str, others: np.ndarray | None) -> Go
     return Got(severity="ok", value=value, without=0.5, error=error, attack="the numbers of its rows")
 
 
-def _audits(cell: Cell, ran: Ran, bank: View, passive: View, y: np.ndarray, x: np.ndarray, tests: int) -> list[Audited]:
+def _audits(
+    cell: Cell, ran: RunOutcome, bank: View, passive: View, y: np.ndarray, x: np.ndarray, tests: int
+) -> list[Audited]:
     """Bounds on ε of coin labels and of the coin among the features, where a run reports an ε of them."""
     found = []
     if (reported := _reported(ran, bank.party, LABELS)) is not None and passive.gradients():
@@ -376,14 +380,14 @@ def _audits(cell: Cell, ran: Ran, bank: View, passive: View, y: np.ndarray, x: n
         found.append(Audited(what="labels", reported=reported, lower=_lower(chosen, known, y, tests)))
     if (reported := _reported(ran, passive.party, FEATURES)) is not None:
         bits = _bits(cell, x)
-        rows, seen = on_features.sights(bank, passive.party, "trained")
+        rows, seen = on_features.stacked_observations(bank, passive.party, "trained")
         known = draw_known(rows, bits, _KNOWN_RECORDS, cell.seed)
         scores = _attribute_scores(bank, passive.party, rows, seen, known)
         found.append(Audited(what="features", reported=reported, lower=_lower(scores, known, bits, tests)))
     return found
 
 
-def _reported(ran: Ran, party: str, about: str) -> float | None:
+def _reported(ran: RunOutcome, party: str, about: str) -> float | None:
     """ε of all that a party's accountant counted about labels or features, at the audit's δ; None where it counted
     nothing."""
     releases = [one.release for one in ran.trained[party].spent if about in one.protects]

@@ -281,7 +281,7 @@ def features_of(view: View, seen: Sights, victim: str, x: np.ndarray, scores: np
             for learner in ("linear", "ridge", "perceptron"):
                 value = _explained(learner, kept, columns, known, x)
                 tried[f"features: {learner}, {name}, {which} rows"] = value, 0.0, 0.0
-            own = view.own(kept) if which != "test" else _predicted(view, kept, scores)
+            own = view.own_columns(kept) if which != "test" else _predicted(view, kept, scores)
             if not own.shape[1]:
                 continue  # a party without data: what it received is all that it has
             value = _explained("ridge", kept, np.hstack([columns, own]), known, x)
@@ -349,7 +349,7 @@ def attribute_of(view: View, seen: Sights, victim: str, bits: np.ndarray, seed: 
         known = draw_known(kept, bits, _KNOWN_RECORDS, seed)
         given = {"learned from 72": (columns, 0.5)}
         if view.active:
-            own = view.own(kept)
+            own = view.own_columns(kept)
             alone = ranked(classify(kept, own, known, 2).without(known.rows), bits, 2)[0]
             given["learned from 72 with own columns"] = np.hstack([columns, own]), max(0.5, alone)
         for what, (held, without) in given.items():

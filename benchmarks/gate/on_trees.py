@@ -159,7 +159,7 @@ def measure(cell: Cell, rows: int, said: Callable[[str, list[str]], Said]) -> Fi
             people,
             join_parties(people, job),
             run="gate",
-            secrets={name: PartySecret.derived(job.seed, name) for name in people},
+            secrets={name: PartySecret.from_seed(job.seed, name) for name in people},
         )
     roles: dict[str, Any] = {role.site.name: role for role in begun}
     owner, train = people.active.name, ran.split.train

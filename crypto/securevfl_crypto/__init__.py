@@ -19,7 +19,7 @@ from securevfl_crypto.masks import PairwiseMasks, ZeroShares
 from securevfl_crypto.paillier import Paillier, PaillierPrivateKey, PaillierPublicKey, generate_keypair
 from securevfl_crypto.rlwe import BFV, CKKS
 from securevfl_crypto.scheme import Holder, Owner, PublicKey, Ring, Scheme, SecretKey
-from securevfl_crypto.shares import Rule, Share
+from securevfl_crypto.shares import OptimiserRule, Share
 
 __all__ = [
     "BFV",
@@ -28,6 +28,7 @@ __all__ = [
     "CryptoError",
     "Holder",
     "MalformedError",
+    "OptimiserRule",
     "OverflowRefused",
     "Owner",
     "Paillier",
@@ -37,7 +38,6 @@ __all__ = [
     "PublicKey",
     "ReusedError",
     "Ring",
-    "Rule",
     "Scheme",
     "SecretKey",
     "Share",

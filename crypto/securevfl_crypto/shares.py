@@ -15,13 +15,13 @@ import numpy as np
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.scheme import Ring
 
-__all__ = ["Rule", "Share"]
+__all__ = ["OptimiserRule", "Share"]
 
 _FRACTION = 30  # fractional bits of μ and ηλ
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class OptimiserRule:
     """The constants of the optimiser.
 
     Attributes:
@@ -59,7 +59,7 @@ class Share:
         MalformedError: the rule rounds and the ring is modular.
     """
 
-    def __init__(self, ring: Ring, values: np.ndarray, rule: Rule) -> None:
+    def __init__(self, ring: Ring, values: np.ndarray, rule: OptimiserRule) -> None:
         if rule.rounds and ring.modulus is not None:
             raise MalformedError("momentum and weight decay round shares; build the block with integer_shares=True")
         self.ring = ring

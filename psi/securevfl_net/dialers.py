@@ -104,7 +104,7 @@ class Direct:
                 sock.close()
                 why = error.strerror or str(error)
                 continue
-            return prepared(sock)
+            return set_options(sock)
         raise Refusal(
             Code.NO_ANSWER,
             f"nobody answers at {self.address} within {seconds:g} s ({why}): does the peer listen there?",
@@ -244,7 +244,7 @@ class Listen:
         return opened
 
 
-def prepared(sock: socket.socket) -> socket.socket:
+def set_options(sock: socket.socket) -> socket.socket:
     """Set the session's socket options: send small messages immediately, and detect a peer that vanished."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

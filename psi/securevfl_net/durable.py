@@ -13,7 +13,7 @@ from securevfl_net.errors import InputError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["InUse", "append_synced", "is_held", "locked", "make_folder", "sync_folder", "write_whole"]
+__all__ = ["InUse", "append_synced", "is_held", "locked", "make_folder", "sync_folder", "write_atomic"]
 
 RUNNING = ".running"
 """File with the id of the process that has the folder locked."""
@@ -23,7 +23,7 @@ class InUse(InputError):
     """Another process has the folder locked."""
 
 
-def write_whole(path: Path, data: bytes, *, private: bool = False) -> None:
+def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
     """Replace the content of `path` atomically: after a crash at any moment the file has either the new content or the
     old.
 

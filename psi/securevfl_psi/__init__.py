@@ -46,7 +46,7 @@ from securevfl_psi.identifiers import Identifiers, IdRules, normalise, normalise
 from securevfl_psi.joint import Joint, JointResult, JointTerms
 from securevfl_psi.okvs import slots_for
 from securevfl_psi.salted_hash import UnsafeSaltedHash
-from securevfl_psi.terms import Lasting, Terms
+from securevfl_psi.terms import LastingKey, Terms
 from securevfl_psi.verify import list_digest
 
 __all__ = [
@@ -67,7 +67,7 @@ __all__ = [
     "Joint",
     "JointResult",
     "JointTerms",
-    "Lasting",
+    "LastingKey",
     "LinkageError",
     "MalformedError",
     "PSIError",

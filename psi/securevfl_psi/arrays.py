@@ -8,7 +8,7 @@ import numpy as np
 
 from securevfl_psi.errors import MalformedError
 
-__all__ = ["duplicates", "match", "require_unique", "secret_order"]
+__all__ = ["count_duplicates", "match_rows", "require_unique", "secret_order"]
 
 
 _NONE = np.empty(0, dtype=np.int64)
@@ -21,7 +21,7 @@ def _halves(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return words[:, 0], words[:, 1]
 
 
-def duplicates(tokens: np.ndarray) -> int:
+def count_duplicates(tokens: np.ndarray) -> int:
     """Count the rows of uint8 (n, 16) that equal an earlier row."""
     first, second = _halves(tokens)
     ordered = np.sort(first)  # equal first halves are rare, so one sort of 64-bit words settles nearly every call
@@ -39,11 +39,11 @@ def require_unique(tokens: np.ndarray, what: str) -> None:
     Raises:
         MalformedError: two tokens are equal.
     """
-    if duplicates(tokens):
+    if count_duplicates(tokens):
         raise MalformedError(f"tokens of {what} appear twice; the peer does not follow the protocol")
 
 
-def match(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def match_rows(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find the equal rows of two arrays, each without duplicates.
 
     Args:

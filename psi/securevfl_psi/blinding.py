@@ -17,14 +17,14 @@ from securevfl_psi.group import Scalar, hash_to_group
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.session import Session
 
-__all__ = ["MAX_SET_SIZE", "Gathered", "Party", "Waiting"]
+__all__ = ["MAX_SET_SIZE", "ChunkQueue", "Party", "RowBuffer"]
 
 MAX_SET_SIZE = 1 << 28
 """Default bound of a set. It is a policy: tokens are long enough for 2^40, but memory may not be; cut sets of more than
 2^24 into shards, see `sharded`."""
 
 
-class Gathered:
+class RowBuffer:
     """Collects a peer's rows that arrive in chunks; memory grows with arrivals, never with the announced number.
 
     Rows are stored in segments of 2^22, large enough that the operating system reclaims each one when it is freed;
@@ -58,7 +58,7 @@ class Gathered:
             self.count += len(fits)
             rows = rows[len(fits) :]
 
-    def whole(self, count: int | None) -> np.ndarray:
+    def take_all(self, count: int | None) -> np.ndarray:
         """Return all rows; raise if their number differs from the announced one or two rows are equal."""
         if count is not None and self.count != count:
             raise SetSizeError(f"{self._what} contains {self.count} points; {count} were announced")
@@ -74,7 +74,7 @@ class Gathered:
         return rows
 
 
-class Waiting:
+class ChunkQueue:
     """A queue of a peer's points, checked on arrival, that still have to be multiplied.
 
     Args:
@@ -106,7 +106,7 @@ class Waiting:
             )
         self._chunks.append(points)
 
-    def first(self) -> np.ndarray:
+    def pop_first(self) -> np.ndarray:
         """Remove and return the oldest chunk.
 
         Raises:
@@ -150,7 +150,7 @@ class Party:
         if pad_to is not None and len(ids) > pad_to:
             raise SetSizeError(f"{len(ids)} identifiers do not fit into pad_to={pad_to}: raise pad_to")
         self._ids = Identifiers.of_texts(ids)
-        if self._ids.doubled():
+        if self._ids.find_duplicates():
             raise IdentifierError("identifiers are doubled; call normalise first: its error lists the rows")
         self._session = session
         self._max = max_set_size

@@ -18,7 +18,7 @@ from typing import Literal
 
 from securevfl_psi.oblivious import row_count, token_bytes
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "choose_protocol"]
 
 _PRODUCT = 7e-6  # seconds for a scalar product with its hashing and checks
 _START = 0.2  # seconds for the base transfers and their round trips
@@ -38,7 +38,7 @@ class Choice:
     why: str
 
 
-def choose(client: int, server: int, link: float | None = None) -> Choice:
+def choose_protocol(client: int, server: int, link: float | None = None) -> Choice:
     """Choose the protocol with the lower estimated time.
 
     Args:

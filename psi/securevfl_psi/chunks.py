@@ -9,11 +9,20 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from securevfl_psi.arrays import duplicates
+from securevfl_psi.arrays import count_duplicates
 from securevfl_psi.errors import MalformedError, SetSizeError
 from securevfl_psi.group import CHUNK, POINT_BYTES
 
-__all__ = ["CHUNK", "PointStream", "check_points", "gather", "require_chunk", "require_rows", "require_size", "split"]
+__all__ = [
+    "CHUNK",
+    "PointStream",
+    "check_points",
+    "join_chunks",
+    "require_chunk",
+    "require_rows",
+    "require_size",
+    "split",
+]
 
 _PREFIX = 16  # bytes of a point that are compared: two honest ones of 2^24 agree in them with probability 2^-81
 _TOP = np.uint64(0x7FFFFFFFFFFFFFFF)
@@ -37,7 +46,7 @@ def split(array: np.ndarray) -> Iterator[np.ndarray]:
         yield array[start : start + CHUNK]
 
 
-def gather(chunks: Iterable[np.ndarray], count: int, width: int, what: str) -> np.ndarray:
+def join_chunks(chunks: Iterable[np.ndarray], count: int, width: int, what: str) -> np.ndarray:
     """Join chunks that arrived, the inverse of `split`: uint8 (count, width).
 
     `count` is the announced number. Check it against the policy first: this function allocates that much at once.
@@ -125,7 +134,7 @@ def check_points(points: np.ndarray, what: str) -> None:
 
 
 def _refuse_doubled(prefixes: np.ndarray, what: str) -> None:
-    if duplicates(prefixes):
+    if count_duplicates(prefixes):
         raise MalformedError(f"{what} contains a point twice; every identifier is unique")
 
 

@@ -46,10 +46,10 @@ class Identifiers(Sequence[str]):
             joined = "\0".join(texts)
             data = np.frombuffer(joined.encode(), dtype=np.uint8)
         except (TypeError, UnicodeEncodeError):
-            return cls.of_bytes([encode(text, row) for row, text in enumerate(texts)])
+            return cls.of_bytes([encode_identifier(text, row) for row, text in enumerate(texts)])
         ends = np.flatnonzero(data == 0)
         if len(ends) != len(texts) - 1:  # an identifier contains the separator, or the column is empty
-            return cls.of_bytes([encode(text, row) for row, text in enumerate(texts)])
+            return cls.of_bytes([encode_identifier(text, row) for row, text in enumerate(texts)])
         starts = np.concatenate([[0], ends + 1]).astype(np.int64)
         lengths = np.concatenate([ends, [len(data)]]) - starts
         return cls(data, starts, lengths.astype(np.int32))
@@ -63,7 +63,7 @@ class Identifiers(Sequence[str]):
         start = int(self._starts[row])
         return self._data[start : start + int(self._lengths[row])].tobytes().decode()
 
-    def distinct(self) -> Identifiers:
+    def mark_unique(self) -> Identifiers:
         """Mark the column as free of duplicates and return it. The caller must have checked that."""
         self._doubled = []
         return self
@@ -135,14 +135,14 @@ class Identifiers(Sequence[str]):
         lengths = np.concatenate([self._lengths, np.full(more, 32, dtype=self._lengths.dtype)])
         return Identifiers(np.concatenate([self._data[:end], digits]), starts, lengths)
 
-    def joined(self, rows: np.ndarray) -> np.ndarray:
+    def concatenated(self, rows: np.ndarray) -> np.ndarray:
         """Concatenate the texts of some rows, uint8 (total,). Temporarily takes eight bytes for each of theirs."""
         lengths = self._lengths[rows].astype(np.int64)
         ends = np.cumsum(lengths)
         shift = np.repeat(self._starts[rows] - (ends - lengths), lengths)
         return self._data[shift + np.arange(len(shift))]
 
-    def doubled(self) -> list[tuple[int, int]]:
+    def find_duplicates(self) -> list[tuple[int, int]]:
         """Return pairs of rows with equal texts: the first row of each text and a later one, in order.
 
         Compares only rows whose 64-bit fingerprints (a multilinear hash with random coefficients) are equal. The result
@@ -189,7 +189,7 @@ _PART = 1 << 15
 _SPACE = np.array([code < 128 and chr(code).isspace() for code in range(256)])
 
 
-def encode(text: str, row: int) -> bytes:
+def encode_identifier(text: str, row: int) -> bytes:
     """Encode one identifier as the UTF-8 that is hashed.
 
     Raises:

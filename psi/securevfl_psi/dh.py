@@ -35,8 +35,8 @@ from functools import cached_property
 
 import numpy as np
 
-from securevfl_psi.arrays import match
-from securevfl_psi.blinding import MAX_SET_SIZE, Gathered, Party, Waiting
+from securevfl_psi.arrays import match_rows
+from securevfl_psi.blinding import MAX_SET_SIZE, ChunkQueue, Party, RowBuffer
 from securevfl_psi.chunks import check_points, require_rows, split
 from securevfl_psi.errors import PSIError, SetSizeError
 from securevfl_psi.group import TOKEN_BYTES, hash_to_group
@@ -48,7 +48,7 @@ from securevfl_psi.session import Session
 __all__ = ["MAX_SET_SIZE", "TOKEN_BYTES", "Client", "Server", "Session", "intersect_in_process"]
 
 
-class _End(Party):
+class _Side(Party):
     """Base of both ends: the outputs of this party's rows, filled in as they become known."""
 
     _filled = 0
@@ -81,11 +81,11 @@ class _End(Party):
         self._filled += len(rows)
 
 
-class Client(_End):
+class Client(_Side):
     """The party that asks and compares tokens."""
 
     _answered = 0
-    _their_tokens: Gathered | None = None
+    _their_tokens: RowBuffer | None = None
 
     def take_answers(self, points: np.ndarray) -> None:
         """Take a chunk of this party's set from `Server.answer`, uint8 (k, 32), in the order sent.
@@ -115,7 +115,7 @@ class Client(_End):
         what = "the server's set"
         require_rows(tokens, TOKEN_BYTES, what)
         if self._their_tokens is None:
-            self._their_tokens = Gathered(TOKEN_BYTES, self._max, what)
+            self._their_tokens = RowBuffer(TOKEN_BYTES, self._max, what)
         self._their_tokens.add(tokens)
 
     def finish(self, count: int | None = None) -> np.ndarray:
@@ -133,11 +133,11 @@ class Client(_End):
         self._once("finish")
         if self._answered != self.size:
             raise SetSizeError(f"the answered set contains {self._answered} points; {self.size} were sent")
-        theirs = (self._their_tokens or Gathered(TOKEN_BYTES, 0, "the server's set")).whole(count)
-        return match(self.outputs.tokens(), theirs)[0]
+        theirs = (self._their_tokens or RowBuffer(TOKEN_BYTES, 0, "the server's set")).take_all(count)
+        return match_rows(self.outputs.tokens(), theirs)[0]
 
 
-class Server(_End):
+class Server(_Side):
     """The party that has the key; it learns the size of the client's set and which of its rows the client proves."""
 
     def chunks(self) -> Iterator[np.ndarray]:
@@ -162,9 +162,9 @@ class Server(_End):
             yield tokens
 
     @cached_property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> ChunkQueue:
         """Chunks of the client's set that were not answered yet."""
-        return Waiting(self._max, "the client's set")
+        return ChunkQueue(self._max, "the client's set")
 
     def take(self, points: np.ndarray) -> None:
         """A chunk of the client's set, uint8 (n, 32).
@@ -181,7 +181,7 @@ class Server(_End):
         Raises:
             PSIError: no chunk waits.
         """
-        return self._key.multiply(self.waiting.first(), "the client's set")
+        return self._key.multiply(self.waiting.pop_first(), "the client's set")
 
     def rows(self, proofs: np.ndarray) -> np.ndarray:
         """Find the rows that the client proved to have, in the order of its proofs: int64 (k,). Call it once.

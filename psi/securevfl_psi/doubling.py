@@ -17,8 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from securevfl_psi.arrays import match, require_unique, secret_order
-from securevfl_psi.blinding import Gathered, Party, Waiting
+from securevfl_psi.arrays import match_rows, require_unique, secret_order
+from securevfl_psi.blinding import ChunkQueue, Party, RowBuffer
 from securevfl_psi.chunks import check_points, require_rows
 from securevfl_psi.errors import SetSizeError
 from securevfl_psi.group import TOKEN_BYTES, tokens
@@ -34,8 +34,8 @@ _DOUBLED = "the doubled set"  # this party's set under both keys
 class Counter(Party):
     """A party of `cardinality`, in either role."""
 
-    _doubled: Gathered | None = None
-    _answers: Gathered | None = None
+    _doubled: RowBuffer | None = None
+    _answers: RowBuffer | None = None
 
     def take(self, points: np.ndarray) -> None:
         """A chunk of the peer's set, uint8 (n, 32).
@@ -46,7 +46,7 @@ class Counter(Party):
         """
         check_points(points, _PEERS)
         if self._doubled is None:
-            self._doubled = Gathered(TOKEN_BYTES, self._max, _PEERS)
+            self._doubled = RowBuffer(TOKEN_BYTES, self._max, _PEERS)
         self._doubled.add(tokens(self._key.multiply(points, _PEERS), self._session.dst, by=self._by))
 
     def shuffled(self, count: int | None = None) -> np.ndarray:
@@ -74,7 +74,7 @@ class Counter(Party):
         """
         require_rows(doubled, TOKEN_BYTES, _DOUBLED)
         if self._answers is None:
-            self._answers = Gathered(TOKEN_BYTES, self.size, _DOUBLED)
+            self._answers = RowBuffer(TOKEN_BYTES, self.size, _DOUBLED)
         self._answers.add(doubled)
 
     def count(self, announced: int | None = None) -> int:
@@ -90,13 +90,13 @@ class Counter(Party):
         """
         self._require_sent("count")
         self._once("count")
-        answers = (self._answers or Gathered(TOKEN_BYTES, 0, _DOUBLED)).whole(None)
+        answers = (self._answers or RowBuffer(TOKEN_BYTES, 0, _DOUBLED)).take_all(None)
         if len(answers) != self.size:
             raise SetSizeError(f"{_DOUBLED} contains {len(answers)} tokens; {self.size} points were sent")
-        return len(match(answers, self._theirs(announced))[0])
+        return len(match_rows(answers, self._theirs(announced))[0])
 
     def _theirs(self, count: int | None) -> np.ndarray:
-        return (self._doubled or Gathered(TOKEN_BYTES, 0, _PEERS)).whole(count)
+        return (self._doubled or RowBuffer(TOKEN_BYTES, 0, _PEERS)).take_all(count)
 
 
 class Namer(Party):
@@ -109,9 +109,9 @@ class Namer(Party):
         return np.empty((self.size, TOKEN_BYTES), dtype=np.uint8)
 
     @cached_property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> ChunkQueue:
         """Chunks of the peer's set that still have to be multiplied by this party's key."""
-        return Waiting(self._max, _PEERS)
+        return ChunkQueue(self._max, _PEERS)
 
     def take(self, points: np.ndarray) -> None:
         """A chunk of the peer's set, uint8 (n, 32).
@@ -128,7 +128,7 @@ class Namer(Party):
         Raises:
             PSIError: no chunk waits.
         """
-        return self._key.multiply(self.waiting.first(), _PEERS)
+        return self._key.multiply(self.waiting.pop_first(), _PEERS)
 
     def take_doubled(self, points: np.ndarray) -> None:
         """Take a chunk of this party's set that the peer's `double` returned, uint8 (n, 32), in the order sent.

@@ -94,7 +94,7 @@ class Endpoint:
         self._talk: Conversation | None = None
         self._failed = False
 
-    def again(self) -> Endpoint:
+    def retry(self) -> Endpoint:
         """Return a new end with the same set and terms and a fresh nonce, for a retry after a failed run."""
         terms = replace(self.terms, nonce=secrets.token_bytes(len(self.terms.nonce)))
         return Endpoint(self._ids, terms, by=self._by, normalised=True)
@@ -196,7 +196,7 @@ class Endpoint:
             role = writer_role or ("sender" if self.terms.role == "receiver" else "receiver")
             end.tag = hashlib.sha512(session.dst + role.encode()).digest()[:TAG_BYTES]
         self._sending = chain(self._sending, self._talk.sending())
-        self._hearing = self._talk.hearing()
+        self._hearing = self._talk.receiving()
         self._due = next(self._hearing, None)
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
-from securevfl_psi.okvs import scaled
+from securevfl_psi.okvs import scale_fractions
 
 __all__ = ["HASH_BYTES", "MAX_BITS", "MAX_ITEMS", "GolombSet", "decode", "encode"]
 
@@ -124,7 +124,7 @@ def _values(hashes: np.ndarray, count: int, bits: int) -> np.ndarray:
     if hashes.shape[1] != HASH_BYTES:
         raise MalformedError(f"hashes are {hashes.dtype} {hashes.shape}; uint8 (n, {HASH_BYTES}) was expected")
     words = np.ascontiguousarray(hashes).view("<u8")
-    bucket = scaled(words[:, 0] >> np.uint64(24), count)
+    bucket = scale_fractions(words[:, 0] >> np.uint64(24), count)
     return (bucket << np.uint64(bits)) | (words[:, 1] & np.uint64((1 << bits) - 1))
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from securevfl_psi.column import Identifiers, encode
+from securevfl_psi.column import Identifiers, encode_identifier
 from securevfl_psi.errors import IdentifierError
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "IdRules",
     "Identifiers",
     "ascii_column",
-    "encode",
+    "encode_identifier",
     "normalise",
     "normalise_column",
     "normalise_rows",
@@ -123,7 +123,7 @@ def normalise_column(ids: Iterable[object], rules: IdRules) -> Identifiers:
     raw: Sequence[object] = ids if isinstance(ids, list | Identifiers) else _listed(ids)
     joined = _joined(raw)
     quick = None if joined is None else ascii_column(joined, rules)
-    return Identifiers.of_texts(normalise(raw, rules)) if quick is None or quick.doubled() else quick
+    return Identifiers.of_texts(normalise(raw, rules)) if quick is None or quick.find_duplicates() else quick
 
 
 def _require_assigned(text: str, row: int) -> None:
@@ -222,7 +222,7 @@ def _one_column(raw: Sequence[object], rules: IdRules) -> list[str]:
 
 
 def _require_short(text: str, row: int) -> None:
-    size = len(encode(text, row))
+    size = len(encode_identifier(text, row))
     if size > MAX_ID_BYTES:
         raise IdentifierError(
             f"the identifier in row {row} has {size} bytes; at most {MAX_ID_BYTES}: is it the right column?"

@@ -42,8 +42,8 @@ import numpy as np
 from securevfl_crypto.engine import Engine
 
 from securevfl_psi import okvs, oprf
-from securevfl_psi.arrays import duplicates, match, secret_order
-from securevfl_psi.chunks import gather, require_size, split
+from securevfl_psi.arrays import count_duplicates, match_rows, secret_order
+from securevfl_psi.chunks import join_chunks, require_size, split
 from securevfl_psi.circle import Circle
 from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
 from securevfl_psi.oprf import DEFAULT_MAX
@@ -151,7 +151,7 @@ class Party(_Member):
         self._asked = True
         what = "the announced intersection"
         require_size(count, len(self._own), what)
-        return _places(self._own, gather(announced, count, RESULT_BYTES, what))
+        return _places(self._own, join_chunks(announced, count, RESULT_BYTES, what))
 
 
 class Leader(_Member):
@@ -202,7 +202,7 @@ class Leader(_Member):
         """
         require_size(count, self._max, f"the set of {name!r}")
         outputs = self._client.outputs(evaluated, name)
-        table = okvs.Table(seed, gather(slots, okvs.slots_for(count), SHARE_BYTES, f"the table of {name!r}"))
+        table = okvs.Table(seed, join_chunks(slots, okvs.slots_for(count), SHARE_BYTES, f"the table of {name!r}"))
         self._sum ^= _mask(outputs) ^ okvs.decode(table, self._digests).view(np.uint64)[:, 0]
         self._results[name] = outputs[:, SHARE_BYTES:].copy()
 
@@ -236,9 +236,9 @@ def _mask(outputs: np.ndarray) -> np.ndarray:
 
 def _places(own: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """Find the row of each token, int64 (k,)."""
-    if duplicates(tokens):
+    if count_duplicates(tokens):
         raise MalformedError("the announced intersection contains a token twice; a row can be common only once")
-    found, known = match(tokens, own)
+    found, known = match_rows(tokens, own)
     if len(found) != len(tokens):
         raise MalformedError(
             f"the announced intersection contains {len(tokens) - len(found)} tokens of no own row: the parties "

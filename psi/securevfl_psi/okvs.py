@@ -51,7 +51,7 @@ __all__ = [
     "failure_exponent",
     "positions",
     "prf",
-    "scaled",
+    "scale_fractions",
     "slots_for",
 ]
 
@@ -214,7 +214,7 @@ def positions(keys: np.ndarray, seed: bytes, count: int) -> tuple[np.ndarray, np
     return _rows(keys, seed, _segment(count))
 
 
-def scaled(fractions: np.ndarray, count: int) -> np.ndarray:
+def scale_fractions(fractions: np.ndarray, count: int) -> np.ndarray:
     """⌊h count / 2^40⌋ of 40 bits h, uint64 (n,), for counts up to 2^43: h is multiplied in two halves of 20 bits, as
     the whole product would pass 2^64 from a count of 2^24 on."""
     high, low = fractions >> np.uint64(20), fractions & np.uint64((1 << 20) - 1)
@@ -230,7 +230,7 @@ def _rows(keys: np.ndarray, seed: bytes, segment: int) -> tuple[np.ndarray, np.n
         low, high = prf(seed[:16], keys[part]), prf(seed[16:], keys[part])
         words = (low.view(np.uint64)[:, 0], low.view(np.uint64)[:, 1], high.view(np.uint64)[:, 0])
         for j, word in enumerate(words):
-            place = scaled(word >> np.uint64(24), segment)
+            place = scale_fractions(word >> np.uint64(24), segment)
             rows[part, j] = place + np.uint64(j * segment)
         bits[part] = high[:, 8 : 8 + DENSE // 8]
     return rows, bits

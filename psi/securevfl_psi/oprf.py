@@ -47,7 +47,7 @@ def column_of(ids: Sequence[str], max_set_size: int) -> Identifiers:
     if len(ids) > max_set_size:
         raise SetSizeError(f"a set of {len(ids)} identifiers; at most {max_set_size}: raise max_set_size")
     column = Identifiers.of_texts(ids)
-    if column.doubled():
+    if column.find_duplicates():
         raise IdentifierError("identifiers are doubled; call normalise first: its error lists the rows")
     return column
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from securevfl_crypto.engine import Engine, engine
 
-from securevfl_psi.arrays import duplicates, match
+from securevfl_psi.arrays import count_duplicates, match_rows
 from securevfl_psi.chunks import split
 from securevfl_psi.errors import MalformedError, RowsDifferError
 
@@ -48,7 +48,7 @@ class Outputs:
         self._tag = tag
 
     @classmethod
-    def of_rest(cls, rest: np.ndarray, tag: bytes, by: Engine | None = None) -> Outputs:
+    def from_published(cls, rest: np.ndarray, tag: bytes, by: Engine | None = None) -> Outputs:
         """Derive one run's proofs and receipts from those of a key that serves several runs.
 
         They are SHA-512 of the run's tag and the published ones, cut to 32 bytes. Tokens stay zero: they are not sent
@@ -67,9 +67,9 @@ class Outputs:
             table[rows, _PROOF.start :] = (by or engine()).sha512(block)[:, : OUTPUT_BYTES - _PROOF.start]
         return cls(table, tag)
 
-    def bound(self, tag: bytes, by: Engine | None = None) -> Outputs:
-        """Bind these outputs, of a key that serves several runs, to one run; see `of_rest`."""
-        return Outputs.of_rest(self._table[:, _PROOF.start :], tag, by)
+    def bind_to_run(self, tag: bytes, by: Engine | None = None) -> Outputs:
+        """Bind these outputs, of a key that serves several runs, to one run; see `from_published`."""
+        return Outputs.from_published(self._table[:, _PROOF.start :], tag, by)
 
     def tokens(self) -> np.ndarray:
         """The tokens that the parties compare, uint8 (n, 16)."""
@@ -88,9 +88,9 @@ class Outputs:
         Raises:
             MalformedError: a proof matches no row of this party, or two proofs are equal.
         """
-        if duplicates(proofs):
+        if count_duplicates(proofs):
             raise MalformedError("a proof appears twice; a row can be common only once")
-        found, where = match(proofs, np.ascontiguousarray(self._table[:, _PROOF]))
+        found, where = match_rows(proofs, np.ascontiguousarray(self._table[:, _PROOF]))
         if len(found) != len(proofs):
             raise MalformedError(
                 f"{len(proofs) - len(found)} of {len(proofs)} proofs belong to no row of this party; "

@@ -4,8 +4,8 @@ A `Shelf` can store it for later runs with the same peer. Then a run costs the l
 identifier that the small side asks, and the small side fetches the filter once. A changed set gets a new key: under one
 key, a client could test every identifier that it ever asked on each new filter.
 
-Outputs are those of `proofs`, bound to the publication instead of a run. So both sides hash the parts that they send in
-a run, the proofs and the receipt, again with the run's tag (`Outputs.bound`); nobody can replay them in another run.
+Outputs are those of `proofs`, bound to the publication instead of a run. Both sides hash what they send in a run, the
+proofs and the receipt, again with the run's tag (`Outputs.bind_to_run`), so that nobody can replay them in another run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,17 @@ from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.proofs import OUTPUT_BYTES
 from securevfl_psi.session import Session
 
-__all__ = ["NONCE_BYTES", "STEP", "Making", "Offer", "Publication", "Shelf", "bits_for", "kept_or_made", "most_bytes"]
+__all__ = [
+    "NONCE_BYTES",
+    "STEP",
+    "Making",
+    "Offer",
+    "Publication",
+    "RunStore",
+    "bits_for",
+    "load_or_publish",
+    "max_filter_bytes",
+]
 
 NONCE_BYTES = 16
 STEP = CHUNK
@@ -41,7 +51,7 @@ _SIZES = struct.Struct(">QQ")
 _GCS_HEADER = 21  # bytes before the quotients, see `gcs`
 
 
-class Shelf(Protocol):
+class RunStore(Protocol):
     """Stores named byte strings between runs: this party's publications, which are secret, and peers' filters."""
 
     def load(self, name: str) -> bytes | None:
@@ -63,7 +73,7 @@ def bits_for(count: int) -> int:
     return min(gcs.MAX_BITS, 64 - max(count - 1, 0).bit_length())
 
 
-def most_bytes(count: int) -> int:
+def max_filter_bytes(count: int) -> int:
     """Bytes of the longest possible filter of `count` items."""
     return _GCS_HEADER + (2 * count + 7) // 8 + -(-count * bits_for(count) // 8)
 
@@ -102,9 +112,9 @@ class Offer:
         if len(data) != cls.SIZE:
             raise MalformedError(f"an offer of {len(data)} bytes; expected {cls.SIZE}")
         length = int.from_bytes(data[NONCE_BYTES : NONCE_BYTES + 8], "big")
-        if not _GCS_HEADER <= length <= most_bytes(count):
+        if not _GCS_HEADER <= length <= max_filter_bytes(count):
             raise MalformedError(
-                f"a filter of {length} bytes is offered; {count} items take {_GCS_HEADER} to {most_bytes(count)}"
+                f"a filter of {length} bytes is offered; {count} items take {_GCS_HEADER} to {max_filter_bytes(count)}"
             )
         return cls(data[:NONCE_BYTES], length, data[-_DIGEST_BYTES:])
 
@@ -148,7 +158,7 @@ class Publication:
         server = oprf.Server(tag, Scalar(secret, by), length=OUTPUT_BYTES, by=by)
         outputs = np.empty((len(ids), OUTPUT_BYTES), dtype=np.uint8)
         for start in range(0, len(ids), STEP):
-            outputs[start : start + STEP] = server.outputs(ids.part(start, min(start + STEP, len(ids))).distinct())
+            outputs[start : start + STEP] = server.outputs(ids.part(start, min(start + STEP, len(ids))).mark_unique())
             yield
         tokens = np.ascontiguousarray(outputs[:, :TOKEN_BYTES])
         return cls(
@@ -165,7 +175,7 @@ class Publication:
         """The first message to the client."""
         return Offer(self.nonce, len(self.filter), hashlib.sha256(self.filter).digest())
 
-    def serves(self, ids: Identifiers, session: Callable[[bytes], Session]) -> bool:
+    def fits(self, ids: Identifiers, session: Callable[[bytes], Session]) -> bool:
         """Whether this publication fits this set in this order, the same two parties and the same rules."""
         return len(self.rest) == len(ids) and self.tag == session(self.nonce).dst and self.set_digest == _digest(ids)
 
@@ -198,12 +208,12 @@ Making = Generator[None, None, Publication]
 """Yields after each step, so that its caller can do other work in between; returns the publication."""
 
 
-def kept_or_made(
+def load_or_publish(
     ids: Identifiers,
     session: Callable[[bytes], Session],
     *,
     by: Engine | None = None,
-    shelf: Shelf | None = None,
+    shelf: RunStore | None = None,
     name: str = "",
 ) -> Making:
     """Return the stored publication if it still fits, else make and store a fresh one, in steps.
@@ -221,7 +231,7 @@ def kept_or_made(
             kept = Publication.from_bytes(data)
         except MalformedError:  # this party's own file is damaged: a fresh one replaces it
             kept = None
-        if kept is not None and kept.serves(ids, session):
+        if kept is not None and kept.fits(ids, session):
             return kept
     made = yield from Publication.of(ids, session, by)
     if shelf is not None:

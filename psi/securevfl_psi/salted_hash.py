@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from securevfl_crypto.engine import engine
 
-from securevfl_psi.arrays import match, secret_order
-from securevfl_psi.blinding import MAX_SET_SIZE, Gathered
+from securevfl_psi.arrays import match_rows, secret_order
+from securevfl_psi.blinding import MAX_SET_SIZE, RowBuffer
 from securevfl_psi.chunks import require_rows, split
 from securevfl_psi.errors import IdentifierError, PSIError, SetSizeError
 from securevfl_psi.group import TOKEN_BYTES
@@ -52,10 +52,10 @@ class UnsafeSaltedHash:
         if len(ids) > max_set_size:
             raise SetSizeError(f"a set of {len(ids)} identifiers; at most {max_set_size}: raise max_set_size")
         self._ids = Identifiers.of_texts(ids)
-        if self._ids.doubled():
+        if self._ids.find_duplicates():
             raise IdentifierError("identifiers are doubled; call normalise first: its error lists the rows")
         self.outputs = Outputs(salted_digests(self._ids, salt, OUTPUT_BYTES), salt)
-        self._theirs = Gathered(TOKEN_BYTES, max_set_size, "the sender's digests")
+        self._theirs = RowBuffer(TOKEN_BYTES, max_set_size, "the sender's digests")
         self.complete = not len(ids)
         """Whether all digests of this party were computed."""
 
@@ -83,7 +83,7 @@ class UnsafeSaltedHash:
             SetSizeError: another number than announced.
             MalformedError: two equal digests.
         """
-        return match(self.outputs.tokens(), self._theirs.whole(count))[0]
+        return match_rows(self.outputs.tokens(), self._theirs.take_all(count))[0]
 
     def rows(self, proofs: np.ndarray) -> np.ndarray:
         """At the sender, find the rows that the receiver proved, int64 (k,).
@@ -106,5 +106,5 @@ def reverse(digests: np.ndarray, salt: bytes, candidates: Iterable[str]) -> dict
         Row of `digests` → identifier.
     """
     column = Identifiers.of_texts(list(candidates))
-    rows, places = match(np.ascontiguousarray(digests), salted_digests(column, salt))
+    rows, places = match_rows(np.ascontiguousarray(digests), salted_digests(column, salt))
     return {int(row): column[int(place)] for row, place in zip(rows, places, strict=True)}

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from securevfl_psi.blinding import MAX_SET_SIZE
-from securevfl_psi.choosing import choose
+from securevfl_psi.choosing import choose_protocol
 from securevfl_psi.errors import DisagreementError, MalformedError, PSIError, SetSizeError
 from securevfl_psi.group import Scalar
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.session import Session
 from securevfl_psi.wire import VERSION
 
-__all__ = ["PROTOCOLS", "Lasting", "Learns", "Protocol", "Role", "Terms", "Wanted"]
+__all__ = ["PROTOCOLS", "LastingKey", "Learns", "Protocol", "RequestedProtocol", "Role", "Terms"]
 
 Role = Literal["receiver", "sender"]
 Protocol = Literal["dh", "cardinality", "pseudonyms", "ot", "unsafe_salted_hash"]
-Wanted = Literal["dh", "cardinality", "pseudonyms", "ot", "unsafe_salted_hash", "auto"]
+RequestedProtocol = Literal["dh", "cardinality", "pseudonyms", "ot", "unsafe_salted_hash", "auto"]
 """A protocol, or ``auto``: `dh` or `ot`, see `choosing`."""
 Learns = Literal["both", "receiver"]
 PROTOCOLS: tuple[Protocol, ...] = ("dh", "cardinality", "pseudonyms", "ot", "unsafe_salted_hash")
@@ -31,7 +31,7 @@ _LASTING = b"securevfl-psi lasting 1\n"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lasting:
+class LastingKey:
     """A stored key that gives a party the same pseudonyms in later runs with the same peer.
 
     Pseudonyms repeat as long as both parties keep their keys; then each can also recognise rows that return. Store it
@@ -57,7 +57,7 @@ class Lasting:
         return _LASTING + self.secret + self.nonce
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Lasting:
+    def from_bytes(cls, data: bytes) -> LastingKey:
         """Decode what `to_bytes` returned.
 
         Raises:
@@ -98,7 +98,7 @@ class Terms:
     name: str
     peer: str
     role: Role
-    protocol: Wanted = "dh"
+    protocol: RequestedProtocol = "dh"
     learns: Learns = "both"
     rules: IdRules = IdRules()  # noqa: RUF009 - frozen
     context: str = ""
@@ -106,7 +106,7 @@ class Terms:
     min_intersection: int = 1
     pad_to: int | None = None
     salt: bytes = b""
-    lasting: Lasting | None = None
+    lasting: LastingKey | None = None
     link: float | None = None
     nonce: bytes = field(default_factory=lambda: secrets.token_bytes(16))
 
@@ -140,7 +140,7 @@ class Terms:
         if self.protocol == "unsafe_salted_hash" and self.pad_to is not None:
             raise PSIError(f"pad_to={self.pad_to}: unsafe_salted_hash does not pad; leave it out")
 
-    def asks(self, own_size: int, peer_size: int) -> bool:
+    def is_client(self, own_size: int, peer_size: int) -> bool:
         """Return True if this party is the client of `dh` or `ot`, given both announced sizes.
 
         If only the receiver learns, it asks, because the client compares and so always learns. If both learn, the party
@@ -154,7 +154,7 @@ class Terms:
     def hello(self, size: int) -> bytes:
         """Encode this party's first message: its terms and its number of rows, as JSON."""
         nonce = self._own_nonce()
-        fields = self._agreed() | {"name": self.name, "role": self.role, "rows": size, "nonce": nonce.hex()}
+        fields = self._shared_fields() | {"name": self.name, "role": self.role, "rows": size, "nonce": nonce.hex()}
         if self.protocol == _AUTO:
             fields["link"] = self.link
         if self.protocol == "unsafe_salted_hash":
@@ -168,7 +168,7 @@ class Terms:
     def _own_nonce(self) -> bytes:
         return self.nonce if self.lasting is None else self.lasting.nonce
 
-    def _agreed(self) -> dict[str, object]:
+    def _shared_fields(self) -> dict[str, object]:
         return {
             "protocol": self.protocol,
             "version": VERSION,
@@ -178,7 +178,7 @@ class Terms:
             "lasting": self.lasting is not None,
         }
 
-    def _settled(self, theirs: dict[str, object], own_size: int | None, rows: int) -> tuple[Protocol, str]:
+    def _choose_protocol(self, theirs: dict[str, object], own_size: int | None, rows: int) -> tuple[Protocol, str]:
         """Return the protocol to run and, if one party had ``auto``, the reason."""
         if self.protocol != _AUTO:
             return self.protocol, "" if theirs["protocol"] != _AUTO else f"{self.name} wants it"
@@ -187,8 +187,8 @@ class Terms:
         links = [link for link in (self.link, theirs.get("link")) if link is not None]
         if own_size is None or not all(map(_is_link, links)):
             raise MalformedError(f"a link of {str(theirs.get('link'))[:40]!r} Mbit/s; a number above 0 was expected")
-        sizes = (own_size, rows) if self.asks(own_size, rows) else (rows, own_size)
-        chosen = choose(*sizes, min(map(float, links), default=None))  # type: ignore[arg-type]
+        sizes = (own_size, rows) if self.is_client(own_size, rows) else (rows, own_size)
+        chosen = choose_protocol(*sizes, min(map(float, links), default=None))  # type: ignore[arg-type]
         return ("ot" if chosen.protocol == "ot" else "dh"), chosen.why
 
     def agree(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
@@ -214,7 +214,7 @@ class Terms:
                 "one party keeps its key for pseudonyms that last (--lasting), the other draws a fresh one: use one "
                 f"setting at both; the peer {'keeps' if fields['lasting'] else 'does not keep'} its key"
             )
-        expected = self._agreed()
+        expected = self._shared_fields()
         if {self.protocol, str(fields.get("protocol"))} in ({_AUTO, "dh"}, {_AUTO, "ot"}):
             expected["protocol"] = fields["protocol"]
         for key, mine in (expected | {"name": self.peer, "role": _other(self.role)}).items():
@@ -228,7 +228,7 @@ class Terms:
         if rows > self.max_set_size:
             raise SetSizeError(f"the peer announces {rows} rows; at most {self.max_set_size}: raise max_set_size")
         both = [(self.name, self._own_nonce()), (self.peer, nonce)]
-        protocol, why = self._settled(fields, own_size, rows)
+        protocol, why = self._choose_protocol(fields, own_size, rows)
         receiver, sender = both if self.role == "receiver" else both[::-1]
         # A reflected nonce would let the peer alone decide the session's tag.
         if receiver[1] == sender[1]:

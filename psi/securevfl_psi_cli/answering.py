@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from securevfl_net.durable import write_whole
+from securevfl_net.durable import write_atomic
 from securevfl_psi.chunks import split
 from securevfl_psi.errors import (
     BudgetError,
@@ -94,7 +94,7 @@ def publish(
 def _write_state(path: Path, server: Server) -> None:
     """Whole or not at all, for its owner alone, and on the disk before it counts."""
     try:
-        write_whole(path, server.to_bytes(), private=True)
+        write_atomic(path, server.to_bytes(), private=True)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
@@ -180,7 +180,7 @@ def _session(server: Server, published: bytes, name: str, talk: Talk, keep: Call
     count = int.from_bytes(talk.hear(Kind.COUNT), "big")
     if count > server.remaining(name):  # before its points take room
         raise BudgetError(f"it asks {count} identifiers and may ask {server.remaining(name)} more")
-    points = list(talk.hear_rows(Kind.POINTS, POINT_BYTES, count, "the client's set"))
+    points = list(talk.receive_rows(Kind.POINTS, POINT_BYTES, count, "the client's set"))
     answers = server.answer(name, server.key_id, points, count, now=int(time.time()))
     keep()
     talk.say_rows(Kind.ANSWERS, (part for answer in answers for part in split(answer)))

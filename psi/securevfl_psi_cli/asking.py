@@ -135,11 +135,11 @@ def ask(
         client = _client(ids, filter_, rules)
         talk.say(Kind.COUNT, len(ids).to_bytes(8, "big"))
         talk.say_rows(Kind.POINTS, client.blinded())
-        rows = client.rows(talk.hear_rows(Kind.ANSWERS, POINT_BYTES, len(ids), f"the answers of {server!r}"))
+        rows = client.rows(talk.receive_rows(Kind.ANSWERS, POINT_BYTES, len(ids), f"the answers of {server!r}"))
         talk.say(Kind.FINISHED)
         seconds = time.perf_counter() - started
     if out:
-        (table.write_whole if shown == Shown.full else table.write_numbers)(out, rows)
+        (table.write_atomic if shown == Shown.full else table.write_numbers)(out, rows)
     return Asked(
         name=name,
         server=server,

@@ -15,7 +15,7 @@ from pathlib import Path
 from securevfl_net import errors as net_errors
 from securevfl_net.identity import TOLERANCE, Certificate, Code, Identity, PeerBook, Pin, Refusal, read_certificates
 from securevfl_net.identity import context as tls_context
-from securevfl_net.identity.certificate import shown_time, utc_now
+from securevfl_net.identity.certificate import format_time, utc_now
 from securevfl_net.identity.folder import new_party
 from securevfl_psi.errors import CertificateError, ConnectionLost, InputError, PSIError
 
@@ -75,8 +75,8 @@ class Pins:
         now = utc_now()
         if not peer.not_before - TOLERANCE <= now <= peer.not_after + TOLERANCE:
             raise InputError(
-                f"{file} is valid from {shown_time(peer.not_before)} to {shown_time(peer.not_after)}, and this "
-                f"machine's clock reads {shown_time(now)}: ask its party for a new one"
+                f"{file} is valid from {format_time(peer.not_before)} to {format_time(peer.not_after)}, and this "
+                f"machine's clock reads {format_time(now)}: ask its party for a new one"
             )
 
     @property

@@ -253,7 +253,7 @@ def _told(talk: Talk, rows: int) -> Compared:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
             raise MalformedError(f"{talk.peer!r} told {name} as {value!r:.40}; a number was expected")
         figures[name] = float(value)
-    parts = list(talk.hear_rows(Kind.TOKENS, _ID, rows, f"the names of {talk.peer!r}"))
+    parts = list(talk.receive_rows(Kind.TOKENS, _ID, rows, f"the names of {talk.peer!r}"))
     return Compared(np.concatenate(parts), figures)
 
 

@@ -109,7 +109,7 @@ class _Line:
 
     def __init__(self, name: str, sock: socket.socket, joint: Joint, traffic: Traffic) -> None:
         self.name, self.sock, self._traffic = name, sock, traffic
-        self._sending, self._hearing = joint.sending(name), joint.hearing(name)
+        self._sending, self._hearing = joint.sending(name), joint.receiving(name)
         self._writer, self._reader = FrameWriter(), FrameReader()
         self._inbox: deque[Frame] = deque()
         self._due: Kind | None = None

@@ -14,7 +14,7 @@ from securevfl_net.identity.files import write_new
 from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.errors import InputError, PSIError
 from securevfl_psi.identifiers import IdRules
-from securevfl_psi.terms import Lasting, Learns, Role, Terms, Wanted
+from securevfl_psi.terms import LastingKey, Learns, RequestedProtocol, Role, Terms
 
 from securevfl_psi_cli.channel import Address, is_local, make_address
 from securevfl_psi_cli.credentials import Pins, wrong_input
@@ -101,7 +101,7 @@ class Options:
     delimiter: Delimiter = ","
     missing: Absent = Missing.refuse
     max_bytes: MostBytes = MAX_BYTES
-    protocol: Annotated[str, _choice(Wanted, "What is computed")] = "dh"
+    protocol: Annotated[str, _choice(RequestedProtocol, "What is computed")] = "dh"
     learns: Annotated[str, _choice(Learns, "Who learns the result")] = "both"
     role: Annotated[str | None, _choice(Role, "The receiver compares; if not given, it is the party that listens")] = (
         None
@@ -286,11 +286,11 @@ def _content(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _lasting(path: Path) -> Lasting:
+def _lasting(path: Path) -> LastingKey:
     """The key in a file; a new one if there is no file."""
     if path.exists():
-        return Lasting.from_bytes(_content(path))
-    made = Lasting()
+        return LastingKey.from_bytes(_content(path))
+    made = LastingKey()
     with wrong_input():
         write_new(path, made.to_bytes(), private=True)
     return made

@@ -172,7 +172,7 @@ def _listen(
                     if pins is not None or end.agreed or isinstance(error, SetSizeError):
                         raise
                     listener.refuse(where, error)
-            end = end.again()
+            end = end.retry()
 
 
 @contextmanager
@@ -208,10 +208,10 @@ def _expected(terms: _WatchedTerms, peer: int, own: int) -> int | None:
         case "pseudonyms":
             return (peer + own) * POINT_BYTES + peer * TOKEN_BYTES * receives
         case "dh":
-            asks = terms.asks(own, peer)
+            asks = terms.is_client(own, peer)
             return peer * TOKEN_BYTES + own * POINT_BYTES if asks else peer * POINT_BYTES
         case "ot":
-            asks = terms.asks(own, peer)
+            asks = terms.is_client(own, peer)
             return peer * token_bytes(own, peer) if asks else row_count(peer) * ROW_BYTES
         case _:
             return None
@@ -226,7 +226,7 @@ def _written(options: Options, table: Table, result: Result) -> str | None:
     elif result.rows is None:
         return None
     elif options.rows == Shown.full:
-        table.write_whole(options.out, result.rows)
+        table.write_atomic(options.out, result.rows)
     else:
         table.write_numbers(options.out, result.rows)
     return str(options.out)

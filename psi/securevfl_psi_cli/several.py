@@ -196,7 +196,7 @@ def run_several(
         seconds = time.perf_counter() - started
     result = joint.result
     if out:
-        (table.write_whole if shown == Shown.full else table.write_numbers)(out, result.rows)
+        (table.write_atomic if shown == Shown.full else table.write_numbers)(out, result.rows)
     return Several(
         name=name,
         leader=leader,

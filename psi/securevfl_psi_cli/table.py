@@ -190,7 +190,7 @@ class Table:
         found = ([self.numbers[row], *self.fields(row)] for row in rows.tolist())
         write_csv(out, ["row", *self.columns], found, self.delimiter)
 
-    def write_whole(self, out: Path, rows: np.ndarray) -> None:
+    def write_atomic(self, out: Path, rows: np.ndarray) -> None:
         """Whole rows, in that order, under the file's header: it is read again for them.
 
         Raises:

@@ -116,7 +116,7 @@ class Talk:
                 raise DisagreementError(f"{self.peer!r} says {key} {str(fields.get(key))[:80]!r}; here it is {mine!r}")
         return fields
 
-    def hear_rows(self, kind: Kind, width: int, count: int, what: str) -> Iterator[np.ndarray]:
+    def receive_rows(self, kind: Kind, width: int, count: int, what: str) -> Iterator[np.ndarray]:
         """Chunks of so many rows, uint8 (k, width), as they come."""
         done = 0
         while done < count:

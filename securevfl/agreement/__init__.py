@@ -9,40 +9,40 @@
 """
 
 from securevfl.agreement.approvals import Agreement, Approval, approval_path, read_agreement, write_approval
-from securevfl.agreement.approving import Held, approve, hold
-from securevfl.agreement.bounds import Spent, check_running, check_versions
+from securevfl.agreement.approving import ProposalCheck, approve, check_proposal
+from securevfl.agreement.bounds import AgreementUse, check_running, check_versions
 from securevfl.agreement.cards import PartyCard, TableSchema
 from securevfl.agreement.differences import differences, field_digests
 from securevfl.agreement.party_file import Address, Budget, PartyFile, PeerSection, read_party_file
 from securevfl.agreement.peers import identity_of, peer_book, require_peers, row_of
 from securevfl.agreement.proposal import Limits, Proposal, ServingTerms
-from securevfl.agreement.proposing import card_of, planned_epsilon, propose, read_card
+from securevfl.agreement.proposing import make_party_card, planned_epsilon, propose, read_card
 from securevfl.agreement.versions import Versions
 
 __all__ = [
     "Address",
     "Agreement",
+    "AgreementUse",
     "Approval",
     "Budget",
-    "Held",
     "Limits",
     "PartyCard",
     "PartyFile",
     "PeerSection",
     "Proposal",
+    "ProposalCheck",
     "ServingTerms",
-    "Spent",
     "TableSchema",
     "Versions",
     "approval_path",
     "approve",
-    "card_of",
+    "check_proposal",
     "check_running",
     "check_versions",
     "differences",
     "field_digests",
-    "hold",
     "identity_of",
+    "make_party_card",
     "peer_book",
     "planned_epsilon",
     "propose",

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-from securevfl_net.durable import write_whole
+from securevfl_net.durable import write_atomic
 
 from securevfl.agreement.canonical import MOST_BYTES, decode, encode
 from securevfl.agreement.proposal import Proposal
@@ -203,7 +203,7 @@ def approval_path(agreement: str | Path, party: str) -> Path:
 def write_approval(agreement: str | Path, approval: Approval) -> Path:
     """Write an approval beside its agreement; the path."""
     path = approval_path(agreement, approval.party)
-    write_whole(path, approval.raw)
+    write_atomic(path, approval.raw)
     return path
 
 

@@ -10,22 +10,22 @@ from securevfl_net.identity import read_certificates
 
 from securevfl.agreement.approvals import Approval
 from securevfl.agreement.cards import PartyCard
-from securevfl.agreement.differences import leaves
+from securevfl.agreement.differences import flatten_fields
 from securevfl.agreement.party_file import PartyFile
 from securevfl.agreement.proposal import Proposal
-from securevfl.agreement.proposing import card_of, planned_epsilon
+from securevfl.agreement.proposing import make_party_card, planned_epsilon
 from securevfl.agreement.versions import Versions
 from securevfl.errors import InputError, PolicyError
 from securevfl.party import rule_against
 from securevfl.transport import ACTIVE, COORDINATOR
 
-__all__ = ["Held", "approve", "hold"]
+__all__ = ["ProposalCheck", "approve", "check_proposal"]
 
 _BOUNDS = ("epsilon", "delta")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class ProposalCheck:
     """Result of the check.
 
     Attributes:
@@ -56,7 +56,7 @@ def _several(what: str, found: tuple[str, ...]) -> str:
     return f"{what}: {found[0]}" if len(found) == 1 else f"{what}:\n  " + "\n  ".join(found)
 
 
-def hold(proposal: Proposal, own: PartyFile, now: datetime) -> Held:
+def check_proposal(proposal: Proposal, own: PartyFile, now: datetime) -> ProposalCheck:
     """Check a proposal against a party's own file: its card, policy, budget and installation. Reads the table.
 
     Args:
@@ -74,19 +74,23 @@ def hold(proposal: Proposal, own: PartyFile, now: datetime) -> Held:
         for name, peer in own.peers.items()
         if name in proposal.names and peer.signed_by not in (None, proposal.card(name).key.fingerprint)
     ]
-    differences += [f"versions.{text}" for text in Versions.own().against(proposal.versions)]
+    differences += [f"versions.{text}" for text in Versions.installed().differences(proposal.versions)]
     unknown = [
         f"{name} signs with {proposal.card(name).key.fingerprint}: compare that with {name} in person, or set "
         f"signed_by in [peer.{name}]"
         for name in proposal.names
         if name != own.party and (name not in own.peers or own.peers[name].signed_by is None)
     ]
-    return Held(differences=tuple(differences), refusals=tuple(_refusals(proposal, own, now)), notes=tuple(unknown))
+    return ProposalCheck(
+        differences=tuple(differences), refusals=tuple(_refusals(proposal, own, now)), notes=tuple(unknown)
+    )
 
 
 def _against_card(proposal: Proposal, own: PartyFile) -> list[str]:
-    named = dict(leaves({key: value for key, value in proposal.card(own.party).shown().items() if key not in _BOUNDS}))
-    mine = dict(leaves(card_of(own).shown() | _known_by(proposal.card(own.party), own)))
+    named = dict(
+        flatten_fields({key: value for key, value in proposal.card(own.party).shown().items() if key not in _BOUNDS})
+    )
+    mine = dict(flatten_fields(make_party_card(own).shown() | _known_by(proposal.card(own.party), own)))
     return [
         f"party.{own.party}.{path}: the agreement has {named.get(path, 'nothing')[:200]}, {own.path.name} has "
         f"{mine.get(path, 'nothing')[:200]}"
@@ -149,6 +153,6 @@ def approve(proposal: Proposal, own: PartyFile, now: datetime) -> Approval:
         Expired: it has ended.
         PolicyError: the party's policy or budget refuses it.
     """
-    held = hold(proposal, own, now)
+    held = check_proposal(proposal, own, now)
     held.require()
     return Approval.sign(proposal, own.party, own.signing_key())

@@ -12,11 +12,11 @@ from securevfl.agreement.party_file import Budget
 from securevfl.agreement.versions import Versions
 from securevfl.errors import Expired, InputError
 
-__all__ = ["Spent", "check_running", "check_versions"]
+__all__ = ["AgreementUse", "check_running", "check_versions"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spent:
+class AgreementUse:
     """What a party has used of an agreement, from its state folder.
 
     Attributes:
@@ -29,7 +29,7 @@ class Spent:
 
 
 def check_running(
-    agreement: Agreement, party: str, spent: Spent, now: datetime, *, budget: Budget | None = None
+    agreement: Agreement, party: str, spent: AgreementUse, now: datetime, *, budget: Budget | None = None
 ) -> None:
     """Raise an error if the agreement or the party's own budget is used up.
 
@@ -66,6 +66,6 @@ def check_versions(agreement: Agreement) -> None:
     Raises:
         InputError: names each that differs.
     """
-    found = Versions.own().against(agreement.proposal.versions)
+    found = Versions.installed().differences(agreement.proposal.versions)
     if found:
         raise InputError(f"agreement {agreement.digest[:16]} is for other versions: {'; '.join(found)}: install these")

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from securevfl.errors import InputError
 
-__all__ = ["MOST_BYTES", "Tree", "decode", "encode", "from_plain", "number", "to_plain", "wrong_text"]
+__all__ = ["MOST_BYTES", "Tree", "decode", "encode", "from_plain", "parse_number", "text_problem", "to_plain"]
 
 MOST_BYTES = 1 << 18
 """Bytes of an agreement. One of ten parties with a hundred named columns each has about 30,000."""
@@ -56,7 +56,7 @@ def from_plain(value: object) -> Any:
     """A tree as plain values: texts that `to_plain` writes for decimals as numbers. A text that only looks like one
     becomes one too, and then no field of texts takes it: such an option cannot be agreed on."""
     if isinstance(value, str):
-        found = number(value)
+        found = parse_number(value)
         return value if found is None else found
     if isinstance(value, Mapping):
         return {key: from_plain(item) for key, item in value.items()}
@@ -65,7 +65,7 @@ def from_plain(value: object) -> Any:
     return value
 
 
-def number(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     """The number in a text of `to_plain`; None for any other text."""
     if len(text) > 32 or _DECIMAL.fullmatch(text) is None:
         return None
@@ -73,7 +73,7 @@ def number(text: str) -> float | None:
     return value if repr(value) == text else None
 
 
-def wrong_text(text: str) -> str:
+def text_problem(text: str) -> str:
     """Why an agreement cannot contain a text; empty if it can."""
     if text.isascii() and text.isprintable():
         return ""
@@ -149,7 +149,7 @@ def _item(value: object, where: str) -> str:
             raise InputError(f"{where} is {value:.3g}; whole numbers of 64 bits are the largest")
         return str(value)
     if isinstance(value, str):
-        rule = wrong_text(value)
+        rule = text_problem(value)
         if rule:
             raise InputError(f"{where} is {ascii(value)[:80]}; {rule}")
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, Self
 from msgspec import Meta
 from securevfl_net.identity import Certificate
 
-from securevfl.agreement.canonical import decode, encode, number, to_plain, wrong_text
+from securevfl.agreement.canonical import decode, encode, parse_number, text_problem, to_plain
 from securevfl.align.result import RULES
 from securevfl.config import Config
 from securevfl.data import PartyTable
-from securevfl.data.table import wrong_name
+from securevfl.data.table import explain_bad_name
 from securevfl.errors import AuditError, InputError
 from securevfl.ledger import PublicKey
 from securevfl.transport import ACTIVE, COORDINATOR
@@ -65,7 +65,7 @@ class TableSchema(Config):
             if isinstance(names, tuple) and len(set(names)) < len(names):
                 found.append(f"{what} names a column or class twice")
         for text in (*_texts(self.numbers), *_texts(self.categories), *_texts(self.classes), self.label or "-"):
-            rule = wrong_text(text)
+            rule = text_problem(text)
             if rule:
                 found.append(f"an agreement cannot contain {ascii(text)[:80]}: {rule}")
         return found
@@ -107,7 +107,7 @@ class TableSchema(Config):
         )
 
     @property
-    def named(self) -> bool:
+    def shows_names(self) -> bool:
         """Whether columns are listed by name."""
         return isinstance(self.numbers, tuple)
 
@@ -164,7 +164,7 @@ class PartyCard(Config):
 
     def problems(self) -> list[str]:
         found = super().problems()
-        rule = wrong_name(self.name)
+        rule = explain_bad_name(self.name)
         found += [rule] if rule else []
         try:
             PublicKey.from_hex(self.signing_key)
@@ -259,5 +259,5 @@ class PartyCard(Config):
 
 def _decimal(value: object) -> object:
     """A decimal's number; anything else as it is, and refused where a number is expected: 8 and "8" are no decimals."""
-    found = number(value) if isinstance(value, str) else None
+    found = parse_number(value) if isinstance(value, str) else None
     return str(value) if found is None else found

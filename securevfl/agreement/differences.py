@@ -15,7 +15,7 @@ from typing import Any
 
 from securevfl.agreement.proposal import Proposal
 
-__all__ = ["differences", "field_digests", "fields_of", "leaves"]
+__all__ = ["differences", "field_digests", "fields_of", "flatten_fields"]
 
 
 def fields_of(proposal: Proposal) -> dict[str, str]:
@@ -24,14 +24,14 @@ def fields_of(proposal: Proposal) -> dict[str, str]:
     tree["party"] = {
         card["name"]: {key: value for key, value in card.items() if key != "name"} for card in tree["party"]
     }
-    return dict(leaves(tree))
+    return dict(flatten_fields(tree))
 
 
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def flatten_fields(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Path and value, as text, of everything that is not a section."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from leaves(item, f"{path}.{key}" if path else key)
+            yield from flatten_fields(item, f"{path}.{key}" if path else key)
     elif isinstance(value, list):
         yield path, json.dumps(value, ensure_ascii=False)
     else:

@@ -32,7 +32,7 @@ from msgspec import Meta
 
 from securevfl.config import Config
 from securevfl.data import PartyTable
-from securevfl.data.table import wrong_name
+from securevfl.data.table import explain_bad_name
 from securevfl.errors import InputError
 from securevfl.jobfile.job_file import TableSection
 from securevfl.jobfile.policy_file import read_policy
@@ -275,7 +275,7 @@ def read_party_file(path: str | Path) -> PartyFile:
     file = Path(path)
     content = read_toml(file, "party", 'the page "Propose and approve a job"')
     sections, broken, found = read_sections(_Sections, content, [])
-    rule = wrong_name(sections.party) if "party" not in broken else ""
+    rule = explain_bad_name(sections.party) if "party" not in broken else ""
     if "party" not in content:
         found.append('it does not say whose it is: begin with party = "…", the name in the agreement')
     elif rule:
@@ -286,14 +286,14 @@ def read_party_file(path: str | Path) -> PartyFile:
     listening = [name for name, peer in sections.peer.items() if peer.listen]
     if listening and sections.listen is None and "listen" not in broken:
         found.append(f'{", ".join(listening)} dial this party, which listens nowhere; give listen = "host:port"')
-    found += [f"peer.{name}: {rule}" for name in sections.peer if (rule := wrong_name(name))]
+    found += [f"peer.{name}: {rule}" for name in sections.peer if (rule := explain_bad_name(name))]
     if sections.party in sections.peer:
         found.append(f"peer.{sections.party} is the party itself; name its peers")
     policy = sections.policy or Policy()
     if sections.policy_file is not None and "policy_file" not in broken:
         try:
             whose, own = read_policy(file.parent / sections.policy_file)
-            policy = policy.stricter(own) if sections.policy is not None else own
+            policy = policy.combine_strictest(own) if sections.policy is not None else own
             if whose != sections.party:
                 found.append(f"policy_file is the policy of {whose!r}, this is the file of {sections.party!r}")
         except InputError as error:

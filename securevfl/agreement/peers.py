@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from securevfl_net.identity import GRACE, Authority, Identity, PeerBook, Pin, Row
+from securevfl_net.identity import GRACE, Authority, CertificateSeries, Identity, PeerBook, Pin
 from securevfl_net.identity.certificate import utc_now
 
 from securevfl.agreement.approvals import Agreement
@@ -23,13 +23,13 @@ def identity_of(own: PartyFile) -> Identity:
     Raises:
         InputError: they cannot be used, or name another party.
     """
-    found = Identity.load(own.at(own.keys.certificate), own.at(own.keys.key)).renewed()
+    found = Identity.load(own.at(own.keys.certificate), own.at(own.keys.key)).newest()
     if found.name != own.party:
         raise InputError(f"{found.certificate_file} names {found.name!r}; {own.path} is the file of {own.party!r}")
     return found
 
 
-def row_of(agreement: Agreement, own: PartyFile, note: Path | None = None) -> Row:
+def row_of(agreement: Agreement, own: PartyFile, note: Path | None = None) -> CertificateSeries:
     """The party's certificates in order, and which of them its peers know.
 
     Args:
@@ -42,7 +42,7 @@ def row_of(agreement: Agreement, own: PartyFile, note: Path | None = None) -> Ro
     """
     card = next(card for card in agreement.proposal.party if card.name == own.party)
     pinned = card.tls if card.issuer is None else ()
-    found = Row(own.at(own.keys.certificate), own.at(own.keys.key), pinned, note=note)
+    found = CertificateSeries(own.at(own.keys.certificate), own.at(own.keys.key), pinned, note=note)
     if found.shown.name != own.party:
         file = found.shown.certificate_file
         raise InputError(f"{file} names {found.shown.name!r}; {own.path} is the file of {own.party!r}")

@@ -12,11 +12,11 @@ from securevfl.agreement.approvals import Agreement
 from securevfl.agreement.cards import PartyCard, TableSchema
 from securevfl.agreement.proposal import Proposal
 from securevfl.agreement.proposing import planned_epsilon
-from securevfl.data.roles import named
+from securevfl.data.roles import name_labels
 from securevfl.privacy import Finding
 from securevfl.transport import ACTIVE, COORDINATOR
 
-__all__ = ["Paragraph", "approvals_in_words", "in_words"]
+__all__ = ["Paragraph", "describe_approvals", "describe_proposal"]
 
 _SEVERITIES = {"leak": "can read", "note": "learns, a known and limited leak:", "ok": "learns"}
 _ORDER = list(_SEVERITIES)
@@ -31,7 +31,7 @@ class Paragraph:
     lines: tuple[str, ...]
 
 
-def in_words(proposal: Proposal, *, me: str = "") -> list[Paragraph]:
+def describe_proposal(proposal: Proposal, *, me: str = "") -> list[Paragraph]:
     """Describe the whole proposal, for a person to read before signing.
 
     Args:
@@ -80,7 +80,7 @@ def _who(card: PartyCard, me: str) -> list[str]:
 def _columns(table: TableSchema) -> str:
     parts = [_names(table.numbers, "number", "numbers"), _names(table.categories, "category", "categories")]
     if table.label is not None and table.classes is not None:
-        if isinstance(table.classes, tuple) and table.label == named(table.classes):
+        if isinstance(table.classes, tuple) and table.label == name_labels(table.classes):
             parts.append(f"{len(table.classes)} labels, of which a row can have several: {table.label}")
             return "; ".join(part for part in parts if part)
         number = table.classes == 1
@@ -102,7 +102,7 @@ def _names(names: int | tuple[str, ...], one: str, many: str) -> str:
 
 def _what(proposal: Proposal) -> tuple[str, ...]:
     tree = proposal.tree()
-    assumed = proposal.protection.assumes(proposal.owners, proposal.passive)
+    assumed = proposal.protection.assumptions(proposal.owners, proposal.passive)
     return (
         f"{proposal.algorithm.title} under {proposal.protection.title}",
         *([f"  What follows is true only if {assumed}. By signing you state that you believe it."] if assumed else []),
@@ -171,7 +171,7 @@ def _afterwards(proposal: Proposal) -> tuple[str, ...]:
     return (f"{', '.join(serving.asks)} may ask the model for scores: {', '.join(bounds)}.",)
 
 
-def approvals_in_words(agreement: Agreement) -> Paragraph:
+def describe_approvals(agreement: Agreement) -> Paragraph:
     """Who has approved, as far as this party knows."""
     lines = [f"{name}: approved, the signature verifies" for name in agreement.approvals]
     lines += [f"{name}: not yet" for name in agreement.missing]

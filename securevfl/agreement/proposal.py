@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import Meta
 
-from securevfl.agreement.canonical import decode, encode, from_plain, to_plain, wrong_text
+from securevfl.agreement.canonical import decode, encode, from_plain, text_problem, to_plain
 from securevfl.agreement.cards import PartyCard
 from securevfl.agreement.versions import Versions
 from securevfl.align import Align, Linkage
@@ -151,7 +151,7 @@ class Proposal(Config, dict=True):
         found = super().problems()
         if _ID.fullmatch(self.id) is None:
             found.append(f"id is {self.id[:40]!a}; 32 hexadecimal digits were expected")
-        rule = wrong_text(self.purpose)
+        rule = text_problem(self.purpose)
         found += [f"an agreement cannot contain this purpose: {rule}"] if rule else []
         found += self._about_parties()
         found += wrong_parties(self.algorithm, self.owners, self.passive)
@@ -209,7 +209,10 @@ class Proposal(Config, dict=True):
                 "release"
             )
         labelled = [table for table in tables if table.label is not None]
-        if len({table.class_count for table in labelled}) > 1 or len({t.classes for t in labelled if t.named}) > 1:
+        if (
+            len({table.class_count for table in labelled}) > 1
+            or len({t.classes for t in labelled if t.shows_names}) > 1
+        ):
             found.append("the label owners have other classes: give classes = […] with all of them, in one order")
         return found
 
@@ -331,7 +334,7 @@ def _card(tree: object, place: int, found: list[str]) -> PartyCard | None:
     try:
         return PartyCard.of_tree(tree, f"party[{place}]")
     except Mistaken as error:
-        found += error.moved(f"party[{place}]")
+        found += error.at_path(f"party[{place}]")
     return None
 
 

@@ -23,10 +23,10 @@ from securevfl.agreement.versions import Versions
 from securevfl.errors import InputError
 from securevfl.jobfile.job_file import JobSections
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
-from securevfl.party import JobTerms, settled, terms
+from securevfl.party import JobTerms, terms_of_job, with_default_protection
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 
-__all__ = ["Planned", "card_of", "planned_epsilon", "propose", "read_card", "when"]
+__all__ = ["Planned", "make_party_card", "parse_time", "planned_epsilon", "propose", "read_card"]
 
 ROOM = 2.0
 """A proposal's default limit on ε, as a multiple of the job's plan: room for what restarts release again."""
@@ -38,7 +38,7 @@ _SPAN = re.compile(r"([1-9][0-9]{0,4})(m|h|d|w)")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def card_of(own: PartyFile) -> PartyCard:
+def make_party_card(own: PartyFile) -> PartyCard:
     """Make a party's card from its own file; reads its table, key and certificate.
 
     Raises:
@@ -78,7 +78,7 @@ def read_card(path: str | Path) -> PartyCard:
         raise InputError(f"{path}: {error}") from None
 
 
-def when(text: str, now: datetime) -> str:
+def parse_time(text: str, now: datetime) -> str:
     """The end of an agreement, as `Limits.expires` has it.
 
     Args:
@@ -125,7 +125,7 @@ def planned_epsilon(proposal: Proposal, party: str) -> Planned:
     if role == COORDINATOR or not proposal.passive:
         return Planned(0.0, 0.0)
     owners = [party] if role == ACTIVE else proposal.owners
-    found = [terms(job, party, active=owner, passive=proposal.passive) for owner in owners]
+    found = [terms_of_job(job, party, active=owner, passive=proposal.passive) for owner in owners]
     most = max(found, key=lambda one: 0.0 if one.epsilon is None else one.epsilon)
     return Planned(0.0 if most.epsilon is None else most.epsilon, most.delta)
 
@@ -176,13 +176,13 @@ def propose(
     proposal = Proposal(
         id=secrets.token_hex(16),
         purpose=purpose,
-        limits=Limits(expires=when(expires, now), **(limits or {})),
-        versions=Versions.own(),
+        limits=Limits(expires=parse_time(expires, now), **(limits or {})),
+        versions=Versions.installed(),
         job=JobTerms(**{name: getattr(sections.job, name) for name in JobTerms.__struct_fields__}),
         algorithm=sections.algorithm,
         align=sections.align,
         link=sections.link,
-        protection=settled(job, names[ACTIVE], names[PASSIVE], coordinator).protection,
+        protection=with_default_protection(job, names[ACTIVE], names[PASSIVE], coordinator).protection,
         party=tuple(sorted(cards, key=lambda card: card.name)),
         serving=serving,
     )

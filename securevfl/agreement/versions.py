@@ -37,7 +37,7 @@ class Versions(Config):
         return "versions"
 
     @classmethod
-    def own(cls) -> Versions:
+    def installed(cls) -> Versions:
         """Versions of this installation."""
         try:
             package = version("securevfl")
@@ -45,7 +45,7 @@ class Versions(Config):
             package = "unknown"
         return cls(securevfl=package, wire=WIRE, session=SESSION[1], ledger=LEDGER)
 
-    def against(self, other: Versions) -> list[str]:
+    def differences(self, other: Versions) -> list[str]:
         """Describe what differs.
 
         Args:

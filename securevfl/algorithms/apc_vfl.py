@@ -25,23 +25,23 @@ from torch.nn import functional
 from securevfl.cut import Protection
 from securevfl.cut.leakage import handed_over
 from securevfl.errors import InputError, ProtocolError
-from securevfl.privacy import Finding, mapped
+from securevfl.privacy import Finding, map_noised
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks, Subsets
 from securevfl.training.halves import Networks
-from securevfl.training.networks import Bottom, bottom_problems, build_bottom, mlp
+from securevfl.training.networks import Bottom, bottom_problems, build_bottom, build_mlp
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.optimizers import Adam
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.received import received
-from securevfl.training.representations import representation
+from securevfl.training.received import read_tensor
+from securevfl.training.representations import representation_exchange
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.transport import Exchange, Kind
 
-__all__ = ["APCVFL", "imitation_loss", "standardised"]
+__all__ = ["APCVFL", "imitation_loss", "standardise_codes"]
 
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -86,7 +86,7 @@ class APCVFL(Algorithm):
     def problems(self) -> list[str]:
         return super().problems() + bottom_problems(self.bottom, "apc_vfl.bottom", not_frozen=_NOT_FROZEN)
 
-    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
         return Looks(features=1)
 
     def check(self, protection: Protection) -> None:
@@ -107,7 +107,7 @@ class APCVFL(Algorithm):
             return ()
         dp = protection.dp
         told = handed_over(dp, "the code of each aligned row that trains, once", CODES)
-        codes = representation("apc/codes", "codes of aligned rows", told, dp)
+        codes = representation_exchange("apc/codes", "codes of aligned rows", told, dp)
         return (*super().exchanges(protection, passive), codes)
 
     def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
@@ -143,7 +143,7 @@ def imitation_loss(
     return functional.mse_loss(rebuilt, x) + weight * functional.mse_loss(codes, joint)
 
 
-def standardised(codes: torch.Tensor) -> torch.Tensor:
+def standardise_codes(codes: torch.Tensor) -> torch.Tensor:
     """Codes (n, c) with mean 0 and deviation 1 in each column; columns that do not vary become 0."""
     return (codes - codes.mean(dim=0)) / (codes.std(dim=0, correction=0) + 1e-6)
 
@@ -156,7 +156,7 @@ def _minimise(parameters: Iterable[nn.Parameter], lr: float, steps: int, loss: C
         optimizer.step()
 
 
-def _drawn(rows: torch.Tensor, size: int) -> torch.Tensor:
+def _draw_batch(rows: torch.Tensor, size: int) -> torch.Tensor:
     """A batch of rows, without repeats."""
     return rows[torch.randperm(len(rows))[:size]]
 
@@ -167,14 +167,14 @@ class _Coding(Role):
     config: APCVFL
 
     def training_rows(self, epoch: int) -> np.ndarray:
-        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+        return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
     def activation_times(self, epochs: int) -> int:
         return 1
 
     def own_rows(self) -> torch.Tensor:
         """Features of all rows of this party's own that may train, the aligned ones first."""
-        return self.features(np.concatenate([self.table.split.train, self.table.others(self.site.name)]))
+        return self.features(np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.name)]))
 
     def build_encoder(self) -> nn.Module:
         """From features to codes, (n, code)."""
@@ -184,14 +184,14 @@ class _Coding(Role):
     def build_decoder(self) -> nn.Module:
         """From codes back to features without their shape, (n, d)."""
         hidden = [*reversed(self.config.bottom)] if isinstance(self.config.bottom, tuple) else []
-        return mlp([self.config.code, *(hidden or [64]), math.prod(self.features.shape)]).to(self.plan.device)
+        return build_mlp([self.config.code, *(hidden or [64]), math.prod(self.features.shape)]).to(self.plan.device)
 
     def train_autoencoder(self, encoder: nn.Module) -> None:
         """Train an encoder, and a decoder that is forgotten, to rebuild this party's own rows."""
         x, size, decoder = self.own_rows(), self.nominal_batch, self.build_decoder()
 
         def loss() -> torch.Tensor:
-            batch = _drawn(x, size)
+            batch = _draw_batch(x, size)
             return functional.mse_loss(decoder(encoder(batch)), batch.flatten(1))
 
         _minimise([*encoder.parameters(), *decoder.parameters()], self.config.lr, self.config.steps, loss)
@@ -201,9 +201,9 @@ class _Active(_Coding, ActiveRole):
     """Joins the codes, teaches its student, and trains a classifier on the student's codes."""
 
     def build(self) -> None:
-        with seeded(self.seed("model")):
+        with seed_torch(self.seed("model")):
             self.student = self.build_encoder()
-            self.classifier = mlp([self.config.code, *self.config.top, self.task.outputs])
+            self.classifier = build_mlp([self.config.code, *self.config.top, self.task.outputs])
         model = nn.ModuleList([self.student, self.classifier])
         self.networks = Networks(model, self.config.lr, self.config.weight_decay, self.plan.device)
         self.parts["networks"] = self.networks
@@ -212,7 +212,7 @@ class _Active(_Coding, ActiveRole):
         if epoch == 1:
             self.site.observer.batch(self.site.name, self.site.active, epoch, self.table.split.train)
             theirs = [await self.receive(name) for name in self.site.passive]
-            with seeded(self.seed("codes")):
+            with seed_torch(self.seed("codes")):
                 self.teach(self.joint_codes(theirs) if theirs else None)
         return False
 
@@ -225,7 +225,7 @@ class _Active(_Coding, ActiveRole):
         message = await self.site.links[peer].receive(Kind.REPRESENTATION, "apc/codes", "codes")
         shape = (len(self.table.split.train), self.config.code)
         try:
-            return received(message.arrays["codes"], shape, peer, self.plan.device)
+            return read_tensor(message.arrays["codes"], shape, peer, self.plan.device)
         except ProtocolError as error:
             raise ProtocolError(f"{error}: apc_vfl needs one code width at all parties") from error
 
@@ -234,20 +234,20 @@ class _Active(_Coding, ActiveRole):
         encoder, aligned = self.build_encoder(), self.features(self.table.split.train)
         self.train_autoencoder(encoder)
         with torch.no_grad():
-            side_by_side = standardised(torch.cat([encoder(aligned), *theirs], dim=1))
+            side_by_side = standardise_codes(torch.cat([encoder(aligned), *theirs], dim=1))
         width, size = side_by_side.shape[1], self.nominal_batch
         encode, decode = (
-            mlp(widths).to(self.plan.device)
+            build_mlp(widths).to(self.plan.device)
             for widths in ([width, 64, self.config.code], [self.config.code, 64, width])
         )
 
         def loss() -> torch.Tensor:
-            batch = _drawn(side_by_side, size)
+            batch = _draw_batch(side_by_side, size)
             return functional.mse_loss(decode(encode(batch)), batch)
 
         _minimise([*encode.parameters(), *decode.parameters()], self.config.lr, self.config.steps, loss)
         with torch.no_grad():
-            return standardised(encode(side_by_side))
+            return standardise_codes(encode(side_by_side))
 
     def teach(self, joint: torch.Tensor | None) -> None:
         """Train the student on all of this party's rows, towards the joint codes (n, code) on the aligned ones."""
@@ -255,11 +255,11 @@ class _Active(_Coding, ActiveRole):
         size, weight = self.nominal_batch, self.config.imitation
 
         def loss() -> torch.Tensor:
-            batch = _drawn(x, size)
+            batch = _draw_batch(x, size)
             rebuilt = decoder(self.student(batch))
             if joint is None or not weight:
                 return functional.mse_loss(rebuilt, batch.flatten(1))
-            some = _drawn(torch.arange(len(aligned), device=aligned.device), size)
+            some = _draw_batch(torch.arange(len(aligned), device=aligned.device), size)
             return imitation_loss(rebuilt, batch.flatten(1), self.student(aligned[some]), joint[some], weight)
 
         _minimise([*self.student.parameters(), *decoder.parameters()], self.config.lr, self.config.student_steps, loss)
@@ -289,7 +289,7 @@ class _Passive(_Coding, PassiveRole):
 
     def build(self) -> None:
         self.noise = FeatureNoise(self)
-        with seeded(self.seed("model")):
+        with seed_torch(self.seed("model")):
             self.encoder = self.build_encoder()
         if self.site.observer.listening:
             self.site.observer.built(self.site.name, self.site.active, self.encoder)
@@ -297,13 +297,13 @@ class _Passive(_Coding, PassiveRole):
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch > 1:
             return False
-        with seeded(self.seed("codes")):
+        with seed_torch(self.seed("codes")):
             self.train_autoencoder(self.encoder)
         aligned = self.table.split.train
         self.site.observer.batch(self.site.name, self.site.active, epoch, aligned)
         with torch.no_grad():
             codes = self.noise(self.encoder(self.features(aligned)), aligned)
-        cut_off = mapped(codes, torch.Tensor.detach)
+        cut_off = map_noised(codes, torch.Tensor.detach)
         await self.upstream.send(Kind.REPRESENTATION, "apc/codes", codes=cut_off)
         return False
 

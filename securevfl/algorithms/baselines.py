@@ -58,7 +58,7 @@ class LogisticRegression(SplitNN):
     def values_opened(self, plan: Plan) -> int:
         return plan.epochs if plan.steps is None else 1
 
-    def called(self, number: LossOfNumber | None) -> str:
+    def title_for(self, number: LossOfNumber | None) -> str:
         return self.title if number is None else _LINEAR[number.name]
 
     def architecture(self, outputs: int) -> Architecture:
@@ -109,7 +109,7 @@ class _LocalActive(Active):
         dp = self.protection.dp
         if dp is not None and dp.model is not None:
             times = self.times(self.plan.epochs)
-            self.private = self.releases.steps(dp.model, self.half.model, rows=self.table.rows, times=times)
+            self.private = self.releases.plan_steps(dp.model, self.half.model, rows=self.table.total_count, times=times)
 
     def build_half(self, architecture: Architecture) -> ActiveHalf:
         spec = self.config.cut_spec(self, architecture.hidden)
@@ -117,7 +117,7 @@ class _LocalActive(Active):
         return ActiveHalf(architecture, cut, spec, 0, self.features.shape, self.task.outputs)
 
     def training_rows(self, epoch: int) -> np.ndarray:
-        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+        return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         if self.private is None:
@@ -157,12 +157,12 @@ class ZeroImputation(SplitNN):
 
 class _ZeroActive(Active):
     def training_rows(self, epoch: int) -> np.ndarray:
-        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+        return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
 
 class _ZeroPassive(Passive):
     def training_rows(self, epoch: int) -> np.ndarray:
-        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+        return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
 
 class RandomMatch(SplitNN):
@@ -180,15 +180,15 @@ class RandomMatch(SplitNN):
     def passive(self, setting: Setting) -> PassiveRole:
         return _MatchPassive(self, setting)
 
-    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
-        known = super().looks(protection, plan, passive)
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        known = super().max_releases(protection, plan, passive)
         return replace(known, features=None) if self.trainable else known
 
-    def matches(self, table: NumberedRows, active: str) -> int:
+    def max_matches(self, table: NumberedRows, active: str) -> int:
         """How often one passive row is put in, at most, in one pass over the active party's rows."""
         if not self.trainable:
             return 1
-        wanted, train = len(table.others(active)), max(len(table.split.train), 1)
+        wanted, train = len(table.rows_only_at(active)), max(len(table.split.train), 1)
         others = [n for name, n in table.rest.items() if name != active]
         return max(1, *(-(-wanted // n) if n else 1 + -(-wanted // train) for n in others))
 
@@ -197,18 +197,18 @@ class _MatchActive(_ZeroActive):
     config: RandomMatch
 
     def activation_times(self, epochs: int) -> int:
-        return super().activation_times(epochs) * self.config.matches(self.table, self.site.active)
+        return super().activation_times(epochs) * self.config.max_matches(self.table, self.site.active)
 
 
 class _MatchPassive(_ZeroPassive):
     config: RandomMatch
 
     async def begin_epoch(self, epoch: int) -> bool:
-        mine, wanted = self.table.others(self.site.name), self.table.others(self.site.active)
+        mine, wanted = self.table.rows_only_at(self.site.name), self.table.rows_only_at(self.site.active)
         source = mine if len(mine) else self.table.split.train
         generator = np.random.default_rng(self.seed("match", epoch))
         rounds = [generator.permutation(source) for _ in range(-(-len(wanted) // len(source)))]
-        self._beside = np.arange(self.table.rows)
+        self._beside = np.arange(self.table.total_count)
         if rounds:
             self._beside[wanted] = np.concatenate(rounds)[: len(wanted)]
         return False
@@ -218,7 +218,7 @@ class _MatchPassive(_ZeroPassive):
         return fed
 
     def activation_times(self, epochs: int) -> int:
-        return super().activation_times(epochs) * self.config.matches(self.table, self.site.active)
+        return super().activation_times(epochs) * self.config.max_matches(self.table, self.site.active)
 
 
 class AllLabels(SplitNN):
@@ -243,16 +243,16 @@ class AllLabels(SplitNN):
         return _AllPassive(self, setting)
 
 
-def _labelled(table: NumberedRows, active: str) -> np.ndarray:
-    others = [table.others(name)[:count] for name, count in table.labelled.items()]
-    return np.concatenate([table.split.train, table.others(active), *others])
+def _labelled_rows(table: NumberedRows, active: str) -> np.ndarray:
+    others = [table.rows_only_at(name)[:count] for name, count in table.labelled.items()]
+    return np.concatenate([table.split.train, table.rows_only_at(active), *others])
 
 
 class _AllActive(Active):
     def training_rows(self, epoch: int) -> np.ndarray:
-        return _labelled(self.table, self.site.active)
+        return _labelled_rows(self.table, self.site.active)
 
 
 class _AllPassive(Passive):
     def training_rows(self, epoch: int) -> np.ndarray:
-        return _labelled(self.table, self.site.active)
+        return _labelled_rows(self.table, self.site.active)

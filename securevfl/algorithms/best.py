@@ -34,7 +34,7 @@ from securevfl.errors import InputError
 from securevfl.party_context import PartyContext, derive_seed
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Algorithm, Subsets, algorithms, find_algorithm
+from securevfl.training.algorithm import Algorithm, Subsets, find_algorithm, registered_algorithms
 from securevfl.training.fits import Fits
 from securevfl.training.members import Member
 from securevfl.training.passive_program import PassiveProgram
@@ -76,11 +76,12 @@ class Best(SplitNN):
         found = super().problems()
         if not self.methods or len(set(self.methods)) < len(self.methods):
             return [*found, f"{self.name}.methods is {self.methods!r}; different names, one at least, were expected"]
+        usable = ", ".join(filter(_can_be_member, registered_algorithms()))
         for name in self.methods:
             if not _can_be_member(name):
                 found.append(
                     f"{self.name}.methods names {name!r}, which cannot be one of several: take methods that learn from "
-                    f"the active party's own labels at the cut ({', '.join(filter(_can_be_member, algorithms()))})"
+                    f"the active party's own labels at the cut ({usable})"
                 )
         return found
 
@@ -92,7 +93,7 @@ class Best(SplitNN):
     def algorithms(self) -> Mapping[str, Algorithm]:
         """Method → its algorithm, with this configuration's widths and rates."""
         shared = {name: getattr(self, name) for name in SplitNN.__struct_fields__}
-        return {name: _configured(name, shared) for name in self.methods}
+        return {name: _configure_method(name, shared) for name in self.methods}
 
     @property
     def least_epochs(self) -> int:
@@ -178,7 +179,7 @@ def _can_be_member(name: str) -> bool:
     )
 
 
-def _configured(name: str, shared: Mapping[str, Any]) -> Algorithm:
+def _configure_method(name: str, shared: Mapping[str, Any]) -> Algorithm:
     kind, given = find_algorithm(name), dict(shared)
     if issubclass(kind, ResidualAtTheCut):  # the correction has a penalty of its own
         given["local_weight_decay"] = given.pop("weight_decay")

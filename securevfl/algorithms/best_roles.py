@@ -15,10 +15,10 @@ from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.cut import Protection
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm
-from securevfl.training.members import Done, Member, added, member_site, run_members
+from securevfl.training.members import Done, Member, member_site, run_members, sum_readings
 from securevfl.training.outcome import constant_metrics, few_rows, went_nowhere
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.pooling import log_loss, pooled, stacked_weights
+from securevfl.training.pooling import average_probabilities, log_loss, stacked_weights
 from securevfl.training.program import Program
 from securevfl.training.role import Role
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, NumberedRows, Plan, Trained
@@ -86,7 +86,7 @@ class BestProgram(Program):
         self.add_readings(trained, done)
         weights: dict[str, float] = {}
         if site.role != PASSIVE:
-            weights = _Verdict(self.config, self.setting, self.members, done).onto(trained, self.plan.epochs)
+            weights = _Verdict(self.config, self.setting, self.members, done).write_to(trained, self.plan.epochs)
         parts: State = {"members": {one.name: one.model for one in done}, "weights": dict(weights)}
         trained.model = {"parts": parts, "batch_size": self.plan.batch_size, "times": 1}
         trained.model["passive"] = list(site.passive)
@@ -94,9 +94,11 @@ class BestProgram(Program):
 
     def add_readings(self, trained: Trained, done: Sequence[Done]) -> None:
         """Of each epoch the sum over the members."""
-        trained.setup = added([one.readings[0] for one in done])
-        trained.readings = [added([one.readings[1 + epoch] for one in done]) for epoch in range(self.plan.epochs)]
-        trained.finish = added([one.readings[-1] for one in done])
+        trained.setup = sum_readings([one.readings[0] for one in done])
+        trained.readings = [
+            sum_readings([one.readings[1 + epoch] for one in done]) for epoch in range(self.plan.epochs)
+        ]
+        trained.finish = sum_readings([one.readings[-1] for one in done])
 
 
 class _Verdict:
@@ -122,11 +124,11 @@ class _Verdict:
     def of_method(self, name: str) -> list[Done]:
         return [one for one in self.done if method_of(one.name) == name]
 
-    def unseen(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+    def unseen_probabilities(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the rows that validated a method's members, and its probabilities of them by members that did not
         see them: the mean, where several have not."""
-        total = np.zeros((self.table.aligned, self.task.classes))
-        count = np.zeros(self.table.aligned, np.int64)
+        total = np.zeros((self.table.aligned_count, self.task.classes))
+        count = np.zeros(self.table.aligned_count, np.int64)
         for one in self.of_method(name):
             rows = self.members[one.name].split.valid
             total[rows] += one.valid_scores
@@ -134,15 +136,17 @@ class _Verdict:
         rows = np.flatnonzero(count)
         return rows, total[rows] / count[rows, None]
 
-    def onto(self, trained: Trained, epochs: int) -> dict[str, float]:
+    def write_to(self, trained: Trained, epochs: int) -> dict[str, float]:
         """Write scores, metrics, history and reasons into `trained`; the weight of each method."""
         methods, split = self.config.methods, self.table.split
-        rows = self.unseen(methods[0])[0]
-        judged = {name: self.unseen(name)[1] for name in methods}
+        rows = self.unseen_probabilities(methods[0])[0]
+        judged = {name: self.unseen_probabilities(name)[1] for name in methods}
         weights = self.weights(judged, rows)
         mean = {name: np.mean([one.scores for one in self.of_method(name)], axis=0) for name in methods}
-        trained.scores = pooled([mean[name] for name in methods], [weights[name] for name in methods])
-        trained.valid_scores = _of(split.valid, rows, pooled(list(judged.values()), list(weights.values())))
+        trained.scores = average_probabilities([mean[name] for name in methods], [weights[name] for name in methods])
+        trained.valid_scores = _select_rows(
+            split.valid, rows, average_probabilities(list(judged.values()), list(weights.values()))
+        )
         labels = self.y[split.test]
         trained.test = self.task.metrics(trained.scores, labels)
         alone = [one.alone_scores for one in self.done if scores_alone(self.config, method_of(one.name))]
@@ -151,8 +155,8 @@ class _Verdict:
             trained.alone = self.task.metrics(trained.alone_scores, labels)
         trained.epochs = [_epoch([one.epochs[number] for one in self.done]) for number in range(epochs)]
         trained.best_epoch, trained.stopped = epochs, f"all {len(self.done)} members done"
-        trained.rows = len(split.train) + len(self.table.others(self.table.name))
-        self.judge(trained, judged, weights, rows)
+        trained.rows = len(split.train) + len(self.table.rows_only_at(self.table.name))
+        self.assess_outcome(trained, judged, weights, rows)
         return weights
 
     def weights(self, judged: Mapping[str, np.ndarray], rows: np.ndarray) -> dict[str, float]:
@@ -162,7 +166,7 @@ class _Verdict:
         found = stacked_weights(list(judged.values()), self.y[rows], pull=_PULL)
         return dict(zip(judged, map(float, found), strict=True))
 
-    def judge(
+    def assess_outcome(
         self, trained: Trained, judged: Mapping[str, np.ndarray], weights: Mapping[str, float], rows: np.ndarray
     ) -> None:
         """Say why, what a constant prediction would score, and what a user should be warned of."""
@@ -171,14 +175,18 @@ class _Verdict:
         trained.warnings += few_rows(self.task.classes, {"training": train, "test": test})
         trained.warnings += went_nowhere([], {}, trained.test, trained.constant)
         losses = {name: log_loss(p, valid) if len(rows) else float("nan") for name, p in judged.items()}
-        together = log_loss(pooled(list(judged.values()), list(weights.values())), valid) if len(rows) else float("nan")
+        together = (
+            log_loss(average_probabilities(list(judged.values()), list(weights.values())), valid)
+            if len(rows)
+            else float("nan")
+        )
         trained.extra |= {f"weight of {name}": weight for name, weight in weights.items()}
         trained.extra |= {f"log-loss of {name}": loss for name, loss in losses.items()}
-        trained.extra |= {"rows that chose": float(len(rows) if self.chose(rows) else 0)}
+        trained.extra |= {"rows that chose": float(len(rows) if self.choosing_rows(rows) else 0)}
         listed = ", ".join(f"{weights[name]:.2f} {name} (log-loss {losses[name]:.3g})" for name in judged)
         why = (
             f"chosen on {len(rows):,} common rows by members that had not seen them"
-            if self.chose(rows)
+            if self.choosing_rows(rows)
             else f"equal, for {len(rows):,} common rows are too few to choose by (from {FEWEST_TO_CHOOSE} on they do)"
             if self.config.stack
             else "equal, as the job asks"
@@ -190,7 +198,7 @@ class _Verdict:
             f"at the active party alone: {talking} times the steps and about {talking} times the messages of one method"
         ]
 
-    def chose(self, rows: np.ndarray) -> bool:
+    def choosing_rows(self, rows: np.ndarray) -> bool:
         return self.config.stack and len(rows) >= FEWEST_TO_CHOOSE
 
 
@@ -202,7 +210,7 @@ def scores_alone(config: Averaged, method: str) -> bool:
     return every[method].subsets != "all" and not repeats
 
 
-def _of(wanted: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _select_rows(wanted: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Values (n, …) of the `wanted` ones of sorted `rows`."""
     found: np.ndarray = values[np.searchsorted(rows, wanted)]
     return found
@@ -294,7 +302,12 @@ class BestActive(_Scoring, ActiveRole):
     def _logits(self, of_member: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> torch.Tensor:
         """Logits, float64, of the weighted mean over methods of the mean over their members."""
         mean = [np.mean([p for one, p in of_member.items() if method_of(one) == name], axis=0) for name in weights]
-        logs = torch.from_numpy(pooled(mean, list(weights.values()))).clamp_min(_TINY).log().to(self.plan.device)
+        logs = (
+            torch.from_numpy(average_probabilities(mean, list(weights.values())))
+            .clamp_min(_TINY)
+            .log()
+            .to(self.plan.device)
+        )
         return logs if self.task.classes > 2 else logs[:, 1:] - logs[:, :1]
 
 

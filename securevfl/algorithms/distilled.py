@@ -29,10 +29,10 @@ from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.training.sides import active_side
-from securevfl.training.split import chunks, epoch_batches
+from securevfl.training.split import epoch_batches, split_chunks
 from securevfl.training.state import State, as_tensor
 from securevfl.training.task import Task
 
@@ -68,7 +68,7 @@ class Distilled(SplitNN):
     def values_opened(self, plan: Plan) -> int:
         return self.hidden  # when its teachers' fold is scored, and more in training them
 
-    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
         return Looks()  # steps of a teacher are given, and not passes: it depends on how many rows are aligned
 
     def notes(self, protection: Protection) -> list[str]:
@@ -138,7 +138,7 @@ class _Taught(Role):
         return replace(spec, batch_size=self.teacher_batch(rows))
 
     def training_rows(self, epoch: int) -> np.ndarray:
-        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+        return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
     def passes(self) -> int:
         """How often the teachers' steps use one row, at most."""
@@ -163,7 +163,7 @@ class _Active(_Taught, Active):
 
     def build(self) -> None:
         super().build()
-        shape = (self.table.aligned, self.task.outputs)
+        shape = (self.table.aligned_count, self.task.outputs)
         self.taught = torch.zeros(shape, device=self.plan.device)
 
     def build_half(self, architecture: Architecture) -> ActiveHalf:
@@ -180,7 +180,7 @@ class _Active(_Taught, Active):
     async def train_teacher(self, number: int, rows: np.ndarray, fold: np.ndarray) -> None:
         """Train a split network on aligned rows, and keep what it says of those of a fold."""
         spec, architecture = self.teacher_spec(rows), self.config.architecture(self.task.outputs)
-        with seeded(self.seed("teacher", number)):
+        with seed_torch(self.seed("teacher", number)):
             passive = len(self.site.passive)
             cut = active_side(self, spec)
             teacher = ActiveHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
@@ -191,11 +191,11 @@ class _Active(_Taught, Active):
             targets = self.labels(batch)
             noised = self.label_noise.gradient(logits, targets, batch)
             if noised is None:
-                loss = self.loss(self.label_noise.correct(logits), targets).sum()
+                loss = self.loss(self.label_noise.correct_logits(logits), targets).sum()
                 await teacher.backward(loss / spec.batch_size)
             else:
                 await teacher.backward(logits, noised)
-        for part in chunks(fold, self.plan.eval_rows):
+        for part in split_chunks(fold, self.plan.eval_rows):
             self.site.observer.batch(self.site.name, self.site.active, 0, part)
             with torch.no_grad():
                 a = teacher.bottom(self.features(part))
@@ -205,9 +205,9 @@ class _Active(_Taught, Active):
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         logits = await self.half.forward(self.activations(rows, train=True), train=True)
         losses = self.loss(logits, self.labels(rows))
-        aligned = torch.from_numpy(np.flatnonzero(rows < self.table.aligned)).to(logits.device)
+        aligned = torch.from_numpy(np.flatnonzero(rows < self.table.aligned_count)).to(logits.device)
         if len(aligned) and self.config.share:
-            numbers = torch.from_numpy(rows[rows < self.table.aligned]).to(logits.device)
+            numbers = torch.from_numpy(rows[rows < self.table.aligned_count]).to(logits.device)
             followed = distillation_loss(logits[aligned], self.taught[numbers], self.config.temperature)
             alpha = self.config.share
             losses = losses.index_copy(0, aligned, (1 - alpha) * losses[aligned] + alpha * followed)
@@ -236,7 +236,7 @@ class _Passive(_Taught, Passive):
         self.noise = FeatureNoise(self)
 
     @property
-    def opens(self) -> int:
+    def values_per_release(self) -> int:
         return self.config.hidden
 
     def look_times(self, epochs: int) -> int:
@@ -252,14 +252,14 @@ class _Passive(_Taught, Passive):
         """Take part in training a split network on aligned rows, and in scoring those of a fold."""
         architecture = self.config.architecture(Task(self.table.classes).outputs)
         spec = self.teacher_spec(rows)
-        with seeded(self.seed("teacher", number)):
+        with seed_torch(self.seed("teacher", number)):
             own = self.rows_to_pretrain()
             self.half = PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, own)
         await self.half.setup()
         for batch in self.steps_of(number, rows):
             self.site.observer.batch(self.site.name, self.site.active, 1, batch)
             await Passive.train_batch(self, batch)
-        for part in chunks(fold, self.plan.eval_rows):
+        for part in split_chunks(fold, self.plan.eval_rows):
             self.site.observer.batch(self.site.name, self.site.active, 0, part)
             await Passive.answer(self, part)
 

@@ -53,12 +53,12 @@ class EntityAugmentation(SplitNN):
     def passive(self, setting: Setting) -> PassiveRole:
         return _Passive(self, setting)
 
-    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
         return Looks(features=None if self.trainable else 1)  # `reuse` depends on the rows
 
     def reuse(self, table: NumberedRows, active: str) -> int:
         """How often one row, or its label, is put in within one pass over all places, at most."""
-        sizes = [len(table.others(active)), *table.labelled.values()]
+        sizes = [len(table.rows_only_at(active)), *table.labelled.values()]
         mixed, train = max(sizes), len(table.split.train)
         instead = sizes.count(0) * -(-mixed // train) if train else 0  # parties that put in aligned rows again
         together = 1 if self.keep_aligned else len(sizes)
@@ -72,8 +72,8 @@ def places(table: NumberedRows, active: str, seed: int, epoch: int, *, keep_alig
     with known labels, in a random order, over again where another party has more.
     """
     train = table.split.train
-    pools = {active: table.others(active)}
-    pools |= {name: table.others(name)[:count] for name, count in table.labelled.items()}
+    pools = {active: table.rows_only_at(active)}
+    pools |= {name: table.rows_only_at(name)[:count] for name, count in table.labelled.items()}
     mixed = max(len(pool) for pool in pools.values())
     found = {}
     for name, pool in pools.items():
@@ -103,7 +103,7 @@ class _Placed(Role):
     places: dict[str, np.ndarray]
 
     def training_rows(self, epoch: int) -> np.ndarray:
-        most = max([len(self.table.others(self.site.active)), *self.table.labelled.values()])
+        most = max([len(self.table.rows_only_at(self.site.active)), *self.table.labelled.values()])
         return np.arange(len(self.table.split.train) + most)
 
     async def begin_epoch(self, epoch: int) -> bool:

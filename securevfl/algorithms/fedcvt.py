@@ -24,7 +24,7 @@ from torch.nn import functional
 from securevfl.cut import Protection
 from securevfl.errors import InputError, ProtocolError
 from securevfl.party_context import derive_seed
-from securevfl.privacy import Noised, bare, mapped
+from securevfl.privacy import Noised, map_noised, strip_noise_mark
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Subsets
 from securevfl.training.halves import Networks
@@ -32,10 +32,10 @@ from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems, bu
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import SelfTraining
-from securevfl.training.received import received
+from securevfl.training.received import read_tensor
 from securevfl.training.representations import handing_over
 from securevfl.training.role import Role
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.training.split import epoch_batches
 from securevfl.training.state import State, as_dict, as_int
@@ -201,7 +201,7 @@ class _Bottoms(Role):
 
     def build_bottoms(self) -> None:
         """Make `shared` and `unique`."""
-        with seeded(self.seed("model")):
+        with seed_torch(self.seed("model")):
             self.shared, self.width = build_bottom(self.config.bottom, self.features.shape)
             self.unique, _ = build_bottom(self.config.bottom, self.features.shape)
 
@@ -213,7 +213,7 @@ class _Bottoms(Role):
 
     def other_batches(self, party: str, epoch: int) -> Iterator[np.ndarray]:
         """For each step of an epoch the rows that only `party` has."""
-        others, steps = self.table.others(party), len(self.batches(epoch))
+        others, steps = self.table.rows_only_at(party), len(self.batches(epoch))
         if not len(others) or not self.config.estimate:
             return iter([others[:0]] * steps)
         size = min(self.plan.batch_size, len(others))
@@ -237,7 +237,7 @@ class _Active(_Bottoms, ActiveRole):
         self.mask = self.config.mask(self.width).to(self.plan.device)
         self.tally, self.drawn = SelfTraining(self.config.confidence), 0
         inputs = [2 * self.width, 2 * self.width, 4 * self.width] if self.trained_with else [2 * self.width]
-        with seeded(self.seed("classifiers")):
+        with seed_torch(self.seed("classifiers")):
             self.classifiers = nn.ModuleList([nn.Linear(wide, self.task.classes) for wide in inputs])
         self.train_networks(self.classifiers)
 
@@ -335,7 +335,7 @@ class _Active(_Bottoms, ActiveRole):
         p = torch.stack([torch.softmax(head(r), dim=1) for head, r in views])
         sure, label = p.max(dim=2)
         keep = (label == label[0]).all(dim=0) & (sure > self.config.confidence).all(dim=0)
-        self.tally.note(keep, label[0], sure.min(dim=0).values)
+        self.tally.count_labels(keep, label[0], sure.min(dim=0).values)
         return keep, label[0]
 
     def remember(self) -> State:
@@ -347,12 +347,12 @@ class _Active(_Bottoms, ActiveRole):
 
     def self_training(self) -> SelfTraining | None:
         labels = self.peer and self.config.estimate and self.config.cross_view
-        return self.tally.settle() if labels else None
+        return self.tally.collect_counts() if labels else None
 
     async def receive(self, rows: int) -> torch.Tensor:
         """The peer's representations of so many rows, (rows, 2d)."""
         message = await self.site.links[self.peer].receive(Kind.REPRESENTATION, "fedcvt/representations", "r")
-        return received(message.arrays["r"], (rows, 2 * self.width), self.peer, self.plan.device)
+        return read_tensor(message.arrays["r"], (rows, 2 * self.width), self.peer, self.plan.device)
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         x = self.features(rows)
@@ -399,7 +399,7 @@ class _Passive(_Bottoms, PassiveRole):
     def activation_times(self, epochs: int) -> int:
         """How often one row is handed over at most: an aligned one, or one of the others, drawn as often."""
         steps = self.plan.steps or -(-len(self.table.split.train) // self.plan.batch_size)
-        others = len(self.table.others(self.site.name))
+        others = len(self.table.rows_only_at(self.site.name))
         passes = -(-steps // max(others // min(self.plan.batch_size, others), 1)) if others else 1
         return max(self.times(epochs), passes * epochs)
 
@@ -417,16 +417,16 @@ class _Passive(_Bottoms, PassiveRole):
 
     async def hand_over(self, r: torch.Tensor | Noised[torch.Tensor]) -> None:
         """Send representations, (n, 2d)."""
-        cut_off = mapped(r, torch.Tensor.detach)
+        cut_off = map_noised(r, torch.Tensor.detach)
         await self.upstream.send(Kind.REPRESENTATION, "fedcvt/representations", r=cut_off)
 
     async def train_batch(self, rows: np.ndarray) -> None:
         r = self.activations(np.concatenate([rows, next(self.mine)]), train=True)
         await self.hand_over(r)
         message = await self.upstream.receive(Kind.GRADIENT, "fedcvt/gradient", "gradient")
-        shape = tuple(bare(r).shape)
-        gradient = received(message.arrays["gradient"], shape, self.upstream.peer, self.plan.device)
-        self.networks.step(bare(r), gradient)
+        shape = tuple(strip_noise_mark(r).shape)
+        gradient = read_tensor(message.arrays["gradient"], shape, self.upstream.peer, self.plan.device)
+        self.networks.step(strip_noise_mark(r), gradient)
 
     async def answer(self, rows: np.ndarray) -> None:
         with torch.no_grad():

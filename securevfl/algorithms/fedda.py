@@ -25,19 +25,19 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.cut.leakage import handed_over
 from securevfl.errors import ProtocolError
-from securevfl.privacy import Noised, RowRelease, mapped
+from securevfl.privacy import Noised, RowRelease, map_noised
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, PassiveHalf
-from securevfl.training.networks import HANDED_OVER, Bottom, mlp
+from securevfl.training.networks import HANDED_OVER, Bottom, build_mlp
 from securevfl.training.optimizers import Adam
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
-from securevfl.training.received import checked_rows, received
+from securevfl.training.received import checked_rows, read_tensor
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
@@ -92,8 +92,8 @@ class FedDA(SplitNN):
     def least_epochs(self) -> int:
         return self.first + 1
 
-    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
-        known = super().looks(protection, plan, passive)
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        known = super().max_releases(protection, plan, passive)
         return replace(known, features=None if known.features is None else known.features + _ONCE_MORE)
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
@@ -168,8 +168,8 @@ def train_generator(
         seed: of weights and batches.
     """
     source = others if len(others) else own
-    with seeded(seed):
-        generator = mlp([own.shape[1], config.width, config.width, peer.shape[1]], last=nn.ReLU6()).to(own.device)
+    with seed_torch(seed):
+        generator = build_mlp([own.shape[1], config.width, config.width, peer.shape[1]], last=nn.ReLU6()).to(own.device)
         wide = own.shape[1] + peer.shape[1]
         critic = nn.Sequential(
             nn.Linear(wide, config.width),
@@ -229,14 +229,14 @@ class _Completed(Role):
     def training_rows(self, epoch: int) -> np.ndarray:
         if self.chosen is not None:
             return self.chosen
-        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+        return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
     def activation_times(self, epochs: int) -> int:
         return super().activation_times(epochs) + _ONCE_MORE
 
     def completed(self, a: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
         """Activations (n, d) with the generated ones in the peer's rows."""
-        theirs = self.table.others(self.peer)
+        theirs = self.table.rows_only_at(self.peer)
         if self.made is None or not len(theirs):
             return a
         missing = (rows >= theirs[0]) & (rows <= theirs[-1])
@@ -254,7 +254,7 @@ class _Completed(Role):
         Raises:
             ProtocolError: the peer sent something else.
         """
-        train, mine = self.table.split.train, self.table.others(self.site.name)
+        train, mine = self.table.split.train, self.table.rows_only_at(self.site.name)
         with torch.no_grad():
             own: torch.Tensor = self.half.bottom(self.features(train))
             others = self.half.bottom(self.features(mine)) if len(mine) else own[:0]
@@ -265,7 +265,7 @@ class _Completed(Role):
         with torch.no_grad():
             made: torch.Tensor = generator(others)
         given = made if release is None else release(made, mine)
-        self.made = await self.swap("fedda/generated", given, len(self.table.others(self.peer)), own.shape[1])
+        self.made = await self.swap("fedda/generated", given, len(self.table.rows_only_at(self.peer)), own.shape[1])
         self.freeze()
 
     def freeze(self) -> None:
@@ -288,7 +288,7 @@ class _Completed(Role):
         wide = int(array.shape[-1]) if array.ndim == 2 else 0
         if width is None and not 1 <= wide <= 1 << 16:
             raise ProtocolError(f"{self.peer!r} sent representations {wide} wide; between 1 and {1 << 16} are possible")
-        return received(array, (rows, wide if width is None else width), self.peer, self.plan.device)
+        return read_tensor(array, (rows, wide if width is None else width), self.peer, self.plan.device)
 
     def remember(self) -> State:
         return {"made": self.made, "chosen": kept_rows(self.chosen)}
@@ -314,7 +314,7 @@ class _Active(_Completed, Active):
         dp = self.protection.dp
         if dp is not None and dp.activations is not None and self.peer:
             rows = self.release_rows()
-            self.release = self.releases.rows("representations", dp.activations, rows=rows, times=1)
+            self.release = self.releases.plan_rows("representations", dp.activations, rows=rows, times=1)
 
     def may_stop(self, epoch: int) -> bool:
         return epoch > self.config.first
@@ -323,7 +323,7 @@ class _Active(_Completed, Active):
         if not self.begins(epoch):
             return False
         await self.augment(self.release)
-        theirs = self.table.others(self.peer)
+        theirs = self.table.rows_only_at(self.peer)
         labelled = await label_rows(self, theirs, self.tally)
         self.tally.dropped = len(theirs) - len(labelled)
         self.chosen = np.concatenate([self.training_rows(epoch), labelled])
@@ -341,9 +341,9 @@ class _Active(_Completed, Active):
         self.y = as_tensor(memory["y"]).clone().to(self.plan.device)
         self.tally.load(as_dict(memory["tally"]))
 
-    def judged(self, p: np.ndarray, labels: np.ndarray) -> None:
+    def record_validation(self, p: np.ndarray, labels: np.ndarray) -> None:
         if self.chosen is None:
-            self.tally.judge(p, labels)
+            self.tally.assess_validation(p, labels)
 
     def self_training(self) -> SelfTraining | None:
         return self.tally if self.peer else None
@@ -359,10 +359,10 @@ class _Passive(_Completed, Passive):
         if not self.begins(epoch):
             return False
         await self.augment(self.noise.release)
-        await answer_rows(self, self.table.others(self.site.name))
+        await answer_rows(self, self.table.rows_only_at(self.site.name))
         message = await self.upstream.receive(Kind.CONTROL, "fedda/rows", "rows")
-        self.chosen = checked_rows(message.arrays["rows"], self.table.rows, self.peer)
+        self.chosen = checked_rows(message.arrays["rows"], self.table.total_count, self.peer)
         return False
 
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
-        return mapped(super().activations(rows, train=train), lambda a: self.completed(a, rows))
+        return map_noised(super().activations(rows, train=train), lambda a: self.completed(a, rows))

@@ -42,11 +42,11 @@ from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.networks import Bottom, build_bottom
 from securevfl.training.optimizers import Adam
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.received import received
+from securevfl.training.received import read_tensor
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan
-from securevfl.training.seeding import seeded
-from securevfl.training.self_supervised import view
+from securevfl.training.seeding import seed_torch
+from securevfl.training.self_supervised import augment_rows
 from securevfl.training.setting import Setting
 from securevfl.training.sides import active_side
 from securevfl.training.split import epoch_batches
@@ -103,8 +103,8 @@ class FedHSSL(SplitNN):
     def title(self) -> str:
         return self.label if self.aggregate else f"{self.label} (no aggregation)"
 
-    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
-        known, more = super().looks(protection, plan, passive), self.rounds * self.cross_steps
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        known, more = super().max_releases(protection, plan, passive), self.rounds * self.cross_steps
         return replace(known, features=None if more or known.features is None else known.features)
 
     def check(self, protection: Protection) -> None:
@@ -285,7 +285,7 @@ class _Pretraining(Role):
         config, encoders = self.config, self.half.bottom
         if not isinstance(encoders, Encoders):
             raise TypeError("the half has no encoders")
-        with seeded(self.seed("heads")):
+        with seed_torch(self.seed("heads")):
             across, within = (
                 Heads(encoders.width, config.projection, config.squeeze).to(self.plan.device) for _ in range(2)
             )
@@ -294,7 +294,7 @@ class _Pretraining(Role):
         lower, upper = encoders.local_lower, nn.ModuleList([encoders.local_upper, within])
         local = Adam([*lower.parameters(), *upper.parameters()], lr=lr)
         table, seed = self.table, derive_seed(self.site.seed, "fedhssl")
-        own = self.features(np.concatenate([table.split.train, table.others(self.site.name)]))
+        own = self.features(np.concatenate([table.split.train, table.rows_only_at(self.site.name)]))
         for number in range(config.rounds):
             for rows in epoch_batches(table.split.train, self.size, config.cross_steps, seed=seed, epoch=number):
                 self.site.observer.batch(self.site.name, self.site.active, 1, rows)
@@ -302,7 +302,7 @@ class _Pretraining(Role):
                 theirs = await self.swap(z, rows)
                 if theirs:
                     _step(cross, cross_loss(across.predictor(z), theirs))
-            with seeded(self.seed("views", number)):
+            with seed_torch(self.seed("views", number)):
                 for _ in range(config.local_steps):
                     _step(
                         local,
@@ -313,7 +313,7 @@ class _Pretraining(Role):
 
     def guided(self, x: torch.Tensor, encoders: Encoders, across: Heads, within: Heads) -> torch.Tensor:
         """The loss of step 2, of rows (n, …)."""
-        views = [view(x, self.config.corruption) for _ in range(2)]
+        views = [augment_rows(x, self.config.corruption) for _ in range(2)]
         z = [within.projector(encoders.local(each)) for each in views]
         with torch.no_grad():
             guides = [across.projector(encoders.cross(each)) for each in views]
@@ -337,7 +337,7 @@ class _Pretraining(Role):
             outgoing = link.send(Kind.REPRESENTATION, "fedhssl/projections", z=sent)
             message = await link.exchange(outgoing, link.receive(Kind.REPRESENTATION, "fedhssl/projections", "z"))
             shape = (len(rows), self.config.projection)
-            found.append(received(message.arrays["z"], shape, link.peer, self.plan.device))
+            found.append(read_tensor(message.arrays["z"], shape, link.peer, self.plan.device))
         return found
 
     async def average(self, upper: nn.Module) -> None:
@@ -361,7 +361,7 @@ class _Pretraining(Role):
         """
         message = await link.receive(Kind.STATISTIC, "fedhssl/weights", "weights")
         try:
-            return received(message.arrays["weights"], (count,), link.peer, self.plan.device)
+            return read_tensor(message.arrays["weights"], (count,), link.peer, self.plan.device)
         except ProtocolError as error:
             raise ProtocolError(
                 f"{error}: upper parts are averaged only where bottoms end in the same width at all parties; give "
@@ -395,7 +395,9 @@ class _Active(_Pretraining, Active):
         dp, times = self.protection.dp, self.projected_times()
         self.release: RowRelease | None = None
         if dp is not None and dp.activations is not None and self.site.passive and times:
-            self.release = self.releases.rows("representations", dp.activations, rows=self.table.rows, times=times)
+            self.release = self.releases.plan_rows(
+                "representations", dp.activations, rows=self.table.total_count, times=times
+            )
 
     def released(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
         return z if self.release is None else self.release(z, rows)

@@ -30,7 +30,7 @@ from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.fits import Fits
 from securevfl.training.halves import Architecture
-from securevfl.training.networks import mlp
+from securevfl.training.networks import build_mlp
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.setting import Setting
 from securevfl.training.sides import active_side
@@ -186,7 +186,7 @@ class LaserHalf(SubsetHalf):
         def head() -> nn.Module:
             if widths is None:
                 return nn.Linear(hidden, outputs)
-            return nn.Sequential(nn.ReLU(), mlp([hidden, *widths, outputs]))
+            return nn.Sequential(nn.ReLU(), build_mlp([hidden, *widths, outputs]))
 
         return Heads(self.passive, hidden, head)
 
@@ -241,12 +241,12 @@ class _Active(SubsetActive[LaserVFL]):
         self.terms = LaserLoss(self.task.classes, float(weights.norm(dim=1).max()))
         return self.terms
 
-    def enter(self, present: np.ndarray) -> None:
+    def set_present(self, present: np.ndarray) -> None:
         self.terms.weights = self.config.weights(torch.from_numpy(present).to(self.y.device))
 
-    def corrected(self, logits: torch.Tensor) -> torch.Tensor:
+    def correct_logits(self, logits: torch.Tensor) -> torch.Tensor:
         """Each term's logits by themselves."""
-        return super().corrected(logits.reshape(-1, self.task.outputs)).reshape(logits.shape)
+        return super().correct_logits(logits.reshape(-1, self.task.outputs)).reshape(logits.shape)
 
 
 class _Passive(SubsetPassive[LaserVFL]):

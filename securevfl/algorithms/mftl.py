@@ -30,23 +30,23 @@ from torch.nn import functional
 
 from securevfl.cut import Protection
 from securevfl.errors import InputError, ProtocolError
-from securevfl.privacy import Noised, bare, mapped
+from securevfl.privacy import Noised, map_noised, strip_noise_mark
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks
 from securevfl.training.halves import Networks
-from securevfl.training.networks import HANDED_OVER, Bottom, block, bottom_problems, build_bottom
+from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems, build_active_block, build_bottom
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.received import received
+from securevfl.training.received import read_tensor
 from securevfl.training.representations import handing_over
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.training.split import epoch_batches
 from securevfl.transport import Exchange, Kind
 
-__all__ = ["MFTL", "likeness", "signs", "transfer_loss"]
+__all__ = ["MFTL", "label_signs", "similarity_scores", "transfer_loss"]
 
 
 class MFTL(Algorithm):
@@ -92,7 +92,7 @@ class MFTL(Algorithm):
                 "use sv.DP(features=sv.Gaussian(…)) without labels, for noise on representations"
             )
 
-    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
         times = plan.epochs * (plan.steps or 1)
         return Looks(features=times, labels=times)
 
@@ -113,14 +113,14 @@ class MFTL(Algorithm):
         return _Passive(self, setting)
 
 
-def signs(y: torch.Tensor, classes: int) -> torch.Tensor:
+def label_signs(y: torch.Tensor, classes: int) -> torch.Tensor:
     """Labels as FTL has them, −1 and 1, from classes (n,): one column for two classes (1 for the second), else one for
     each class against the rest, (n, k)."""
     one_hot = functional.one_hot(y, classes)[:, 1:] if classes == 2 else functional.one_hot(y, classes)
     return 2.0 * one_hot - 1.0
 
 
-def likeness(u_a: torch.Tensor, y_a: torch.Tensor, u_b: torch.Tensor) -> torch.Tensor:
+def similarity_scores(u_a: torch.Tensor, y_a: torch.Tensor, u_b: torch.Tensor) -> torch.Tensor:
     """φ of B's rows, (m, k): their inner products with A's rows, averaged with A's labels for signs.
 
     Args:
@@ -165,7 +165,7 @@ class _Party(Role):
 
     def build_bottom(self) -> None:
         """Make `bottom`."""
-        with seeded(self.seed("model")):
+        with seed_torch(self.seed("model")):
             self.bottom, self.width = build_bottom(self.config.bottom, self.features.shape)
 
 
@@ -180,8 +180,8 @@ class _Active(_Party, ActiveRole):
     def build(self) -> None:
         self.build_bottom()
         self.peer = self.site.passive[0] if self.site.passive else ""
-        with seeded(self.seed("federated")):
-            self.federated = block(self.width * (2 if self.peer else 1), self.task.outputs)
+        with seed_torch(self.seed("federated")):
+            self.federated = build_active_block(self.width * (2 if self.peer else 1), self.task.outputs)
         self.build_networks(self.federated)
 
     async def setup(self) -> None:
@@ -202,7 +202,7 @@ class _Active(_Party, ActiveRole):
 
     def other_batches(self, epoch: int) -> Iterator[np.ndarray]:
         """For each step of an epoch some of the rows that only this party has: the sum in φ is over these too."""
-        others, steps = self.table.others(self.site.name), len(self.batches(epoch))
+        others, steps = self.table.rows_only_at(self.site.name), len(self.batches(epoch))
         size = min(self.nominal_batch, len(others))
         return iter(
             epoch_batches(others, size, steps, seed=self.seed("others"), epoch=epoch) if size else [others] * steps
@@ -212,7 +212,7 @@ class _Active(_Party, ActiveRole):
         every = np.concatenate([rows, next(self.others)])
         u_a, y, n = self.bottom(self.features(every)), self.labels(every), len(rows)
         if not self.peer:
-            loss = self.loss(self.label_noise.correct(self.federated(u_a)), y).mean()
+            loss = self.loss(self.label_noise.correct_logits(self.federated(u_a)), y).mean()
             self.networks.step(loss)
             return loss.detach() * n
         u_b = (await self.receive(n)).requires_grad_()
@@ -232,17 +232,17 @@ class _Active(_Party, ActiveRole):
         """
         m, config = len(u_b), self.config
         logits = self.federated(torch.cat([u_a[:m], u_b], dim=1))
-        label = signs(y, self.task.classes)
-        transfer = transfer_loss(likeness(u_a, label, u_b), label[:m], taylor=config.taylor)
+        label = label_signs(y, self.task.classes)
+        transfer = transfer_loss(similarity_scores(u_a, label, u_b), label[:m], taylor=config.taylor)
         alignment = (u_a[:m] - u_b).square().sum(dim=1)
-        together = self.loss(self.label_noise.correct(logits), y[:m])
+        together = self.loss(self.label_noise.correct_logits(logits), y[:m])
         total: torch.Tensor = (together + config.transfer * transfer + config.alignment * alignment).mean()
         return total
 
     async def receive(self, rows: int) -> torch.Tensor:
         """The peer's representations of so many rows, (rows, d)."""
         message = await self.site.links[self.peer].receive(Kind.REPRESENTATION, "mftl/representations", "u")
-        return received(message.arrays["u"], (rows, self.width), self.peer, self.plan.device)
+        return read_tensor(message.arrays["u"], (rows, self.width), self.peer, self.plan.device)
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         theirs = [await self.receive(len(rows))] if self.peer else []
@@ -271,16 +271,18 @@ class _Passive(_Party, PassiveRole):
 
     async def hand_over(self, u: torch.Tensor | Noised[torch.Tensor]) -> None:
         """Send representations, (n, d)."""
-        await self.upstream.send(Kind.REPRESENTATION, "mftl/representations", u=mapped(u, torch.Tensor.detach))
+        await self.upstream.send(Kind.REPRESENTATION, "mftl/representations", u=map_noised(u, torch.Tensor.detach))
 
     async def train_batch(self, rows: np.ndarray) -> None:
         u = self.activations(rows, train=True)
         await self.hand_over(u)
         message = await self.upstream.receive(Kind.GRADIENT, "mftl/gradient", "gradient")
-        gradient = received(message.arrays["gradient"], tuple(bare(u).shape), self.upstream.peer, self.plan.device)
+        gradient = read_tensor(
+            message.arrays["gradient"], tuple(strip_noise_mark(u).shape), self.upstream.peer, self.plan.device
+        )
         if self.site.observer.listening:
             self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
-        self.networks.step(bare(u), gradient)
+        self.networks.step(strip_noise_mark(u), gradient)
 
     async def answer(self, rows: np.ndarray) -> None:
         with torch.no_grad():

@@ -25,11 +25,11 @@ __all__ = [
     "Opinion",
     "OpinionLoss",
     "as_logits",
-    "evidence",
-    "fuse",
+    "evidence_to_opinion",
     "fuse_all",
-    "opinion",
-    "probabilities",
+    "fuse_opinions",
+    "opinion_to_probabilities",
+    "outputs_to_evidence",
 ]
 
 Opinion = tuple[torch.Tensor, torch.Tensor]
@@ -48,7 +48,7 @@ _FUNCTIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def evidence(outputs: torch.Tensor, kind: str) -> torch.Tensor:
+def outputs_to_evidence(outputs: torch.Tensor, kind: str) -> torch.Tensor:
     """Evidence e ≥ 0 from the outputs of a network, both (…, K).
 
     Raises:
@@ -59,14 +59,14 @@ def evidence(outputs: torch.Tensor, kind: str) -> torch.Tensor:
     return _FUNCTIONS[kind](outputs)
 
 
-def opinion(e: torch.Tensor) -> Opinion:
+def evidence_to_opinion(e: torch.Tensor) -> Opinion:
     """``b_k = e_k / S``, ``u = K / S`` with ``S = Σ(e_k + 1)``."""
     classes = e.shape[-1]
     strength = e.sum(dim=-1) + classes
     return e / strength.unsqueeze(-1), classes / strength
 
 
-def fuse(one: Opinion, two: Opinion) -> Opinion:
+def fuse_opinions(one: Opinion, two: Opinion) -> Opinion:
     """The reduced rule of Yager (definition 1, equation 3): agreement strengthens, conflict becomes uncertainty.
 
     ``C = Σ_{i≠j} b_i¹ b_j² = (Σ b¹)(Σ b²) − Σ_k b_k¹ b_k²``. Commutative; not associative.
@@ -82,11 +82,11 @@ def fuse_all(opinions: Sequence[Opinion]) -> Opinion:
     """Equation 4: from the first to the last; another order gives another result."""
     whole = opinions[0]
     for other in opinions[1:]:
-        whole = fuse(whole, other)
+        whole = fuse_opinions(whole, other)
     return whole
 
 
-def probabilities(whole: Opinion) -> torch.Tensor:
+def opinion_to_probabilities(whole: Opinion) -> torch.Tensor:
     """``p_k = α_k / S`` with ``S = K/u`` and ``α_k = b_k S + 1`` (equation 5), that is ``b_k + u/K``."""
     b, u = whole
     return b + u.unsqueeze(-1) / b.shape[-1]
@@ -97,7 +97,7 @@ def as_logits(whole: Opinion) -> torch.Tensor:
 
     Their cross entropy is the loss of equation 6.
     """
-    log = torch.log(probabilities(whole).clamp_min(1e-12))
+    log = torch.log(opinion_to_probabilities(whole).clamp_min(1e-12))
     return log if log.shape[-1] > 2 else log[..., 1:] - log[..., :1]
 
 
@@ -121,7 +121,7 @@ class EvidentialHalf(ActiveHalf):
     def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         """Logits of the fused opinion, (n, outputs); `remote` holds each passive party's part by itself."""
         outputs = [own] + [part + bias for part, bias in zip(remote, self.top.parameters(), strict=True)]
-        opinions = [opinion(evidence(output, self.kind)) for output in outputs]
+        opinions = [evidence_to_opinion(outputs_to_evidence(output, self.kind)) for output in outputs]
         whole = fuse_all(opinions)
         self.uncertainty = whole[1].detach()
         self.opinions = [as_logits(single) for single in opinions]
@@ -130,7 +130,7 @@ class EvidentialHalf(ActiveHalf):
     def alone(self, activations: torch.Tensor) -> torch.Tensor:
         """Logits of the active party's own opinion, (n, outputs): what it fuses to with vacuous ones (u = 1)."""
         with torch.no_grad():
-            return as_logits(opinion(evidence(self.own(activations), self.kind)))
+            return as_logits(evidence_to_opinion(outputs_to_evidence(self.own(activations), self.kind)))
 
 
 class OpinionLoss(CrossEntropy):

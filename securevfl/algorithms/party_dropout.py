@@ -37,7 +37,7 @@ class PartyDropout(OnSubsets):
     def draw(self) -> Draw:
         return drop_independently(self.drop)
 
-    def redraws(self, units: int) -> bool:
+    def redraws_subsets(self, units: int) -> bool:
         """Where there is one sum only that can be opened of a row, it may be left out of any batch."""
         return self.masks == "redrawn" or units == 1
 

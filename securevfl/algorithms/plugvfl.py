@@ -27,12 +27,12 @@ from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.fits import Fits
 from securevfl.training.halves import Networks
-from securevfl.training.networks import mlp
+from securevfl.training.networks import build_mlp
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 
-__all__ = ["PlugVFL", "information"]
+__all__ = ["PlugVFL", "estimate_information"]
 
 
 class PlugVFL(PartyDropout):
@@ -71,7 +71,7 @@ class PlugVFL(PartyDropout):
         return _Passive(self, setting)
 
 
-def information(log_q: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def estimate_information(log_q: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """CLUB's estimate for each row, (n,): ``log q(y_i | z_i) − Σ_c π_c log q(c | z_i)``.
 
     Args:
@@ -91,18 +91,18 @@ class _Active(SubsetActive[PlugVFL]):
     def build(self) -> None:
         super().build()
         config = self.config
-        with seeded(self.seed("reader")):
-            network = mlp([self.half.width, *config.reader, self.task.classes])
+        with seed_torch(self.seed("reader")):
+            network = build_mlp([self.half.width, *config.reader, self.task.classes])
         self.reader = Networks(network, config.reader_lr, 0.0, self.plan.device)
         if config.disguise and self.site.passive:
             self.parts["reader"] = self.reader
 
-    def beside(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
+    def extra_loss(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
         y, read = self.labels(rows), self.reader.model
         if not self.config.disguise:
-            return super().beside(z, rows)
+            return super().extra_loss(z, rows)
         self.reader.step(functional.cross_entropy(read(z.detach()), y))
-        return self.config.disguise * information(read(z).log_softmax(dim=1), y).sum()
+        return self.config.disguise * estimate_information(read(z).log_softmax(dim=1), y).sum()
 
 
 class _Passive(SubsetPassive[PlugVFL]):

@@ -35,14 +35,14 @@ from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Subsets
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, Networks
-from securevfl.training.networks import block, build_bottom, mlp
+from securevfl.training.networks import build_active_block, build_bottom, build_mlp
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.rows import FEWEST_TO_CHOOSE
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.training.side_by_side import SideBySide
 from securevfl.training.sides import active_side
-from securevfl.training.split import chunks, epoch_batches
+from securevfl.training.split import epoch_batches, split_chunks
 from securevfl.training.state import State, as_tensor
 
 __all__ = ["ResidualAtTheCut"]
@@ -145,10 +145,10 @@ class _ResidualActive(Active):
     def _local_network(self, seed: int) -> nn.Module:
         """The network that `Local` trains with these settings."""
         config = self.config
-        with seeded(seed):
+        with seed_torch(seed):
             bottom, width = build_bottom(config.bottom, self.features.shape)
-            own = block(width, config.hidden)
-            top = mlp([config.hidden, *config.top, self.task.outputs])
+            own = build_active_block(width, config.hidden)
+            top = build_mlp([config.hidden, *config.top, self.task.outputs])
         return nn.Sequential(bottom, own, nn.ReLU(), top).to(self.plan.device)
 
     def _train_local(self, rows: np.ndarray, epochs: int) -> None:
@@ -156,18 +156,18 @@ class _ResidualActive(Active):
         size = min(self.nominal_batch, len(rows))
         for epoch in range(1, epochs + 1):
             for batch in epoch_batches(rows, size, self._asked.steps, seed=self.site.seed, epoch=epoch):
-                logits = self.label_noise.correct(self.local.model(self.features(batch)))
+                logits = self.label_noise.correct_logits(self.local.model(self.features(batch)))
                 self.local.step(self.loss(logits, self.labels(batch)).sum() / size)
 
     def _logits(self, rows: np.ndarray) -> torch.Tensor:
         """Logits of numbered rows by the local model, (n, outputs)."""
         with torch.no_grad():
-            parts = [self.local.model(self.features(part)) for part in chunks(rows, self.plan.eval_rows)]
+            parts = [self.local.model(self.features(part)) for part in split_chunks(rows, self.plan.eval_rows)]
         return torch.cat(parts) if parts else torch.empty((0, self.task.outputs), device=self.plan.device)
 
     def _losses(self, logits: torch.Tensor, rows: np.ndarray) -> float:
         """Mean loss of these rows, given their logits."""
-        return float(self.loss(self.label_noise.correct(logits), self.labels(rows)).mean())
+        return float(self.loss(self.label_noise.correct_logits(logits), self.labels(rows)).mean())
 
     @property
     def goes_on_in_epochs(self) -> bool:
@@ -182,7 +182,7 @@ class _ResidualActive(Active):
     def _fit(self) -> None:
         """Train the local models: one without each fold, for the offsets and for the number of epochs, then that of all
         rows."""
-        train, others = self.table.split.train, self.table.others(self.site.active)
+        train, others = self.table.split.train, self.table.rows_only_at(self.site.active)
         epochs, folds = self._asked.epochs, min(self.config.folds, len(train))
         if not self.config.out_of_fold or folds < 2:
             self._train_local(np.concatenate([train, others]), epochs)
@@ -214,8 +214,10 @@ class _ResidualActive(Active):
                 self._step_all(local, batches, size)
             for number in range(folds):
                 out = fold == number
-                for places in chunks(np.flatnonzero(out), self.plan.eval_rows):
-                    found[epoch - 1, torch.from_numpy(places)] = local.of(number, self.features(train[places]))
+                for places in split_chunks(np.flatnonzero(out), self.plan.eval_rows):
+                    found[epoch - 1, torch.from_numpy(places)] = local.evaluate_one(
+                        number, self.features(train[places])
+                    )
         return found
 
     def _step_all(self, local: SideBySide, batches: Sequence[np.ndarray], size: int) -> None:
@@ -223,15 +225,15 @@ class _ResidualActive(Active):
         rows = np.stack([batch[: min(map(len, batches))] for batch in batches])
         flat = rows.reshape(-1)
         x = self.features(flat)
-        logits = self.label_noise.correct(local(x.reshape(*rows.shape, *x.shape[1:])).flatten(0, 1))
+        logits = self.label_noise.correct_logits(local(x.reshape(*rows.shape, *x.shape[1:])).flatten(0, 1))
         local.step(self.loss(logits, self.labels(flat)).sum() / size)
 
     def rows_to_learn_from(self) -> np.ndarray:
-        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+        return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
     # The correction.
 
-    def shifted(self, logits: torch.Tensor, rows: np.ndarray, *, train: bool) -> torch.Tensor:
+    def adjust_logits(self, logits: torch.Tensor, rows: np.ndarray, *, train: bool) -> torch.Tensor:
         local = self._out_of_fold_of(rows) if train else self.score_alone(rows)
         if not self.site.passive:
             return local
@@ -247,7 +249,7 @@ class _ResidualActive(Active):
     def _out_of_fold_of(self, rows: np.ndarray) -> torch.Tensor:
         if self._offsets is None:
             raise ValueError("training before the local model was trained")
-        place = np.full(self.table.aligned, -1)
+        place = np.full(self.table.aligned_count, -1)
         place[self.table.split.train] = np.arange(len(self.table.split.train))
         return self._offsets[torch.from_numpy(place[rows])]
 

@@ -40,14 +40,14 @@ from securevfl.training.pseudo_labels import Labelling, SelfTraining, answer_row
 from securevfl.training.received import checked_rows
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.training.sides import active_side
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
 from securevfl.training.task import Task
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
-__all__ = ["RISA", "threshold"]
+__all__ = ["RISA", "threshold_at"]
 
 Share = Annotated[float, Meta(gt=0, le=1)]
 
@@ -161,7 +161,7 @@ class RISA(SplitNN):
     def values_opened(self, plan: Plan) -> int:
         return min(self.hidden, 1 if plan.steps else plan.epochs)
 
-    def summed(self, architecture: Architecture, outputs: int) -> Architecture:
+    def student_architecture(self, architecture: Architecture, outputs: int) -> Architecture:
         """The architecture of the student where parts are added up: as wide as the logits, if these are the parts."""
         return replace(architecture, hidden=outputs, top=None) if self.sum_logits else architecture
 
@@ -185,7 +185,7 @@ _ROWS = Exchange(
 )
 
 
-def threshold(final: float, epoch: int, epochs: int) -> float:
+def threshold_at(final: float, epoch: int, epochs: int) -> float:
     """``τ_t = τ_0^(t/T)``: from 1 down to the final threshold."""
     return float(final ** (epoch / epochs))
 
@@ -214,14 +214,14 @@ class _Stages(Role, Generic[_Half]):
     def training_rows(self, epoch: int) -> np.ndarray:
         if self.chosen is not None:
             return self.chosen
-        train, own = self.table.split.train, self.table.others(self.site.active)
+        train, own = self.table.split.train, self.table.rows_only_at(self.site.active)
         if self.config.self_training:
-            train = np.setdiff1d(train, self.held, assume_unique=True)
+            train = np.setdiff1d(train, self.held_out_rows, assume_unique=True)
         whole_only = self.config.self_training and not self.config.imputed_views
         return train if whole_only else np.concatenate([train, own])
 
     @cached_property
-    def held(self) -> np.ndarray:
+    def held_out_rows(self) -> np.ndarray:
         """Numbers of the aligned training rows that the teacher is not trained on, the same at all parties."""
         train = self.table.split.train
         count = min(round(self.config.held_out * len(train)), len(train) - 1)
@@ -233,7 +233,7 @@ class _Stages(Role, Generic[_Half]):
     def held_by(self, name: str) -> np.ndarray:
         """Numbers of the held-out rows that the teacher scores by this passive party's columns alone: each row by one
         party's, so that none is released twice for it."""
-        return self.held[self.site.passive.index(name) :: len(self.site.passive)]
+        return self.held_out_rows[self.site.passive.index(name) :: len(self.site.passive)]
 
     def feed(self, rows: np.ndarray) -> np.ndarray:
         """`rows`, those withheld that this party does not see in this epoch; see `Features`."""
@@ -241,9 +241,9 @@ class _Stages(Role, Generic[_Half]):
             return rows
         aligned = rows < len(self.visible)
         hidden = aligned & ~self.visible[np.where(aligned, rows, 0)]
-        return np.where(hidden, rows + self.table.rows, rows)
+        return np.where(hidden, rows + self.table.total_count, rows)
 
-    def enter(self, epoch: int) -> None:
+    def set_present(self, epoch: int) -> None:
         """Use the network that `epoch` trains, on the views that it trains on."""
         teaching = epoch <= self.config.self_training
         self.half = self.teacher if teaching and self.teacher is not None else self.student
@@ -253,11 +253,11 @@ class _Stages(Role, Generic[_Half]):
         """Which aligned rows this party sees: of each all parties see it, or one does, at random."""
         order = [self.site.active, *self.site.passive]
         generator = np.random.default_rng(derive_seed(self.site.seed, "views", epoch))
-        seen = generator.integers(0, len(order) + 1, size=self.table.aligned)  # 0 for all, else the party's place
+        seen = generator.integers(0, len(order) + 1, size=self.table.aligned_count)  # 0 for all, else the party's place
         visible: np.ndarray = (seen == 0) | (seen == 1 + order.index(self.site.name))
         return visible
 
-    def chooses(self, epoch: int) -> bool:
+    def starts_second_stage(self, epoch: int) -> bool:
         """Whether the second stage begins, and with it the rows that it trains on are chosen."""
         return epoch == self.config.self_training + 1
 
@@ -290,11 +290,11 @@ class _Active(_Stages[ActiveHalf], Active):
         limited = self.protection.dp is not None and self.plan.steps is not None
         self.least = len(self.training_rows(1)) if limited else 1
         self.doubt = torch.zeros(
-            (2, self.table.rows), device=self.plan.device
+            (2, self.table.total_count), device=self.plan.device
         )  # of each row the sum of its uncertainties, and how many
         self.tally = SelfTraining(self.config.confidence, self.config.labelling, self.config.labelled_share)
         if self.config.self_training:
-            with seeded(self.seed("teacher")):
+            with seed_torch(self.seed("teacher")):
                 self.teacher = super().build_half(self.config.architecture(self.task.outputs))
             self.parts["teacher"] = self.teacher
         super().build()
@@ -302,7 +302,7 @@ class _Active(_Stages[ActiveHalf], Active):
 
     def build_half(self, architecture: Architecture) -> ActiveHalf:
         if not self.config.evidential:
-            return super().build_half(self.config.summed(architecture, self.task.outputs))
+            return super().build_half(self.config.student_architecture(architecture, self.task.outputs))
         classes, passive = self.task.classes, len(self.site.passive)
         spec = replace(self.config.cut_spec(self, classes), reduce="none")
         architecture, cut = replace(architecture, hidden=classes), active_side(self, spec)
@@ -324,32 +324,34 @@ class _Active(_Stages[ActiveHalf], Active):
         return epoch > self.config.self_training
 
     async def begin_epoch(self, epoch: int) -> bool:
-        self.enter(epoch)
-        if self.chooses(epoch):
+        self.set_present(epoch)
+        if self.starts_second_stage(epoch):
             await self.choose()
             self.warm_up()
             return True
         if self.drops(epoch):
             before = self.config.self_training
-            await self.drop(threshold(self.config.uncertainty, epoch - before - 1, self.plan.epochs - before))
+            await self.drop(threshold_at(self.config.uncertainty, epoch - before - 1, self.plan.epochs - before))
         return False
 
     async def choose(self) -> None:
         """Label the passive parties' other rows where the teacher is sure (step 2), and tell which rows train."""
-        chosen = [self.table.split.train, self.table.others(self.site.active)]
+        chosen = [self.table.split.train, self.table.rows_only_at(self.site.active)]
         if self.teacher is not None:
             self.half = self.teacher
             parts: tuple[list[np.ndarray], ...] = ([], [], [], [])
             held, held_p, others, p = parts
             for name in self.site.passive:
                 held.append(self.held_by(name))
-                held_p.append(await score_rows(self, held[-1] + self.table.rows))  # as if the active party lacked them
-                others.append(self.table.others(name))
+                held_p.append(
+                    await score_rows(self, held[-1] + self.table.total_count)
+                )  # as if the active party lacked them
+                others.append(self.table.rows_only_at(name))
                 p.append(await score_rows(self, others[-1]))
             self.half = self.student
             if self.site.passive:
                 chosen.append(self.label(*map(np.concatenate, parts)))
-        await self.tell(np.concatenate(chosen))
+        await self.announce_rows(np.concatenate(chosen))
 
     def label(self, held: np.ndarray, held_p: np.ndarray, rows: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Label `rows` by the configuration's rule; numbers of those that were.
@@ -361,12 +363,16 @@ class _Active(_Stages[ActiveHalf], Active):
             p: their probabilities, (n, classes).
         """
         y = self.labels(held).cpu().numpy()
-        known = self.labels(np.concatenate([self.table.split.train, self.table.others(self.site.active)])).cpu().numpy()
+        known = (
+            self.labels(np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)]))
+            .cpu()
+            .numpy()
+        )
         counts = np.bincount(known[known >= 0], minlength=self.task.classes)
         self.tally.shares = [float(share) for share in counts / max(counts.sum(), 1)]
         self.tally.calibrate(held_p, y)
         found = give_labels(self, rows, p, self.tally)
-        self.tally.hold(held_p, y)
+        self.tally.assess_held_out(held_p, y)
         return found
 
     async def drop(self, most: float) -> None:
@@ -382,9 +388,9 @@ class _Active(_Stages[ActiveHalf], Active):
         self.doubt.zero_()
         certain = self.chosen[mean <= max(most, float(floor))]
         self.tally.dropped += len(self.chosen) - len(certain)
-        await self.tell(certain)
+        await self.announce_rows(certain)
 
-    async def tell(self, rows: np.ndarray) -> None:
+    async def announce_rows(self, rows: np.ndarray) -> None:
         """Train on these rows from now on, at all parties; each hears which of its own these are, and how many
         others'."""
         self.chosen = rows
@@ -408,9 +414,9 @@ class _Active(_Stages[ActiveHalf], Active):
         self.chosen = as_rows(memory["chosen"])
         self.tally.load(as_dict(memory["tally"]))
 
-    def judged(self, p: np.ndarray, labels: np.ndarray) -> None:
+    def record_validation(self, p: np.ndarray, labels: np.ndarray) -> None:
         if self.half is self.teacher:
-            self.tally.judge(p, labels)
+            self.tally.assess_validation(p, labels)
 
     def self_training(self) -> SelfTraining | None:
         return self.tally if self.site.passive else None
@@ -424,7 +430,7 @@ class _Passive(_Stages[PassiveHalf], Passive):
 
     def build(self) -> None:
         if self.config.self_training:
-            with seeded(self.seed("teacher")):
+            with seed_torch(self.seed("teacher")):
                 self.teacher = super().build_half(self.config.architecture(Task(self.table.classes).outputs))
             self.parts["teacher"] = self.teacher
         super().build()
@@ -434,28 +440,28 @@ class _Passive(_Stages[PassiveHalf], Passive):
 
     def build_half(self, architecture: Architecture) -> PassiveHalf:
         if not self.config.evidential:
-            return super().build_half(self.config.summed(architecture, Task(self.table.classes).outputs))
+            return super().build_half(self.config.student_architecture(architecture, Task(self.table.classes).outputs))
         spec = replace(self.config.cut_spec(self, self.table.classes), reduce="none")
         own = self.rows_to_pretrain()
         return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, own)
 
     def release_rows(self) -> int:
         """Numbers of all rows, and as many again for the same rows withheld."""
-        return 2 * self.table.rows
+        return 2 * self.table.total_count
 
     async def begin_epoch(self, epoch: int) -> bool:
-        self.enter(epoch)
-        if self.chooses(epoch) and self.teacher is not None:
+        self.set_present(epoch)
+        if self.starts_second_stage(epoch) and self.teacher is not None:
             self.half = self.teacher
             for name in self.site.passive:
-                lacking = 0 if name == self.site.name else self.table.rows
+                lacking = 0 if name == self.site.name else self.table.total_count
                 await answer_rows(self, self.held_by(name) + lacking)
-                await answer_rows(self, self.table.others(name))
+                await answer_rows(self, self.table.rows_only_at(name))
             self.half = self.student
-        if self.chooses(epoch) or self.drops(epoch):
+        if self.starts_second_stage(epoch) or self.drops(epoch):
             message = await self.upstream.receive(Kind.CONTROL, "risa/rows", "rows")
-            self.chosen = checked_rows(message.arrays["rows"], self.table.rows, self.upstream.peer)
-        if self.chooses(epoch):
+            self.chosen = checked_rows(message.arrays["rows"], self.table.total_count, self.upstream.peer)
+        if self.starts_second_stage(epoch):
             self.warm_up()
         return False
 

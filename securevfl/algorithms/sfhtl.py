@@ -28,20 +28,27 @@ from torch import nn
 
 from securevfl.cut import Protection
 from securevfl.errors import InputError, ProtocolError
-from securevfl.privacy import Noised, bare, fan_out, mapped
+from securevfl.privacy import Noised, fan_out, map_noised, strip_noise_mark
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Subsets
 from securevfl.training.halves import Networks
-from securevfl.training.networks import HANDED_OVER, Bottom, block, bottom_problems, build_bottom, mlp
+from securevfl.training.networks import (
+    HANDED_OVER,
+    Bottom,
+    bottom_problems,
+    build_active_block,
+    build_bottom,
+    build_mlp,
+)
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import SelfTraining, give_labels
-from securevfl.training.received import checked_rows, received
+from securevfl.training.received import checked_rows, read_tensor
 from securevfl.training.representations import handing_over
 from securevfl.training.role import Role
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
-from securevfl.training.split import chunks
+from securevfl.training.split import split_chunks
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight, to_device
 
@@ -169,29 +176,29 @@ class _Party(Role):
     def training_rows(self, epoch: int) -> np.ndarray:
         if self.chosen is not None:
             return self.chosen
-        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+        return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
     def labels_others(self, epoch: int) -> bool:
         """Whether the passive parties' other rows are labelled before `epoch`."""
         return bool(self.config.first and self.site.passive) and epoch == self.config.first + 1
 
-    def has(self, party: str, rows: np.ndarray) -> np.ndarray:
+    def has_rows(self, party: str, rows: np.ndarray) -> np.ndarray:
         """Which of these rows `party` has, (n,) bool."""
-        found: np.ndarray = (rows < self.table.aligned) | np.isin(rows, self.table.others(party))
+        found: np.ndarray = (rows < self.table.aligned_count) | np.isin(rows, self.table.rows_only_at(party))
         return found
 
     def build_networks(self, *more: nn.Module) -> None:
         """Make encoder and decoder, and train them and `more`."""
-        with seeded(self.seed("model")):
+        with seed_torch(self.seed("model")):
             self.bottom, self.width = build_bottom(self.config.bottom, self.features.shape)
-            self.decoder = mlp([self.width, self.features.shape.numel()]) if self.width else nn.Identity()
+            self.decoder = build_mlp([self.width, self.features.shape.numel()]) if self.width else nn.Identity()
         model = nn.ModuleList([self.bottom, self.decoder, *more])
         self.networks = Networks(model, self.config.lr, self.config.weight_decay, self.plan.device)
         self.parts["networks"] = self.networks
 
     def draw(self, epoch: int) -> None:
         """Begin an epoch's draws of rows to reconstruct."""
-        self.rows = np.concatenate([self.table.split.train, self.table.others(self.site.name)])
+        self.rows = np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.name)])
         self.generator = np.random.default_rng(self.seed("reconstruction", epoch))
 
     def reconstruction(self) -> torch.Tensor:
@@ -215,10 +222,10 @@ class _Active(_Party, ActiveRole):
         super().build_networks()
         self.y = self.y.clone()
         self.tally = SelfTraining(self.config.confidence)
-        empty = torch.zeros(self.table.rows, self.width, device=self.plan.device)
+        empty = torch.zeros(self.table.total_count, self.width, device=self.plan.device)
         self.seen = {name: empty.clone() for name in self.site.passive}
-        with seeded(self.seed("classifier")):
-            classifier = block(self.width, self.task.outputs)
+        with seed_torch(self.seed("classifier")):
+            classifier = build_active_block(self.width, self.task.outputs)
         self.classifier = Networks(classifier, self.config.lr, self.config.weight_decay, self.plan.device)
         self.parts["classifier"] = self.classifier
 
@@ -247,24 +254,24 @@ class _Active(_Party, ActiveRole):
         validation rows, from the same views, tell how many such labels are right."""
         found, valid = [self.training_rows(1)], self.table.split.valid
         for name in self.site.passive:
-            for part in chunks(self.table.others(name), self.plan.eval_rows):
-                p = self.says(await self.receive(name, len(part)))
+            for part in split_chunks(self.table.rows_only_at(name), self.plan.eval_rows):
+                p = self.classify_view(await self.receive(name, len(part)))
                 found.append(give_labels(self, part, p, self.tally))
-            self.tally.hold(self.says(self.seen[name][valid]), self.labels(valid).cpu().numpy())
+            self.tally.assess_held_out(self.classify_view(self.seen[name][valid]), self.labels(valid).cpu().numpy())
         self.chosen = np.concatenate(found)
         told = {name: self.table.known_to(name, self.chosen) for name in self.site.passive}
         await fan_out(self.site.others, lambda link: link.send(Kind.CONTROL, "sfhtl/rows", rows=told[link.peer]))
 
-    def says(self, view: torch.Tensor) -> np.ndarray:
+    def classify_view(self, view: torch.Tensor) -> np.ndarray:
         """Probabilities (n, classes) by the classifier of one party's view, (n, d)."""
         with torch.no_grad():
             return self.task.probabilities(self.classifier.model(view))
 
     async def train_batch(self, rows: np.ndarray) -> torch.Tensor:
-        views, there = [self.bottom(self.features(rows))], [self.has(self.site.name, rows)]
+        views, there = [self.bottom(self.features(rows))], [self.has_rows(self.site.name, rows)]
         received = {}
         for name in self.site.passive:
-            has = self.has(name, rows)
+            has = self.has_rows(name, rows)
             if has.any():
                 theirs = (await self.receive(name, int(has.sum()))).requires_grad_()
                 received[name] = theirs
@@ -296,7 +303,7 @@ class _Active(_Party, ActiveRole):
             if has.any():
                 at = to_device(np.flatnonzero(has), y.device)
                 logits = self.classifier.model(view[at])
-                total = total + self.loss(self.label_noise.correct(logits), y[at]).sum()
+                total = total + self.loss(self.label_noise.correct_logits(logits), y[at]).sum()
         total = total / sum(int(has.sum()) for _, has in seen)
         for view, has in zip(views[1:], there[1:], strict=True):
             both = has & there[0]
@@ -308,7 +315,7 @@ class _Active(_Party, ActiveRole):
     async def receive(self, name: str, rows: int) -> torch.Tensor:
         """A party's representations of so many rows, (rows, d)."""
         message = await self.site.links[name].receive(Kind.REPRESENTATION, "sfhtl/representations", "e")
-        return received(message.arrays["e"], (rows, self.width), name, self.plan.device)
+        return read_tensor(message.arrays["e"], (rows, self.width), name, self.plan.device)
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         theirs = {name: await self.receive(name, len(rows)) for name in self.site.passive}
@@ -357,10 +364,10 @@ class _Passive(_Party, PassiveRole):
 
     async def begin_epoch(self, epoch: int) -> bool:
         if self.labels_others(epoch):
-            for part in chunks(self.table.others(self.site.name), self.plan.eval_rows):
+            for part in split_chunks(self.table.rows_only_at(self.site.name), self.plan.eval_rows):
                 await self.answer(part)
             message = await self.upstream.receive(Kind.CONTROL, "sfhtl/rows", "rows")
-            self.chosen = checked_rows(message.arrays["rows"], self.table.rows, self.upstream.peer)
+            self.chosen = checked_rows(message.arrays["rows"], self.table.total_count, self.upstream.peer)
         self.draw(epoch)
         return False
 
@@ -370,20 +377,20 @@ class _Passive(_Party, PassiveRole):
 
     async def hand_over(self, e: torch.Tensor | Noised[torch.Tensor]) -> None:
         """Send representations, (n, d)."""
-        await self.upstream.send(Kind.REPRESENTATION, "sfhtl/representations", e=mapped(e, torch.Tensor.detach))
+        await self.upstream.send(Kind.REPRESENTATION, "sfhtl/representations", e=map_noised(e, torch.Tensor.detach))
 
     async def train_batch(self, rows: np.ndarray) -> None:
-        mine = rows[self.has(self.site.name, rows)]
+        mine = rows[self.has_rows(self.site.name, rows)]
         loss = self.reconstruction()
         if len(mine):
             e = self.activations(mine, train=True)
             await self.hand_over(e)
             message = await self.upstream.receive(Kind.GRADIENT, "sfhtl/gradient", "gradient")
-            shape = tuple(bare(e).shape)
-            gradient = received(message.arrays["gradient"], shape, self.upstream.peer, self.plan.device)
+            shape = tuple(strip_noise_mark(e).shape)
+            gradient = read_tensor(message.arrays["gradient"], shape, self.upstream.peer, self.plan.device)
             if self.site.observer.listening:
                 self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
-            loss = loss + (bare(e) * gradient).sum()
+            loss = loss + (strip_noise_mark(e) * gradient).sum()
         if loss.requires_grad:
             self.networks.step(loss)
 

@@ -24,9 +24,9 @@ from securevfl.training.networks import Bottom, bottom_problems
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.rows import Plan
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
-from securevfl.training.sides import active_side, widened
+from securevfl.training.sides import active_side, widen_ranges
 from securevfl.training.state import State
 
 __all__ = ["Active", "Passive", "Rate", "SplitNN"]
@@ -86,7 +86,7 @@ class SplitNN(Algorithm):
         rounds = bool(self.cut_momentum or self.cut_weight_decay)
         return CutUse(trainable=self.trainable, frozen=isinstance(self.bottom, Frozen), rounds=rounds)
 
-    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
         times = plan.epochs * (plan.steps or 1)  # with `steps`, an epoch may be as many passes: rows are unknown
         moves = self.trainable or (protection.dp is not None and protection.dp.joint is not None)
         numbers = 1 + passive if self.uses_book else 1  # of one person, see `NumberedRows.shared`
@@ -114,7 +114,7 @@ class SplitNN(Algorithm):
             momentum=self.cut_momentum,
             weight_decay=self.cut_weight_decay,
         )
-        return widened(spec, role)
+        return widen_ranges(spec, role)
 
     def active(self, setting: Setting) -> ActiveRole:
         return Active(self, setting)
@@ -155,7 +155,7 @@ class Active(ActiveRole):
 
     def build(self) -> None:
         self.label_noise.plan_gradients()
-        with seeded(self.seed("model")):
+        with seed_torch(self.seed("model")):
             self.half = self.build_half(self.config.architecture(self.task.outputs))
         self.parts["half"] = self.half
 
@@ -180,16 +180,16 @@ class Active(ActiveRole):
         scaled numbers (n,)."""
         return self.task.targets(self.labels(rows))
 
-    def shifted(self, logits: torch.Tensor, rows: np.ndarray, *, train: bool) -> torch.Tensor:
+    def adjust_logits(self, logits: torch.Tensor, rows: np.ndarray, *, train: bool) -> torch.Tensor:
         """Logits of numbered rows, (n, outputs), from what the network says of them: the same, unless an algorithm adds
         what it knows beside it."""
         return logits
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         a = self.activations(self.feed(rows), train=True)
-        logits = self.shifted(await self.half.forward(a, train=True), rows, train=True)
+        logits = self.adjust_logits(await self.half.forward(a, train=True), rows, train=True)
         targets = self.targets(rows)
-        loss = self.weigh(self.loss(self.label_noise.correct(logits), targets), rows).sum()
+        loss = self.weight_losses(self.loss(self.label_noise.correct_logits(logits), targets), rows).sum()
         noised = self.label_noise.gradient(logits, targets, rows)
         if noised is None:
             await self.half.backward(loss / self.plan.batch_size)
@@ -200,7 +200,7 @@ class Active(ActiveRole):
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         with torch.no_grad():
             a = self.activations(rows, train=False)
-        return self.shifted(await self.half.forward(a, train=False), rows, train=False)
+        return self.adjust_logits(await self.half.forward(a, train=False), rows, train=False)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         """Zeros in place of the passive parties' part of z: nothing was trained on that, unless an algorithm says so;
@@ -223,7 +223,7 @@ class Passive(PassiveRole):
 
     def build(self) -> None:
         self.noise = FeatureNoise(self)
-        with seeded(self.seed("model")):
+        with seed_torch(self.seed("model")):
             self.half = self.build_half(self.config.architecture(self.task_outputs))
         self.parts["half"] = self.half
 
@@ -233,7 +233,7 @@ class Passive(PassiveRole):
         return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, self.rows_to_pretrain())
 
     @property
-    def opens(self) -> int:
+    def values_per_release(self) -> int:
         return self.half.cut_width
 
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:

@@ -57,7 +57,7 @@ class SelfSupervised(SplitNN):
 def _pretrain(role: Role, config: SelfSupervised, bottom: nn.Module, width: int) -> None:
     """Train a role's bottom on all rows of its party's own that may train."""
     table = role.table
-    rows = role.features(np.concatenate([table.split.train, table.others(role.site.name)]))
+    rows = role.features(np.concatenate([table.split.train, table.rows_only_at(role.site.name)]))
     pretrain(
         bottom,
         width,

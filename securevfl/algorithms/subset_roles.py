@@ -15,12 +15,12 @@ import torch
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Protection
-from securevfl.privacy import Noised, mapped
+from securevfl.privacy import Noised, map_noised
 from securevfl.training.fits import Fits
 from securevfl.training.halves import Architecture, PassiveHalf
 from securevfl.training.role import Role
 from securevfl.training.sides import active_side
-from securevfl.training.subsets import Draw, SubsetHalf, Subsets, spread
+from securevfl.training.subsets import Draw, SubsetHalf, Subsets, scatter_rows
 
 __all__ = ["Masks", "OnSubsets", "SubsetActive", "SubsetPassive"]
 
@@ -57,7 +57,7 @@ class OnSubsets(SplitNN):
         """How subsets are drawn, of parties that take part each by itself, or of one that stands for all."""
         raise NotImplementedError
 
-    def redraws(self, units: int) -> bool:
+    def redraws_subsets(self, units: int) -> bool:
         """Whether a row has another subset in each batch.
 
         Args:
@@ -88,7 +88,7 @@ class _Present(Role, Generic[C]):
     epoch = 1
 
     def training_rows(self, epoch: int) -> np.ndarray:
-        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+        return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
     async def begin_epoch(self, epoch: int) -> bool:
         self.epoch = epoch
@@ -104,11 +104,11 @@ class _Present(Role, Generic[C]):
         together = config.masks == "together" and passive > 0
         units = 1 if together else passive
         return Subsets(
-            self.table.aligned,
+            self.table.aligned_count,
             passive,
             config.draw(),
             seed=self.site.seed,
-            redraw=config.redraws(units),
+            redraw=config.redraws_subsets(units),
             together=together,
         )
 
@@ -128,10 +128,10 @@ class SubsetActive(_Present[C], Active):
         cut, passive = active_side(self, spec), self.site.passive
         return SubsetHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
 
-    def enter(self, present: np.ndarray) -> None:
+    def set_present(self, present: np.ndarray) -> None:
         """Hear which passive parties take part for the rows of the batch, (n, parties)."""
 
-    def beside(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
+    def extra_loss(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
         """What is minimised beside the loss of each row, as a sum.
 
         Args:
@@ -141,14 +141,14 @@ class SubsetActive(_Present[C], Active):
         return z.new_zeros(())
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
-        present = self.subsets.of(rows, self.epoch)
-        self.enter(present)
+        present = self.subsets.draw_for(rows, self.epoch)
+        self.set_present(present)
         logits = await self.half.forward_present(self.activations(rows, train=True), present)
         targets = self.targets(rows)
-        loss = self.loss(self.corrected(logits), targets).sum()
+        loss = self.loss(self.correct_logits(logits), targets).sum()
         exchanged = rows[present.any(axis=1)]
         if len(exchanged):
-            loss = loss + self.beside(self.half.remote, exchanged)
+            loss = loss + self.extra_loss(self.half.remote, exchanged)
         noised = self.label_noise.gradient(logits, targets, rows)
         if noised is None:
             await self.half.backward(loss / self.plan.batch_size)
@@ -156,9 +156,9 @@ class SubsetActive(_Present[C], Active):
             await self.half.backward(logits, noised)
         return loss.detach()
 
-    def corrected(self, logits: torch.Tensor) -> torch.Tensor:
-        """See `LabelNoise.correct`."""
-        return self.label_noise.correct(logits)
+    def correct_logits(self, logits: torch.Tensor) -> torch.Tensor:
+        """See `LabelNoise.correct_logits`."""
+        return self.label_noise.correct_logits(logits)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         """Logits (n, outputs) of rows from the active party's own columns; no message."""
@@ -181,13 +181,13 @@ class SubsetPassive(_Present[C], Passive):
         """Activations (n, d) of the rows in which this party takes part, released with noise where the job says so,
         and exact zeros for the others, which are no release."""
         mine = np.flatnonzero(present)
-        a = mapped(self.activations(rows[mine], train=True), lambda part: spread(part, mine, len(rows)))
+        a = map_noised(self.activations(rows[mine], train=True), lambda part: scatter_rows(part, mine, len(rows)))
         if self.site.observer.listening:
             self.site.observer.fed(self.site.name, self.site.active, rows, a.value if isinstance(a, Noised) else a)
         return a
 
     async def train_batch(self, rows: np.ndarray) -> None:
-        present = self.subsets.of(rows, self.epoch)
+        present = self.subsets.draw_for(rows, self.epoch)
         exchanged = present.any(axis=1)
         if not exchanged.any():
             return

@@ -27,10 +27,10 @@ __all__ = [
     "RECORDS",
     "WEIGHTS",
     "WITNESSED",
-    "Drawn",
-    "Sent",
-    "bytes_of",
+    "LinkageInput",
+    "LinkedIdentifiers",
     "compare",
+    "read_byte_array",
     "receive",
     "send",
 ]
@@ -48,7 +48,7 @@ _TAG = 16
 
 
 @dataclass(frozen=True)
-class Sent:
+class LinkageInput:
     """One party's encodings, and its tokens of blocks and witnesses, as the linker received them."""
 
     encodings: Encodings = field(repr=False)
@@ -62,18 +62,18 @@ async def compare(site: PartyContext, how: Linkage) -> list[Mapping[str, Scalar]
     theirs = {passive: await receive(site, site.links[passive], how) for passive in site.passive}
     if len({len(sent.encodings) for sent in mine.values()}) > 1:
         raise ProtocolError(f"{site.active!r} sent another number of records for one passive party than for another")
-    made = await Drawn.of(site, how, mine, theirs)
+    made = await LinkedIdentifiers.of(site, how, mine, theirs)
     figures = {f"{name} {passive}": value for passive in site.passive for name, value in made.meta[passive].items()}
     await site.links[site.active].send(Kind.INTERSECTION, IDS, meta=figures, ids=made.ids)
     if how.weights:
         await site.links[site.active].send(Kind.STATISTIC, WEIGHTS, weights=made.weights)
     for passive in site.passive:
-        await made.tell(site.links[passive])
+        await made.send_to(site.links[passive])
     return [made.meta[passive] for passive in site.passive]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class LinkedIdentifiers:
     """The linker's matches, and the identifiers that it drew.
 
     Attributes:
@@ -89,7 +89,9 @@ class Drawn:
     meta: Mapping[str, Mapping[str, Scalar]]
 
     @classmethod
-    async def of(cls, site: PartyContext, how: Linkage, mine: Mapping[str, Sent], theirs: Mapping[str, Sent]) -> Drawn:
+    async def of(
+        cls, site: PartyContext, how: Linkage, mine: Mapping[str, LinkageInput], theirs: Mapping[str, LinkageInput]
+    ) -> LinkedIdentifiers:
         """Compare the active party's records with each passive party's.
 
         Args:
@@ -116,7 +118,7 @@ class Drawn:
                 meta[passive] |= dict(zip(WITNESSED, (found.common,), strict=True))
         return cls(ids, weights, others, meta)
 
-    async def tell(self, link: Link) -> None:
+    async def send_to(self, link: Link) -> None:
         """A passive party its identifiers."""
         await link.send(Kind.INTERSECTION, IDS, meta=self.meta[link.peer], ids=self.theirs[link.peer])
 
@@ -125,7 +127,7 @@ def _random(rows: int) -> np.ndarray:
     return np.frombuffer(secrets.token_bytes(ID * rows), dtype=np.uint8).reshape(rows, ID).copy()
 
 
-def _linked(how: Linkage, a: Sent, b: Sent, names: tuple[str, str]) -> Linked:
+def _linked(how: Linkage, a: LinkageInput, b: LinkageInput, names: tuple[str, str]) -> Linked:
     from securevfl_psi import LinkageError
     from securevfl_psi.linkage import link
 
@@ -138,7 +140,7 @@ def _linked(how: Linkage, a: Sent, b: Sent, names: tuple[str, str]) -> Linked:
         raise AlignmentError(f"the records of {names[0]!r} and {names[1]!r} cannot be linked: {error}") from None
 
 
-async def receive(site: PartyContext, link: Link, how: Linkage) -> Sent:
+async def receive(site: PartyContext, link: Link, how: Linkage) -> LinkageInput:
     """A party's encodings. Room is taken as they come, never for what is announced."""
     from securevfl_psi.linkage import Encodings
 
@@ -158,26 +160,26 @@ async def receive(site: PartyContext, link: Link, how: Linkage) -> Sent:
                 f"{site.policy.max_set_size}: raise max_set_size"
             )
         expected = min(_PART, rows - done)
-        parts.append(bytes_of(message, "words", (expected, how.bits // 8), link.peer))
-        tag = bytes_of(message, "tag", (_TAG,), link.peer).tobytes()
+        parts.append(read_byte_array(message, "words", (expected, how.bits // 8), link.peer))
+        tag = read_byte_array(message, "tag", (_TAG,), link.peer).tobytes()
         if columns:
             more = await link.receive(Kind.ENCODED_SET, BLOCKS, "tokens")
-            blocks.append(bytes_of(more, "tokens", (expected, 8 * columns), link.peer))
+            blocks.append(read_byte_array(more, "tokens", (expected, 8 * columns), link.peer))
         done += expected
     words = np.ascontiguousarray(np.concatenate(parts)).view("<u8").astype(np.uint64)
     tokens = np.ascontiguousarray(np.concatenate(blocks)).view("<u8").astype(np.uint64) if blocks else None
-    return sent_of(Encodings(words=words, tag=tag), tokens, how)
+    return make_input(Encodings(words=words, tag=tag), tokens, how)
 
 
-def sent_of(encodings: Encodings, tokens: np.ndarray | None, how: Linkage) -> Sent:
+def make_input(encodings: Encodings, tokens: np.ndarray | None, how: Linkage) -> LinkageInput:
     """Content that a party sends: `tokens` are those of blocks, then those of witnesses, (n, columns)."""
     if tokens is None:
-        return Sent(encodings, None)
+        return LinkageInput(encodings, None)
     cut = len(how.blocks)
-    return Sent(encodings, tokens[:, :cut] if cut else None, tokens[:, cut:] if how.witnesses else None)
+    return LinkageInput(encodings, tokens[:, :cut] if cut else None, tokens[:, cut:] if how.witnesses else None)
 
 
-async def send(link: Link, sent: Sent) -> None:
+async def send(link: Link, sent: LinkageInput) -> None:
     """Encodings, and tokens, some rows at a time."""
     columns = [tokens for tokens in (sent.blocks, sent.witnesses) if tokens is not None]
     words, tag = sent.encodings.words, np.frombuffer(sent.encodings.tag, dtype=np.uint8)
@@ -190,7 +192,7 @@ async def send(link: Link, sent: Sent) -> None:
             await link.send(Kind.ENCODED_SET, BLOCKS, tokens=tokens.view(np.uint8))
 
 
-def bytes_of(message: Message, name: str, shape: tuple[int, ...], peer: str) -> np.ndarray:
+def read_byte_array(message: Message, name: str, shape: tuple[int, ...], peer: str) -> np.ndarray:
     """A message's array of bytes, checked for its shape.
 
     Raises:

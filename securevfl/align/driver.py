@@ -24,7 +24,7 @@ from securevfl.privacy import Link
 __all__ = ["drive"]
 
 
-class _News:
+class _Wakeup:
     """Wakes all waiting tasks whenever a frame was sent or received."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ async def drive(site: PartyContext, joint: Joint) -> None:
         AlignmentError: a peer does not have the same common rows in the same order.
         Exception: the first error of any script or link; the others are cancelled.
     """
-    news = _News()
+    news = _Wakeup()
     links = [site.links[peer] for peer in joint.terms.peers]
     try:
         async with asyncio.TaskGroup() as group:
@@ -59,7 +59,7 @@ async def drive(site: PartyContext, joint: Joint) -> None:
         raise first from None
 
 
-async def _write(link: Link, joint: Joint, news: _News) -> None:
+async def _write(link: Link, joint: Joint, news: _Wakeup) -> None:
     script: Outgoing = joint.sending(link.peer)
     for frame in script:
         if frame is None:
@@ -74,8 +74,8 @@ async def _write(link: Link, joint: Joint, news: _News) -> None:
     news.ring()
 
 
-async def _read(link: Link, joint: Joint, news: _News) -> None:
-    script: Incoming = joint.hearing(link.peer)
+async def _read(link: Link, joint: Joint, news: _Wakeup) -> None:
+    script: Incoming = joint.receiving(link.peer)
     try:
         due = next(script, None)
         while True:

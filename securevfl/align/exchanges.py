@@ -171,7 +171,7 @@ def exchanges(passive: int, *, book: bool = False, align: Align | None = None) -
     if not passive:
         return ()
     found = EXCHANGES
-    if how.in_pairs(passive, book=book):  # shares of zero are for three or more parties at once
+    if how.runs_in_pairs(passive, book=book):  # shares of zero are for three or more parties at once
         found = tuple(exchange for exchange in found if exchange.kind is not Kind.PUBLIC_KEY)
     return (*_needed(found, how), *_more(how))
 

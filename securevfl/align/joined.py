@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import securevfl_psi as psi
 
-from securevfl.align.result import Alignment, identifiers, order
+from securevfl.align.result import Alignment, identifiers, shared_order
 from securevfl.errors import AlignmentError, InputError
 
 __all__ = ["join"]
@@ -54,13 +54,13 @@ def join(
     common = np.flatnonzero(everywhere)
     if not len(common):
         raise AlignmentError(f"no row is common to all of {', '.join(sorted(ids))}")
-    rows = order(known, common, seed)
+    rows = shared_order(known, common, seed)
     labelled = {}
     free = np.ones(len(known), dtype=bool)
     free[common] = False
     free[np.asarray(held_out, dtype=np.int64)] = False
     for name in passive if len(book) else ():
-        labelled[name] = order(known, np.flatnonzero(free & (places[name] >= 0)), seed)
+        labelled[name] = shared_order(known, np.flatnonzero(free & (places[name] >= 0)), seed)
     found = {}
     for name in ids:
         mine = labelled if name == active else {}

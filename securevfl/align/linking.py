@@ -23,10 +23,10 @@ from securevfl.align.comparing import (
     RECORDS,
     WEIGHTS,
     WITNESSED,
-    Drawn,
-    Sent,
-    bytes_of,
+    LinkageInput,
+    LinkedIdentifiers,
     compare,
+    read_byte_array,
     receive,
     send,
 )
@@ -112,11 +112,11 @@ class _Own:
         self.rows = self.rows[secret_order(len(self.rows))]  # the linker need not see how the table is sorted
         self.table = {name: [values[row] for row in self.rows.tolist()] for name, values in self.table.items()}
 
-    async def encoded(self, key: bytes, passive: str) -> Sent:
+    async def encoded(self, key: bytes, passive: str) -> LinkageInput:
         """Encode for the comparison of the active party with a passive one."""
         return await asyncio.to_thread(self._encoded, key, f"{self.site.job} {passive}")
 
-    def _encoded(self, key: bytes, context: str) -> Sent:
+    def _encoded(self, key: bytes, context: str) -> LinkageInput:
         from securevfl_psi import LinkageError
         from securevfl_psi.linkage import blocking_tokens, encode, witness_tokens
 
@@ -124,7 +124,7 @@ class _Own:
             rules, sets = self.how.rules(), self.how.witness_rules()
             blocks = blocking_tokens(self.table, self.schema, rules, key, context=context) if rules else None
             seen = witness_tokens(self.table, self.schema, sets, key, context=context) if sets else None
-            return Sent(encode(self.table, self.schema, key, context=context), blocks, seen)
+            return LinkageInput(encode(self.table, self.schema, key, context=context), blocks, seen)
         except LinkageError as error:
             raise InputError(f"the table of {self.site.name!r}: {error}") from None
 
@@ -161,7 +161,7 @@ async def link_rows(
         ProtocolError: a peer sent what a linkage does not allow, or more records than the policy accepts.
     """
     if fields is None:
-        return LinkedRows(ids=(), words=_told(site, how, await compare(site, how)))
+        return LinkedRows(ids=(), words=_describe_linkage(site, how, await compare(site, how)))
     own = _Own(site, fields, rows, how)
     keys = await _keys(site, own.schema.tag())
     if site.role == PASSIVE:
@@ -191,7 +191,7 @@ async def _keys(site: PartyContext, tag: str) -> dict[str, bytes]:
     for peer in peers:
         message = await site.links[peer].receive(Kind.PUBLIC_KEY, _KEY, "key")
         try:
-            found[peer] = made[peer].seeds({peer: bytes_of(message, "key", (32,), peer).tobytes()})[peer]
+            found[peer] = made[peer].seeds({peer: read_byte_array(message, "key", (32,), peer).tobytes()})[peer]
         except MalformedError as error:
             raise ProtocolError(str(error)) from None
     return found
@@ -202,7 +202,7 @@ async def _linked_passive(own: _Own, key: bytes) -> LinkedRows:
     link = site.links[site.coordinator if own.how.coordinator() else site.active]
     await send(link, await own.encoded(key, site.name))
     ids, meta = await _ids(link, len(own.rows))
-    return LinkedRows(ids=own.spread(ids), words=_told(site, own.how, [meta]))
+    return LinkedRows(ids=own.spread(ids), words=_describe_linkage(site, own.how, [meta]))
 
 
 async def _linked_outside(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
@@ -224,7 +224,7 @@ async def _linked_outside(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
                 f"{link.peer!r} sent weights as {weights.dtype} {weights.shape}, or some outside of 0 to 1; float64 "
                 f"({len(own.rows)},) was expected"
             )
-    return LinkedRows(ids=own.spread(ids), words=_told(site, own.how, metas), weights=own.weighed(weights))
+    return LinkedRows(ids=own.spread(ids), words=_describe_linkage(site, own.how, metas), weights=own.weighed(weights))
 
 
 async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
@@ -233,15 +233,17 @@ async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
     for passive in site.passive:
         mine[passive] = await own.encoded(keys[passive], passive)
         theirs[passive] = await receive(site, site.links[passive], own.how)
-    made = await Drawn.of(site, own.how, mine, theirs)
+    made = await LinkedIdentifiers.of(site, own.how, mine, theirs)
     for passive in site.passive:
-        await made.tell(site.links[passive])
+        await made.send_to(site.links[passive])
     metas = [made.meta[passive] for passive in site.passive]
     weights = made.weights if own.how.weights else None
-    return LinkedRows(ids=own.spread(made.ids), words=_told(site, own.how, metas), weights=own.weighed(weights))
+    return LinkedRows(
+        ids=own.spread(made.ids), words=_describe_linkage(site, own.how, metas), weights=own.weighed(weights)
+    )
 
 
-def _told(site: PartyContext, how: Linkage, metas: Sequence[Mapping[str, Scalar]]) -> str:
+def _describe_linkage(site: PartyContext, how: Linkage, metas: Sequence[Mapping[str, Scalar]]) -> str:
     """Describe the linkage."""
     parts = []
     for meta in metas:
@@ -269,4 +271,4 @@ def _number(meta: Mapping[str, Scalar], name: str) -> float:
 
 async def _ids(link: Link, rows: int) -> tuple[np.ndarray, Mapping[str, Scalar]]:
     message = await link.receive(Kind.INTERSECTION, IDS, "ids")
-    return bytes_of(message, "ids", (rows, ID), link.peer), message.meta
+    return read_byte_array(message, "ids", (rows, ID), link.peer), message.meta

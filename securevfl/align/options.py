@@ -62,7 +62,7 @@ class Align(Config):
             )
         return found
 
-    def in_pairs(self, passive: int, *, book: bool = False) -> bool:
+    def runs_in_pairs(self, passive: int, *, book: bool = False) -> bool:
         """Whether the active party intersects with each passive one separately, and so learns each of these
         intersections; with one passive party that is the result.
         """

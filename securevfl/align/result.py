@@ -13,7 +13,7 @@ from securevfl.data import Names
 from securevfl.errors import AlignmentError
 from securevfl.party_context import PartyContext
 
-__all__ = ["RULES", "Alignment", "identifiers", "order"]
+__all__ = ["RULES", "Alignment", "identifiers", "shared_order"]
 
 RULES = psi.IdRules()
 
@@ -74,7 +74,7 @@ def identifiers(ids: Sequence[str], book: Sequence[str] = ()) -> psi.Identifiers
     return psi.normalise_column([*ids, *book], RULES)
 
 
-def order(ids: Sequence[str], rows: Iterable[int] | np.ndarray, seed: int) -> np.ndarray:
+def shared_order(ids: Sequence[str], rows: Iterable[int] | np.ndarray, seed: int) -> np.ndarray:
     """A common order that does not show how any party sorts its table: by a hash of seed and identifier.
 
     The hashes stay at their party: the job's seed is public, so with it anybody could test guessed identifiers.

@@ -10,7 +10,7 @@ import securevfl_psi as psi
 
 from securevfl.align.driver import drive
 from securevfl.align.options import Align
-from securevfl.align.result import RULES, Alignment, identifiers, order
+from securevfl.align.result import RULES, Alignment, identifiers, shared_order
 from securevfl.align.shelf import FolderShelf
 from securevfl.errors import InputError, NoCommonRows, PolicyError, ProtocolError
 from securevfl.party_context import PartyContext
@@ -32,7 +32,7 @@ _GLOBAL = (
 def protocol_of(passive: int, *, book: bool = False, align: Align | None = None) -> str:
     """Name the protocol that `align` runs with `passive` passive parties, as far as table sizes do not decide it."""
     how = Align() if align is None else align
-    if not how.in_pairs(passive, book=book):
+    if not how.runs_in_pairs(passive, book=book):
         return _GLOBAL
     return "DH-PSI or PSI by oblivious transfer, by sizes" if how.protocol == "auto" else _WORDS[how.protocol]
 
@@ -83,7 +83,9 @@ async def align(
     try:
         normal = identifiers(ids, book)
         if not site.passive:
-            return Alignment(rows=order(normal, range(len(ids)), site.seed), digest="", verified_by=(), pairwise={})
+            return Alignment(
+                rows=shared_order(normal, range(len(ids)), site.seed), digest="", verified_by=(), pairwise={}
+            )
         joint = _joint(site, normal, len(ids), held_out, how, columns)
         await drive(site, joint)
     except psi.IdentifierError as error:
@@ -133,6 +135,6 @@ def _joint(
         site.policy.check_intersection(count)
 
     def agreed(rows: np.ndarray) -> np.ndarray:
-        return order(ids, rows, site.seed)
+        return shared_order(ids, rows, site.seed)
 
     return psi.Joint(ids, terms, order=agreed, allow=allow, own=own, held_out=held_out)

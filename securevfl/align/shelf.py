@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.errors import InputError
 
@@ -60,7 +60,7 @@ class FolderShelf:
         self._sweep()
         path, now = self._path(name), int(self._now())
         try:
-            write_whole(path, _TIMES.pack(now, now + self._days * _DAY) + data, private=True)
+            write_atomic(path, _TIMES.pack(now, now + self._days * _DAY) + data, private=True)
         except OSError as error:
             raise InputError(
                 f"{path} cannot be written ({error.strerror}): free space, or choose another folder"

@@ -11,15 +11,15 @@
 """
 
 from securevfl.attacks.measure import Estimate, Known, Measured
-from securevfl.attacks.transcript import Look, Looks, Message, Rule, Seen, Transcript, Truth, View
+from securevfl.attacks.transcript import Message, Observation, Observations, Rule, Seen, Transcript, Truth, View
 
 __all__ = [
     "Estimate",
     "Known",
-    "Look",
-    "Looks",
     "Measured",
     "Message",
+    "Observation",
+    "Observations",
     "Rule",
     "Seen",
     "Transcript",

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from securevfl.attacks.features import Which, sights
+from securevfl.attacks.features import Which, stacked_observations
 from securevfl.attacks.learners import classify
 from securevfl.attacks.measure import Estimate, Known
 from securevfl.attacks.transcript import View
 
-__all__ = ["binary_columns", "from_looks", "from_own", "from_predictions"]
+__all__ = ["binary_columns", "from_observations", "from_own", "from_predictions"]
 
 
 def binary_columns(x: np.ndarray, most: int = 2) -> dict[int, np.ndarray]:
@@ -38,15 +38,15 @@ def binary_columns(x: np.ndarray, most: int = 2) -> dict[int, np.ndarray]:
     return {column: found[column] for column in order[:most]}
 
 
-def from_looks(view: View, victim: str, known: Known, *, which: Which = "trained") -> Estimate:
+def from_observations(view: View, victim: str, known: Known, *, which: Which = "trained") -> Estimate:
     """Infer the attribute from observations of the victim's rows plus the active party's own columns and labels."""
-    rows, seen = sights(view, victim, which)
-    return classify(rows, np.hstack([seen, view.own(rows)]), known, 2)
+    rows, seen = stacked_observations(view, victim, which)
+    return classify(rows, np.hstack([seen, view.own_columns(rows)]), known, 2)
 
 
 def from_own(view: View, rows: np.ndarray, known: Known) -> Estimate:
     """Infer the attribute only from the active party's own columns and labels: the baseline."""
-    return classify(rows, view.own(rows), known, 2)
+    return classify(rows, view.own_columns(rows), known, 2)
 
 
 def from_predictions(view: View, known: Known) -> Estimate | None:
@@ -56,4 +56,4 @@ def from_predictions(view: View, known: Known) -> Estimate | None:
     if view.scores is None or len(view.scores) != len(view.test):
         return None
     logits = view.scores if view.numeric else np.log(np.clip(view.scores, 1e-9, 1.0))
-    return classify(view.test, np.hstack([logits, view.own(view.test)]), known, 2)
+    return classify(view.test, np.hstack([logits, view.own_columns(view.test)]), known, 2)

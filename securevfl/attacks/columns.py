@@ -51,4 +51,4 @@ def from_own(view: View, labels: np.ndarray, known: Known) -> Estimate:
 
 
 def _own(view: View, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return np.hstack([view.x[rows], view.told(labels, rows)])
+    return np.hstack([view.x[rows], view.encode_labels(labels, rows)])

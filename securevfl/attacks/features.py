@@ -17,9 +17,9 @@ import numpy as np
 
 from securevfl.attacks.learners import linear_solve, perceptron, ridge
 from securevfl.attacks.measure import Estimate, Known
-from securevfl.attacks.transcript import Looks, View
+from securevfl.attacks.transcript import Observations, View
 
-__all__ = ["LEARNERS", "MOST_NUMBERS", "Which", "infer", "infer_with_own", "own_only", "sights"]
+__all__ = ["LEARNERS", "MOST_NUMBERS", "Which", "infer", "infer_with_own", "own_only", "stacked_observations"]
 
 Learner = Callable[[np.ndarray, np.ndarray, Known], Estimate]
 
@@ -33,7 +33,7 @@ Which = Literal["trained", "scored"]
 """Training rows, observed with different weights in each batch; or validation and test rows."""
 
 
-def sights(view: View, victim: str, which: Which) -> tuple[np.ndarray, np.ndarray]:
+def stacked_observations(view: View, victim: str, which: Which) -> tuple[np.ndarray, np.ndarray]:
     """Return rows, (n,), and all observations of each, concatenated, (n, numbers).
 
     Args:
@@ -41,7 +41,7 @@ def sights(view: View, victim: str, which: Which) -> tuple[np.ndarray, np.ndarra
         victim: the party whose rows are attacked.
         which: see `Which`.
     """
-    looks: Looks = view.of_features(victim)
+    looks: Observations = view.of_features(victim)
     if which == "trained":
         rows, seen = looks.training().of(view.train)
     else:  # validation rows are scored after each epoch; where a job has none, test rows once
@@ -60,7 +60,7 @@ def infer(view: View, victim: str, known: Known, *, learner: str = "ridge", whic
         learner: of `LEARNERS`.
         which: the rows to use.
     """
-    rows, seen = sights(view, victim, which)
+    rows, seen = stacked_observations(view, victim, which)
     return LEARNERS[learner](rows, seen, known)
 
 
@@ -68,11 +68,11 @@ def infer_with_own(
     view: View, victim: str, known: Known, *, learner: str = "ridge", which: Which = "trained"
 ) -> Estimate:
     """Infer the victim's columns from observations plus the active party's own columns and labels."""
-    rows, seen = sights(view, victim, which)
-    return LEARNERS[learner](rows, np.hstack([seen, view.own(rows)]), known)
+    rows, seen = stacked_observations(view, victim, which)
+    return LEARNERS[learner](rows, np.hstack([seen, view.own_columns(rows)]), known)
 
 
 def own_only(view: View, victim: str, known: Known, *, learner: str = "ridge", which: Which = "trained") -> Estimate:
     """Run the same learner only on the active party's own columns and labels: the baseline."""
-    rows, _ = sights(view, victim, which)
-    return LEARNERS[learner](rows, view.own(rows), known)
+    rows, _ = stacked_observations(view, victim, which)
+    return LEARNERS[learner](rows, view.own_columns(rows), known)

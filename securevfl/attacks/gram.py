@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from securevfl.attacks.transcript import Look, Looks, Rule, View
+from securevfl.attacks.transcript import Observation, Observations, Rule, View
 
-__all__ = ["Shown", "factor", "full_batch", "gram_error", "shown", "symmetric_fit"]
+__all__ = ["GramObservations", "factor", "full_batch", "gram_error", "observations_of", "symmetric_fit"]
 
 
 @dataclass(frozen=True)
-class Shown:
+class GramObservations:
     """The active party's observations after a job with identity bottoms: T steps on n rows, E observations of m others.
 
     Attributes:
@@ -56,7 +56,7 @@ class Shown:
         """Whether there are enough observations: the numbers of E − 1 of them for d columns."""
         return len(self.looks) > 1 and (len(self.looks) - 1) * self.looks.shape[2] >= self.width
 
-    def first(self, epochs: int) -> Shown:
+    def after_epochs(self, epochs: int) -> GramObservations:
         """Return the observations of a job that ended after `epochs` epochs."""
         end = epochs * self.per_epoch
         return replace(
@@ -74,7 +74,7 @@ class Shown:
         return found
 
 
-def shown(view: View) -> Shown | None:
+def observations_of(view: View) -> GramObservations | None:
     """Extract the input of these attacks from an active party's view; None if the view does not fit.
 
     It fits if all passive parties used the same rows, z is their sum, and each epoch used every training row once and
@@ -83,10 +83,10 @@ def shown(view: View) -> Shown | None:
     if view.rule is None or not view.passive or not len(view.valid):
         return None
     first, *others = view.passive
-    seen, handed = view.looks.get(("z", first), Looks()), view.steps.get(first, Looks())
+    seen, handed = view.looks.get(("z", first), Observations()), view.steps.get(first, Observations())
     trained = seen.training().all
     for name in others:
-        other = view.looks.get(("z", name), Looks()).all
+        other = view.looks.get(("z", name), Observations()).all
         if len(other) != len(seen.all) or not all(_same(a, b) for a, b in zip(seen.all, other, strict=True)):
             return None
     if len({look.values.shape[1] for look in seen.all}) != 1:  # stages of different widths
@@ -106,7 +106,7 @@ def shown(view: View) -> Shown | None:
     order = np.concatenate([view.train, numbers[: len(view.valid)]])
     place = np.full(view.aligned, -1)
     place[order] = np.arange(len(order))
-    return Shown(
+    return GramObservations(
         batches=[place[look.rows] for look in trained],
         z=[look.values for look in trained],
         steps=[look.values for look in handed.all],
@@ -117,7 +117,7 @@ def shown(view: View) -> Shown | None:
     )
 
 
-def _same(one: Look, other: Look) -> bool:
+def _same(one: Observation, other: Observation) -> bool:
     return (
         np.array_equal(one.rows, other.rows)
         and one.values.shape == other.values.shape
@@ -132,7 +132,7 @@ def symmetric_fit(c: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.asarray((v * np.maximum(value, 0)) @ v.T)
 
 
-def full_batch(seen: Shown) -> np.ndarray:
+def full_batch(seen: GramObservations) -> np.ndarray:
     """Return rows X̂ (n, d) with X̂ X̂ᵀ ≈ X Xᵀ, if each step uses all rows and the rule is plain SGD.
 
     In the space U that all z_t span, U P Uᵀ S = ΔZ gives P, and X Xᵀ = U P Uᵀ.
@@ -151,7 +151,7 @@ def _root(p: np.ndarray) -> np.ndarray:
     return np.asarray(v * np.sqrt(np.maximum(value, 0)))
 
 
-def factor(seen: Shown, turns: int = 60) -> tuple[np.ndarray, float]:
+def factor(seen: GramObservations, turns: int = 60) -> tuple[np.ndarray, float]:
     """Return rows X̂ (n + m, d) with X̂ X̂ᵀ ≈ X Xᵀ from mini-batches, and the rms of the unexplained part of z.
 
     After an epoch all validation rows are observed with the same weights: the concatenated observations have rank d,
@@ -197,7 +197,7 @@ def factor(seen: Shown, turns: int = 60) -> tuple[np.ndarray, float]:
     return best[1], best[0]
 
 
-def _rows(seen: Shown, path: np.ndarray) -> np.ndarray:
+def _rows(seen: GramObservations, path: np.ndarray) -> np.ndarray:
     """Solve for each training row from its observations at these weights, (n, d)."""
     n, d = seen.trained, seen.width
     square, right = np.zeros((n, d, d)), np.zeros((n, d, 1))

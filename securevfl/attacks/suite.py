@@ -15,7 +15,7 @@ from securevfl.attacks.learners import standardised
 from securevfl.attacks.measure import Estimate, Known, Measured, draw_known, r_squared, score_labels
 from securevfl.attacks.transcript import Transcript, Truth, View
 
-__all__ = ["QUICK", "WHOLE", "Effort", "run_suite", "score_columns"]
+__all__ = ["FULL", "QUICK", "Effort", "run_suite", "score_columns"]
 
 _LI = "Li et al., ICLR 2022, arXiv 2102.08504"
 _SUN = "Sun et al. 2022, arXiv 2203.01451"
@@ -42,12 +42,12 @@ class Effort:
     attributes: int = 2
 
 
-WHOLE = Effort()
+FULL = Effort()
 QUICK = Effort(labels=(0, 40), records=(72,), draws=1, perceptron=False, attributes=1)
 """A suite that finishes in seconds."""
 
 
-def run_suite(transcript: Transcript, effort: Effort = WHOLE, *, seed: int = 0) -> list[Measured]:
+def run_suite(transcript: Transcript, effort: Effort = FULL, *, seed: int = 0) -> list[Measured]:
     """Run all attacks of all parties on each other.
 
     Args:
@@ -200,7 +200,7 @@ def _features(view: View, truth: Truth, victim: str, effort: Effort, seed: int) 
         most = effort.records[-1:]
         tried.append(("perceptron beside own columns", "trained", "perceptron", features.infer_with_own, most))
     for name, which, learner, attack, records in tried:
-        rows, _ = features.sights(view, victim, which)
+        rows, _ = features.stacked_observations(view, victim, which)
         for count in _fitting(records, len(rows)):
             tries = []
             for draw in range(effort.draws if learner != "perceptron" else 1):
@@ -224,7 +224,7 @@ def _features(view: View, truth: Truth, victim: str, effort: Effort, seed: int) 
 
 def _geometry(view: View, truth: Truth, seed: int) -> Iterator[Measured]:
     """Recover distances between clients from z of identity bottoms, without known records."""
-    shown = gram.shown(view)
+    shown = gram.observations_of(view)
     if shown is None or not shown.solvable or len(shown.order) * shown.width > 200_000:
         return
     found, _ = gram.factor(shown)
@@ -251,9 +251,9 @@ def _geometry(view: View, truth: Truth, seed: int) -> Iterator[Measured]:
 def _attributes(view: View, truth: Truth, victim: str, effort: Effort, seed: int) -> Iterator[Measured]:
     count = min(effort.records, key=lambda k: abs(k - 72))
     for column, yes in attributes.binary_columns(truth.x[victim], effort.attributes).items():
-        rows, _ = features.sights(view, victim, "trained")
+        rows, _ = features.stacked_observations(view, victim, "trained")
         ways: list[tuple[str, np.ndarray, Callable[[Known], Estimate | None]]] = [
-            ("from z", rows, partial(attributes.from_looks, view, victim)),
+            ("from z", rows, partial(attributes.from_observations, view, victim)),
             ("from predictions", view.test, partial(attributes.from_predictions, view)),
         ]
         for name, among, attack in ways:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["Look", "Looks", "Message", "Rule", "Seen", "Transcript", "Truth", "View"]
+__all__ = ["Message", "Observation", "Observations", "Rule", "Seen", "Transcript", "Truth", "View"]
 
 Seen = Literal["z", "part of z", "representations", "gradient at the cut", "gradient at the activations"]
 """Kind of an observation: z (summed over the parties, or each party's part as opened), a part sent in the clear,
@@ -40,7 +40,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Observation:
     """One observation of the rows of a batch.
 
     Attributes:
@@ -55,33 +55,33 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Looks:
+class Observations:
     """All observations of one kind, in order.
 
     Attributes:
         all: the observations; widths may differ from one stage of an algorithm to the next.
     """
 
-    all: Sequence[Look] = ()
+    all: Sequence[Observation] = ()
 
     def __bool__(self) -> bool:
         return bool(self.all)
 
-    def training(self) -> Looks:
+    def training(self) -> Observations:
         """The observations from training steps."""
-        return Looks([look for look in self.all if look.epoch])
+        return Observations([look for look in self.all if look.epoch])
 
-    def scoring(self) -> Looks:
+    def scoring(self) -> Observations:
         """The observations from validation, test and prediction."""
-        return Looks([look for look in self.all if not look.epoch])
+        return Observations([look for look in self.all if not look.epoch])
 
-    def widest_stage(self) -> Looks:
+    def widest_stage(self) -> Observations:
         """The observations of the width with the most numbers."""
         sizes: dict[int, int] = defaultdict(int)
         for look in self.all:
             sizes[look.values.shape[1]] += look.values.size
         width = max(sizes, key=lambda w: (sizes[w], w), default=0)
-        return Looks([look for look in self.all if look.values.shape[1] == width])
+        return Observations([look for look in self.all if look.values.shape[1] == width])
 
     def of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return observations of one width for those of `rows` that were observed, equally many for each row.
@@ -107,10 +107,10 @@ class Looks:
         kept = np.array(sorted(row for row, sights in found.items() if len(sights) >= least))
         return kept, np.stack([np.stack(found[row][-least:]) for row in kept.tolist()])
 
-    def shuffled(self, seed: int) -> Looks:
+    def shuffled(self, seed: int) -> Observations:
         """Replace every observation with normal noise: the negative control, on which an attack must fail."""
         draw = np.random.default_rng(seed)
-        return Looks([replace(look, values=draw.normal(size=look.values.shape)) for look in self.all])
+        return Observations([replace(look, values=draw.normal(size=look.values.shape)) for look in self.all])
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +165,8 @@ class View:
     train: np.ndarray = field(repr=False)
     valid: np.ndarray = field(repr=False)
     test: np.ndarray = field(repr=False)
-    looks: Mapping[tuple[Seen, str], Looks] = field(default_factory=dict)
-    steps: Mapping[str, Looks] = field(default_factory=dict)
+    looks: Mapping[tuple[Seen, str], Observations] = field(default_factory=dict)
+    steps: Mapping[str, Observations] = field(default_factory=dict)
     rule: Rule | None = None
     embed: Callable[[np.ndarray], np.ndarray] | None = field(default=None, repr=False)
     scores: np.ndarray | None = field(default=None, repr=False)
@@ -177,25 +177,27 @@ class View:
         """Whether the party is the label owner."""
         return self.party == self.owner
 
-    def seen(self, whats: Iterable[Seen], about: str) -> Looks:
+    def seen(self, whats: Iterable[Seen], about: str) -> Observations:
         """Return the first of these kinds of observation that exists."""
-        return next((found for what in whats if (found := self.looks.get((what, about), Looks()))), Looks())
+        return next(
+            (found for what in whats if (found := self.looks.get((what, about), Observations()))), Observations()
+        )
 
-    def of_features(self, party: str) -> Looks:
+    def of_features(self, party: str) -> Observations:
         """Return this party's most revealing observations of `party`'s features."""
         return self.seen(("part of z", "representations", "z"), party)
 
-    def gradients(self) -> Looks:
+    def gradients(self) -> Observations:
         """The gradients that this party received for its own rows."""
         return self.seen(("gradient at the cut", "gradient at the activations"), self.party)
 
-    def own(self, rows: np.ndarray) -> np.ndarray:
+    def own_columns(self, rows: np.ndarray) -> np.ndarray:
         """Return the party's own columns of aligned rows and, if it has labels, the label columns of `told`: (n, d [+
         classes]).
         """
-        return self.x[rows] if self.y is None else np.hstack([self.x[rows], self.told(self.y, rows)])
+        return self.x[rows] if self.y is None else np.hstack([self.x[rows], self.encode_labels(self.y, rows)])
 
-    def told(self, labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def encode_labels(self, labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Encode labels for a learner, (n, classes): one-hot columns, or the number.
 
         Args:

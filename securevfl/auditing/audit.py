@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from securevfl.auditing.epsilon import Epsilon, epsilons_of, wrong_epsilons
+from securevfl.auditing.epsilon import Epsilon, find_wrong_epsilons, recompute_epsilons
 from securevfl.auditing.files import changed_files, missing_files
-from securevfl.auditing.lines import AuditLine, lines_of, undeclared
+from securevfl.auditing.lines import AuditLine, sum_up_chain, undeclared
 from securevfl.errors import AuditError, InputError, UnknownNameError
-from securevfl.ledger import incomplete, raise_flaws, read, read_public_keys, verify_files
+from securevfl.ledger import describe_missing, raise_flaws, read, read_public_keys, verify_files
 from securevfl.privacy import Chain
 from securevfl.run.run_files import LEDGERS, OLD_LEDGER
 
@@ -111,7 +111,7 @@ def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: st
             raise UnknownNameError("party that is pinned", party, parties)
     raise_flaws(
         [
-            *(flaw for chain in chains for flaw in (*undeclared(chain), *wrong_epsilons(chain))),
+            *(flaw for chain in chains for flaw in (*undeclared(chain), *find_wrong_epsilons(chain))),
             *changed_files(chains, Path(folder)),
         ]
     )
@@ -119,12 +119,12 @@ def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: st
     peers = {(chain.run, chain.party): {entry.peer for entry in chain.entries} for chain in chains}
     return Audit(
         chains=chains,
-        lines=[line for chain in chains for line in lines_of(chain)],
-        epsilons=[line for chain in chains for line in epsilons_of(chain)],
+        lines=[line for chain in chains for line in sum_up_chain(chain)],
+        epsilons=[line for chain in chains for line in recompute_epsilons(chain)],
         alone=[
             (run, party) for (run, party), names in peers.items() if any((run, peer) not in there for peer in names)
         ],
-        incomplete=incomplete(chains),
+        incomplete=describe_missing(chains),
         pinned=tuple(party for party in parties if party in known),
         missing=missing_files(chains, Path(folder)),
     )

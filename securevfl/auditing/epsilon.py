@@ -11,7 +11,7 @@ from securevfl.ledger import Flaw
 from securevfl.privacy import READABLE_KINDS, Chain, Entry, GaussianRelease, Noted, PureRelease, epsilon_rdp
 from securevfl.transport import Kind
 
-__all__ = ["Epsilon", "epsilons_of", "wrong_epsilons"]
+__all__ = ["Epsilon", "find_wrong_epsilons", "recompute_epsilons"]
 
 _KINDS = {
     "activations": Kind.ACTIVATION,
@@ -47,11 +47,11 @@ class Epsilon:
     source: str
 
 
-def epsilons_of(chain: Chain) -> Iterator[Epsilon]:
+def recompute_epsilons(chain: Chain) -> Iterator[Epsilon]:
     """ε from the chain's notes; infinite where content left without noise.
 
     Raises:
-        ValueError: a note without numbers; `wrong_epsilons` finds it first.
+        ValueError: a note without numbers; `find_wrong_epsilons` finds it first.
     """
     notes = [note for note in chain.notes if note.note == "epsilon"]
     for note in notes:
@@ -70,7 +70,7 @@ def _numbers(note: Noted) -> tuple[float, float, int]:
     return float(epsilon), float(values.get("delta", 0.0)), int(releases)
 
 
-def wrong_epsilons(chain: Chain) -> Iterator[Flaw]:
+def find_wrong_epsilons(chain: Chain) -> Iterator[Flaw]:
     """Notes whose ε differs from the cost of the recorded release, or that claim more noise than the messages carried;
     and noisy messages without any note in a run that ended well.
     """

@@ -9,7 +9,7 @@ from securevfl.ledger import Flaw
 from securevfl.privacy import READABLE_KINDS, SCHEMES, Chain, Entry
 from securevfl.transport import Guard, Kind, Scalar
 
-__all__ = ["AuditLine", "lines_of", "undeclared"]
+__all__ = ["AuditLine", "sum_up_chain", "undeclared"]
 
 _MASKED = "it has the key, and opens numbers under the sender's mask, or a sum of such over parties"
 _ALL = "it has the key: all that was encrypted"
@@ -59,7 +59,7 @@ class AuditLine:
     def reveals(self) -> str:
         """What the receiver can compute from it."""
         if self.guard.cipher in SCHEMES:
-            text = Kind.CIPHERTEXT.reveals
+            text = Kind.CIPHERTEXT.disclosure
             if self.opens:
                 text = (
                     _ALL if self.declared is None else f"it has the key: {self.declared}" if self.declared else _MASKED
@@ -67,9 +67,9 @@ class AuditLine:
         elif self.declared:
             text = self.declared
         elif self.guard.cipher == "masked":
-            text = Kind.MASKED_SHARE.reveals
+            text = Kind.MASKED_SHARE.disclosure
         else:
-            text = self.kind.reveals
+            text = self.kind.disclosure
         return f"{text}, up to the noise" if self.guard.noise and (self.opens or self.readable) else text
 
     @property
@@ -78,7 +78,7 @@ class AuditLine:
         return self.kind in READABLE_KINDS and self.guard.cipher == "none"
 
 
-def lines_of(chain: Chain) -> list[AuditLine]:
+def sum_up_chain(chain: Chain) -> list[AuditLine]:
     """Sum up one chain: one line for each peer, step and protection, sent messages first."""
     owners, declared = _key_owners(chain), _declared(chain)
     tally: dict[tuple[str, str, Kind, str, Guard], list[int]] = {}

@@ -18,7 +18,7 @@ from securevfl.report.derived import human_bytes
 from securevfl.run.run_files import RESULTS
 from securevfl.transport import Kind
 
-__all__ = ["audit_json", "audit_tables", "summary"]
+__all__ = ["audit_json", "audit_tables", "summarise_audit"]
 
 _FORMAT = 1
 
@@ -90,14 +90,14 @@ def _rows(lines: Sequence[AuditLine]) -> Iterator[_Row]:
 
 
 def _caption(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -> Text:
-    parts = [epsilon_words(line) for line in spent]
+    parts = [describe_epsilon(line) for line in spent]
     if not parts:
         sealed = any(line.way == "sent" and line.kind is Kind.CIPHERTEXT for line in lines)
         parts = ["none counted: its content left sealed, without noise" if sealed else "none: it released no content"]
     return Text(f"ε: {'; '.join(parts)}\nits policy: {chain.opening.policy}", justify="left")
 
 
-def epsilon_words(line: Epsilon) -> str:
+def describe_epsilon(line: Epsilon) -> str:
     """Describe one release's cost."""
     if math.isinf(line.epsilon):
         return f"{line.what} without noise: no bound"
@@ -105,7 +105,7 @@ def epsilon_words(line: Epsilon) -> str:
     return f"{line.what} {line.epsilon:.2f} at δ = {line.delta:g} (a row at most {times})"
 
 
-def summary(found: Audit) -> list[str]:
+def summarise_audit(found: Audit) -> list[str]:
     """Summarise what was verified, what could not be, and which parties did not end normally."""
     ends = "both ends of every link agree" if found.complete else "both ends of the links between them agree"
     kept = "chains whole up to their ends" if found.incomplete else "chains whole and signed"

@@ -7,35 +7,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from securevfl_net.fields import nearest
+from securevfl_net.fields import suggest_nearest
 
 from securevfl.align.linkage import unknown_values
 from securevfl.align.result import RULES
-from securevfl.checks.party_check import CertificateEnd, party_findings
+from securevfl.checks.party_check import CertificateEnd, check_party_file
 from securevfl.data import TableLimits
 from securevfl.data.link_columns import read_texts, table_columns
 from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.parties import wrong_id_columns
-from securevfl.data.sample import SAMPLE, every_identifier, table_mistakes
+from securevfl.data.sample import SAMPLE, read_identifiers, table_mistakes
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.experiments.baselines import wrong_baselines
 from securevfl.experiments.sweep_file import read_sweep_sections
 from securevfl.jobfile.job_file import JobSections, PartySection, read_job_sections
 from securevfl.jobfile.job_roster import Roster, listed_roster, refusals
 from securevfl.jobfile.toml_text import read_toml
-from securevfl.party import Job, settled, too_few_epochs, too_many_classes, wrong_parties
+from securevfl.party import Job, too_few_epochs, too_many_classes, with_default_protection, wrong_parties
 from securevfl.report import Card
-from securevfl.run.id_spelling import spelled_otherwise
+from securevfl.run.id_spelling import find_spellings
 from securevfl.run.recording import job_card
 
-__all__ = ["Checked", "check_file", "roster_of"]
+__all__ = ["JobCheck", "check_file", "roster_of"]
 
 _COMPARED = 50_000
 """Rows of a table up to which its identifiers are compared with those of others."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class JobCheck:
     """Result of the check.
 
     Attributes:
@@ -62,7 +62,7 @@ class Checked:
         return InputError.exit_code if self.mistakes else PolicyError.exit_code if self.refusals else 0
 
 
-def check_file(path: str | Path, *, active: str = "", accept_leak: bool = False) -> Checked:
+def check_file(path: str | Path, *, active: str = "", accept_leak: bool = False) -> JobCheck:
     """Check a job file, a sweep file, or a party's own file. Nothing runs. Of tables it reads the header and the first
     rows, and counts the rows unless a table is large. It loads named data sets, because only that shows whether their
     files exist.
@@ -81,18 +81,18 @@ def check_file(path: str | Path, *, active: str = "", accept_leak: bool = False)
             return _check_party(file)
         return _check_job(file, content, active, accept_leak)
     except InputError as error:
-        return Checked(mistakes=(str(error),))
+        return JobCheck(mistakes=(str(error),))
 
 
-def _check_sweep(file: Path) -> Checked:
+def _check_sweep(file: Path) -> JobCheck:
     sweep, mistakes, refused = read_sweep_sections(file, device="cpu")
     tables = []
     for party in sweep.party:
-        wrong, table = _looked_at(party.learning(sweep.task), file.parent)
+        wrong, table = _looked_at(party.with_task(sweep.task), file.parent)
         mistakes += wrong
         tables += [] if table is None else [table]
     data = f"{len({spec.data for spec in sweep.cells})} data sets"
-    return Checked(
+    return JobCheck(
         mistakes=tuple(mistakes),
         refusals=tuple(refused),
         summary=f"a sweep of {len(sweep.cells)} cells, {len({spec.method for spec in sweep.cells})} methods on "
@@ -101,11 +101,11 @@ def _check_sweep(file: Path) -> Checked:
     )
 
 
-def _check_party(file: Path) -> Checked:
-    found = party_findings(file)
+def _check_party(file: Path) -> JobCheck:
+    found = check_party_file(file)
     peers = f"; peers {', '.join(found.peers)}" if found.peers else ""
     looked = f"; of its table, the first {SAMPLE:,} rows were looked at" if found.table else ""
-    return Checked(
+    return JobCheck(
         mistakes=found.mistakes,
         summary=f"The file of {found.party}{peers}{looked}",
         tables=() if found.table is None else (found.table,),
@@ -113,12 +113,12 @@ def _check_party(file: Path) -> Checked:
     )
 
 
-def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak: bool) -> Checked:
+def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak: bool) -> JobCheck:
     sections, broken, mistakes = read_job_sections(file)
     refused: list[str] = []
     tables = []
     for party in sections.party:
-        wrong, table = _looked_at(party.learning(sections.job.task).linked_by(sections.link), file.parent)
+        wrong, table = _looked_at(party.with_task(sections.job.task).linked_by(sections.link), file.parent)
         mistakes += wrong
         tables += [] if table is None else [table]
     if "algorithm" not in broken:
@@ -140,7 +140,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
             if accept_leak:
                 job = job.replace(accept_leak=True)
             if roster is not None and not active:  # to predict, a model is there, and more parties may have trained it
-                job = settled(job, roster.owners, roster.passive)
+                job = with_default_protection(job, roster.owners, roster.passive)
         except InputError as error:
             mistakes.append(str(error))
         except PolicyError as error:
@@ -149,7 +149,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
         mistakes += [too_many_classes(job, one.party, one.classes) for one in tables if one.classes is not None]
     if job is not None and roster is not None:
         refused += refusals(job, roster)
-    return Checked(
+    return JobCheck(
         mistakes=tuple(filter(None, dict.fromkeys(mistakes))),
         hints=tuple(hints),
         refusals=tuple(dict.fromkeys(refused)),
@@ -167,7 +167,7 @@ def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:
             names = table_columns(party.path_from(folder), TableLimits())
         except InputError:
             return []
-        used = {*party.use.apart, *(party.link or {}).values()}
+        used = {*party.use.reserved, *(party.link or {}).values()}
         columns[party.name] = party.features or tuple(name for name in names if name not in used)
     return sections.algorithm.column_mistakes(columns) if columns else []
 
@@ -186,7 +186,7 @@ def _looked_at(party: PartySection, folder: Path) -> tuple[list[str], TableOverv
             if column not in names
         ]
         if party.features is None:
-            used = {*party.use.apart, *party.link.values()}
+            used = {*party.use.reserved, *party.link.values()}
             party = party.replace(features=tuple(name for name in names if name not in used))
     found += table_mistakes(path, party.use, form=party.form)
     return found, table_overview(party.name, path, party.use, form=party.form)
@@ -200,13 +200,13 @@ def _about_identifiers(parties: Sequence[PartySection], folder: Path) -> tuple[l
     ids = {}
     for party in parties:
         path = party.path_from(folder)
-        some = every_identifier(path, party.use, most=_COMPARED, form=party.form)
+        some = read_identifiers(path, party.use, most=_COMPARED, form=party.form)
         if some is None:
             return [], []
         ids[str(path)] = some
     if len(ids) < 2:  # none, or one file of several parties
         return [], []
-    hints = spelled_otherwise(ids)
+    hints = find_spellings(ids)
     if set.intersection(*({RULES.apply(text) for text in some} for some in ids.values())):
         return [], hints
     return ["; ".join(["no row is common to all parties: the tables have no identifier in common", *hints])], []
@@ -260,7 +260,7 @@ def _loaded(sections: JobSections) -> Roster:
 def _about_parties(sections: JobSections, broken: frozenset[str], roster: Roster) -> list[str]:
     """Parties, epochs and baselines that the algorithm cannot serve, and policies of nobody."""
     found = [
-        f"policy.{name} is the policy of nobody{nearest(name, roster.names)}"
+        f"policy.{name} is the policy of nobody{suggest_nearest(name, roster.names)}"
         for name in sections.policy
         if name not in roster.names
     ]

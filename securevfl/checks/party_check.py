@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from math import ceil
 from pathlib import Path
 
-from securevfl_net.identity.certificate import Certificate, read_certificates, shown_time, utc_now
+from securevfl_net.identity.certificate import Certificate, format_time, read_certificates, utc_now
 from securevfl_net.identity.own import Identity
 
 from securevfl.agreement.party_file import PartyFile, read_party_file
@@ -16,7 +16,7 @@ from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.sample import table_mistakes
 from securevfl.errors import InputError
 
-__all__ = ["SOON", "CertificateEnd", "PartyFindings", "party_findings"]
+__all__ = ["SOON", "CertificateEnd", "PartyFindings", "check_party_file"]
 
 SOON = timedelta(days=14)
 """A certificate is reported this long before its end."""
@@ -41,15 +41,15 @@ class CertificateEnd:
     renew: str
 
     @property
-    def soon(self) -> bool:
+    def ends_soon(self) -> bool:
         """Whether it has ended or ends soon."""
         return self.left <= SOON
 
     def __str__(self) -> str:
         days = ceil(self.left / timedelta(days=1))
         when = f"{days:,} days left" if days > 1 else "its last day" if days == 1 else "which is over"
-        told = f"certificate of {self.whose}, {self.file.name}: valid until {shown_time(self.until)}, {when}"
-        return f"{told}\n  {self.renew}" if self.soon else told
+        told = f"certificate of {self.whose}, {self.file.name}: valid until {format_time(self.until)}, {when}"
+        return f"{told}\n  {self.renew}" if self.ends_soon else told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class PartyFindings:
     peers: tuple[str, ...] = ()
 
 
-def party_findings(path: Path, *, now: Callable[[], datetime] = utc_now) -> PartyFindings:
+def check_party_file(path: Path, *, now: Callable[[], datetime] = utc_now) -> PartyFindings:
     """Check a party file.
 
     Args:
@@ -105,7 +105,7 @@ def _keys(own: PartyFile, now: Callable[[], datetime]) -> tuple[list[str], list[
     except InputError as error:
         found.append(f"keys.signing: {error}")
     try:
-        shown = Identity.load(own.at(own.keys.certificate), own.at(own.keys.key), now=now).renewed(now=now)
+        shown = Identity.load(own.at(own.keys.certificate), own.at(own.keys.key), now=now).newest(now=now)
     except InputError as error:
         found.append(f"keys.certificate: {error}")
     else:

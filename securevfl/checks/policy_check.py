@@ -15,10 +15,10 @@ from securevfl.jobfile.job_file import read_job_sections
 from securevfl.jobfile.job_roster import Roster, refusals
 from securevfl.jobfile.policy_file import read_policy, with_policies
 from securevfl.jobfile.toml_text import raise_all, read_toml
-from securevfl.party import Job, settled
+from securevfl.party import Job, with_default_protection
 from securevfl.privacy import DP, Gaussian
 
-__all__ = ["PolicyChecked", "check_policy"]
+__all__ = ["PolicyCheck", "check_policy"]
 
 _EPSILONS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.1)
 """Budgets that are tried, the largest that is accepted is proposed."""
@@ -28,7 +28,7 @@ _MOST = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyChecked:
+class PolicyCheck:
     """Result of checking a job against a policy.
 
     Attributes:
@@ -47,7 +47,7 @@ class PolicyChecked:
         return PolicyError.exit_code if self.refusals else 0
 
 
-def check_policy(job_file: str | Path, policy_file: str | Path, *, active: str = "") -> PolicyChecked:
+def check_policy(job_file: str | Path, policy_file: str | Path, *, active: str = "") -> PolicyCheck:
     """Check a job file against a party's policy file; nothing runs.
 
     Args:
@@ -68,10 +68,10 @@ def check_policy(job_file: str | Path, policy_file: str | Path, *, active: str =
         raise InputError(f"{file} names no parties: give [data] or [[party]] sections")
     if party not in roster.names:
         raise UnknownNameError("party with a policy", party, roster.names)
-    job = settled(sections.build().replace(accept_leak=True), roster.owners, roster.passive)
+    job = with_default_protection(sections.build().replace(accept_leak=True), roster.owners, roster.passive)
     job = job.replace(policies=with_policies(job.policies, [policy_file]))
     found = refusals(job, roster)
-    return PolicyChecked(
+    return PolicyCheck(
         party=party, refusals=tuple(dict.fromkeys(found)), cures=tuple(_cures(job, roster)) if found else ()
     )
 

@@ -43,14 +43,14 @@ def card_command(
     ] = None,
 ) -> None:
     """Write a party's card for the other parties: name, keys, certificate and columns, but no rows."""
-    from securevfl_net.durable import write_whole
+    from securevfl_net.durable import write_atomic
 
-    from securevfl.agreement import card_of, read_party_file
+    from securevfl.agreement import make_party_card, read_party_file
 
     own = read_party_file(file)
-    card = card_of(own)
+    card = make_party_card(own)
     target = out or own.folder / f"{card.name}.card"
-    write_whole(target, card.encode())
+    write_atomic(target, card.encode())
     _say(f"{target} contains {card.name}'s name, keys, certificate and columns: send it to the proposer.")
     _say(f"{card.name} signs with {card.key.fingerprint}: confirm it with your peers in person.")
 
@@ -77,10 +77,10 @@ def propose_command(
     """Draft an agreement from a job file and the parties' cards. Nothing is signed yet."""
     from datetime import UTC, datetime
 
-    from securevfl_net.durable import write_whole
+    from securevfl_net.durable import write_atomic
 
     from securevfl.agreement import ServingTerms, propose, read_card
-    from securevfl.agreement.plain_words import in_words
+    from securevfl.agreement.plain_words import describe_proposal
 
     if out.exists():
         raise InputError(f"{out} already exists and may be signed: choose another --out")
@@ -95,8 +95,8 @@ def propose_command(
         serving=ServingTerms(asks=tuple(asks), min_batch=min_batch) if asks else None,
         accept_leak=accept_leak,
     )
-    write_whole(out, proposal.raw)
-    _show(in_words(proposal))
+    write_atomic(out, proposal.raw)
+    _show(describe_proposal(proposal))
     _say(
         f"{out} is the proposal: send it to all parties. Each one runs: securevfl approve {out.name} --file PARTY.toml"
     )
@@ -122,12 +122,12 @@ def approve_command(
     """Show an agreement, check it against the party's own file and policy, and sign it."""
     from datetime import UTC, datetime
 
-    from securevfl.agreement import approve, hold, read_agreement, read_party_file, write_approval
-    from securevfl.agreement.plain_words import in_words
+    from securevfl.agreement import approve, check_proposal, read_agreement, read_party_file, write_approval
+    from securevfl.agreement.plain_words import describe_proposal
 
     own, proposal = read_party_file(file), read_agreement(agreement).proposal
-    held = hold(proposal, own, datetime.now(UTC))
-    _show(in_words(proposal, me=own.party))
+    held = check_proposal(proposal, own, datetime.now(UTC))
+    _show(describe_proposal(proposal, me=own.party))
     for note in held.notes:
         _say(note)
     held.require()
@@ -147,12 +147,12 @@ def show_command(
 ) -> None:
     """Explain an agreement in plain words, and list who has approved it."""
     from securevfl.agreement import read_agreement
-    from securevfl.agreement.plain_words import approvals_in_words, in_words
+    from securevfl.agreement.plain_words import describe_approvals, describe_proposal
 
     found = read_agreement(agreement)
     if party:
         found.proposal.card(party)
-    _show([*in_words(found.proposal, me=party), approvals_in_words(found)])
+    _show([*describe_proposal(found.proposal, me=party), describe_approvals(found)])
 
 
 @agreements.command("compare")

@@ -29,7 +29,7 @@ def audit_command(
     """Verify the ledgers of a run, and show what each party sent and received, its protection, what the receiver can
     compute from it, and ε.
     """
-    from securevfl.auditing.tables import audit_json, audit_tables, summary
+    from securevfl.auditing.tables import audit_json, audit_tables, summarise_audit
 
     whole = sv.audit(folder, pins=_pins(pin or []), keys=keys)
     shown = whole.of(party=party, run=run)
@@ -46,7 +46,7 @@ def audit_command(
     for table in audit_tables(shown):
         terminal.out.print(table)
         terminal.out.print()
-    for line in summary(whole):
+    for line in summarise_audit(whole):
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
     if whole.incomplete:
         raise typer.Exit(sv.AuditError.exit_code)
@@ -70,7 +70,7 @@ def keys_command(
     show: Annotated[Path | None, typer.Option(help="Show the fingerprint of this .key or .pub file instead.")] = None,
 ) -> None:
     """Make a party's key, which signs its ledgers, and print the fingerprint that its peers pin."""
-    from securevfl.data.table import wrong_name
+    from securevfl.data.table import explain_bad_name
     from securevfl.ledger import make_key, read_private_key, read_public_key
 
     if bool(name) == (show is not None):
@@ -79,7 +79,7 @@ def keys_command(
         public = read_public_key(show) if show.suffix == ".pub" else read_private_key(show).public
         terminal.out.print(f"{show.stem}={public.fingerprint}", markup=False, highlight=False, soft_wrap=True)
         return
-    mistake = wrong_name(name)
+    mistake = explain_bad_name(name)
     if mistake:
         raise InputError(mistake)
     key = make_key(name, folder)

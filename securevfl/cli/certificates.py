@@ -139,13 +139,13 @@ def revoke_command(
     days: Annotated[int, typer.Option(help="Days until the next list is due, 1 to 825.")] = 30,
 ) -> None:
     """Sign the authority's next revocation list, ca.crl, with one more certificate."""
-    from securevfl_net.identity.certificate import shown_time
+    from securevfl_net.identity.certificate import format_time
     from securevfl_net.identity.folder import revoke
 
     found = revoke(folder, certificate, days=days)
     _say(
         f"{folder / 'ca.crl'} is list {found.number}: {len(found.revoked)} revoked, the next one due "
-        f"{shown_time(found.due)}. Give it to all parties now."
+        f"{format_time(found.due)}. Give it to all parties now."
     )
 
 
@@ -187,7 +187,7 @@ def _content(file: Path) -> list[str]:
 
 
 def _shown(found: Certificate) -> list[str]:
-    from securevfl_net.identity.certificate import shown_time, utc_now
+    from securevfl_net.identity.certificate import format_time, utc_now
 
     left = (found.not_after - utc_now()).total_seconds() / 86_400
     rest = f"{left:.0f} days left" if left >= 0 else f"EXPIRED {-left:.0f} days ago"
@@ -197,5 +197,5 @@ def _shown(found: Certificate) -> list[str]:
     return [
         f"fingerprint {found.fingerprint}",
         f"{whose}, {found.kind}, serial {found.x509.serial_number:x}",
-        f"valid from {shown_time(found.not_before)} to {shown_time(found.not_after)}: {rest}",
+        f"valid from {format_time(found.not_before)} to {format_time(found.not_after)}: {rest}",
     ]

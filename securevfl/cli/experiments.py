@@ -42,14 +42,14 @@ def sweep_command(
     Exit code 1 if cells failed; the others ran, and the next run tries the failed ones again.
     """
     from securevfl.report.progress import sweep_bar
-    from securevfl.run.interrupts import resumable
+    from securevfl.run.interrupts import handle_interrupts
 
     if over:
         _sweep_settings(file, over, seeds, axis, folder, workers, pool, device, accept_leak)
         return
     sweep = sv.read_sweep(file, device=device)
     folder = folder or Path("runs") / sweep.name
-    with resumable(terminal.command(), terminal.say), sweep_bar(terminal.err, len(sweep.cells)) as show:
+    with handle_interrupts(terminal.command(), terminal.say), sweep_bar(terminal.err, len(sweep.cells)) as show:
         found = sv.run_sweep(sweep, folder, workers=workers, pool=pool, command=terminal.command(), progress=show)
     _show_sweep(found.record, folder)
 
@@ -68,14 +68,14 @@ def _sweep_settings(
     """Sweep settings of a job file over its own tables."""
     from securevfl.experiments.grid import grid_of, read_over
     from securevfl.report.progress import sweep_bar
-    from securevfl.run.interrupts import resumable
+    from securevfl.run.interrupts import handle_interrupts
 
     settings = read_over(over)
     job = sv.read_job(file, accept_leak=accept_leak)
     base = job.job if device == "cpu" else job.job.replace(device=device)
     folder = folder or Path("runs") / f"{job.name}-sweep"
     cells = len(grid_of(base, settings).points) * max(seeds, 1)
-    with resumable(terminal.command(), terminal.say), sweep_bar(terminal.err, cells) as show:
+    with handle_interrupts(terminal.command(), terminal.say), sweep_bar(terminal.err, cells) as show:
         found = sv.sweep(
             base,
             job.parties,
@@ -148,12 +148,12 @@ def search_command(
     """
     from securevfl.experiments.search_space import read_space
     from securevfl.jobfile.toml_text import settings_text
-    from securevfl.run.interrupts import resumable
+    from securevfl.run.interrupts import handle_interrupts
 
     asked = read_space(space)
     job = sv.read_job(file, accept_leak=accept_leak)
     folder = folder or Path("runs") / f"{job.name}-search"
-    with resumable(terminal.command(), terminal.say), terminal.err.status("trying settings"):
+    with handle_interrupts(terminal.command(), terminal.say), terminal.err.status("trying settings"):
         found = sv.search(
             job.job,
             job.parties,
@@ -188,12 +188,12 @@ def attack_command(
     job claims ok.
     """
     from securevfl.report import card_table
-    from securevfl.run.interrupts import resumable
+    from securevfl.run.interrupts import handle_interrupts
 
     file = sv.read_job(job, accept_leak=accept_leak)
     folder = folder or Path("runs") / f"{file.name}-attacks"
     with (
-        resumable("", terminal.say, "attack results are saved only at the end; start again"),
+        handle_interrupts("", terminal.say, "attack results are saved only at the end; start again"),
         terminal.bars() as bars,
     ):
         found = sv.attack(

@@ -16,8 +16,8 @@ from securevfl.cli.application import app
 if TYPE_CHECKING:
     from securevfl.party_context import Observer
     from securevfl.process.launch import Start
-    from securevfl.process.party_process import Attending
-    from securevfl.run.events import News
+    from securevfl.process.party_process import JobProcess
+    from securevfl.run.events import RunEvents
 
 __all__: list[str] = []
 
@@ -49,14 +49,14 @@ def party_command(
     Exit code 0 when all parties have their results, 75 when it stopped early and can be started again.
     """
     from securevfl.process.launch import read_start
-    from securevfl.process.operations import keep_to_quota, operating
+    from securevfl.process.operations import keep_to_quota, open_outputs
 
     keep_to_quota()
     start = read_start(agreement, name, file)
     style = log or (None if terminal.err.is_terminal else "text")
     state = start.own.state
     with (
-        operating(
+        open_outputs(
             name, start.peers, start.agreement.digest, files=_log_files(state, log_file), screen=style, port=metrics
         ) as told,
         _progress(bars=style is None) as bars,
@@ -81,16 +81,16 @@ def _log_files(state: Path, other: Path | None) -> list[Path]:
 
 
 def _stopping(log: Any) -> Any:
-    from securevfl.process.operations import stopping
+    from securevfl.process.operations import stop_on_signals
 
-    def inside(party: Attending) -> AbstractContextManager[object]:
-        return stopping(party.stop, log)
+    def inside(party: JobProcess) -> AbstractContextManager[object]:
+        return stop_on_signals(party.stop, log)
 
     return inside
 
 
 @contextmanager
-def _progress(*, bars: bool) -> Iterator[list[News | Observer]]:
+def _progress(*, bars: bool) -> Iterator[list[RunEvents | Observer]]:
     """Show progress bars on a terminal; nothing if log lines are printed."""
     if not bars:
         yield []
@@ -101,7 +101,7 @@ def _progress(*, bars: bool) -> Iterator[list[News | Observer]]:
         yield [shown]
 
 
-def _say_results(start: Start, party: Attending | None) -> None:
+def _say_results(start: Start, party: JobProcess | None) -> None:
     state, name = start.own.state, start.own.party
     if party is None:
         terminal.say(f"{name} already has its results, in {state}; another job needs another agreement.")

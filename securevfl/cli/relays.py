@@ -89,11 +89,11 @@ def _log(event: Mapping[str, object]) -> None:
 
 
 def _make_token(name: str) -> None:
-    from securevfl_net.fields.names import wrong_name
+    from securevfl_net.fields.names import explain_bad_name
     from securevfl_net.identity.files import write_new
     from securevfl_net.relay.introduction import TOKEN, key_of
 
-    if mistake := wrong_name(name):
+    if mistake := explain_bad_name(name):
         raise InputError(mistake)
     token, path = secrets.token_bytes(TOKEN), Path(f"{name}.token")
     write_new(path, f"{token.hex()}\n".encode(), private=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 import securevfl as sv
 from securevfl.cli import terminal
@@ -29,7 +29,7 @@ def run_folder(folder: Path | None, name: str, *, overwrite: bool) -> AbstractCo
     from securevfl.run.run_folder import RunFolder
 
     numbered = folder is None and not overwrite
-    return RunFolder.take(folder or Path("runs") / name, overwrite=overwrite, numbered=numbered)
+    return RunFolder.lock(folder or Path("runs") / name, overwrite=overwrite, numbered=numbered)
 
 
 def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
@@ -128,7 +128,7 @@ def init_command(
     if file.exists() and not overwrite:
         raise sv.InputError(f"{file} already exists: choose another --out, or replace it with --overwrite")
     draft = draft_job(tables, file.parent, id=id or (), label=label or ())
-    write_whole(file, draft.text.encode())
+    write_atomic(file, draft.text.encode())
     for line in draft.found:
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
     for line in draft.missing:
@@ -151,7 +151,7 @@ def check_command(
 
         terminal.out.print(overview_table(found.tables))
     for end in found.certificates:
-        style = "yellow" if end.soon else None
+        style = "yellow" if end.ends_soon else None
         terminal.out.print(str(end), style=style, markup=False, highlight=False, soft_wrap=True)
     for line in (*found.mistakes, *found.refusals):
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -194,7 +194,7 @@ def run_command(
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
-    from securevfl.run.interrupts import resumable
+    from securevfl.run.interrupts import handle_interrupts
 
     file = sv.read_job(job, policies=policy or (), accept_leak=accept_leak)
     again = terminal.command() if checkpoints else ""
@@ -202,7 +202,9 @@ def run_command(
         _run_folds(file, folds or file.folds or 0, folder, overwrite, checkpoints, draws, keys, pool)
         return
     with (
-        resumable(again, terminal.say, "a run with --checkpoints FOLDER resumes after its last completed epoch"),
+        handle_interrupts(
+            again, terminal.say, "a run with --checkpoints FOLDER resumes after its last completed epoch"
+        ),
         run_folder(folder, file.name, overwrite=overwrite) as place,
         terminal.bars() as bars,
     ):
@@ -288,19 +290,19 @@ def predict_command(
         raise sv.InputError(
             "give the job file and the model's folder; or the agreement with --as PARTY --file PARTY.toml"
         )
-    from securevfl.run.interrupts import resumable
-    from securevfl.run.run_folder import ledgers_kept
+    from securevfl.run.interrupts import handle_interrupts
+    from securevfl.run.run_folder import keep_ledgers
 
     content = sv.read_job(job, active=active)
     trained = sv.Model.load(model, content.job)
     with (
-        resumable("", terminal.say, "no predictions were written; start it again"),
-        ledgers_kept(file.parent),
+        handle_interrupts("", terminal.say, "no predictions were written; start it again"),
+        keep_ledgers(file.parent),
         terminal.err.status("aligning and predicting"),
     ):
         found = sv.predict(trained, content.parties, everyone=everyone)
     make_folder(file.parent)
-    write_whole(
+    write_atomic(
         file, scores_as_csv(found.classes, found.ids, found.probabilities.tolist(), found.used if everyone else None)
     )
     for step in found.steps:

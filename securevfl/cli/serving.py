@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 from typer.core import TyperGroup
 
 from securevfl.cli import terminal
@@ -65,9 +65,9 @@ def start_command(
 
 async def _start(agreement: Path, party: str, file: Path, serving: Path | None, run: str) -> list[Any]:
     from securevfl.agreement import read_agreement, read_party_file
-    from securevfl.process.operations import keep_to_quota, operating, stopping
-    from securevfl.run.events import News, Several
-    from securevfl.serving.process import at_work
+    from securevfl.process.operations import keep_to_quota, open_outputs, stop_on_signals
+    from securevfl.run.events import RunEvents, SeveralReceivers
+    from securevfl.serving.process import run_server
 
     keep_to_quota()
     whole, state = read_agreement(agreement), read_party_file(file).state
@@ -75,11 +75,11 @@ async def _start(agreement: Path, party: str, file: Path, serving: Path | None, 
     end = asyncio.Event()
     peers = [name for name in whole.proposal.names if name != party]
     with (
-        operating(party, peers, whole.digest, files=[state / "serving.jsonl"], screen="text") as told,
-        stopping(end.set, told.log) as came,
+        open_outputs(party, peers, whole.digest, files=[state / "serving.jsonl"], screen="text") as told,
+        stop_on_signals(end.set, told.log) as came,
     ):
-        async with at_work(agreement, party, file, serving=serving, run=run) as process:
-            process.server.news = Several([one for one in told.hearers if isinstance(one, News)])
+        async with run_server(agreement, party, file, serving=serving, run=run) as process:
+            process.server.news = SeveralReceivers([one for one in told.hearers if isinstance(one, RunEvents)])
             await _stay(process, end)
     return came
 
@@ -93,9 +93,9 @@ async def _stay(process: PartyProcess, end: asyncio.Event) -> None:
     _say(f"{server.place.name} serves{f', and peers reach it at {listening}' if listening else ''}; Ctrl-C ends it.")
     async with process.running() as task:
         if isinstance(server, ServeActive):
-            from securevfl.serving.whole import answering
+            from securevfl.serving.whole import serve_http
 
-            async with answering(server, process.file) as (address, metrics):
+            async with serve_http(server, process.file) as (address, metrics):
                 _say(f"Questions: {address}")
                 if metrics:
                     _say(f"Metrics: {metrics}")
@@ -167,21 +167,21 @@ def predict_as(
         return
     make_folder(out.parent)
     used = found.used if everyone else None
-    write_whole(out, scores_as_csv(found.classes, found.ids, found.probabilities, used), private=True)
+    write_atomic(out, scores_as_csv(found.classes, found.ids, found.probabilities, used), private=True)
     alone = sum(len(names) == 1 for names in found.used)
     more = f" that all parties have, and {alone:,} scored by {party} alone" if everyone else " that all parties have"
     _say(f"{len(found.ids) - alone:,} rows{more}: {out}")
 
 
 async def _predict(agreement: Path, party: str, file: Path, data: Path | None, *, everyone: bool) -> Scored | None:
-    from securevfl.process.operations import keep_to_quota, stopping
-    from securevfl.serving.process import at_work
+    from securevfl.process.operations import keep_to_quota, stop_on_signals
+    from securevfl.serving.process import run_server
     from securevfl.serving.whole import predict_all
 
     keep_to_quota()
     end = asyncio.Event()
-    with stopping(end.set):
-        async with at_work(agreement, party, file, data=data, once=True) as process, process.running() as task:
+    with stop_on_signals(end.set):
+        async with run_server(agreement, party, file, data=data, once=True) as process, process.running() as task:
             working = asyncio.ensure_future(predict_all(process.server, task, everyone=everyone))
             waiting = asyncio.ensure_future(end.wait())
             await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)

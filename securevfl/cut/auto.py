@@ -24,15 +24,15 @@ import torch
 from securevfl_crypto.pools import kept_pool
 
 from securevfl.cut.base import CutSpec
-from securevfl.cut.blocks import blocks, check_errors
-from securevfl.cut.handshake import checked, checked_width
+from securevfl.cut.blocks import block_sizes, check_errors
+from securevfl.cut.handshake import check_shape, checked_width
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, Noised, NoiseShare, fan_out
 from securevfl.transport import Kind
 
-__all__ = ["AutoActive", "AutoPassive", "Speed", "Timing", "measure", "predict"]
+__all__ = ["AutoActive", "AutoPassive", "Speed", "Timing", "predict_seconds", "time_step"]
 
 _PROBE = 1 << 20
 _MOST_COLUMNS = 1 << 10
@@ -69,7 +69,7 @@ class Speed:
 
 
 @lru_cache(maxsize=64)
-def measure(scheme: crypto.Scheme, spec: CutSpec, width: int) -> Timing:
+def time_step(scheme: crypto.Scheme, spec: CutSpec, width: int) -> Timing:
     """Time one step of `spec` with a block of `width` columns on this machine; the better of two runs.
 
     Raises:
@@ -78,7 +78,7 @@ def measure(scheme: crypto.Scheme, spec: CutSpec, width: int) -> Timing:
     """
     key = scheme.generate()
     public = scheme.read_public(key.public.to_bytes())
-    forward, back = blocks(spec, width, width)
+    forward, back = block_sizes(spec, width, width)
     owner, holder = scheme.owner(key, forward), scheme.holder(public, forward, crypto.ZeroShares([]))
     check_errors(owner, spec, 1)
     if spec.trainable is not False:
@@ -112,7 +112,7 @@ def measure(scheme: crypto.Scheme, spec: CutSpec, width: int) -> Timing:
     return best
 
 
-def predict(owner: Sequence[Timing], holders: Sequence[float], links: Sequence[Speed]) -> float:
+def predict_seconds(owner: Sequence[Timing], holders: Sequence[float], links: Sequence[Speed]) -> float:
     """Seconds of a step: one entry for each passive party in all three, links of the active party with it."""
     wire = sum(timing.size / link.bandwidth for timing, link in zip(owner, links, strict=True))
     latency = 2 * max((link.latency for link in links), default=0.0)
@@ -160,7 +160,7 @@ class _Auto(Generic[C]):
         return {"scheme": self._ready.protection, "state": self._ready.snapshot()}
 
     def restore(self, state: object) -> None:
-        self._ready.restore(_of(self._ready.protection, state))
+        self._ready.restore(_require_kind(self._ready.protection, state))
 
 
 class AutoActive(_Auto[SealedActive]):
@@ -196,11 +196,11 @@ class AutoActive(_Auto[SealedActive]):
         for label, scheme in self._schemes.items():
             if not all(label in found for found in holders.values()) or added > (scheme.most_holders or added):
                 continue
-            with site.clock.he():
+            with site.clock.time_encryption():
                 own = _measured({label: scheme}, self._spec, max(widths.values()))
             if label in own:
                 timings = [own[label]] * len(widths)
-                steps[label] = predict(timings, [found[label] for found in holders.values()], speeds)
+                steps[label] = predict_seconds(timings, [found[label] for found in holders.values()], speeds)
         if not steps:
             raise ProtocolError(
                 f"none of {', '.join(self._schemes)} can seal this job: its integers are too large; lower the batch "
@@ -235,7 +235,7 @@ class AutoActive(_Auto[SealedActive]):
             await link.send(Kind.CONTROL, "cut/probe", probe=np.zeros(size, dtype=np.uint8))
             echo = await link.receive(Kind.CONTROL, "cut/probe", "probe")
             seconds.append(time.perf_counter() - start)
-            checked(name, echo.arrays["probe"], (size,))
+            check_shape(name, echo.arrays["probe"], (size,))
         return Speed(2 * _PROBE / max(seconds[1] - seconds[0], 1e-6), seconds[0] / 2)
 
     @property
@@ -263,13 +263,13 @@ class AutoPassive(_Auto[SealedPassive]):
         """See `PassiveCut.setup`."""
         site = self._site
         link = site.links[site.active]
-        with site.clock.he():
+        with site.clock.time_encryption():
             timings = _measured(self._schemes, self._spec, width)
         meta = {name: timing.holder for name, timing in timings.items()}
         await link.send(Kind.CONTROL, "cut/measured", meta={"width": width, **meta})
         for size in () if self._link else (0, _PROBE):
             message = await link.receive(Kind.CONTROL, "cut/probe", "probe")
-            probe = checked(site.active, message.arrays["probe"], (size,))
+            probe = check_shape(site.active, message.arrays["probe"], (size,))
             await link.send(Kind.CONTROL, "cut/probe", probe=probe)
         message = await link.receive(Kind.CONTROL, "cut/choice")
         chosen = message.meta.get("scheme")
@@ -296,7 +296,7 @@ def _measured(schemes: Mapping[str, crypto.Scheme], spec: CutSpec, width: int) -
     found, timed = {}, min(width, _MOST_COLUMNS)
     for name, scheme in schemes.items():
         try:
-            one = measure(scheme, replace(spec, reduce="none", device="cpu"), timed)
+            one = time_step(scheme, replace(spec, reduce="none", device="cpu"), timed)
         except crypto.OverflowRefused:
             continue
         times = width / timed
@@ -310,7 +310,7 @@ def _number(name: str, value: object, low: float, high: float) -> float:
     return value
 
 
-def _of(scheme: str, state: object) -> object:
+def _require_kind(scheme: str, state: object) -> object:
     """What a snapshot holds.
 
     Raises:

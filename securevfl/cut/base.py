@@ -23,7 +23,7 @@ from securevfl.cut.integers import FixedPoint
 from securevfl.errors import InputError, RangeError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, NoiseShare
-from securevfl.privacy.noise import gaussian
+from securevfl.privacy.noise import draw_gaussian
 
 __all__ = ["ActiveCut", "CutSpec", "CutUse", "PassiveCut", "check_block", "initial_weights"]
 
@@ -126,9 +126,9 @@ class CutSpec:
         )
 
     @property
-    def rule(self) -> crypto.Rule:
+    def rule(self) -> crypto.OptimiserRule:
         """The optimiser's constants, for shares."""
-        return crypto.Rule(momentum=self.momentum, decay=self.lr * self.weight_decay)
+        return crypto.OptimiserRule(momentum=self.momentum, decay=self.lr * self.weight_decay)
 
     @property
     def fixed_point(self) -> FixedPoint:
@@ -235,7 +235,7 @@ def initial_weights(site: PartyContext, width: int, columns: int, bound: float =
         columns: h, the width of the cut.
         bound: R, on the operator norm of the block, or infinity.
     """
-    drawn: np.ndarray = gaussian(
+    drawn: np.ndarray = draw_gaussian(
         (width, columns), math.sqrt(1 / width), lambda count: site.secret.keystream(count, "cut", "first weights")
     ).numpy()
     return drawn if bound == math.inf else drawn * min(1.0, bound / 2 / float(np.linalg.norm(drawn, 2)))

@@ -8,7 +8,7 @@ import securevfl_crypto as crypto
 
 from securevfl.cut.base import CutSpec
 
-__all__ = ["SIGMA", "blocks", "check_errors", "shared_alike"]
+__all__ = ["SIGMA", "block_sizes", "check_errors", "shared_alike"]
 
 SIGMA = 40
 """Statistical security of the masks on integers, in bits."""
@@ -17,7 +17,7 @@ _KEPT_BITS = 12
 activations have."""
 
 
-def blocks(spec: CutSpec, width: int, widest: int) -> tuple[crypto.Block, crypto.Block]:
+def block_sizes(spec: CutSpec, width: int, widest: int) -> tuple[crypto.Block, crypto.Block]:
     """Sizes of the integers of one passive party's block: for the forward product and the weight gradient, whose owner
     is the active party; and for ``S Wᵀ``, whose owner is the passive party.
 

@@ -23,7 +23,7 @@ import torch
 from securevfl.cut.base import ActiveCut, CutSpec
 from securevfl.cut.wrapped import WrappedCut
 from securevfl.errors import InputError, RangeError
-from securevfl.privacy import Noised, mapped
+from securevfl.privacy import Noised, map_noised
 from securevfl.privacy.joint import check_norms
 
 __all__ = ["BoundedCut"]
@@ -95,7 +95,7 @@ class BoundedCut(WrappedCut):
         Raises:
             RangeError: a gradient that is not finite, or a bound that rounding could pass even without a step.
         """
-        await super().backward(mapped(gradient, self._within))
+        await super().backward(map_noised(gradient, self._within))
 
     def _within(self, gradient: torch.Tensor) -> torch.Tensor:
         """`gradient`, (n, h) or (parties, n, h), times what is left of the bound over what it could use."""

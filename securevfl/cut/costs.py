@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["COSTS", "ROWS", "Cost", "choose", "seconds_of"]
+__all__ = ["COSTS", "ROWS", "Cost", "choose_protection", "seconds_of"]
 
 ROWS = 256
 """Rows of the steps that were measured: 32 columns in all, a cut and a top of 16 units."""
@@ -62,7 +62,9 @@ def seconds_of(name: str, rows: int, *, mbit: float, latency_ms: float, cores: i
     return cost.work * batches / cores + 8e-6 * cost.size * batches / mbit + cost.rounds * latency_ms / 1e3
 
 
-def choose(names: Sequence[str], rows: int, *, mbit: float, latency_ms: float, cores: int = 1) -> tuple[str, str]:
+def choose_protection(
+    names: Sequence[str], rows: int, *, mbit: float, latency_ms: float, cores: int = 1
+) -> tuple[str, str]:
     """The protection with the shortest step, and why, in words. Arguments as for `seconds_of`.
 
     Args:

@@ -88,7 +88,7 @@ class Ciphers:
     key_bits: int = 0
     reshares: bool | None = True
 
-    def sealed(
+    def is_sealed(
         self,
         step: str,
         sender: PartyRole,
@@ -157,8 +157,8 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
         found.append(Exchange("cut/seed", Kind.PUBLIC_KEY, PASSIVE, PASSIVE, "public key for pairwise masks"))
     found += [
         Exchange("cut/public key", Kind.PUBLIC_KEY, ACTIVE, PASSIVE, "public key"),
-        ciphers.sealed("cut/weights", ACTIVE, "weight share V"),
-        ciphers.sealed(
+        ciphers.is_sealed("cut/weights", ACTIVE, "weight share V"),
+        ciphers.is_sealed(
             "cut/forward",
             PASSIVE,
             "activations at the cut",
@@ -168,7 +168,7 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
             sights=up.sights,
             noised=features,
         ),
-        ciphers.sealed(
+        ciphers.is_sealed(
             "cut/backward",
             ACTIVE,
             "gradient at the cut",
@@ -177,13 +177,13 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
             sights=() if use.trainable else down.sights,
             noised=labels,
         ),
-        ciphers.sealed("cut/weight gradient", PASSIVE, "weight gradient, masked"),
+        ciphers.is_sealed("cut/weight gradient", PASSIVE, "weight gradient, masked"),
     ]
     if use.trainable:
         found += [
             Exchange("cut/passive key", Kind.PUBLIC_KEY, PASSIVE, ACTIVE, "public key"),
-            ciphers.sealed("cut/passive share", PASSIVE, "weight share U"),
-            ciphers.sealed(
+            ciphers.is_sealed("cut/passive share", PASSIVE, "weight share U"),
+            ciphers.is_sealed(
                 "cut/input gradient",
                 ACTIVE,
                 "gradient at the activations",

@@ -10,7 +10,7 @@ import securevfl_crypto as crypto
 import torch
 
 from securevfl.cut.base import CutSpec, check_block, initial_weights
-from securevfl.cut.handshake import announce, as_share, checked, once
+from securevfl.cut.handshake import announce_width, as_share, check_shape, require_fed
 from securevfl.cut.integers import (
     fixed_activations,
     fixed_noise,
@@ -19,10 +19,10 @@ from securevfl.cut.integers import (
     scaled_gradient,
     to_float,
 )
-from securevfl.cut.plain import FloatActive, apart
+from securevfl.cut.plain import FloatActive, split_by_party
 from securevfl.errors import RangeError
 from securevfl.party_context import PartyContext
-from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped
+from securevfl.privacy import Link, Noised, NoiseShare, fan_out, map_noised, strip_noise_mark
 from securevfl.transport import Kind
 
 __all__ = ["FixedActive", "FixedPassive"]
@@ -40,7 +40,7 @@ class FixedActive(FloatActive):
         parts = []
         for link in self._links:
             message = await link.receive(Kind.ACTIVATION, "cut/forward", "z")
-            parts.append(np.asarray(checked(link.peer, message.arrays["z"], shape)).astype(object))
+            parts.append(np.asarray(check_shape(link.peer, message.arrays["z"], shape)).astype(object))
         if self._spec.reduce == "none":
             single = [to_float(part, point.fz, self._spec.device) for part in parts]
             return torch.stack(single) if single else torch.zeros((0, *shape))
@@ -49,8 +49,8 @@ class FixedActive(FloatActive):
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         """See `ActiveCut.backward`."""
         passive, point = self._site.passive, self._spec.fixed_point
-        parts = apart(gradient, passive) if self._spec.reduce == "none" else dict.fromkeys(passive, gradient)
-        steps = {name: mapped(part, lambda g: scaled_gradient(g, point)) for name, part in parts.items()}
+        parts = split_by_party(gradient, passive) if self._spec.reduce == "none" else dict.fromkeys(passive, gradient)
+        steps = {name: map_noised(part, lambda g: scaled_gradient(g, point)) for name, part in parts.items()}
 
         async def send(link: Link) -> None:
             await link.send(Kind.GRADIENT, "cut/backward", gradient=steps[link.peer])
@@ -74,7 +74,7 @@ class FixedPassive:
     async def setup(self, width: int, *, trainable: bool) -> None:
         """See `PassiveCut.setup`."""
         self._trainable = trainable
-        await announce(self._site, self._spec, self.protection, width, trainable)
+        await announce_width(self._site, self._spec, self.protection, width, trainable)
         first = initial_weights(self._site, width, self._spec.width, self._spec.weight_bound)
         self._weights = crypto.Share(crypto.Ring(), fixed_weights(first, self._spec.fixed_point), self._spec.rule)
 
@@ -83,13 +83,13 @@ class FixedPassive:
     ) -> None:
         """See `PassiveCut.forward`."""
         point = self._spec.fixed_point
-        x = mapped(activations, lambda a: fixed_activations(a, point))
-        self._fed = bare(x) if train else None
-        z = mapped(x, lambda a: crypto.exact_product(a, self._weights.values))
+        x = map_noised(activations, lambda a: fixed_activations(a, point))
+        self._fed = strip_noise_mark(x) if train else None
+        z = map_noised(x, lambda a: crypto.exact_product(a, self._weights.values))
         if noise is not None:
-            part = bare(z)
-            z = noise.added(lambda drawn: part + fixed_noise(drawn, point))
-        await self._link.send(Kind.ACTIVATION, "cut/forward", z=mapped(z, self._as_int64))
+            part = strip_noise_mark(z)
+            z = noise.add_to(lambda drawn: part + fixed_noise(drawn, point))
+        await self._link.send(Kind.ACTIVATION, "cut/forward", z=map_noised(z, self._as_int64))
 
     def _as_int64(self, z: np.ndarray) -> np.ndarray:
         if max((abs(v) for v in z.flat), default=0) >= 1 << 62:
@@ -102,8 +102,8 @@ class FixedPassive:
     async def backward(self) -> torch.Tensor | None:
         """See `PassiveCut.backward`."""
         message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")
-        fed, self._fed = once(self._fed), None
-        array = checked(self._link.peer, message.arrays["gradient"], (len(fed), self._spec.width))
+        fed, self._fed = require_fed(self._fed), None
+        array = check_shape(self._link.peer, message.arrays["gradient"], (len(fed), self._spec.width))
         step, weights = np.asarray(array), self._weights.values
         back = None
         if self._trainable:

@@ -11,7 +11,7 @@ from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.transport import Array, Kind, Scalar
 
-__all__ = ["announce", "as_share", "checked", "checked_width", "key_bytes", "once", "receive_widths"]
+__all__ = ["announce_width", "as_share", "check_shape", "checked_width", "key_bytes", "receive_widths", "require_fed"]
 
 _MOST_KEY = 1 << 20
 """Bytes of the longest public key: that of BFV has about 320,000, one of Paillier with 8192 bits 142,000."""
@@ -78,7 +78,7 @@ def key_bytes(name: str, array: Array) -> bytes:
     return raw.tobytes()
 
 
-async def announce(site: PartyContext, spec: CutSpec, protection: str, width: int, trainable: bool) -> None:
+async def announce_width(site: PartyContext, spec: CutSpec, protection: str, width: int, trainable: bool) -> None:
     """A passive party's half of `receive_widths`."""
     meta: dict[str, Scalar] = {
         "job": site.job,
@@ -90,7 +90,7 @@ async def announce(site: PartyContext, spec: CutSpec, protection: str, width: in
     await site.links[site.active].send(Kind.CONTROL, "cut/setup", meta=meta)
 
 
-def checked(name: str, array: Array, shape: tuple[int, ...]) -> Array:
+def check_shape(name: str, array: Array, shape: tuple[int, ...]) -> Array:
     """`array`, if it has this shape.
 
     Raises:
@@ -112,7 +112,7 @@ def as_share(state: object) -> tuple[np.ndarray, np.ndarray | None]:
 T = TypeVar("T")
 
 
-def once(fed: T | None) -> T:
+def require_fed(fed: T | None) -> T:
     """What the last training forward kept.
 
     Raises:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
-from securevfl.privacy import DP, JointNoise, RandomisedResponse, permitted, severity_of_view
+from securevfl.privacy import DP, JointNoise, RandomisedResponse, permitted_by, severity_of_view
 from securevfl.privacy.mechanisms import GaussianNoise
-from securevfl.privacy.severity import planned
+from securevfl.privacy.severity import with_planned_epsilon
 from securevfl.transport import Severity, Sight
 
 __all__ = [
@@ -63,7 +63,7 @@ def revealed_under(
         ranked: `ATTRIBUTE` or `LABELS`.
         through: what is received, in a few words.
     """
-    allowed = permitted(mechanism)
+    allowed = permitted_by(mechanism)
     holds = f", while its weights stay below {mechanism.weight_bound:g}" if isinstance(mechanism, JointNoise) else ""
     seen = Sight(
         of="labels" if ranked == LABELS else "features",
@@ -72,7 +72,7 @@ def revealed_under(
         epsilon=allowed.epsilon,
         auc=allowed.auc,
     )
-    return Revealed(f"{text} {allowed.words(ranked)}{holds}", allowed.severity, (seen,))
+    return Revealed(f"{text} {allowed.describe(ranked)}{holds}", allowed.severity, (seen,))
 
 
 def _seen(of: Literal["features", "labels"], through: str, view: str) -> tuple[Sight, ...]:
@@ -123,7 +123,7 @@ def _and_columns(labels: Revealed, dp: DP | None, parties: int) -> Revealed:
     and much without noise on features, whatever the noise on labels.
     """
     noise = None if dp is None else dp.features
-    if noise is not None and parties > 1 and permitted(_unknown(noise, parties)).severity == "note":
+    if noise is not None and parties > 1 and permitted_by(_unknown(noise, parties)).severity == "note":
         text = "; of the label owner's own columns no attack got anything, under the noise on the others' features"
         none = Sight(of="features", severity="note", through="gradients, under the others' noise")
         return Revealed(labels.text + text, labels.severity, (*labels.sights, none))
@@ -278,4 +278,4 @@ def _unknown(noise: GaussianNoise, parties: int) -> GaussianNoise:
     sigma = noise.sigma(1) * math.sqrt(1 - 1 / parties)
     if sigma < _LEAST_SIGMA:
         return noise  # so little that it hides nothing, with the reader's share or without
-    return planned(noise.replace(noise_multiplier=sigma, on_budget="refuse"), 1)
+    return with_planned_epsilon(noise.replace(noise_multiplier=sigma, on_budget="refuse"), 1)

@@ -13,15 +13,15 @@ import numpy as np
 import torch
 
 from securevfl.cut.base import CutSpec, check_block, initial_weights
-from securevfl.cut.handshake import announce, checked, once, receive_widths
+from securevfl.cut.handshake import announce_width, check_shape, receive_widths, require_fed
 from securevfl.party_context import PartyContext
-from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped, send_all
+from securevfl.privacy import Link, Noised, NoiseShare, fan_out, map_noised, send_all, strip_noise_mark
 from securevfl.transport import Array, Kind, to_device
 
-__all__ = ["FloatActive", "FloatPassive", "apart"]
+__all__ = ["FloatActive", "FloatPassive", "split_by_party"]
 
 
-def tensor(array: Array, device: str) -> torch.Tensor:
+def to_tensor(array: Array, device: str) -> torch.Tensor:
     """As a float32 tensor on `device`; by reference when it is one already."""
     if isinstance(array, torch.Tensor) and array.is_cpu and device == "cpu" and array.dtype is torch.float32:
         return array  # asking torch for it takes longer
@@ -29,11 +29,11 @@ def tensor(array: Array, device: str) -> torch.Tensor:
     return to_device(value, device).to(torch.float32)
 
 
-def apart(
+def split_by_party(
     gradient: torch.Tensor | Noised[torch.Tensor], passive: Sequence[str]
 ) -> dict[str, torch.Tensor | Noised[torch.Tensor]]:
     """Passive party → its part of ∂L/∂z (parties, rows, h)."""
-    return {name: mapped(gradient, operator.itemgetter(i)) for i, name in enumerate(passive)}
+    return {name: map_noised(gradient, operator.itemgetter(i)) for i, name in enumerate(passive)}
 
 
 class FloatActive:
@@ -59,7 +59,7 @@ class FloatActive:
         parts = []
         for link in self._links:
             message = await link.receive(Kind.ACTIVATION, "cut/forward", "z")
-            parts.append(tensor(checked(link.peer, message.arrays["z"], shape), self._spec.device))
+            parts.append(to_tensor(check_shape(link.peer, message.arrays["z"], shape), self._spec.device))
         if self._spec.reduce == "none":
             return torch.stack(parts) if parts else torch.zeros((0, *shape), device=self._spec.device)
         if not parts:
@@ -70,7 +70,7 @@ class FloatActive:
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         """See `ActiveCut.backward`."""
         if self._spec.reduce == "none":
-            parts = apart(gradient, self._site.passive)
+            parts = split_by_party(gradient, self._site.passive)
 
             async def send(link: Link) -> None:
                 await link.send(Kind.GRADIENT, "cut/backward", gradient=parts[link.peer])
@@ -106,7 +106,7 @@ class FloatPassive:
     async def setup(self, width: int, *, trainable: bool) -> None:
         """See `PassiveCut.setup`."""
         self._trainable = trainable
-        await announce(self._site, self._spec, self.protection, width, trainable)
+        await announce_width(self._site, self._spec, self.protection, width, trainable)
         first = initial_weights(self._site, width, self._spec.width, self._spec.weight_bound)
         self._weights = torch.from_numpy(first).to(self._spec.device, torch.float32)
 
@@ -114,19 +114,19 @@ class FloatPassive:
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
     ) -> None:
         """See `PassiveCut.forward`."""
-        self._fed = bare(activations) if train else None
-        z = mapped(activations, lambda a: a @ self._weights)
+        self._fed = strip_noise_mark(activations) if train else None
+        z = map_noised(activations, lambda a: a @ self._weights)
         if noise is not None:
-            part = bare(z)  # rounded as a sum, so that its low bits tell of no part
-            z = noise.added(lambda drawn: (part.double() + drawn.to(part.device)).to(part.dtype))
+            part = strip_noise_mark(z)  # rounded as a sum, so that its low bits tell of no part
+            z = noise.add_to(lambda drawn: (part.double() + drawn.to(part.device)).to(part.dtype))
         await self._link.send(Kind.ACTIVATION, "cut/forward", z=z)
 
     async def backward(self) -> torch.Tensor | None:
         """See `PassiveCut.backward`."""
         message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")
-        fed, self._fed = once(self._fed), None
-        gradient = checked(self._link.peer, message.arrays["gradient"], (fed.shape[0], self._spec.width))
-        g = tensor(gradient, self._spec.device)
+        fed, self._fed = require_fed(self._fed), None
+        gradient = check_shape(self._link.peer, message.arrays["gradient"], (fed.shape[0], self._spec.width))
+        g = to_tensor(gradient, self._spec.device)
         back = g @ self._weights.T if self._trainable else None
         if self._rounds:
             self._velocity = self._stepped(fed.T @ g)

@@ -24,8 +24,8 @@ import torch
 from securevfl_crypto.pools import kept_pool
 
 from securevfl.cut.base import CutSpec, initial_weights
-from securevfl.cut.blocks import SIGMA, blocks, check_errors, shared_alike
-from securevfl.cut.handshake import announce, as_share, key_bytes, once, receive_widths
+from securevfl.cut.blocks import SIGMA, block_sizes, check_errors, shared_alike
+from securevfl.cut.handshake import announce_width, as_share, key_bytes, receive_widths, require_fed
 from securevfl.cut.hidden import Hidden
 from securevfl.cut.integers import (
     fixed_activations,
@@ -36,11 +36,11 @@ from securevfl.cut.integers import (
     to_float,
 )
 from securevfl.cut.masking import agree_masks
-from securevfl.cut.plain import apart
-from securevfl.cut.working import working
+from securevfl.cut.plain import split_by_party
+from securevfl.cut.working import count_as_encryption
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
-from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped
+from securevfl.privacy import Link, Noised, NoiseShare, fan_out, map_noised, strip_noise_mark
 from securevfl.transport import NO_GUARD, Array, Guard, Kind
 
 __all__ = ["SealedActive", "SealedPassive"]
@@ -92,7 +92,7 @@ class SealedActive:
         widths = await receive_widths(site, spec, self.protection)
         self.widths = {name: width for name, (width, _) in widths.items()}
         widest = max([spec.widest, *self.widths.values()])
-        with working(site.clock):
+        with count_as_encryption(site.clock):
             key = scheme.generate()
         self._guard = _guard(scheme, key.public)
         packed = _packed(key.public)
@@ -102,8 +102,8 @@ class SealedActive:
 
         await fan_out(self._links(), send)
         for name, (width, trainable) in widths.items():
-            forward, back = blocks(spec, width, widest)
-            with working(site.clock):
+            forward, back = block_sizes(spec, width, widest)
+            with count_as_encryption(site.clock):
                 if trainable and scheme.owner(key, forward).ring != scheme.owner(key, back).ring:
                     forward, back = shared_alike(forward, back)
                 owner = scheme.owner(key, forward)
@@ -112,7 +112,7 @@ class SealedActive:
             peer = _Peer(owner, crypto.Share(owner.ring, zero, spec.rule))
             if trainable:
                 message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/passive key", "key")
-                with working(site.clock):
+                with count_as_encryption(site.clock):
                     theirs = scheme.read_public(key_bytes(name, message.arrays["key"]))
                     peer.back = scheme.holder(theirs, back, crypto.ZeroShares([]))
                 peer.guard = _guard(scheme, theirs)
@@ -128,7 +128,7 @@ class SealedActive:
 
     async def _send_weights(self, link: Link) -> None:
         peer = self._peers[link.peer]
-        with working(self._site.clock):
+        with count_as_encryption(self._site.clock):
             sealed = peer.owner.seal_weights(peer.share.values)
         await link.send(Kind.CIPHERTEXT, "cut/weights", guard=self._guard, c=sealed)
 
@@ -148,10 +148,10 @@ class SealedActive:
         point, device = self._spec.fixed_point, self._spec.device
         owners = [peer.owner for peer in self._peers.values()]
         if self._spec.reduce == "none":
-            with working(self._site.clock):
+            with count_as_encryption(self._site.clock):
                 parts = [owner.open_product([c], rows) for owner, c in zip(owners, arrays, strict=True)]
             return torch.stack([to_float(part, point.fz, device) for part in parts])
-        with working(self._site.clock):
+        with count_as_encryption(self._site.clock):
             z = owners[0].open_product(arrays, rows)
         return to_float(z, point.fz, device)
 
@@ -163,8 +163,8 @@ class SealedActive:
         async def send(link: Link) -> None:
             shared = "" if self._spec.reduce == "sum" else link.peer  # one ciphertext for all where z is their sum
             if shared not in sealed:
-                with working(self._site.clock):
-                    sealed[shared] = mapped(steps[link.peer], self._peers[link.peer].owner.seal_steps)
+                with count_as_encryption(self._site.clock):
+                    sealed[shared] = map_noised(steps[link.peer], self._peers[link.peer].owner.seal_steps)
             await link.send(Kind.CIPHERTEXT, "cut/backward", guard=self._guard, c=sealed[shared])
 
         async def send_back(link: Link) -> None:
@@ -175,32 +175,32 @@ class SealedActive:
         for name, peer in self._peers.items():
             link = self._site.links[name]
             message = await link.receive(Kind.CIPHERTEXT, "cut/weight gradient", "c")
-            with working(self._site.clock):
+            with count_as_encryption(self._site.clock):
                 peer.share.step(peer.owner.open_gradient(_bytes(message.arrays["c"])))
             if peer.share.ring.modulus is None:
                 change = await link.receive(Kind.MASKED_SHARE, "cut/reshare", "delta")
                 width, values = peer.owner.block.share_bytes, peer.share.values
-                with working(self._site.clock):
+                with count_as_encryption(self._site.clock):
                     peer.share.add(crypto.bigints_from_bytes(_bytes(change.arrays["delta"]), values.shape, width))
         self._changed = True
 
     async def _send_back(self, link: Link, peer: _Peer, steps: np.ndarray | Noised[np.ndarray]) -> None:
         """``[[S W_pᵀ]]`` under p's key, before any share changes."""
-        theirs, peer.theirs, back = once(peer.theirs), None, peer.back
+        theirs, peer.theirs, back = require_fed(peer.theirs), None, peer.back
         if back is None:
             raise ProtocolError(f"{link.peer!r} has no key to send a gradient under")
-        with working(self._site.clock):
-            sealed = mapped(steps, lambda s: back.product(theirs, s, peer.share.values.T))
-        self._hidden.add(back.statistical(len(bare(steps)))[0])
+        with count_as_encryption(self._site.clock):
+            sealed = map_noised(steps, lambda s: back.product(theirs, s, peer.share.values.T))
+        self._hidden.add(back.statistical(len(strip_noise_mark(steps)))[0])
         await link.send(Kind.CIPHERTEXT, "cut/input gradient", guard=peer.guard, c=sealed)
 
     def _steps(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> Mapping[str, np.ndarray | Noised[np.ndarray]]:
         """S for each passive party: the same for all where z is their sum."""
         point = self._spec.fixed_point
         if self._spec.reduce == "none":
-            parts = apart(gradient, self._site.passive)
-            return {name: mapped(part, lambda g: scaled_gradient(g, point)) for name, part in parts.items()}
-        return dict.fromkeys(self._peers, mapped(gradient, lambda g: scaled_gradient(g, point)))
+            parts = split_by_party(gradient, self._site.passive)
+            return {name: map_noised(part, lambda g: scaled_gradient(g, point)) for name, part in parts.items()}
+        return dict.fromkeys(self._peers, map_noised(gradient, lambda g: scaled_gradient(g, point)))
 
     def shares(self) -> Mapping[str, np.ndarray]:
         """See `HasShares.shares`."""
@@ -214,7 +214,7 @@ class SealedActive:
         """See `ActiveCut.restore`."""
         if not isinstance(state, dict):
             raise TypeError("not a snapshot of this cut")
-        with working(self._site.clock):
+        with count_as_encryption(self._site.clock):
             for name, peer in self._peers.items():  # of a party that is not there, the share stays unused
                 peer.share.load(*as_share(state[name]))
         self._changed = True
@@ -249,7 +249,7 @@ class SealedPassive:
     async def setup(self, width: int, *, trainable: bool) -> None:
         """See `PassiveCut.setup`."""
         site, spec, scheme = self._site, self._spec, self._scheme
-        await announce(site, spec, self.protection, width, trainable)
+        await announce_width(site, spec, self.protection, width, trainable)
         pairs = await agree_masks(site, site.passive, "securevfl cut masks v1") if spec.reduce == "sum" else []
         message = await self._link.receive(Kind.PUBLIC_KEY, "cut/public key", "key")
         widest = message.meta.get("widest")
@@ -257,10 +257,10 @@ class SealedPassive:
             raise ProtocolError(
                 f"{site.active!r} says that the widest party feeds {widest!r} columns; {width} are here"
             )
-        with working(site.clock):
+        with count_as_encryption(site.clock):
             key = scheme.read_public(key_bytes(site.active, message.arrays["key"]))
             mine = scheme.generate() if trainable else None
-            forward, back = blocks(spec, width, widest)
+            forward, back = block_sizes(spec, width, widest)
             holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
             own = None if mine is None else scheme.owner(mine, back)
             if mine is not None and own is not None and own.ring != holder.ring:
@@ -286,8 +286,8 @@ class SealedPassive:
     ) -> None:
         """See `PassiveCut.forward`."""
         mine, point = self._ready, self._spec.fixed_point
-        x = mapped(activations, lambda a: fixed_activations(a, point))
-        extra = None if noise is None else noise.added(lambda drawn: fixed_noise(drawn, point))
+        x = map_noised(activations, lambda a: fixed_activations(a, point))
+        extra = None if noise is None else noise.add_to(lambda drawn: fixed_noise(drawn, point))
         if self._stale:
             message = await self._link.receive(Kind.CIPHERTEXT, "cut/weights", "c")
             self._sealed = _bytes(message.arrays["c"])
@@ -296,13 +296,17 @@ class SealedPassive:
         def product(x: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
             return mine.holder.product(self._sealed, x, mine.share.values, extra=extra)
 
-        with working(self._site.clock):
-            sealed = mapped(x, product) if extra is None else extra.map(lambda drawn: product(bare(x), drawn))
-        self._fed = bare(x) if train else None
-        self._hidden.add(mine.holder.statistical(len(bare(x)))[0])
+        with count_as_encryption(self._site.clock):
+            sealed = (
+                map_noised(x, product)
+                if extra is None
+                else extra.map(lambda drawn: product(strip_noise_mark(x), drawn))
+            )
+        self._fed = strip_noise_mark(x) if train else None
+        self._hidden.add(mine.holder.statistical(len(strip_noise_mark(x)))[0])
         await self._link.send(Kind.CIPHERTEXT, "cut/forward", guard=mine.guard, c=sealed)
         if train and mine.own is not None:
-            with working(self._site.clock):
+            with count_as_encryption(self._site.clock):
                 sealed = mine.own.seal_weights(mine.share.values.T)
             await self._link.send(Kind.CIPHERTEXT, "cut/passive share", guard=mine.own_guard, c=sealed)
 
@@ -310,20 +314,20 @@ class SealedPassive:
         """See `PassiveCut.backward`."""
         mine, link, clock = self._ready, self._link, self._site.clock
         message = await link.receive(Kind.CIPHERTEXT, "cut/backward", "c")
-        x, self._fed = once(self._fed), None
+        x, self._fed = require_fed(self._fed), None
         back: torch.Tensor | None = None
         if mine.own is not None:
             answer = await link.receive(Kind.CIPHERTEXT, "cut/input gradient", "c")
-            with working(clock):
+            with count_as_encryption(clock):
                 product = mine.own.open_product([_bytes(answer.arrays["c"])], len(x))
             back = input_gradient(product, self._spec.fixed_point).to(self._spec.device)
-        with working(clock):
+        with count_as_encryption(clock):
             sealed, phi = mine.holder.gradient(_bytes(message.arrays["c"]), x)
             mine.share.step(phi)
         self._hidden.add(mine.holder.statistical(len(x))[1])
         await link.send(Kind.CIPHERTEXT, "cut/weight gradient", guard=mine.guard, c=sealed)
         if mine.share.ring.modulus is None:
-            with working(clock):
+            with count_as_encryption(clock):
                 change = mine.share.replace(mine.holder.fresh_share())
                 delta = crypto.bigints_to_bytes(change, mine.holder.block.share_bytes)
             await link.send(Kind.MASKED_SHARE, "cut/reshare", guard=_MASKED, delta=delta)
@@ -344,6 +348,6 @@ class SealedPassive:
 
     def restore(self, state: object) -> None:
         """See `PassiveCut.restore`."""
-        with working(self._site.clock):
+        with count_as_encryption(self._site.clock):
             self._ready.share.load(*as_share(state))
         self._stale = True

@@ -11,13 +11,13 @@ from securevfl_crypto.errors import PoolError
 from securevfl.errors import PolicyError, ProtocolError, RangeError, SecureVFLError
 from securevfl.privacy import Clock
 
-__all__ = ["working"]
+__all__ = ["count_as_encryption"]
 
 
 @contextmanager
-def working(clock: Clock) -> Iterator[None]:
+def count_as_encryption(clock: Clock) -> Iterator[None]:
     """Count as homomorphic encryption, and turn the cryptography's errors into the toolkit's."""
-    with clock.he():
+    with clock.time_encryption():
         try:
             yield
         except crypto.OverflowRefused as error:

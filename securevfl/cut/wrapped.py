@@ -11,7 +11,7 @@ from securevfl.cut.base import ActiveCut, CutSpec
 from securevfl.cut.integers import scaled_gradient
 from securevfl.cut.opened import HasShares
 from securevfl.party_context import PartyContext
-from securevfl.privacy import Noised, bare
+from securevfl.privacy import Noised, strip_noise_mark
 
 __all__ = ["ObservedCut", "WrappedCut"]
 
@@ -82,6 +82,6 @@ class ObservedCut(WrappedCut):
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         """See `ActiveCut.backward`."""
         point = self._spec.fixed_point
-        steps = scaled_gradient(bare(gradient), point) * 2.0**-point.fs
+        steps = scaled_gradient(strip_noise_mark(gradient), point) * 2.0**-point.fs
         self._site.observer.handed(self._site.name, self._site.active, steps)
         await super().backward(gradient)

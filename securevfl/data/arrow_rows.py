@@ -9,8 +9,8 @@ from typing import Any
 
 from securevfl.data.columns import ColumnUse, column_names
 from securevfl.data.limits import TableLimits
-from securevfl.data.places import Place
-from securevfl.data.row_source import BATCH, Count, RowSource, bytes_each, is_text, kinds_of, told
+from securevfl.data.places import FileLocation
+from securevfl.data.row_source import BATCH, Count, RowSource, bytes_each, is_text, kinds_of, translate_arrow_errors
 from securevfl.errors import InputError
 
 __all__ = ["PARQUET", "ArrowRows", "ParquetRows"]
@@ -26,13 +26,13 @@ class ParquetRows(RowSource):
     Subfolders are included; a subfolder named ``column=value`` adds that column.
     """
 
-    place: Place
+    place: FileLocation
 
     @property
     def where(self) -> str:
         return self.place.where
 
-    def _files(self) -> list[tuple[Place, dict[str, Any]]]:
+    def _files(self) -> list[tuple[FileLocation, dict[str, Any]]]:
         """Yield each file with the columns that its folder names give."""
         import pyarrow.dataset as pa_dataset
 
@@ -44,7 +44,7 @@ class ParquetRows(RowSource):
                 f"{self.where} does not exist, or is neither a file nor a folder of Parquet files (names ending "
                 f"in {' or '.join(PARQUET)}): name the party's table"
             )
-        with told(self.where, "Parquet"):
+        with translate_arrow_errors(self.where, "Parquet"):
             partitions = pa_dataset.partitioning(flavor="hive")
             found = pa_dataset.dataset(
                 files,
@@ -58,7 +58,7 @@ class ParquetRows(RowSource):
 
     def names(self, limits: TableLimits) -> list[str]:
         first, keys = self._files()[0]
-        with told(self.where, "Parquet"), first.parquet() as file:
+        with translate_arrow_errors(self.where, "Parquet"), first.parquet() as file:
             found = column_names(file.schema_arrow, self.where)
             limits.check(self.where, columns=len(found))
             return [*found, *(key for key in keys if key not in found)]
@@ -66,7 +66,7 @@ class ParquetRows(RowSource):
     def most_rows(self, columns: Sequence[str], use: ColumnUse, limits: TableLimits) -> int:
         rows = size = packed = 0
         for place, keys in self._files():
-            with told(place.where, "Parquet"), place.parquet() as file:
+            with translate_arrow_errors(place.where, "Parquet"), place.parquet() as file:
                 rows += file.metadata.num_rows
                 limits.check(self.where, rows=rows, columns=file.metadata.num_columns)
                 kinds = kinds_of(file.schema_arrow, columns, keys, place.where)
@@ -81,12 +81,12 @@ class ParquetRows(RowSource):
         count = Count(limits, self.where)
         for place, keys in self._files():
             count.packed += place.size
-            with told(place.where, "Parquet"):
+            with translate_arrow_errors(place.where, "Parquet"):
                 yield from _parquet(place, keys, columns, count, rows)
 
 
 def _parquet(
-    place: Place, keys: dict[str, Any], columns: Sequence[str] | None, count: Count, rows: int
+    place: FileLocation, keys: dict[str, Any], columns: Sequence[str] | None, count: Count, rows: int
 ) -> Iterator[Any]:
     import pyarrow as pa
 
@@ -111,7 +111,7 @@ def _parquet(
 class ArrowRows(RowSource):
     """A file in Arrow's IPC format, random access or stream; Feather version 2 is the same format."""
 
-    place: Place
+    place: FileLocation
 
     @property
     def where(self) -> str:
@@ -122,7 +122,7 @@ class ArrowRows(RowSource):
         """Yield the schema and the batches."""
         import pyarrow as pa
 
-        with told(self.where, "Arrow"), self.place.opened() as file:
+        with translate_arrow_errors(self.where, "Arrow"), self.place.opened() as file:
             try:
                 reader = pa.ipc.open_file(file)
             except pa.ArrowInvalid:

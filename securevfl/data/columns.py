@@ -136,13 +136,13 @@ class ColumnUse:
         return {role: column for role, column in found.items() if column is not None}
 
     @property
-    def apart(self) -> tuple[str | None, ...]:
+    def reserved(self) -> tuple[str | None, ...]:
         """Columns that are not features unless listed explicitly."""
         return (*self.ids, self.label, *self.labels, self.weight, self.group, self.time)
 
     def chosen(self, names: Sequence[str]) -> list[str]:
         """Return the feature columns among `names`."""
-        return [c for c in names if c not in self.apart] if self.features is None else list(self.features)
+        return [c for c in names if c not in self.reserved] if self.features is None else list(self.features)
 
     def read(self, names: Sequence[str], where: str) -> list[str]:
         """Return the columns to read, in table order.
@@ -152,7 +152,7 @@ class ColumnUse:
         """
         for mistake in self.mistakes(names, where):
             raise mistake
-        wanted = {*self.apart, *self.chosen(names)}
+        wanted = {*self.reserved, *self.chosen(names)}
         return [name for name in names if name in wanted]
 
     def mistakes(self, names: Sequence[str], where: str) -> list[InputError]:
@@ -208,11 +208,11 @@ class ColumnUse:
         return replace(self, as_text=self.as_text | {column})
 
     @property
-    def as_found(self) -> frozenset[str | None]:
+    def inferred(self) -> frozenset[str | None]:
         """Columns whose type in a CSV file is inferred: classes and times."""
         return frozenset([self.label if self.target == "classes" else None, self.time])
 
-    def gathers(
+    def column_builder(
         self, column: str, where: str, out: np.ndarray, limits: TableLimits, storage: Storage
     ) -> NumberColumn | CategoryColumn | AnyColumn:
         """Return the builder of a feature column for `PartyTable.columns`.
@@ -237,10 +237,10 @@ class ColumnUse:
             InputError: nulls, or text instead of numbers.
         """
         out = np.empty(len(values), dtype=np.float32)
-        gathered = self.gathers(column, where, out, DEFAULT_LIMITS, DEFAULT_STORAGE)
+        gathered = self.column_builder(column, where, out, DEFAULT_LIMITS, DEFAULT_STORAGE)
         for part in values.chunks:
             gathered.add(part)
-        return gathered.whole()
+        return gathered.finish()
 
 
 def doubled_names(names: Sequence[str], where: str) -> list[InputError]:
@@ -279,4 +279,4 @@ def labels(values: Any, column: str, where: str) -> Coded:
     gathered = LabelColumn(column, where)
     for part in values.chunks:
         gathered.add(part)
-    return gathered.whole()
+    return gathered.finish()

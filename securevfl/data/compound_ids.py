@@ -10,7 +10,7 @@ from securevfl_psi.identifiers import normalise_rows
 
 from securevfl.data.gathering import IdentifierColumn
 from securevfl.data.names import Names
-from securevfl.data.table import raise_together
+from securevfl.data.table import run_all
 from securevfl.errors import InputError
 
 __all__ = ["CompoundIdentifier", "identifier_of"]
@@ -41,7 +41,7 @@ class CompoundIdentifier:
         for column, part in zip(self._columns, self._parts, strict=True):
             part.add(batch.column(column))
 
-    def whole(self) -> Names:
+    def finish(self) -> Names:
         """Return all identifiers.
 
         Raises:
@@ -49,7 +49,7 @@ class CompoundIdentifier:
         """
         import pyarrow as pa
 
-        parts = raise_together([part.whole for part in self._parts])
+        parts = run_all([part.finish for part in self._parts])
         rules = IdRules(columns=len(parts))
         joined = []
         for start in range(0, len(parts[0]), _PART):

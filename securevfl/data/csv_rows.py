@@ -13,8 +13,8 @@ from typing import Any
 from securevfl.data.columns import ColumnUse, column_names
 from securevfl.data.dialect import HEAD, CsvForm, Dialect, dialect_of
 from securevfl.data.limits import NUMBER, TEXT, TableLimits
-from securevfl.data.places import Place
-from securevfl.data.row_source import BATCH, RowSource, told
+from securevfl.data.places import FileLocation
+from securevfl.data.row_source import BATCH, RowSource, translate_arrow_errors
 from securevfl.errors import InputError
 
 __all__ = ["CsvRows", "NotConverted"]
@@ -32,7 +32,7 @@ def _reading(where: str) -> Iterator[None]:
     """Raise Arrow's errors as `InputError`, with the row number if a line has too many or too few fields."""
     import pyarrow as pa
 
-    with told(where, "CSV"):
+    with translate_arrow_errors(where, "CSV"):
         try:
             yield
         except pa.ArrowInvalid as error:
@@ -75,7 +75,7 @@ class CsvRows(RowSource):
     fractions may follow.
     """
 
-    place: Place
+    place: FileLocation
     form: CsvForm | None = None
 
     @property
@@ -144,7 +144,7 @@ class CsvRows(RowSource):
                 for name, kind in zip(reader.schema.names, reader.schema.types, strict=True):
                     if (
                         name not in types
-                        and name not in use.as_found
+                        and name not in use.inferred
                         and (pa.types.is_integer(kind) or pa.types.is_null(kind))
                     ):
                         types[name] = pa.float64()
@@ -178,7 +178,7 @@ class CsvRows(RowSource):
 class _Counted(io.RawIOBase):
     """A decompressed CSV stream that counts lines and bytes while it is read and stops at a limit."""
 
-    def __init__(self, place: Place, limits: TableLimits, texts: int, delimiter: bytes = b",") -> None:
+    def __init__(self, place: FileLocation, limits: TableLimits, texts: int, delimiter: bytes = b",") -> None:
         super().__init__()
         self._delimiter = delimiter
         self._stream = place.stream()

@@ -12,7 +12,7 @@ from inspect import signature
 from typing import get_type_hints
 
 import numpy as np
-from securevfl_net.fields import Accepts, accepts, nearest, shown
+from securevfl_net.fields import Accepts, accepts, format_value, suggest_nearest
 
 from securevfl.data.images import cifar10_parties, fashion_mnist, mnist
 from securevfl.data.overlap import Validation, hold_out, limited_overlap
@@ -211,9 +211,11 @@ def mistakes(name: object, options: Mapping[str, object], where: str = "data") -
         where: path of the section, for messages.
     """
     if not isinstance(name, str) or name not in _REGISTRY:
-        return [f"{where}.name is {shown(name)}{nearest(name, _REGISTRY)}"]
+        return [f"{where}.name is {format_value(name)}{suggest_nearest(name, _REGISTRY)}"]
     accepted = _options(name)
-    found = [f"{where} has no {option!r}{nearest(option, accepted)}" for option in options if option not in accepted]
+    found = [
+        f"{where} has no {option!r}{suggest_nearest(option, accepted)}" for option in options if option not in accepted
+    ]
     for option, accept in accepted.items():
         if option in options:
             accept.take(options[option], f"{where}.{option}", found, plain=True)

@@ -22,7 +22,7 @@ from securevfl.data.prepare import (
     fit_columns,
 )
 from securevfl.data.prepare.columns import Writer
-from securevfl.data.storage import let_go
+from securevfl.data.storage import release_memory
 from securevfl.data.table import PartyTable, check_numbers
 from securevfl.errors import InputError, UnknownNameError
 
@@ -105,7 +105,7 @@ class FeatureEncoder:
                 columns[name] = Standard.fit(_of_rows(values, rows))
             else:
                 columns[name] = scaled(_sample(values, rows), scale)
-            let_go(values)
+            release_memory(values)
         return cls(columns, clip)
 
     @classmethod
@@ -158,7 +158,7 @@ class FeatureEncoder:
             found += encoding.codes if isinstance(encoding, PreparedColumn) else block
         return found
 
-    def undone(self, column: int, values: np.ndarray) -> np.ndarray:
+    def decode(self, column: int, values: np.ndarray) -> np.ndarray:
         """Convert numbers of one encoded column back to the units of the party's own column, float64. NaN if that is
         impossible: categories, blocks, prepared columns, and columns that are constant on the training rows.
 
@@ -245,7 +245,7 @@ class FeatureEncoder:
                 order.add(at, self._encode(table, part, np.empty((part.stop - at, *shape), kind), writers))
             order.finish()
         for values in table.columns.values():
-            let_go(values)
+            release_memory(values)
         return out
 
     @property

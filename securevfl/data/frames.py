@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from securevfl.data.loaders import from_arrow, from_pandas
-from securevfl.data.table import PartyTable, raise_together
+from securevfl.data.table import PartyTable, run_all
 from securevfl.errors import InputError, UnknownNameError
 
 __all__ = ["Ids", "tables_of_frames"]
@@ -60,7 +60,7 @@ def tables_of_frames(
         )
         for name, frame in frames.items()
     ]
-    return raise_together(works)
+    return run_all(works)
 
 
 def _table(kind: str, name: str, frame: Any, *, id: Ids, label: Ids | None, options: Mapping[str, Any]) -> PartyTable:

@@ -88,7 +88,7 @@ class IdentifierColumn:
         self._rows += len(texts)
         self._parts.append(texts)
 
-    def whole(self) -> Names:
+    def finish(self) -> Names:
         """Return all identifiers.
 
         Raises:
@@ -186,7 +186,7 @@ class NumberColumn:
         more[self._rows : self._rows + len(whole)] = whole
         self._out = more
 
-    def whole(self) -> np.ndarray:
+    def finish(self) -> np.ndarray:
         """Return all numbers, (rows,).
 
         Raises:
@@ -264,7 +264,7 @@ class CategoryColumn:
             self._size += TEXT + len(word)
         return self._places[word]
 
-    def whole(self) -> Categories:
+    def finish(self) -> Categories:
         """Return the column.
 
         Raises:
@@ -324,7 +324,7 @@ class LabelColumn:
             )
         self._parts.append(np.array([*found, -1], dtype=np.int32)[_indexes(coded)])
 
-    def whole(self) -> Coded:
+    def finish(self) -> Coded:
         """Return the column with each value once."""
         return Coded(np.concatenate(self._parts), tuple(self._places))
 

@@ -37,7 +37,7 @@ class DateColumn:
         self._out[self._rows : end] = seconds
         self._rows = end
 
-    def whole(self) -> np.ndarray:
+    def finish(self) -> np.ndarray:
         """Return the column, (rows,)."""
         return self._out[: self._rows]
 
@@ -106,16 +106,16 @@ class AnyColumn:
             types = {"number": pa.float32(), "date": pa.timestamp("s"), "text": pa.string()}
             self._gathered.add(pa.nulls(rows, types[self._kind]))
 
-    def whole(self) -> Column:
+    def finish(self) -> Column:
         """Return the column as `PartyTable.columns` stores it.
 
         Raises:
-            InputError: see `CategoryColumn.whole`.
+            InputError: see `CategoryColumn.finish`.
         """
         if self._gathered is None:
             self._kind, self._gathered = "number", self._of("number")
             self._nulls_of(self._nulls)
-        return self._gathered.whole()
+        return self._gathered.finish()
 
 
 def _kind_of(kind: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from securevfl.data.arrow_rows import PARQUET, ArrowRows, ParquetRows
 from securevfl.data.csv_rows import CsvRows
 from securevfl.data.dialect import CsvForm
-from securevfl.data.places import Place
+from securevfl.data.places import FileLocation
 from securevfl.data.row_source import BATCH, RowSource
 
 __all__ = ["ARROW", "BATCH", "PARQUET", "ArrowRows", "CsvRows", "ParquetRows", "RowSource", "source_of"]
@@ -17,7 +17,7 @@ ARROW = (".arrow", ".feather", ".ipc")
 """File name endings of Arrow's IPC format; files with other endings, except Parquet's, are read as CSV."""
 
 
-def source_of(place: Place, kind: str = "", form: CsvForm | None = None) -> RowSource:
+def source_of(place: FileLocation, kind: str = "", form: CsvForm | None = None) -> RowSource:
     """Return the row source of a place, by its ending.
 
     Args:

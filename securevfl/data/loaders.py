@@ -18,10 +18,10 @@ from securevfl.data.lake import BATCH, source_of
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
 from securevfl.data.places import place_of
 from securevfl.data.prepare import Preparation
-from securevfl.data.roles import gatherers, named, several_labels
+from securevfl.data.roles import column_builders, name_labels, several_labels
 from securevfl.data.row_source import OF, refuse_extension
-from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
-from securevfl.data.table import PartyTable, raise_together
+from securevfl.data.storage import DEFAULT_STORAGE, Storage, release_memory
+from securevfl.data.table import PartyTable, run_all
 from securevfl.errors import InputError
 
 __all__ = ["from_arrow", "from_pandas", "read_csv", "read_parquet", "read_table"]
@@ -191,10 +191,10 @@ def _party(
     where = source or f"the table of {name!r}"
     chosen = use.chosen(columns)
     area = storage.empty((len(chosen), most_rows), np.float32)
-    features = {column: use.gathers(column, where, area[i], limits, storage) for i, column in enumerate(chosen)}
+    features = {column: use.column_builder(column, where, area[i], limits, storage) for i, column in enumerate(chosen)}
     ids = identifier_of(use.ids, where)
     labels = LabelColumn(use.label, where) if use.label is not None and use.target == "classes" else None
-    roles = gatherers(use.roles, where)
+    roles = column_builders(use.roles, where)
     rows = 0
     for batch in _full(batches):
         rows += len(batch)
@@ -207,22 +207,22 @@ def _party(
             role.add(batch.column(column))
         for column, gathered in features.items():
             gathered.add(batch.column(column))
-        let_go(area)
+        release_memory(area)
     if not rows:
         raise InputError(f"{where} has no rows")
-    indexes, known = (None, ()) if labels is None else encode_labels(labels.whole(), use.classes, where)
+    indexes, known = (None, ()) if labels is None else encode_labels(labels.finish(), use.classes, where)
     own = {role: gathered.whole() for role, (_, gathered) in roles.items()}
     if use.labels:
         several = {column: own.pop(f"label {place}") for place, column in enumerate(use.labels)}
         own["label"], known = several_labels(several, where), use.labels
     return PartyTable(
         name=name,
-        ids=ids.whole(),
-        columns=dict(zip(features, raise_together([one.whole for one in features.values()]), strict=True)),
+        ids=ids.finish(),
+        columns=dict(zip(features, run_all([one.finish for one in features.values()]), strict=True)),
         categorical=use.categorical,
         label=own.get("label", indexes),
         classes=known,
-        label_name=named(use.labels) if use.labels else use.label or "",
+        label_name=name_labels(use.labels) if use.labels else use.label or "",
         weight=own.get("weight"),
         group=own.get("group"),
         time=own.get("time"),

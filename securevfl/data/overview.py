@@ -134,7 +134,7 @@ def table_overview(
     roles = {role: column for role, column in (("label", use.label), ("weight", use.weight)) if column}
     roles |= {role: column for role, column in (("group", use.group), ("time", use.time)) if column}
     roles |= {"label": ", ".join(use.labels)} if use.labels else {}
-    used = {*use.apart, *columns}
+    used = {*use.reserved, *columns}
     texts = {line.column for line in found.lines if line.holds != "categories" and _of_texts(table[line.column])}
     return TableOverview(
         party=party,

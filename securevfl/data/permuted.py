@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from securevfl.data.storage import let_go
+from securevfl.data.storage import release_memory
 
 __all__ = ["Permuted"]
 
@@ -55,7 +55,7 @@ class Permuted:
             self._out[at : at + len(part)] = block[source[part]]
             self._place[at : at + len(part)] = places[part]
             self._filled[kind] = at + len(part)
-        let_go(self._out)
+        release_memory(self._out)
 
     def finish(self) -> None:
         """Sort each stretch; call it after the last row."""
@@ -64,4 +64,4 @@ class Permuted:
             block = np.empty_like(self._out[at:end])
             block[self._place[at:end] - at] = self._out[at:end]
             self._out[at:end] = block
-            let_go(self._out)
+            release_memory(self._out)

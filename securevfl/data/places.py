@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from securevfl.errors import InputError
 
-__all__ = ["Place", "is_address", "place_of"]
+__all__ = ["FileLocation", "is_address", "place_of"]
 
 
 def is_address(text: str) -> bool:
@@ -18,7 +18,7 @@ def is_address(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Place:
+class FileLocation:
     """A file or folder in a file system.
 
     Attributes:
@@ -60,7 +60,7 @@ class Place:
         if self._info().type not in kinds:
             raise InputError(f"{self.where} does not exist or is not a file: name the party's table")
 
-    def at(self, path: str) -> Place:
+    def at(self, path: str) -> FileLocation:
         """Return another file of the same file system."""
         inside = path.removeprefix(self.path).lstrip("/")
         return replace(self, path=path, where=f"{self.where.rstrip('/')}/{inside}")
@@ -101,7 +101,7 @@ class Place:
             raise InputError(f"{self.where} cannot be reached: {str(error).splitlines()[0]}") from None
 
 
-def place_of(place: str | Path, filesystem: Any = None) -> Place:
+def place_of(place: str | Path, filesystem: Any = None) -> FileLocation:
     """Resolve a path or an address to a place.
 
     Args:
@@ -118,9 +118,9 @@ def place_of(place: str | Path, filesystem: Any = None) -> Place:
 
     text = str(place)
     if filesystem is not None:
-        return Place(filesystem, text, text)
+        return FileLocation(filesystem, text, text)
     if not is_address(text):
-        return Place(pa_fs.LocalFileSystem(), str(Path(text).absolute()), text)
+        return FileLocation(pa_fs.LocalFileSystem(), str(Path(text).absolute()), text)
     parts = urlsplit(text)
     host = parts.netloc.rpartition("@")[2]
     shown = f"{parts.scheme}://{host}{parts.path}"
@@ -139,4 +139,4 @@ def place_of(place: str | Path, filesystem: Any = None) -> Place:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{shown} is not an address of a supported store: {str(error).splitlines()[0]}") from None
     where = shown if not user else f"{parts.scheme}://{parts.netloc}{parts.path}"
-    return Place(found, path, where)
+    return FileLocation(found, path, where)

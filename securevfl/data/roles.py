@@ -23,8 +23,8 @@ __all__ = [
     "check_several",
     "check_target",
     "check_weight",
-    "gatherers",
-    "named",
+    "column_builders",
+    "name_labels",
     "several_labels",
 ]
 
@@ -72,7 +72,7 @@ class NumberTarget:
             values = values.cast(pa.int8())
         self._parts.append(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float64))
 
-    def whole(self) -> np.ndarray:
+    def finish(self) -> np.ndarray:
         """Return the column, (rows,) float64; NaN for null, which `check_target` and `check_weight` refuse.
 
         Raises:
@@ -148,7 +148,7 @@ class GroupColumn:
             raise InputError(f"{self._where}: the group {self._column!r} contains {kind}; groups are texts or numbers")
         self._parts.append(values.cast(pa.large_string()))
 
-    def whole(self) -> np.ndarray:
+    def finish(self) -> np.ndarray:
         """Return the group number of each row, (rows,) int64.
 
         Raises:
@@ -199,7 +199,7 @@ class TimeColumn:
             values = values.cast(pa.int64())
         self._parts.append(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
-    def whole(self) -> np.ndarray:
+    def finish(self) -> np.ndarray:
         """Return the times, (rows,) float64: microseconds since 1970, or the numbers unchanged.
 
         Raises:
@@ -232,7 +232,7 @@ def check_target(target: np.ndarray, rows: int, where: str) -> None:
 _LONGEST = 60
 
 
-def named(labels: tuple[str, ...]) -> str:
+def name_labels(labels: tuple[str, ...]) -> str:
     """Name several labels in a short text."""
     whole = ", ".join(labels)
     return whole if len(whole) <= _LONGEST else f"{labels[0]} and {len(labels) - 1} more labels"
@@ -306,7 +306,7 @@ def _refuse(bad: np.ndarray, what: str, how: str) -> None:
         raise InputError(f"{what} is {how} in {len(rows)} of {len(bad)} rows (rows {shown}); correct or drop them")
 
 
-def gatherers(roles: Mapping[str, str | None], where: str) -> dict[str, tuple[str, Any]]:
+def column_builders(roles: Mapping[str, str | None], where: str) -> dict[str, tuple[str, Any]]:
     """Return the builders of the columns with a role: role → (column, builder).
 
     Args:

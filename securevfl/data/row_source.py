@@ -11,7 +11,17 @@ from securevfl.data.columns import ColumnUse
 from securevfl.data.limits import NUMBER, TEXT, TableLimits
 from securevfl.errors import InputError
 
-__all__ = ["BATCH", "OF", "Count", "RowSource", "bytes_each", "is_text", "kinds_of", "refuse_extension", "told"]
+__all__ = [
+    "BATCH",
+    "OF",
+    "Count",
+    "RowSource",
+    "bytes_each",
+    "is_text",
+    "kinds_of",
+    "refuse_extension",
+    "translate_arrow_errors",
+]
 
 OF = "give numbers, texts, dates or truth values (of a period its first day), or leave it out with features=…"
 """The supported column types, as the cure in messages about unsupported ones."""
@@ -62,7 +72,7 @@ class RowSource(Protocol):
 
 
 @contextmanager
-def told(where: str, kind: str) -> Iterator[None]:
+def translate_arrow_errors(where: str, kind: str) -> Iterator[None]:
     """Raise Arrow's errors as `InputError`."""
     import pyarrow as pa
 

@@ -20,11 +20,11 @@ from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.names import Names
 from securevfl.data.places import place_of
 from securevfl.data.prepare import fit_columns
-from securevfl.data.roles import check_flags, check_target, check_weight, gatherers
+from securevfl.data.roles import check_flags, check_target, check_weight, column_builders
 from securevfl.data.table import check_ids, check_numbers
 from securevfl.errors import InputError
 
-__all__ = ["SAMPLE", "every_identifier", "table_mistakes", "top_rows"]
+__all__ = ["SAMPLE", "read_identifiers", "table_mistakes", "top_rows"]
 
 SAMPLE = 1_000
 """Number of first rows examined."""
@@ -68,7 +68,7 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
                 f"{where}: no column is left after preparation (dropped: {', '.join(features)}): give columns "
                 "whose values differ between rows"
             )
-    for role, (column, gatherer) in gatherers(use.roles, where).items():
+    for role, (column, gatherer) in column_builders(use.roles, where).items():
         if column in single:
             told = f"label {column}" if role.startswith("label ") else role
             found += _mistake(partial(_check_role, table[column], told, gatherer, where))
@@ -78,7 +78,7 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
     return found
 
 
-def every_identifier(path: str | Path, use: ColumnUse, *, most: int, form: CsvForm | None = None) -> Names | None:
+def read_identifiers(path: str | Path, use: ColumnUse, *, most: int, form: CsvForm | None = None) -> Names | None:
     """Return all identifiers of a table; None if there are more than `most`, or if they cannot be read.
 
     Args:
@@ -99,7 +99,7 @@ def every_identifier(path: str | Path, use: ColumnUse, *, most: int, form: CsvFo
                 gathered.add(batch)
         finally:
             batches.close()
-        return gathered.whole() if rows else None
+        return gathered.finish() if rows else None
     except InputError:
         return None
 
@@ -108,7 +108,7 @@ def _identifiers(table: Any, use: ColumnUse, where: str) -> Names:
     gathered = identifier_of(use.ids, where)
     for batch in table.to_batches():
         gathered.add(batch)
-    return gathered.whole()
+    return gathered.finish()
 
 
 def _check_role(values: Any, role: str, gatherer: Any, where: str) -> None:

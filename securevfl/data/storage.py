@@ -16,7 +16,7 @@ import numpy as np
 
 from securevfl.errors import InputError
 
-__all__ = ["DEFAULT_STORAGE", "IN_MEMORY", "Storage", "let_go"]
+__all__ = ["DEFAULT_STORAGE", "IN_MEMORY", "Storage", "release_memory"]
 
 IN_MEMORY = 1 << 30
 """Default maximum size of an array in memory, in bytes."""
@@ -77,7 +77,7 @@ class Storage:
 DEFAULT_STORAGE = Storage()
 
 
-def let_go(array: object) -> None:
+def release_memory(array: object) -> None:
     """Release the memory of a mapped array, whose contents stay in the file, after a full pass over it. Does nothing
     for other arrays.
     """

@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import Literal, TypeVar
 
 import numpy as np
-from securevfl_net.fields.names import wrong_name
+from securevfl_net.fields.names import explain_bad_name
 
 from securevfl.data.categories import Categories, Column
 from securevfl.data.names import Names
 from securevfl.data.prepare.rules import Preparation
 from securevfl.data.roles import check_several, check_target, check_weight
-from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
+from securevfl.data.storage import DEFAULT_STORAGE, Storage, release_memory
 from securevfl.errors import InputError, UnknownNameError
 
 __all__ = [
@@ -28,8 +28,8 @@ __all__ = [
     "check_fold",
     "check_ids",
     "check_numbers",
-    "raise_together",
-    "wrong_name",
+    "explain_bad_name",
+    "run_all",
 ]
 
 TRAIN, VALID, TEST = 0, 1, 2
@@ -108,7 +108,7 @@ class PartyTable:
     link: Mapping[str, Sequence[object]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        rule = wrong_name(self.name)
+        rule = explain_bad_name(self.name)
         if rule:
             raise InputError(rule)
         object.__setattr__(self, "ids", self.ids if isinstance(self.ids, Names) else tuple(self.ids))
@@ -122,7 +122,7 @@ class PartyTable:
         if unknown:
             raise UnknownNameError(f"categorical column of {where}:", unknown[0], self.columns)
         check_ids(self.ids, where)
-        raise_together([partial(self._check_column, column, where) for column in self.columns])
+        run_all([partial(self._check_column, column, where) for column in self.columns])
         if self.label is not None and self.target == "number":
             check_target(self.label, len(self.ids), where)
         elif self.label is not None and self.target == "labels":
@@ -164,7 +164,7 @@ class PartyTable:
         _check_shape(column, values, len(self.ids), column in self.categorical, where)
         if column not in self.categorical:
             check_numbers(column, values, where, prepared=self.preparation is not None)
-            let_go(values)
+            release_memory(values)
 
     def _check_book(self, where: str) -> None:
         book = self.book
@@ -254,7 +254,7 @@ class PartyTable:
         )
 
 
-def raise_together(works: Sequence[Callable[[], T]]) -> list[T]:
+def run_all(works: Sequence[Callable[[], T]]) -> list[T]:
     """Run all functions and return their results.
 
     Raises:

@@ -16,21 +16,21 @@ from securevfl.attacks import Measured, Transcript, Truth, membership, predictio
 from securevfl.attacks.features import LEARNERS
 from securevfl.attacks.learners import standardised
 from securevfl.attacks.measure import Estimate, auc, auc_error, draw_known
-from securevfl.attacks.suite import QUICK, WHOLE, Effort, run_suite, score_columns
+from securevfl.attacks.suite import FULL, QUICK, Effort, run_suite, score_columns
 from securevfl.data import Parties
 from securevfl.errors import InputError
 from securevfl.experiments.comparison import simulate
 from securevfl.experiments.recorder import Recorder
-from securevfl.party import Job, settled
+from securevfl.party import Job, with_default_protection
 from securevfl.party_context import Observer
 from securevfl.privacy import Finding
-from securevfl.privacy.attack_verdict import CLAIMED, SEVERITIES, claims, contradiction
+from securevfl.privacy.attack_verdict import CLAIMED, SEVERITIES, describe_contradiction, worst_claims
 from securevfl.report import Card
 from securevfl.report.attack_page import attack_table, write_attacks
 from securevfl.report.attack_record import AttackRecord, Claimed
 from securevfl.run.machine import machine, versions
 from securevfl.run.model import Model, predict
-from securevfl.run.recording import job_card, title_of
+from securevfl.run.recording import job_card, run_title
 from securevfl.run.result import Result
 from securevfl.run.simulation import COORDINATOR, Aligned, align_parties
 from securevfl.run.store import read_tree
@@ -74,8 +74,8 @@ def attack(
     job: Job,
     parties: Parties,
     *,
-    known: Sequence[int] = WHOLE.records,
-    labels: Sequence[int] = WHOLE.labels,
+    known: Sequence[int] = FULL.records,
+    labels: Sequence[int] = FULL.labels,
     seeds: Sequence[int] = (),
     quick: bool = False,
     name: str = "attacks",
@@ -103,14 +103,14 @@ def attack(
         raise InputError(
             f"known is {tuple(known)} and labels {tuple(labels)}: give numbers of records from 1, and of labels from 0"
         )
-    if job.several:
+    if job.has_several_labels:
         raise InputError(
             "attacks are scored by one label, and the job learns several: attack the same job on each label by itself. "
             "A gradient of several labels tells each of them as that of one does"
         )
     names = [table.name for table in parties.label_owners], [table.name for table in parties.passive]
-    job = settled(job, *names)
-    effort = QUICK if quick else replace(WHOLE, records=tuple(sorted(known)), labels=tuple(sorted(labels)))
+    job = with_default_protection(job, *names)
+    effort = QUICK if quick else replace(FULL, records=tuple(sorted(known)), labels=tuple(sorted(labels)))
     began = time.perf_counter()
     seeds = tuple(seeds) or (job.seed,)
     measured: list[Measured] = []
@@ -129,12 +129,14 @@ def attack(
         if not job.algorithm.many_owners and parties.passive:
             measured += _predicted(result.model(), parties, aligned, transcript, effort, seed)
     findings = _findings(job, parties)
-    stated = claims(findings)
+    stated = worst_claims(findings)
     against = [(one, _stated(stated, one)) for one in measured]
-    said = [(severity, contradiction(one, severity)) for one, severity in against if one.attack.startswith(CLAIMED)]
+    said = [
+        (severity, describe_contradiction(one, severity)) for one, severity in against if one.attack.startswith(CLAIMED)
+    ]
     record = AttackRecord(
         name=name,
-        title=title_of(job),
+        title=run_title(job),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=command,
         versions=versions(),

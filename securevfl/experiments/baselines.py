@@ -15,11 +15,11 @@ from securevfl.data.categories import Column
 from securevfl.data.table import TRAIN
 from securevfl.experiments.boosted_baseline import boosted
 from securevfl.party import Job
-from securevfl.party.numbering import barred
+from securevfl.party.numbering import excluded_rows
 from securevfl.party_context import Observer
 from securevfl.report.record import RunRecord
 from securevfl.run.recording import run_record
-from securevfl.run.simulation import Aligned, Ran, run_parties
+from securevfl.run.simulation import Aligned, RunOutcome, run_parties
 from securevfl.training import Algorithm, Split
 
 __all__ = ["BASELINES", "run_baseline", "wrong_baselines"]
@@ -41,7 +41,7 @@ def wrong_baselines(algorithm: Algorithm, baselines: Sequence[str]) -> list[str]
 
 def run_baseline(
     key: str, job: Job, parties: Parties, aligned: Aligned, split: Split, observer: Observer
-) -> tuple[RunRecord, Ran]:
+) -> tuple[RunRecord, RunOutcome]:
     """The active party alone, on all rows of its own but the test's and validation's; or everybody's columns in one
     table."""
     active = parties.active
@@ -51,7 +51,7 @@ def run_baseline(
         table = active
         free = np.arange(active.rows) if active.fold is None else np.flatnonzero(active.fold == TRAIN)
         others = np.setdiff1d(free, rows)
-        others = others[~barred(active, rows, split, job)[others]]
+        others = others[~excluded_rows(active, rows, split, job)[others]]
         rows = np.concatenate([rows, others])
         extra = np.arange(aligned.common, len(rows))
         split = Split(np.concatenate([split.train, extra]), split.valid, split.test)
@@ -64,7 +64,7 @@ def run_baseline(
     own = Aligned(alignments={active.name: {active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})}})
     began = time.perf_counter()
     if boosting:
-        ran = Ran(trained={active.name: boosted(job, table, rows, split)}, ledgers={}, split=split)
+        ran = RunOutcome(trained={active.name: boosted(job, table, rows, split)}, ledgers={}, split=split)
         record = run_record(key, job, ran, [table.name], (), time.perf_counter() - began, title=title)
         return msgspec.structs.replace(record, notes=[note, _SETTINGS]), ran
     ran = run_parties(job, Parties.of(table), own, run=key, split=split, observer=observer)

@@ -49,19 +49,19 @@ def boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -> Trai
     categorical = [0 < count <= _CODES for count in encoder.codes]
     counts = _counts(job, table, y, train, weight)
     task: Task
-    if job.several:
+    if job.has_several_labels:
         if not (y[train].min(axis=0) < y[train].max(axis=0)).all():
             raise InputError("boosted trees need training rows with and without each label: leave this baseline out")
         task = Labels(len(table.classes))
-    elif job.number is None:
+    elif job.number_loss is None:
         if len(np.unique(y[train])) < 2:
             raise InputError("boosted trees need training rows of two classes: leave this baseline out")
         task = Task(len(table.classes))
     else:
-        task = Regression.fitted(job.number, y[train], None if weight is None else weight[train])
-        if job.number.name == "poisson" and not (y[train].min() >= 0 and y[train].sum() > 0):
+        task = Regression.fit_scale(job.number_loss, y[train], None if weight is None else weight[train])
+        if job.number_loss.name == "poisson" and not (y[train].min() >= 0 and y[train].sum() > 0):
             raise InputError("loss is 'poisson', and training rows have a negative target, or none above 0")
-    targets = y.T if job.several else y[None]
+    targets = y.T if job.has_several_labels else y[None]
     with tree_threads(len(train)):
         models = [_model(job, categorical).fit(x[train], one[train], sample_weight=counts) for one in targets]
         staged = [_all_staged(models, part, len(table.classes)) for part in (x[valid], x[test])]
@@ -78,7 +78,7 @@ def boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -> Trai
 
 
 def _known(y: np.ndarray, job: Job) -> np.ndarray:
-    found: np.ndarray = np.isfinite(y) if job.number is not None else y.reshape(len(y), -1).min(axis=1) >= 0
+    found: np.ndarray = np.isfinite(y) if job.number_loss is not None else y.reshape(len(y), -1).min(axis=1) >= 0
     return found
 
 
@@ -90,9 +90,9 @@ def _model(job: Job, categorical: list[bool]) -> Any:
         "categorical_features": categorical,
         "early_stopping": False,
     }
-    if job.number is None:
+    if job.number_loss is None:
         return HistGradientBoostingClassifier(**settings)
-    loss = "poisson" if job.number.name == "poisson" else "squared_error"
+    loss = "poisson" if job.number_loss.name == "poisson" else "squared_error"
     return HistGradientBoostingRegressor(loss=loss, **settings)
 
 
@@ -101,7 +101,7 @@ def _counts(
 ) -> np.ndarray | None:
     """How much each training row counts in the loss; None where all count alike."""
     classes = None
-    if job.number is None and not job.several:
+    if job.number_loss is None and not job.has_several_labels:
         classes = class_weights(job.class_weight, tuple(map(str, table.classes)), y[train])
     own = None if weight is None else weight[train] / weight[train].mean()
     if classes is None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from securevfl_net.durable import write_whole
+from securevfl_net.durable import write_atomic
 
 from securevfl.config import Config, Mistaken
 from securevfl.cut import Protection
@@ -118,7 +118,7 @@ class Cell:
             try:
                 made[name] = kind.of(values, name)
             except Mistaken as error:
-                found += error.moved(name)
+                found += error.at_path(name)
         if found:
             raise Mistaken("", found)
         options: JobOptions = made.pop("job")
@@ -186,7 +186,7 @@ class FinishedCells:
         text = file.read_text(encoding="utf-8")
         complete = text[: text.rfind("\n") + 1]
         if complete != text:
-            write_whole(file, complete.encode())
+            write_atomic(file, complete.encode())
         for number, line in enumerate(complete.splitlines(), 1):
             try:
                 entry = json.loads(line)
@@ -218,7 +218,7 @@ def find_metric(job: Job, classes: int) -> str:
         job: what runs.
         classes: of the label.
     """
-    return Task(classes).score if job.number is None else "r2"
+    return Task(classes).score_name if job.number_loss is None else "r2"
 
 
 def make_record(

@@ -15,27 +15,27 @@ from securevfl.cut import Plain
 from securevfl.data import Parties
 from securevfl.errors import InputError, SecureVFLError, UnknownNameError
 from securevfl.experiments.baselines import BASELINES, run_baseline, wrong_baselines
-from securevfl.party import Job, chosen, settled
-from securevfl.party.numbering import own_split
+from securevfl.party import Job, choose_protection, with_default_protection
+from securevfl.party.numbering import split_own_rows
 from securevfl.party_context import Observer, PartySecret
-from securevfl.privacy import Ledger, Ledgers, LookBook
+from securevfl.privacy import DisclosureBook, Ledger, Ledgers
 from securevfl.report import progress_line
 from securevfl.report.record import (
     PartyRecord,
     Record,
     RunRecord,
 )
-from securevfl.run.checkpoint import FolderKeeper, kept_in
+from securevfl.run.checkpoint import FolderKeeper, lock_keepers
 from securevfl.run.digests import data_digests
 from securevfl.run.machine import machine, versions
 from securevfl.run.model import Model
 from securevfl.run.receipt import check_protection
-from securevfl.run.recording import alignment_record, ledger_records, over_draws, run_record, title_of
+from securevfl.run.recording import alignment_record, ledger_records, over_draws, run_record, run_title
 from securevfl.run.result import Result
 from securevfl.run.run_files import ALIGNMENT, RESULTS
-from securevfl.run.signing import Keys, signing_of
+from securevfl.run.signing import Keys, open_signed_ledgers
 from securevfl.run.simulated_parties import coordinator_of
-from securevfl.run.simulation import Aligned, Ran, align_parties, consent_parties, look_books, run_parties
+from securevfl.run.simulation import Aligned, RunOutcome, align_parties, consent_parties, disclosure_books, run_parties
 from securevfl.training import Split
 
 __all__ = ["compare", "simulate"]
@@ -74,7 +74,7 @@ def simulate(
     """
     owners, passive = _names(parties)
     return compare(
-        {_key(settled(job, owners, passive)): job},
+        {_key(with_default_protection(job, owners, passive)): job},
         parties,
         baselines=baselines,
         name=name,
@@ -143,23 +143,23 @@ def compare(
     import sklearn.metrics  # noqa: F401 - before any clock starts, so that no party's time includes the import
 
     first, jobs, why = _check(jobs, parties, baselines, draws)
-    books = None if looks is None else look_books(looks, parties)
+    books = None if looks is None else disclosure_books(looks, parties)
     observer = observer or progress_line()
     observer.run("alignment by PSI")
     start = time.perf_counter()
     agreed = list(jobs.values())
     cells = [_Run(key, job, number) for key, job in jobs.items() for number in range(1, _draws(job, draws) + 1)]
-    signing = signing_of(
+    signing = open_signed_ledgers(
         [cell.name for cell in cells],
         _keeping_parties(parties, first),
         keys,
         aligned,
         None if ledgers is None else Path(ledgers),
     )
-    consent_parties(agreed[1:] if aligned is None else agreed, parties, signing.beside())
+    consent_parties(agreed[1:] if aligned is None else agreed, parties, signing.independent())
     aligned = aligned or align_parties(parties, first, observer, signing=signing)
     seconds = time.perf_counter() - start
-    sealed = any(job.protection.sealed or job.algorithm.draws_secretly for job in agreed)
+    sealed = any(job.protection.is_sealed or job.algorithm.draws_secretly for job in agreed)
     fresh = {name: PartySecret.fresh() for name in parties} if sealed else {}
     course = _Course(
         parties=parties,
@@ -232,7 +232,7 @@ class _Course:
     observers: Mapping[str, Observer] | None
     checkpoints: str | Path | None
     signing: Ledgers
-    books: Mapping[str, LookBook] | None
+    books: Mapping[str, DisclosureBook] | None
     secrets: dict[str, PartySecret] = field(repr=False)
     ledgers: dict[str, Mapping[str, Ledger]] = field(default_factory=dict)
     scores: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
@@ -246,8 +246,8 @@ class _Course:
         """Run a baseline on the rows of a job."""
         self.observer.run(key)
         chief = self.parties.label_owners[0]
-        secret = self.secrets.get(chief.name, PartySecret.derived(job.seed, chief.name))
-        self.split = own_split(chief, self.aligned.parties[chief.name], job, secret)
+        secret = self.secrets.get(chief.name, PartySecret.from_seed(job.seed, chief.name))
+        self.split = split_own_rows(chief, self.aligned.parties[chief.name], job, secret)
         own = {name: policy for name, policy in job.policies.items() if name == chief.name}
         plain = job.replace(protection=Plain(), policies=own)
         figures, ran = run_baseline(key, plain, self.parties, self.aligned, self.split, self.observer)
@@ -264,7 +264,7 @@ class _Course:
         key, job, chief = cell.key, cell.job, self.parties.label_owners[0]
         first = cell.number == 1
         if first:
-            self.observer.run(title_of(job))
+            self.observer.run(run_title(job))
         began = time.perf_counter()
         with _keeping(self.ledgers), self._keep(key, job if first else None) as kept:
             ran = run_parties(
@@ -296,7 +296,7 @@ class _Course:
         seconds = time.perf_counter() - began
         return run_record(key, job, ran, owners, passive, seconds, notes=[*notes, *kept_notes])
 
-    def _collect(self, key: str, job: Job, ran: Ran) -> None:
+    def _collect(self, key: str, job: Job, ran: RunOutcome) -> None:
         # all jobs start from the secrets that the first one drew, so that they begin with the same weights
         self.secrets = {name: ran.secrets[name] for name in self.parties}
         self.models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
@@ -307,7 +307,7 @@ class _Course:
             return nullcontext({})
         names, tables = _keeping_parties(self.parties, job), dict(self.parties)
         data = {name: data_digests(tables.get(name), self.aligned.alignments.get(name, {})) for name in names}
-        return kept_in(Path(self.checkpoints) / key, names, job.digest, data)
+        return lock_keepers(Path(self.checkpoints) / key, names, job.digest, data)
 
 
 @contextmanager
@@ -351,8 +351,8 @@ def _check(
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} and the first differ in {what}: give both the same {what}")
     owners, passive = _names(parties)
-    protected = {key: settled(job, owners, passive) for key, job in jobs.items()}
-    why = {key: [words] if (words := chosen(job, owners, passive)[1]) else [] for key, job in jobs.items()}
+    protected = {key: with_default_protection(job, owners, passive) for key, job in jobs.items()}
+    why = {key: [words] if (words := choose_protection(job, owners, passive)[1]) else [] for key, job in jobs.items()}
     return next(iter(protected.values())), protected, why
 
 

@@ -15,7 +15,7 @@ from securevfl.experiments.cells import find_metric
 from securevfl.experiments.comparison import simulate
 from securevfl.experiments.grid import Point
 from securevfl.experiments.study import Study
-from securevfl.party import Job, settled
+from securevfl.party import Job, with_default_protection
 from securevfl.party_context import Observer, PartySecret
 from securevfl.report import CellFigures, Failed, SweepRecord
 from securevfl.report.record import Record, RunRecord
@@ -70,10 +70,10 @@ def cross_validate(
     if marked:
         raise InputError(f"{marked[0]!r} marks which rows train, validate and test itself: leave its fold out")
     owners = [table.name for table in parties.label_owners]
-    ready = settled(job, owners, [table.name for table in parties.passive])
+    ready = with_default_protection(job, owners, [table.name for table in parties.passive])
     aligned = align_parties(parties, ready, observer or Observer())
-    secret = PartySecret.fresh if ready.protection.sealed or ready.algorithm.draws_secretly else None
-    own = {name: PartySecret.derived(job.seed, name) if secret is None else secret() for name in owners}
+    secret = PartySecret.fresh if ready.protection.is_sealed or ready.algorithm.draws_secretly else None
+    own = {name: PartySecret.from_seed(job.seed, name) if secret is None else secret() for name in owners}
     results = []
     for k in range(1, folds + 1):
         one = job.replace(fold=(k, folds))

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from securevfl.attacks import Look, Looks, Rule, Seen, Transcript, Truth, View
 from securevfl.attacks import Message as Noted
+from securevfl.attacks import Observation, Observations, Rule, Seen, Transcript, Truth, View
 from securevfl.party_context import Observer
 from securevfl.training import NumberedRows
 from securevfl.transport import Array, Kind, Message
@@ -31,8 +31,8 @@ class _Notes:
     """Of one party in one federation."""
 
     rows: NumberedRows | None = None
-    looks: dict[tuple[Seen, str], list[Look]] = field(default_factory=lambda: defaultdict(list))
-    steps: dict[str, list[Look]] = field(default_factory=lambda: defaultdict(list))
+    looks: dict[tuple[Seen, str], list[Observation]] = field(default_factory=lambda: defaultdict(list))
+    steps: dict[str, list[Observation]] = field(default_factory=lambda: defaultdict(list))
     arrived: dict[str, tuple[np.ndarray, int]] = field(default_factory=dict, repr=False)
     epoch: int = 0
     fed: np.ndarray = field(default_factory=lambda: np.arange(0), repr=False)
@@ -115,7 +115,7 @@ class Recorder(Observer):
     def handed(self, party: str, owner: str, steps: np.ndarray) -> None:
         notes = self._notes[party, owner]
         for i, (peer, (rows, epoch)) in enumerate(sorted(notes.arrived.items())):
-            notes.steps[peer].append(Look(rows, np.array(steps[i] if steps.ndim == 3 else steps), epoch))
+            notes.steps[peer].append(Observation(rows, np.array(steps[i] if steps.ndim == 3 else steps), epoch))
 
     def built(self, party: str, owner: str, network: nn.Module) -> None:
         self._notes[party, owner].network = network
@@ -128,7 +128,7 @@ class Recorder(Observer):
             if split is None or len(values) != len(split.train):
                 return
             rows = split.train
-        notes.looks[what, about].append(Look(rows, values, epoch))
+        notes.looks[what, about].append(Observation(rows, values, epoch))
 
     def transcript(self, *, scores: dict[str, np.ndarray] | None = None) -> Transcript:
         """What was heard.
@@ -146,22 +146,22 @@ class Recorder(Observer):
             chief = self._notes[owner, owner].rows
             if chief is None or chief.y is None:
                 continue
-            y = chief.y[: chief.aligned].numpy().copy()
+            y = chief.y[: chief.aligned_count].numpy().copy()
             x = {name: _flat(table.x) for name in (owner, *members) if (table := self._notes[name, owner].rows)}
             views[party, owner] = View(
                 party=party,
                 owner=owner,
                 passive=tuple(sorted(members)),
                 widths={name: x[name].shape[1] for name in sorted(members)},
-                aligned=rows.aligned,
-                x=x[party][: rows.aligned],
+                aligned=rows.aligned_count,
+                x=x[party][: rows.aligned_count],
                 y=y if party == owner else None,
                 classes=rows.classes,
                 train=rows.split.train,
                 valid=rows.split.valid,
                 test=rows.split.test,
-                looks={key: Looks(found) for key, found in notes.looks.items()},
-                steps={key: Looks(found) for key, found in notes.steps.items()},
+                looks={key: Observations(found) for key, found in notes.looks.items()},
+                steps={key: Observations(found) for key, found in notes.steps.items()},
                 rule=notes.rule,
                 embed=None if notes.network is None else _embedding(notes.network, tuple(rows.x.shape[1:])),
                 scores=(scores or {}).get(party) if party == owner else None,
@@ -170,9 +170,9 @@ class Recorder(Observer):
             truths.setdefault(
                 owner,
                 Truth(
-                    x={name: values[: rows.aligned] for name, values in x.items()},
+                    x={name: values[: rows.aligned_count] for name, values in x.items()},
                     y=y,
-                    others={name: values[rows.aligned :] for name, values in x.items()},
+                    others={name: values[rows.aligned_count :] for name, values in x.items()},
                 ),
             )
         return Transcript(views=views, truths=truths)

@@ -18,8 +18,8 @@ from securevfl.experiments.search_space import Space, job_of, suggested
 from securevfl.experiments.search_study import PLANNED, spent_by
 from securevfl.experiments.sweep import choose_seeds
 from securevfl.jobfile.job_roster import Roster, refusals
-from securevfl.party import Job, settled, wrong_parties
-from securevfl.party.numbering import barred, own_split
+from securevfl.party import Job, with_default_protection, wrong_parties
+from securevfl.party.numbering import excluded_rows, split_own_rows
 from securevfl.party_context import Observer, PartySecret
 from securevfl.privacy import Spent
 from securevfl.run.simulation import Aligned, join_parties, run_parties
@@ -101,7 +101,7 @@ class Asked:
 
     def ready(self, settings: Mapping[str, Any]) -> Job:
         """The job with these settings, its protection settled, held against parties and policies."""
-        job = settled(job_of(self.job, settings), self.roster.owners, self.roster.passive)
+        job = with_default_protection(job_of(self.job, settings), self.roster.owners, self.roster.passive)
         mistakes = wrong_parties(job.algorithm, self.roster.owners, self.roster.passive)
         refused = refusals(job, self.roster)
         if mistakes or refused:
@@ -125,9 +125,9 @@ def with_one_split(job: Job, parties: Parties) -> tuple[Job, Parties, Aligned]:
     if chief.fold is not None:
         return job, parties, aligned
     own = aligned.parties[chief.name]
-    split = own_split(chief, own, job.replace(valid_rows=None), PartySecret.derived(job.seed, chief.name))
+    split = split_own_rows(chief, own, job.replace(valid_rows=None), PartySecret.from_seed(job.seed, chief.name))
     marks = np.zeros(chief.rows, dtype=np.int8)
-    marks[barred(chief, own.rows, split, job)] = TEST
+    marks[excluded_rows(chief, own.rows, split, job)] = TEST
     marks[own.rows[split.train]] = TRAIN
     marks[own.rows[split.valid]] = VALID
     marks[own.rows[split.test]] = TEST

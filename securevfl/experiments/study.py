@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.errors import InputError
 from securevfl.experiments.differences import Difference, compare_points
@@ -315,7 +315,7 @@ class Study:
         make_folder(target)
         for number, result in enumerate(self.folds, 1):
             result.report(target / f"fold-{number}")
-        write_whole(target / "cross-validation.json", self._folds_json(self.comparison))
+        write_atomic(target / "cross-validation.json", self._folds_json(self.comparison))
         return write(self.comparison, target)
 
     def _folds_json(self, comparison: Record) -> bytes:

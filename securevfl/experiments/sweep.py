@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import msgspec
-from securevfl_net.durable import locked, make_folder, write_whole
+from securevfl_net.durable import locked, make_folder, write_atomic
 
 from securevfl.data import Parties
 from securevfl.errors import InputError, PolicyError, SecureVFLError
@@ -20,7 +20,7 @@ from securevfl.experiments.study import Study
 from securevfl.experiments.sweep_sections import Axis
 from securevfl.experiments.table_store import digest_tables
 from securevfl.jobfile.job_roster import Roster, refusals
-from securevfl.party import Job, settled, wrong_parties
+from securevfl.party import Job, with_default_protection, wrong_parties
 from securevfl.report import CellFigures, write_sweep
 
 __all__ = ["Progress", "check_grid", "choose_seeds", "count_missing", "empty_study", "run_sweep", "sweep"]
@@ -79,13 +79,13 @@ def run_sweep(
                 if progress is not None:
                     progress(sum(c.digest in finished.figures for c in sweep.cells), len(sweep.cells), ended)
         except BaseException:  # an interrupt: store what there is; drawing the page would take too long
-            write_whole(target / "sweep.json", make_record(sweep, finished.figures, errors, command).to_json())
+            write_atomic(target / "sweep.json", make_record(sweep, finished.figures, errors, command).to_json())
             raise
         record = make_record(sweep, finished.figures, errors, command)
         write_sweep(record, target)
         traces = "\n".join(error.trace for error in errors.values())
         if traces or (target / "failures.log").exists():
-            write_whole(target / "failures.log", traces.encode())
+            write_atomic(target / "failures.log", traces.encode())
     points = _points_of(sweep)
     return Study(record=record, points=points, overlap=_overlap(points, parties))
 
@@ -231,7 +231,7 @@ def check_grid(grid: Grid, parties: Parties) -> Grid:
         if mistakes:
             wrong += mistakes
             continue
-        made = settled(point.job, owners, passive)
+        made = with_default_protection(point.job, owners, passive)
         refused += refusals(made, roster)
         points.append(Point(settings=point.settings, job=made, method=point.method, x=point.x))
     if wrong:

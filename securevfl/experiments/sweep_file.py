@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from securevfl_net.fields import nearest
+from securevfl_net.fields import suggest_nearest
 
 from securevfl.config import Mistaken
 from securevfl.data import datasets
@@ -28,7 +28,7 @@ from securevfl.jobfile.job_file import load_parties, right_parties
 from securevfl.jobfile.job_roster import Roster, refusals
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.party import wrong_parties
-from securevfl.training import algorithms, find_algorithm
+from securevfl.training import find_algorithm, registered_algorithms
 
 __all__ = ["read_sweep", "read_sweep_sections"]
 
@@ -86,7 +86,7 @@ def read_sweep_sections(file: Path, *, device: str) -> tuple[Sweep, list[str], l
         (data, method)
         for data in sections.data
         for method in sections.method
-        if (data.only is None or method.title in data.only) and method.algorithm in algorithms()
+        if (data.only is None or method.title in data.only) and method.algorithm in registered_algorithms()
     ]
     cells: list[Cell] = []
     for data, method in pairs:
@@ -117,14 +117,14 @@ def _check_names(sections: SweepSections) -> list[str]:
     """Names that do not exist, or stand for two things."""
     titles = [method.title for method in sections.method]
     found = [
-        f"method[{i}].algorithm is {method.algorithm!r}{nearest(method.algorithm, algorithms())}"
+        f"method[{i}].algorithm is {method.algorithm!r}{suggest_nearest(method.algorithm, registered_algorithms())}"
         for i, method in enumerate(sections.method)
-        if method.algorithm not in algorithms()
+        if method.algorithm not in registered_algorithms()
     ]
     for i, data in enumerate(sections.data):
         for where, names in (("only", data.only or ()), ("methods", tuple(data.methods))):
             unknown = [name for name in names if name not in titles]
-            found += [f"data[{i}].{where} names {name!r}{nearest(name, titles)}" for name in unknown]
+            found += [f"data[{i}].{where} names {name!r}{suggest_nearest(name, titles)}" for name in unknown]
     for what, shown in (("methods", titles), ("data sets", [data.title for data in sections.data])):
         doubled = sorted({name for name in shown if shown.count(name) > 1})
         found += [f"two {what} are called {name!r}; give each a label of its own" for name in doubled]
@@ -192,7 +192,7 @@ def _check_cells(cells: Sequence[Cell], roster: Roster | None) -> tuple[list[str
                 found += [f"method {cell.method!r}: {mistake}" for mistake in wrong]
                 refused += [f"method {cell.method!r}: {rule}" for rule in ([] if wrong else refusals(job, roster))]
         except Mistaken as error:
-            found += [f"method {cell.method!r}: {mistake}" for mistake in error.moved("")]
+            found += [f"method {cell.method!r}: {mistake}" for mistake in error.at_path("")]
         except InputError as error:
             found.append(f"method {cell.method!r}: {error}")
         except PolicyError as error:

@@ -17,7 +17,15 @@ from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.places import place_of
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.jobfile.joining import compound, counts_rows, distinct, levels, obstacle, single, whole_numbers
+from securevfl.jobfile.joining import (
+    count_distinct,
+    counts_rows,
+    describe_obstacle,
+    distinct,
+    find_compound_ids,
+    find_single_ids,
+    whole_numbers,
+)
 
 __all__ = ["Draft", "draft_job"]
 
@@ -112,7 +120,7 @@ def draft_job(
     missing = [f"the identifier of {one.name!r}" for one in tables if not one.ids]
     missing[-1:] = [f"{one}; {why}" for one in missing[-1:]]
     missing += [] if any(one.label for one in tables) else ["which party has the label, and in which column"]
-    found = tuple(_told(one) for one in tables)
+    found = tuple(_describe_format(one) for one in tables)
     return Draft(_text(tables, folder), found, tuple(missing))
 
 
@@ -173,13 +181,13 @@ def _find_ids(tables: list[_Table], told: tuple[str, ...], labels: tuple[str, ..
     if told:
         return ""
     contents = [one.named() for one in tables]
-    found: list[tuple[str, ...]] = [(column,) for column in single(contents)]
+    found: list[tuple[str, ...]] = [(column,) for column in find_single_ids(contents)]
     if not found:
         leave = [_no_part(one, labels) for one in tables]
-        found = [tuple(columns) for columns in compound(contents, leave)]
+        found = [tuple(columns) for columns in find_compound_ids(contents, leave)]
     for one, columns in zip(tables, found, strict=False):
         one.ids = columns
-    return "" if found else obstacle(contents, leave, [one.name for one in tables])
+    return "" if found else describe_obstacle(contents, leave, [one.name for one in tables])
 
 
 def _no_part(one: _Table, labels: tuple[str, ...]) -> set[str]:
@@ -229,7 +237,7 @@ def _find_labels(tables: list[_Table], told: tuple[str, ...]) -> None:
     owners[0].label, owners[0].labels = told[0], told
 
 
-def _told(one: _Table) -> str:
+def _describe_format(one: _Table) -> str:
     written = f", {one.source.dialect.words}" if isinstance(one.source, CsvRows) else ""
     more = " or more" if one.table.num_rows >= _ROWS else ""
     label = f", label {one.label!r}" if one.label else ""
@@ -275,7 +283,7 @@ def _left_out(one: _Table) -> dict[str, str]:
             continue
         if not pa.types.is_string(one.table[column].type):
             continue
-        if levels(one.table, column) <= _FREE_TEXT * one.table.num_rows:
+        if count_distinct(one.table, column) <= _FREE_TEXT * one.table.num_rows:
             continue
         values = one.distinct(column)
         read = sum(_NUMBER.fullmatch(text) is not None for text in values)

@@ -23,7 +23,7 @@ from securevfl.data.dialect import CsvForm
 from securevfl.data.link_columns import read_texts, table_columns
 from securevfl.data.places import is_address
 from securevfl.data.storage import IN_MEMORY
-from securevfl.data.table import wrong_name
+from securevfl.data.table import explain_bad_name
 from securevfl.errors import InputError
 from securevfl.jobfile.policy_file import with_policies
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
@@ -116,7 +116,7 @@ class TableSection(Config):
         names = ("id", "label", "features", "categorical", "classes", "prepare", "weight", "group", "time")
         return {name: getattr(self, name) for name in names} | {"target": self.target or "classes"}
 
-    def learning(self, task: str) -> Self:
+    def with_task(self, task: str) -> Self:
         """The same section with a number as label if a job's task is ``"regression"`` and no target is set."""
         said = self.label is None or self.target is not None or task != "regression"
         return self if said else self.replace(target="number")
@@ -140,7 +140,7 @@ class TableSection(Config):
         linked = read_texts(path, self.link, limits) if self.link else {}
         if linked and self.features is None:
             names = table_columns(path, limits)
-            uses["features"] = [c for c in names if c not in (*self.use.apart, *self.link.values())]
+            uses["features"] = [c for c in names if c not in (*self.use.reserved, *self.link.values())]
         if self.fold is not None and self.features is not None:
             uses["features"] = (*self.features, self.fold)
         written = {name: getattr(self, name) for name in ("delimiter", "encoding", "decimal")}
@@ -187,7 +187,7 @@ class PartySection(TableSection):
     policy: Policy | None = None
 
     def problems(self) -> list[str]:
-        rule = wrong_name(self.name)
+        rule = explain_bad_name(self.name)
         return super().problems() + ([rule] if rule else [])
 
     def linked_by(self, how: Linkage | None) -> PartySection:
@@ -280,7 +280,7 @@ def load_parties(sections: Sequence[PartySection], task: str, folder: Path, acti
     tables, found = [], []
     for i, party in enumerate(sections):
         try:
-            tables.append(party.learning(task).load(folder))
+            tables.append(party.with_task(task).load(folder))
         except InputError as error:
             found.append(f"party[{i}]: {error}")
     if found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from securevfl_net.fields import nearest
+from securevfl_net.fields import suggest_nearest
 
 from securevfl.party import Job, rule_against
 
@@ -34,7 +34,7 @@ def listed_roster(sections: Sequence[object], active: str) -> tuple[Roster | Non
     named = [one for one in sections if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
     names = [str(one["name"]) for one in named]
     if active and active not in names:
-        return None, [f"--active is {active!r}{nearest(active, names)}"]
+        return None, [f"--active is {active!r}{suggest_nearest(active, names)}"]
     owners = [active] if active else [str(one["name"]) for one in named if "label" in one]
     if not owners:
         return None, [f"none of {len(names)} parties owns labels; give label = … for the one that does{_PREDICT}"]

@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from securevfl.run.id_spelling import spelled_otherwise
+from securevfl.run.id_spelling import find_spellings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["compound", "counts_rows", "distinct", "levels", "names_rows", "obstacle", "single", "whole_numbers"]
+__all__ = [
+    "count_distinct",
+    "counts_rows",
+    "describe_obstacle",
+    "distinct",
+    "find_compound_ids",
+    "find_single_ids",
+    "identifies_rows",
+    "whole_numbers",
+]
 
 _IDS = re.compile(
     r"(^|_)(id|ids|key|ref|reference|uuid|guid|nr|no|number|client|customer|patient|user|account|iban)($|_)"
@@ -46,19 +55,19 @@ def distinct(table: pa.Table, column: str) -> set[str]:
     return {str(one) for one in table[column].unique().to_pylist() if one is not None and str(one).strip()}
 
 
-def levels(table: pa.Table, column: str) -> int:
+def count_distinct(table: pa.Table, column: str) -> int:
     """Number of distinct values in a column, without missing ones."""
     import pyarrow.compute as pc
 
     return int(pc.count_distinct(table[column]).as_py())
 
 
-def names_rows(table: pa.Table, column: str) -> bool:
+def identifies_rows(table: pa.Table, column: str) -> bool:
     """Whether every row has a different value and no value is a fraction."""
     import pyarrow as pa
 
     values = table[column]
-    if pa.types.is_floating(values.type) or values.null_count or levels(table, column) < len(values):
+    if pa.types.is_floating(values.type) or values.null_count or count_distinct(table, column) < len(values):
         return False
     return len(distinct(table, column)) == len(values) and (_named(column) or not counts_rows(table, column))
 
@@ -77,7 +86,7 @@ def whole_numbers(table: pa.Table) -> list[str]:
             parts = (values.slice(0, 1000), values)
             if all(bool(pc.all(pc.equal(part, pc.trunc(part))).as_py()) for part in parts):
                 found.append(column)
-    return sorted(found, key=lambda column: (-_likely(column), -levels(table, column)))[:_NUMBERS]
+    return sorted(found, key=lambda column: (-_likely(column), -count_distinct(table, column)))[:_NUMBERS]
 
 
 def counts_rows(table: pa.Table, column: str) -> bool:
@@ -99,9 +108,9 @@ def _named(column: str) -> bool:
     return _IDS.search(column.lower()) is not None
 
 
-def single(tables: Sequence[pa.Table]) -> list[str]:
+def find_single_ids(tables: Sequence[pa.Table]) -> list[str]:
     """The column of each table that shares most values with a column of the first; empty if none shares any."""
-    candidates = [[column for column in one.column_names if names_rows(one, column)] for one in tables]
+    candidates = [[column for column in one.column_names if identifies_rows(one, column)] for one in tables]
     best, chosen = 0.0, list[str]()
     for first in candidates[0]:
         mine, score, row = distinct(tables[0], first), 0.0, [first]
@@ -130,7 +139,7 @@ def _same_name(one: str, other: str) -> bool:
     return one.casefold() == other.casefold()
 
 
-def compound(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[list[str]]:
+def find_compound_ids(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[list[str]]:
     """Two or three columns of each table, in one order, that name its rows together and that the tables share.
 
     Columns are taken to correspond if they have one name or many common values. Of the smallest sets that identify all
@@ -163,7 +172,7 @@ def compound(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[list
     return []
 
 
-def obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], names: Sequence[str]) -> str:
+def describe_obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], names: Sequence[str]) -> str:
     """Why neither `single` nor `compound` finds anything, and the cure.
 
     Args:
@@ -205,7 +214,7 @@ def _apart(tables: Sequence[pa.Table], shared: Sequence[tuple[str, ...]], names:
         texts = [distinct(one, column) for one, column in zip(tables, row, strict=True)]
         if reduce(set.__and__, texts) or not (_likely(row[0]) or not _are_numbers(texts[0])):
             continue
-        found = spelled_otherwise({repr(name): some for name, some in zip(names, texts, strict=True)})
+        found = find_spellings({repr(name): some for name, some in zip(names, texts, strict=True)})
         if found:
             return f"column {row[0]!r}: {'; '.join(found)}"
         return (
@@ -256,7 +265,7 @@ def _shared(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[tuple
     found: list[tuple[int, tuple[str, ...]]] = []
     used: list[set[str]] = [set() for _ in tables]
     for first in possible[0]:
-        many, row = levels(tables[0], first), [first]
+        many, row = count_distinct(tables[0], first), [first]
         if many < 2:
             continue
         for number, columns in enumerate(possible[1:], 1):
@@ -289,7 +298,7 @@ def _same(first: str, own: pa.Table, table: pa.Table, columns: list[str]) -> str
     for column in columns:
         if _same_name(column, first):
             return column
-    if len(columns) > _COMPARED or levels(own, first) < 3:
+    if len(columns) > _COMPARED or count_distinct(own, first) < 3:
         return ""
     values = distinct(own, first)
     if _are_numbers(values):

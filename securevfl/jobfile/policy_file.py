@@ -35,7 +35,7 @@ def read_policy(path: str | Path) -> tuple[str, Policy]:
     try:
         policy = Policy.of(content)
     except Mistaken as error:
-        found += error.moved("policy")
+        found += error.at_path("policy")
         policy = Policy()
     raise_all(file, found)
     return str(party), policy
@@ -50,5 +50,5 @@ def with_policies(policies: Mapping[str, Policy], files: Sequence[str | Path]) -
     joined = dict(policies)
     for file in files:
         party, policy = read_policy(file)
-        joined[party] = policy.stricter(joined[party]) if party in joined else policy
+        joined[party] = policy.combine_strictest(joined[party]) if party in joined else policy
     return joined

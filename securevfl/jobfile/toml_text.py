@@ -93,7 +93,7 @@ def read_sections(
         sections = kind(**taken)
     except Mistaken as error:
         sections = kind()
-        mistakes += error.moved("")
+        mistakes += error.at_path("")
         taken = {}
     return sections, frozenset(content.keys() - taken.keys()), found + mistakes
 

@@ -11,7 +11,7 @@ What a ledger proves and what it does not: docs/howto/policy-and-ledger.md.
 from __future__ import annotations
 
 from securevfl.ledger.chain import MARK_EVERY, Ledger
-from securevfl.ledger.comparing import incomplete, pinned, verify, verify_files
+from securevfl.ledger.comparing import describe_missing, find_pin_mismatches, verify, verify_files
 from securevfl.ledger.key_files import make_key, read_keys, read_private_key, read_public_key, read_public_keys
 from securevfl.ledger.keys import PrivateKey, PublicKey
 from securevfl.ledger.ledgers import Ledgers, file_of
@@ -52,11 +52,11 @@ __all__ = [
     "PublicKey",
     "chains_of",
     "decode",
+    "describe_missing",
     "file_of",
+    "find_pin_mismatches",
     "hash_of",
-    "incomplete",
     "make_key",
-    "pinned",
     "raise_flaws",
     "read",
     "read_keys",

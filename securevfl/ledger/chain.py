@@ -280,7 +280,7 @@ class Ledger:
         """The ledger version, public key and session that the party sends its peers when a run begins."""
         return {"ledger": VERSION, "key": self.opening.key, "session": self.opening.session}
 
-    def meet(self, peers: Mapping[str, tuple[str, Mapping[str, Scalar]]]) -> None:
+    def record_peers(self, peers: Mapping[str, tuple[str, Mapping[str, Scalar]]]) -> None:
         """Append the peers and the keys that they sent.
 
         Args:
@@ -352,33 +352,33 @@ class Ledger:
             self.catch_up()
         return self._head
 
-    def word(self) -> dict[str, Scalar]:
+    def sign_head(self) -> dict[str, Scalar]:
         """The party's signed head: the chain's last hash, its message count and the signature."""
         head, count = self.head, self._count
         mine = self.opening
         signature = self._key.sign(*word_bytes(mine.party, mine.run, mine.session, mine.job, head, count))
         return {"head": head, "messages": count, "signature": signature}
 
-    def word_so_far(self) -> dict[str, Scalar]:
+    def publish_head(self) -> dict[str, Scalar]:
         """The party's signed head during a run. Marks the chain and syncs it to disk first, so a restart cannot
         contradict it.
         """
         self._append(Mark(time=self._now(), messages=self._count, prev=self.head))
         self.sync()
-        return self.word()
+        return self.sign_head()
 
-    def settle(self, peer: str, said: Mapping[str, Scalar]) -> None:
-        """Record a peer's `word_so_far` in a separate line and return once it is on disk.
+    def record_head(self, peer: str, said: Mapping[str, Scalar]) -> None:
+        """Record a peer's `publish_head` in a separate line and return once it is on disk.
 
         Raises:
-            ProtocolError: see `take_word`.
+            ProtocolError: see `take_head`.
         """
         word = self._checked(peer, said)
         if not self._closed:
             self._append(Words(time=self._now(), words={peer: word}, prev=self.head))
             self.sync()
 
-    def take_word(self, peer: str, said: Mapping[str, Scalar]) -> None:
+    def take_head(self, peer: str, said: Mapping[str, Scalar]) -> None:
         """Keep a peer's signed head for the closing line.
 
         Raises:
@@ -428,19 +428,19 @@ class Ledger:
     def lines(self) -> list[Line]:
         """All lines in order, read from the file if they are not kept in memory."""
         self.catch_up()
-        return list(self.each_line()) if self._lines is None else self._lines
+        return list(self.iter_lines()) if self._lines is None else self._lines
 
     @property
     def entries(self) -> list[Entry]:
         """The message lines in order, without notes; see `lines`."""
-        return list(self.each_entry())
+        return list(self.iter_entries())
 
-    def each_entry(self) -> Iterator[Entry]:
+    def iter_entries(self) -> Iterator[Entry]:
         """Iterate over the message lines; if lines are not kept, only one is in memory at a time."""
-        return (line for line in self.each_line() if isinstance(line, Entry))
+        return (line for line in self.iter_lines() if isinstance(line, Entry))
 
-    def each_line(self) -> Iterator[Line]:
-        """Iterate over all lines; see `each_entry`."""
+    def iter_lines(self) -> Iterator[Line]:
+        """Iterate over all lines; see `iter_entries`."""
         self.catch_up()
         if self._lines is not None or self._path is None:
             yield from self._lines or ()
@@ -452,7 +452,7 @@ class Ledger:
 
     def to_jsonl(self) -> bytes:
         """Return all lines as JSON Lines."""
-        return b"".join(encode(line) + b"\n" for line in self.each_line())
+        return b"".join(encode(line) + b"\n" for line in self.iter_lines())
 
 
 def _cut(text: str) -> str:

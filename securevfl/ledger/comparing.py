@@ -14,7 +14,7 @@ from securevfl.ledger.lines import Entry, word_bytes
 from securevfl.ledger.reading import Flaw, Located, raise_flaws
 from securevfl.ledger.verifying import Chain, chains_of
 
-__all__ = ["incomplete", "pinned", "verify", "verify_files"]
+__all__ = ["describe_missing", "find_pin_mismatches", "verify", "verify_files"]
 
 DONE = "done"
 
@@ -40,7 +40,7 @@ def verify_files(
         flaws += [*loose, *(flaw for chain in found for flaw in chain.flaws)]
         chains += found
     known = pins or {}
-    raise_flaws([*flaws, *pinned(chains, known)] if flaws else _compare(chains, known, from_first))
+    raise_flaws([*flaws, *find_pin_mismatches(chains, known)] if flaws else _compare(chains, known, from_first))
     return chains
 
 
@@ -67,7 +67,7 @@ def _compare(chains: Sequence[Chain], pins: Mapping[str, str], from_first: bool)
         first = by_name.setdefault((chain.run, chain.party), chain)
         if first is not chain:
             yield _flaw(chain, f"a second chain of run {chain.run!r}; the first begins at {first.file}:{first.first}")
-    yield from pinned(chains, pins)
+    yield from find_pin_mismatches(chains, pins)
     yield from _own(chains, from_first)
     yield from _jobs(by_name)
     parties = {chain.party for chain in chains}
@@ -113,11 +113,11 @@ def _own(chains: Sequence[Chain], from_first: bool) -> Iterator[Flaw]:
                 yield _flaw(chain, f"run {chain.run!r} began before run {before.run!r}, which precedes it in the file")
             if before is not None and before.attempt and chain.attempt and chain.attempt <= before.attempt:
                 yield _flaw(chain, f"attempt {chain.attempt} comes after attempt {before.attempt}")
-            if chain.apart and chain.entries:
+            if chain.between_attempts and chain.entries:
                 yield _flaw(chain, f"run {chain.run!r} belongs to no attempt but contains messages")
             if chain.run not in chain.opening.runs:
                 yield _flaw(chain, f"run {chain.run!r} is not among the runs that its opening line expects")
-            elif chain.run not in first.opening.runs and not chain.attempt and not chain.apart:
+            elif chain.run not in first.opening.runs and not chain.attempt and not chain.between_attempts:
                 yield _flaw(
                     chain,
                     f"run {chain.run!r} is not among the runs that the party expected when run {first.run!r} began",
@@ -201,12 +201,12 @@ def _words(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator[F
         given = (word.head, word.messages)
         if other is None or other.opening.key != known.key:
             continue
-        if given != other.told if last else given not in other.marks:
+        if given != other.head_sent if last else given not in other.marks:
             held = f"{chain.party!r} recorded its signed head ({chain.file}:{at}):"
             ends = (
                 "the chain ends before it sent the head, or has another line there"
-                if other.told is None or not last
-                else f"after {other.told[1]} messages the chain was at {other.told[0][:16]}…"
+                if other.head_sent is None or not last
+                else f"after {other.head_sent[1]} messages the chain was at {other.head_sent[0][:16]}…"
             )
             text = f"{held} {word.head[:16]}… after {word.messages} messages; {ends}: it was rewritten"
             yield _flaw(other, f"{text} or cut off afterwards", other.last)
@@ -263,7 +263,7 @@ def _story(entry: Entry) -> tuple[object, ...]:
     return tuple(getattr(entry, name) for name in _FIELDS)
 
 
-def pinned(chains: Sequence[Chain], pins: Mapping[str, str]) -> Iterator[Flaw]:
+def find_pin_mismatches(chains: Sequence[Chain], pins: Mapping[str, str]) -> Iterator[Flaw]:
     """Yield a flaw for each chain that is not signed with its pinned key.
 
     Args:
@@ -276,7 +276,7 @@ def pinned(chains: Sequence[Chain], pins: Mapping[str, str]) -> Iterator[Flaw]:
             yield _flaw(chain, f"the chain is signed with {chain.key.fingerprint}; {pin} was pinned")
 
 
-def incomplete(chains: Sequence[Chain]) -> list[str]:
+def describe_missing(chains: Sequence[Chain]) -> list[str]:
     """Describe what is missing: closing lines, or runs that opening lines expect.
 
     A killed process leaves such ledgers, and so does somebody who truncates or deletes files; ledgers cannot

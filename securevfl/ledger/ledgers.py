@@ -65,7 +65,7 @@ class Ledgers:
         self._before[party] = found
         return found
 
-    def apart(self, party: str, run: str) -> Ledger:
+    def open_branch(self, party: str, run: str) -> Ledger:
         """Open a ledger that follows the party's last chain but that no later chain follows: a branch for one results
         folder, of which there can be several.
         """
@@ -89,7 +89,7 @@ class Ledgers:
             path=None if folder is None else file_of(party, folder),
         )
 
-    def then(
+    def following(
         self, runs: Sequence[str], folder: Path | None = None, more: Mapping[str, PrivateKey] | None = None
     ) -> Ledgers:
         """Return ledgers for a later call that follow these, with the same keys and `more` for additional parties."""
@@ -97,7 +97,7 @@ class Ledgers:
             dict(more or {}) | self._keys, runs=runs, software=self._software, folder=folder, before=self._before
         )
 
-    def beside(self) -> Ledgers:
+    def independent(self) -> Ledgers:
         """Return independent ledgers with the same keys."""
         return Ledgers(self._keys, software=self._software)
 

@@ -95,11 +95,11 @@ class OwnLedgers:
             self._session, self._after = chains[0].opening.session, chains[-1].head
             self._attempt = max(chain.attempt for chain in chains)
             self._given = {head for chain in chains for head, _ in chain.marks}
-            self._given |= {chain.told[0] for chain in chains if chain.told is not None}
+            self._given |= {chain.head_sent[0] for chain in chains if chain.head_sent is not None}
             for chain in chains:
                 self._held |= {name: word.head for _, name, word in chain.settled}
 
-    def gave(self, head: str) -> bool:
+    def has_signed(self, head: str) -> bool:
         """Return True if the party sent a signed head with this hash. If a peer recorded a head that this file lacks,
         the file is an older copy.
         """
@@ -111,22 +111,22 @@ class OwnLedgers:
         return None if self._before is None or self._before.closed else self._before
 
     @property
-    def held(self) -> dict[str, str]:
+    def peer_heads(self) -> dict[str, str]:
         """Peer → the latest chain head that it signed during a run."""
         return dict(self._held)
 
-    def settle(self, ledger: Ledger, peer: str, said: Mapping[str, Scalar]) -> None:
-        """Call `Ledger.settle` and add the head to `held`.
+    def record_head(self, ledger: Ledger, peer: str, said: Mapping[str, Scalar]) -> None:
+        """Call `Ledger.record_head` and add the head to `held`.
 
         Raises:
-            ProtocolError: see `Ledger.take_word`.
+            ProtocolError: see `Ledger.take_head`.
         """
-        ledger.settle(peer, said)
+        ledger.record_head(peer, said)
         self._held[peer] = str(said.get("head"))
 
-    def give(self, ledger: Ledger) -> dict[str, Scalar]:
-        """Return `Ledger.word_so_far` and remember it for `gave`."""
-        word = ledger.word_so_far()
+    def sign_head(self, ledger: Ledger) -> dict[str, Scalar]:
+        """Return `Ledger.publish_head` and remember it for `gave`."""
+        word = ledger.publish_head()
         self._given.add(str(word["head"]))
         return word
 

@@ -76,7 +76,7 @@ class Chain:
     view: str = ""
     broke_off: bool = False
     settled: list[tuple[int, str, Word]] = field(default_factory=list)
-    told: tuple[str, int] | None = None
+    head_sent: tuple[str, int] | None = None
     marks: set[tuple[str, int]] = field(default_factory=set)
     signed: int = 0
     torn: bool = False
@@ -94,7 +94,7 @@ class Chain:
         return self.opening.run
 
     @property
-    def apart(self) -> bool:
+    def between_attempts(self) -> bool:
         """Whether it records events between attempts; see `CONNECTIONS`."""
         return self.run.partition(" ")[0] == CONNECTIONS
 
@@ -112,7 +112,7 @@ class Chain:
         """Record a flaw at a line of the file."""
         self.flaws.append(Flaw(self.file, line, self.party, text))
 
-    def take(self, number: int, line: Line) -> None:
+    def add_line(self, number: int, line: Line) -> None:
         """Verify and add the chain's next line."""
         self.last = number
         content = signed_part(line)
@@ -131,7 +131,7 @@ class Chain:
         elif isinstance(line, AttemptLine | Words):
             self._of_attempt(number, line)
         elif isinstance(line, Noted):
-            if self.told is not None:
+            if self.head_sent is not None:
                 self.flaw(number, f"note {line.note!r} was added after the party sent its peers its signed head")
             self.notes.append(line)
             self.notes_at.append(number)
@@ -157,8 +157,8 @@ class Chain:
 
     def _message(self, number: int, line: Entry) -> None:
         # The head that peers put in their closing lines was taken before this message itself was recorded.
-        if line.way == "sent" and line.what == "ledger/head" and self.told is None:
-            self.told = self.head, len(self.entries)
+        if line.way == "sent" and line.what == "ledger/head" and self.head_sent is None:
+            self.head_sent = self.head, len(self.entries)
         self.entries.append(line)
         self.at.append(number)
         if line.seq != len(self.entries) and not self.flaws:
@@ -205,11 +205,11 @@ def chains_of(lines: Iterable[Located], where: str) -> tuple[list[Chain], list[F
             )
             loose.append(Flaw(where, number, party, text))
         else:
-            last.take(number, line)
+            last.add_line(number, line)
     for before, chain in pairwise(chains):
         if before.closed:
             continue
-        before.broke_off = chain.attempt > before.attempt or (chain.apart and before.attempt > 0)
+        before.broke_off = chain.attempt > before.attempt or (chain.between_attempts and before.attempt > 0)
         if not before.broke_off:
             text = f"the chain of run {before.run!r} has no closing line, but another chain follows it"
             before.flaw(before.last, text)
@@ -224,5 +224,5 @@ def _opened(where: str, number: int, line: Opening) -> Chain:
         PublicKey.from_hex(line.key)
     except AuditError as error:
         chain.flaw(number, str(error))
-    chain.take(number, line)
+    chain.add_line(number, line)
     return chain

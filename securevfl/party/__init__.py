@@ -14,8 +14,8 @@ names no algorithm.
 """
 
 from securevfl.party.alone import Alone
-from securevfl.party.consent import Terms, rule_against, terms
-from securevfl.party.declarations import declared
+from securevfl.party.consent import Terms, rule_against, terms_of_job
+from securevfl.party.declarations import job_exchanges
 from securevfl.party.job import Job, JobOptions, JobTerms
 from securevfl.party.program import (
     Alignments,
@@ -29,7 +29,7 @@ from securevfl.party.program import (
     train_party,
 )
 from securevfl.party.roster import too_few_epochs, too_many_classes, wrong_parties
-from securevfl.party.settling import chosen, settled, settlements
+from securevfl.party.settling import choose_protection, possible_defaults, with_default_protection
 
 __all__ = [
     "Alignments",
@@ -39,20 +39,20 @@ __all__ = [
     "JobTerms",
     "Terms",
     "align_party",
-    "chosen",
+    "choose_protection",
     "consent_party",
-    "declared",
     "helping_program",
+    "job_exchanges",
     "note_spent",
+    "possible_defaults",
     "predict_party",
     "rule_against",
     "run_party",
     "scoring_program",
-    "settled",
-    "settlements",
-    "terms",
+    "terms_of_job",
     "too_few_epochs",
     "too_many_classes",
     "train_party",
+    "with_default_protection",
     "wrong_parties",
 ]

@@ -20,8 +20,8 @@ from securevfl.party.numbering import coded_columns
 from securevfl.party_context import PartyContext, PartySecret
 from securevfl.privacy import Clock, Ledger, Policy
 from securevfl.training import ActiveProgram, NumberedRows, Setting, Split
-from securevfl.training.calibration import ALONE, temperature_of, tempered
-from securevfl.training.split import chunks
+from securevfl.training.calibration import ALONE, apply_temperature, temperature_of
+from securevfl.training.split import split_chunks
 
 __all__ = ["Alone"]
 
@@ -93,7 +93,7 @@ class Alone:
             raise InputError(f"{name!r} is not the active party of the model, so it cannot score rows alone")
         self._role = program.role
         self._role.restore(model["parts"])
-        self._role.task = self._role.task.restored(model.get("target"))
+        self._role.task = self._role.task.with_state(model.get("target"))
         self._temperature = temperature_of(model, ALONE)
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
@@ -101,5 +101,5 @@ class Alone:
         role = self._role
         if not len(rows):
             return np.empty((0, role.table.classes))
-        logits = [role.score_alone(part) for part in chunks(rows, role.plan.eval_rows)]
-        return tempered(role.task.probabilities(torch.cat(logits)), self._temperature)
+        logits = [role.score_alone(part) for part in split_chunks(rows, role.plan.eval_rows)]
+        return apply_temperature(role.task.probabilities(torch.cat(logits)), self._temperature)

@@ -14,15 +14,15 @@ from collections.abc import Mapping
 
 from securevfl.errors import InputError, ProtocolError
 from securevfl.party_context import PartyContext
-from securevfl.privacy import fan_out, lost_attempts
+from securevfl.privacy import describe_lost_attempts, fan_out
 from securevfl.transport import Kind, Scalar
 
-__all__ = ["agree_attempt", "told"]
+__all__ = ["agree_attempt", "attempt_fields"]
 
 _NUMBERS = ("agreed", "begun", "start")
 
 
-def told(site: PartyContext) -> dict[str, Scalar]:
+def attempt_fields(site: PartyContext) -> dict[str, Scalar]:
     """The attempt's fields for this party's consent message; empty if its journal is not in a file."""
     journal = site.keeper.journal
     if journal.path is None:
@@ -43,13 +43,13 @@ async def agree_attempt(site: PartyContext, step: str, said: Mapping[str, Mappin
             different epochs.
         ProtocolError: a peer sends numbers that no journal can contain.
     """
-    mine = told(site)
+    mine = attempt_fields(site)
     peers = {name: meta for name, meta in said.items() if "begun" in meta}
     if not mine or not peers:
         return
     every = {site.name: _numbers(site.name, mine)}
     every |= {name: _numbers(name, meta) for name, meta in peers.items()}
-    lost = lost_attempts({name: (agreed, begun) for name, (agreed, begun, _) in every.items()})
+    lost = describe_lost_attempts({name: (agreed, begun) for name, (agreed, begun, _) in every.items()})
     if lost:
         raise InputError(lost)
     starts = {name: start for name, (_, _, start) in sorted(every.items())}
@@ -60,7 +60,7 @@ async def agree_attempt(site: PartyContext, step: str, said: Mapping[str, Mappin
             + "): bring the missing checkpoints back, or start from the beginning in another folder at all parties"
         )
     attempt = max(agreed for agreed, _, _ in every.values()) + 1
-    site.keeper.journal.agree(attempt)
+    site.keeper.journal.record_agreed(attempt)
     meta: dict[str, Scalar] = {"job": site.job, "attempt": attempt}
     links = [site.links[name] for name in sorted(peers)]
     await fan_out(links, lambda link: link.send(Kind.CONTROL, step, meta=meta))

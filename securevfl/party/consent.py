@@ -15,8 +15,8 @@ from dataclasses import replace
 from securevfl.align import exchanges as alignment_exchanges
 from securevfl.align import link_exchanges
 from securevfl.errors import PolicyError, ProtocolError
-from securevfl.party.attempts import agree_attempt, told
-from securevfl.party.cures import cure_of_leaks
+from securevfl.party.attempts import agree_attempt, attempt_fields
+from securevfl.party.cures import find_remedies
 from securevfl.party.job import Job
 from securevfl.party_context import PartyContext
 from securevfl.privacy import (
@@ -28,13 +28,13 @@ from securevfl.privacy import (
     Link,
     Policy,
     Terms,
-    broken_rule,
+    describe_broken_rule,
     epsilon_rdp,
     fan_out,
 )
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Scalar
 
-__all__ = ["EXCHANGES", "Terms", "consent", "rule_against", "terms"]
+__all__ = ["EXCHANGES", "Terms", "exchange_consent", "rule_against", "terms_of_job"]
 
 _CONSENT = "party/consent"
 _ROLES: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
@@ -50,7 +50,9 @@ EXCHANGES = tuple(
 """Messages of consent, between any two parties."""
 
 
-async def consent(site: PartyContext, job: Job, *, book: bool, among: Sequence[str] = (), columns: int = 0) -> None:
+async def exchange_consent(
+    site: PartyContext, job: Job, *, book: bool, among: Sequence[str] = (), columns: int = 0
+) -> None:
     """Send this party's decision to all peers and receive theirs.
 
     Args:
@@ -75,7 +77,7 @@ async def consent(site: PartyContext, job: Job, *, book: bool, among: Sequence[s
     if site.role == ACTIVE:
         await _hear(site, owners, books, said)
     await _hear(site, others, books, said)
-    site.ledger.meet(said)
+    site.ledger.record_peers(said)
     await agree_attempt(site, _CONSENT, {name: meta for name, (_, meta) in said.items()})
 
 
@@ -91,7 +93,7 @@ async def _answer(site: PartyContext, job: Job, books: dict[str, bool], among: S
 
 async def _accept(link: Link, site: PartyContext, book: bool) -> None:
     await link.send(
-        Kind.CONTROL, _CONSENT, meta={"job": site.job, "book": book, **site.ledger.introduction, **told(site)}
+        Kind.CONTROL, _CONSENT, meta={"job": site.job, "book": book, **site.ledger.introduction, **attempt_fields(site)}
     )
 
 
@@ -126,7 +128,7 @@ async def _hear(
         said[name] = site.role_of(name), message.meta
 
 
-def terms(
+def terms_of_job(
     job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False, columns: int = 0
 ) -> Terms:
     """What `job` would do to `party`, by its declared exchanges.
@@ -141,7 +143,7 @@ def terms(
     """
     protection, mine = job.planned(len(passive)), party == active
     role: PartyRole = ACTIVE if mine else PASSIVE
-    pairwise = pairwise or job.align.in_pairs(len(passive))
+    pairwise = pairwise or job.align.runs_in_pairs(len(passive))
     aligning = alignment_exchanges(len(passive), book=pairwise, align=job.align)
     aligning = (*aligning, *(() if job.link is None else link_exchanges(job.link)))
     training = job.algorithm.exchanges(protection, len(passive)) if passive else ()
@@ -237,7 +239,7 @@ def rule_against(
     if not passive:
         return ""
     own = job.policies.get(party, Policy())
-    found = terms(job, party, active=active, passive=passive, pairwise=pairwise, columns=columns)
+    found = terms_of_job(job, party, active=active, passive=passive, pairwise=pairwise, columns=columns)
     if found.leaks and not own.leaks:
-        found = replace(found, cure=cure_of_leaks(job, party, active=active, passive=passive))
-    return broken_rule(own, found, party)
+        found = replace(found, cure=find_remedies(job, party, active=active, passive=passive))
+    return describe_broken_rule(own, found, party)

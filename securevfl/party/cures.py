@@ -17,13 +17,13 @@ from securevfl.privacy.mechanisms import Mechanism
 from securevfl.privacy.severity import auc_of_mu, largest_epsilon, mu_of
 from securevfl.training import Algorithm, find_algorithm
 
-__all__ = ["cure_of_leaks"]
+__all__ = ["find_remedies"]
 
 _MOST = 2
 """How many changes an error names: the smallest first."""
 
 
-def cure_of_leaks(job: Job, party: str, *, active: str, passive: Sequence[str]) -> str:
+def find_remedies(job: Job, party: str, *, active: str, passive: Sequence[str]) -> str:
     """Changes of the job after which nobody has a *leak* about this party's data, in words.
 
     Args:
@@ -72,12 +72,12 @@ def _changes(labels: bool) -> Iterator[tuple[str, Callable[[Job], Job]]]:
     each = f"sv.Gaussian(epsilon={gaussian.epsilon:g})"
     both = f"noise on labels and features, dp=sv.DP(labels={each}, features={each})"
     yield f"{both} or less", lambda job: _noised(_noised(job, "features", gaussian), what, gaussian)
-    yield "algorithm 'splitnn'", lambda job: job.replace(algorithm=_splitnn()) if job.protection.sealed else job
+    yield "algorithm 'splitnn'", lambda job: job.replace(algorithm=_splitnn()) if job.protection.is_sealed else job
     yield "algorithm 'splitnn' under protection 'bfv'", _sealed_splitnn
 
 
 def _sealed_splitnn(job: Job) -> Job:
-    return job if job.protection.sealed else _sealed(job.replace(algorithm=_splitnn()))
+    return job if job.protection.is_sealed else _sealed(job.replace(algorithm=_splitnn()))
 
 
 def _splitnn() -> Algorithm:
@@ -96,7 +96,7 @@ def _aligned_privately(job: Job) -> Job:
 
 
 def _sealed(job: Job) -> Job:
-    if job.protection.sealed:
+    if job.protection.is_sealed:
         return job
     return job.replace(protection=BFV(dp=job.protection.dp))
 

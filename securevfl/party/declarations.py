@@ -11,16 +11,16 @@ from securevfl.party import consent, heads, numbering
 from securevfl.party.job import Job
 from securevfl.transport import Exchange, Exchanges
 
-__all__ = ["declared"]
+__all__ = ["job_exchanges"]
 
 
-def declared(job: Job, passive: int) -> Exchanges:
+def job_exchanges(job: Job, passive: int) -> Exchanges:
     """All messages of a job with `passive` passive parties, from consent to prediction and the signed heads.
 
     Raises:
         ProtocolError: two parts of it declare one message differently.
     """
-    training = job.algorithm.declared(job.planned(passive), passive) if passive else ()
+    training = job.algorithm.all_exchanges(job.planned(passive), passive) if passive else ()
     parts: tuple[tuple[Exchange, ...], ...] = (
         consent.EXCHANGES,
         declarable(job.align),

@@ -24,7 +24,7 @@ import msgspec
 from securevfl.errors import ProtocolError
 from securevfl.party.reports import Ready, Report, View, decode, encode, view_of
 
-__all__ = ["Action", "Began", "Gathering", "Go", "Park", "Say"]
+__all__ = ["Action", "Began", "Go", "Park", "Rendezvous", "Say"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Go:
 
 @dataclass(frozen=True)
 class Park:
-    """Stop what runs in the view; when it has stopped, call `Gathering.parked` with a new report."""
+    """Stop what runs in the view; when it has stopped, call `Gathering.on_parked` with a new report."""
 
     why: str
 
@@ -65,7 +65,7 @@ Phase = Literal["reporting", "ready", "going", "parking"]
 
 
 @dataclass(frozen=True)
-class State:
+class RendezvousState:
     """All that a `Gathering` remembers; it is replaced, never changed.
 
     Attributes:
@@ -90,7 +90,7 @@ def _all(reports: Mapping[str, Report]) -> bool:
     return True
 
 
-class Gathering:
+class Rendezvous:
     """One party's side of the rendezvous.
 
     Args:
@@ -116,9 +116,9 @@ class Gathering:
         self.peers = tuple(sorted(peers))
         self._admits = admits
         none = len(self.peers)
-        self.state = State(report, "reporting", None, ("",) * none, (None,) * none, (b"",) * none)
+        self.state = RendezvousState(report, "reporting", None, ("",) * none, (None,) * none, (b"",) * none)
 
-    def up(self, peer: str, incarnation: str, resumed: bool) -> list[Action]:
+    def on_connected(self, peer: str, incarnation: str, resumed: bool) -> list[Action]:
         """A peer is connected.
 
         Args:
@@ -133,20 +133,20 @@ class Gathering:
         # Nothing was lost on the way and the peer is the same process: its report is still valid.
         if resumed and known is not None and known.incarnation == incarnation:
             self.state = replace(state, up=up)
-            return self._said_again(peer)
+            return self._repeat_report(peer)
         self.state = replace(state, up=up, known=_put(state.known, at, None), ready=_put(state.ready, at, b""))
         if state.phase in ("ready", "going"):
             anew = known is None or known.incarnation != incarnation
             return self._park(f"{peer!r} was restarted" if anew else f"messages of {peer!r} were lost on the way")
-        return self._said_again(peer)
+        return self._repeat_report(peer)
 
-    def down(self, peer: str) -> list[Action]:
+    def on_disconnected(self, peer: str) -> list[Action]:
         """A peer is not connected any more; whether it lives is not known."""
         at = self._at(peer)
         self.state = replace(self.state, up=_put(self.state.up, at, ""))
         return []
 
-    def heard(self, peer: str, payload: bytes) -> list[Action]:
+    def on_note(self, peer: str, payload: bytes) -> list[Action]:
         """A peer's note arrived.
 
         Raises:
@@ -172,7 +172,7 @@ class Gathering:
             return self._park(f"{peer!r} stopped, to resume from an earlier state")
         return self._settled()
 
-    def parked(self, report: Report) -> list[Action]:
+    def on_parked(self, report: Report) -> list[Action]:
         """Handle that the party has stopped, or that its state has changed.
 
         Args:
@@ -226,7 +226,7 @@ class Gathering:
 
     view_of = staticmethod(view_of)
 
-    def _said_again(self, peer: str) -> list[Action]:
+    def _repeat_report(self, peer: str) -> list[Action]:
         """Repeat what a peer needs, since a broken connection may have lost it. Nothing while the party parks, because
         its last report is out of date.
         """

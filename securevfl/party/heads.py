@@ -6,7 +6,7 @@ from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole
 
-__all__ = ["EXCHANGES", "exchange_heads"]
+__all__ = ["EXCHANGES", "exchange_ledger_heads"]
 
 _HEAD = "ledger/head"
 _ROLES: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
@@ -18,14 +18,14 @@ EXCHANGES = tuple(
 """Between any two parties, as a run ends well."""
 
 
-async def exchange_heads(site: PartyContext) -> None:
+async def exchange_ledger_heads(site: PartyContext) -> None:
     """Send this party's signed ledger head to all peers that it has met, and receive theirs.
 
     Raises:
         ProtocolError: a peer's head is not signed with the key that it introduced itself with.
     """
     met = [link for link in site.others if link.peer in site.ledger.peers]
-    word = site.ledger.word()
+    word = site.ledger.sign_head()
     await fan_out(met, lambda link: link.send(Kind.CONTROL, _HEAD, meta=word))
     for link in met:
-        site.ledger.take_word(link.peer, (await link.receive(Kind.CONTROL, _HEAD)).meta)
+        site.ledger.take_head(link.peer, (await link.receive(Kind.CONTROL, _HEAD)).meta)

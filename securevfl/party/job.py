@@ -161,12 +161,12 @@ class JobTerms(Config):
         return found
 
     @property
-    def several(self) -> bool:
+    def has_several_labels(self) -> bool:
         """Whether a row can have several labels."""
         return self.task == "multilabel"
 
     @property
-    def number(self) -> LossOfNumber | None:
+    def number_loss(self) -> LossOfNumber | None:
         """How a numeric target is trained; None for classes or labels."""
         if self.task != "regression":
             return None
@@ -262,9 +262,9 @@ class Job(JobOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.algorithm.check(self.protection)
-        if self.number is not None:
-            self.algorithm.check_number(self.number, self.protection)
-        if self.several:
+        if self.number_loss is not None:
+            self.algorithm.check_number(self.number_loss, self.protection)
+        if self.has_several_labels:
             self.algorithm.check_several(self.protection)
         if self.class_weight is not None:
             self.algorithm.check_weights("class_weight is given", self.protection)
@@ -278,16 +278,16 @@ class Job(JobOptions):
                 "stratify is set and dp.labels asks for noise on labels: a stratified split would reveal "
                 "labels without noise through the rows that train; leave stratify out"
             )
-        if not found and self.device != "cpu" and self.protection.integers and not self.protection.sealed:
+        if not found and self.device != "cpu" and self.protection.uses_integers and not self.protection.is_sealed:
             found.append(f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'")
         return found
 
     @property
-    def number(self) -> LossOfNumber | None:
+    def number_loss(self) -> LossOfNumber | None:
         """How a numeric target is trained; None for a classification. ``loss="auto"`` is the Huber loss if the
         protection bounds errors, see `Protection.error_bound`.
         """
-        found, bound = super().number, self.protection.error_bound
+        found, bound = super().number_loss, self.protection.error_bound
         if found is None or bound is None or self.loss != "auto":
             return found
         return replace(found, name="huber", delta=bound)
@@ -303,8 +303,8 @@ class Job(JobOptions):
             keep=self.keep,
             valid_every=self.valid_every,
             device=self.device,
-            number=self.number,
-            several=self.several,
+            number=self.number_loss,
+            several=self.has_several_labels,
             heaviest=_BALANCED if self.class_weight == "balanced" else max((self.class_weight or {"": 1.0}).values()),
         )
 
@@ -315,7 +315,7 @@ class Job(JobOptions):
         Args:
             passive: number of passive parties.
         """
-        return self.algorithm.planned(self.protection, self.plan, passive)
+        return self.algorithm.with_planned_noise(self.protection, self.plan, passive)
 
     def findings(self, passive: Sequence[str], active: str) -> list[Finding]:
         """What each party could learn of another in this job, with the planned ε: from the algorithm, the protection
@@ -357,4 +357,4 @@ class Job(JobOptions):
         """The policy that applies to `party`: its own combined with the protection's minimum; the stricter rule
         applies.
         """
-        return self.protection.policy().stricter(self.policies.get(party, Policy()))
+        return self.protection.policy().combine_strictest(self.policies.get(party, Policy()))

@@ -17,7 +17,7 @@ from securevfl.data.table import TEST, TRAIN
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party.job import Job
 from securevfl.party.roster import too_many_classes
-from securevfl.party.weights import weighted
+from securevfl.party.weights import add_weights
 from securevfl.party_context import PartyContext, PartySecret, derive_seed
 from securevfl.privacy import fan_out
 from securevfl.training import NumberedRows, Split
@@ -25,7 +25,16 @@ from securevfl.training.marks import UNUSED, class_folds, fold_marks, group_fold
 from securevfl.training.split import stratified_marks
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Message
 
-__all__ = ["EXCHANGES", "Agreed", "agree_rows", "coded_columns", "encode", "fit_rows", "number_rows", "own_split"]
+__all__ = [
+    "EXCHANGES",
+    "AgreedRows",
+    "agree_rows",
+    "coded_columns",
+    "encode_features",
+    "fit_rows",
+    "number_rows",
+    "split_own_rows",
+]
 
 _ROWS, _START = "train/rows", "train/start"
 EXCHANGES = (
@@ -44,7 +53,7 @@ _BY_SEED, _BY_MARK, _TRAIN_ALL = "seed", "mark", "train"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agreed:
+class AgreedRows:
     """What all parties of a federation know of one another's rows before training.
 
     Attributes:
@@ -70,7 +79,7 @@ async def agree_rows(
     *,
     evaluates: bool = True,
     split: Split | None = None,
-) -> Agreed:
+) -> AgreedRows:
     """Exchange row counts with the other parties of a federation, and receive the split.
 
     Args:
@@ -93,12 +102,12 @@ async def agree_rows(
     others = _others(site, table, alignment, known) if job.algorithm.uses_others else known[:0]
     mine = (len(others), min(len(known), len(others)))
     if site.role == PASSIVE:
-        return await _told(site, mine, len(alignment.rows), job, others)
+        return await _receive_split(site, mine, len(alignment.rows), job, others)
     how, fold = _TRAIN_ALL, np.empty(0, dtype=np.uint8)
     if split is None:
         how, fold = _choice(site, table, alignment, job, evaluates=evaluates, marked=len(site.label_owners) > 1)
     parts = split or _split(how, fold, len(alignment.rows), job)
-    others = others[~barred(table, alignment.rows, parts, job)[others]]
+    others = others[~excluded_rows(table, alignment.rows, parts, job)[others]]
     mine = (len(others), min(mine[1], len(others)))
     used = [alignment.rows, others, *(labels[name] for name in sorted(labels))]
     shared = int(np.bincount(np.concatenate(used)).max())
@@ -107,16 +116,16 @@ async def agree_rows(
         message = await site.links[name].receive(Kind.CONTROL, _ROWS)
         counts[name] = _counts([message.meta.get(what) for what in ("rows", "labelled")], name)
     _check_book(site, table, job, counts)
-    classes = len(table.classes) if job.number is None else 1
+    classes = len(table.classes) if job.number_loss is None else 1
     meta: dict[str, str | int] = {"classes": classes, "shared": shared, "split": how}
     for name, (rows, labelled) in counts.items():
         meta |= {f"rows {name}": rows, f"labelled {name}": labelled}
     links = [site.links[name] for name in site.passive]
     await fan_out(links, lambda link: link.send(Kind.CONTROL, _START, meta=meta, fold=fold))
-    return Agreed(counts=counts, classes=classes, shared=shared, split=parts, others=others)
+    return AgreedRows(counts=counts, classes=classes, shared=shared, split=parts, others=others)
 
 
-def barred(table: PartyTable, rows: np.ndarray, split: Split, job: Job) -> np.ndarray:
+def excluded_rows(table: PartyTable, rows: np.ndarray, split: Split, job: Job) -> np.ndarray:
     """Rows of the label owner's table that may not train beside the common ones, (table.rows,) bool: those in a group
     that validates or tests, and those from no earlier than the first row that does.
 
@@ -195,7 +204,7 @@ def _of_groups(groups: np.ndarray, job: Job, secret: PartySecret) -> np.ndarray:
     return fold_marks(numbers, job.fold[0], valid=job.valid, seed=validation, whole=groups)
 
 
-def own_split(table: PartyTable, alignment: Alignment, job: Job, secret: PartySecret) -> Split:
+def split_own_rows(table: PartyTable, alignment: Alignment, job: Job, secret: PartySecret) -> Split:
     """How the only label owner splits the common rows: by its table's marks, from the job's seed, or stratified.
 
     Args:
@@ -226,11 +235,15 @@ def _split(how: str, fold: np.ndarray, rows: int, job: Job) -> Split:
         numbers[order] = np.arange(rows) % folds
         fold = fold_marks(numbers, k, valid=job.valid, seed=derive_seed(job.seed, "validation in folds", k))
         how = _BY_MARK
-    found = Split.marked(fold) if how == _BY_MARK else Split.of(rows, valid=job.valid, test=job.test, seed=job.seed)
+    found = (
+        Split.from_marks(fold) if how == _BY_MARK else Split.draw(rows, valid=job.valid, test=job.test, seed=job.seed)
+    )
     return found.with_valid(job.valid_rows, seed=job.seed)
 
 
-async def _told(site: PartyContext, mine: tuple[int, int], rows: int, job: Job, others: np.ndarray) -> Agreed:
+async def _receive_split(
+    site: PartyContext, mine: tuple[int, int], rows: int, job: Job, others: np.ndarray
+) -> AgreedRows:
     """A passive party's half of `agree_rows`."""
     link = site.links[site.active]
     await link.send(Kind.CONTROL, _ROWS, meta={"rows": mine[0], "labelled": mine[1]})
@@ -242,7 +255,7 @@ async def _told(site: PartyContext, mine: tuple[int, int], rows: int, job: Job, 
     }
     if counts[site.name] != mine:
         raise ProtocolError(f"{link.peer!r} sent other counts of {site.name!r}'s rows than it received")
-    least, most = (2, 1 << 16) if job.number is None else (1, 1)  # one class encodes a numeric target
+    least, most = (2, 1 << 16) if job.number_loss is None else (1, 1)  # one class encodes a numeric target
     classes = _whole(message, "classes", least, most, link.peer)
     shared = _whole(message, "shared", 1, len(order), link.peer)
     how, fold = message.meta.get("split"), np.asarray(message.arrays["fold"])
@@ -259,7 +272,9 @@ async def _told(site: PartyContext, mine: tuple[int, int], rows: int, job: Job, 
         raise ProtocolError(f"{link.peer!r} marks no common row to train, to validate or to test; each needs one")
     if sum(count for count, _ in counts.values()) > _MOST:
         raise ProtocolError(f"{link.peer!r} announces more than {_MOST} rows of all parties beside the aligned ones")
-    return Agreed(counts=counts, classes=classes, shared=shared, split=_split(str(how), fold, rows, job), others=others)
+    return AgreedRows(
+        counts=counts, classes=classes, shared=shared, split=_split(str(how), fold, rows, job), others=others
+    )
 
 
 def _counts(values: Sequence[object], peer: str) -> tuple[int, int]:
@@ -289,12 +304,12 @@ def _check_book(site: PartyContext, table: PartyTable, job: Job, counts: Mapping
         )
 
 
-def fit_rows(alignment: Alignment, agreed: Agreed) -> np.ndarray:
+def fit_rows(alignment: Alignment, agreed: AgreedRows) -> np.ndarray:
     """The party's own numbers of the rows that its columns' encoding is fitted on: those that train."""
     return np.concatenate([alignment.rows[agreed.split.train], agreed.others])
 
 
-def encode(table: PartyTable, rows: np.ndarray, job: Job, secret: PartySecret) -> FeatureEncoder:
+def encode_features(table: PartyTable, rows: np.ndarray, job: Job, secret: PartySecret) -> FeatureEncoder:
     """Fit the encoding of the party's columns on these rows; categories are hashed with a key of the party's own."""
     salt = secret.keystream(_SALT, "buckets of categories")
     return FeatureEncoder.fit(table, rows, clip=job.clip, scale=job.scale, salt=salt, view=job.algorithm.view)
@@ -306,7 +321,7 @@ def coded_columns(encoder: FeatureEncoder) -> dict[str, Any]:
 
 
 def number_rows(
-    site: PartyContext, table: PartyTable, alignment: Alignment, job: Job, agreed: Agreed, encoder: FeatureEncoder
+    site: PartyContext, table: PartyTable, alignment: Alignment, job: Job, agreed: AgreedRows, encoder: FeatureEncoder
 ) -> NumberedRows:
     """The party's rows in the common order: the aligned ones and, where the algorithm uses them, its others.
 
@@ -359,25 +374,25 @@ def _with_labels(
     """Add the active party's labels, and which numbers belong to one person."""
     labels = alignment.labelled if job.algorithm.uses_book else {}
     label = own_labels(table)
-    numbers = np.full(mine.rows, -1)  # of the table's rows
+    numbers = np.full(mine.total_count, -1)  # of the table's rows
     numbers[: len(alignment.rows)] = alignment.rows
-    y = np.full((mine.rows, *label.shape[1:]), -1, dtype=np.int64)
-    if job.number is not None:
-        y = np.full(mine.rows, np.nan)
+    y = np.full((mine.total_count, *label.shape[1:]), -1, dtype=np.int64)
+    if job.number_loss is not None:
+        y = np.full(mine.total_count, np.nan)
     y[: len(alignment.rows)] = label[alignment.rows]
     if len(others):
-        y[mine.others(site.name)] = label[others]
-        numbers[mine.others(site.name)] = others
+        y[mine.rows_only_at(site.name)] = label[others]
+        numbers[mine.rows_only_at(site.name)] = others
     for name, count in mine.labelled.items():
         if count != len(labels.get(name, ())):
             raise ProtocolError(f"{name!r} reported {count} labelled rows; {site.name!r} has another count")
         if count:
-            y[mine.others(name)[:count]] = label[labels[name]]
-    place = np.arange(mine.rows)
+            y[mine.rows_only_at(name)[:count]] = label[labels[name]]
+    place = np.arange(mine.total_count)
     if mine.shared > 1:
         first: dict[int, int] = {}
         for name, rows in ((site.name, others), *((name, labels[name]) for name in mine.labelled)):
-            for number, row in zip(mine.others(name).tolist(), rows.tolist(), strict=False):
+            for number, row in zip(mine.rows_only_at(name).tolist(), rows.tolist(), strict=False):
                 place[number] = first.setdefault(row, number)
     labelled = replace(mine, y=torch.from_numpy(y), person=place)
-    return weighted(labelled, table, np.where(numbers < table.rows, numbers, -1), job.class_weight)
+    return add_weights(labelled, table, np.where(numbers < table.rows, numbers, -1), job.class_weight)

@@ -19,13 +19,13 @@ from securevfl.align import Alignment, check_fields
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.errors import InputError, PeerEnded
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
-from securevfl.party.consent import consent
-from securevfl.party.heads import exchange_heads
+from securevfl.party.consent import exchange_consent
+from securevfl.party.heads import exchange_ledger_heads
 from securevfl.party.job import Job
-from securevfl.party.numbering import agree_rows, coded_columns, encode, fit_rows, number_rows
+from securevfl.party.numbering import agree_rows, coded_columns, encode_features, fit_rows, number_rows
 from securevfl.party.roster import check_labels, check_roster
 from securevfl.party.settling import refuse_unnamed
-from securevfl.party.watch import watched
+from securevfl.party.watch import run_with_liveness
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Accountant, Ledger, Spent
 from securevfl.privacy.repeated import RepeatedNoise
@@ -45,11 +45,11 @@ from securevfl.transport import PASSIVE
 __all__ = [
     "Alignments",
     "align_party",
-    "closing",
     "consent_party",
     "helping_program",
     "note_spent",
     "predict_party",
+    "run_and_close",
     "run_party",
     "scoring_program",
     "train_party",
@@ -102,7 +102,7 @@ async def consent_party(
     if job.link is not None and table is not None and site.passive:
         check_fields(job.link, table.link, site.name)
     book, columns = pairwise or (table is not None and table.book is not None), 0 if table is None else table.values
-    await consent(site, job, book=book, among=among, columns=columns)
+    await exchange_consent(site, job, book=book, among=among, columns=columns)
     if len(among) > len(site.passive):
         missing = ", ".join(name for name in among if name not in site.passive)
         site.ledger.note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})
@@ -142,7 +142,7 @@ async def train_party(
         alone = replace(member, owners=site.owners)  # who else has labels decides how the rows are split
         agreed[owner] = await agree_rows(alone, table, alignments[owner], job, evaluates=evaluates, split=split)
     fit_on = np.concatenate([fit_rows(alignments[owner], agreed[owner]) for owner in members])
-    encoder = encode(table, fit_on, job, site.secret)
+    encoder = encode_features(table, fit_on, job, site.secret)
     tables = {
         owner: number_rows(member, table, alignments[owner], job, agreed[owner], encoder)
         for owner, member in members.items()
@@ -159,7 +159,7 @@ async def train_party(
         trained = await program.run()
     except BaseException as error:
         with _besides(error, "what was released until then could not be noted in the ledger"):
-            note_spent(site.ledger, program.spent())  # it cost that much, however the run ended
+            note_spent(site.ledger, program.privacy_spent())  # it cost that much, however the run ended
             program.tell_looks()
         raise
     if trained.model:
@@ -206,7 +206,7 @@ async def predict_party(
         return await helper.predict(dict(model), np.arange(0))
     program = scoring_program(site, table, alignment, job, model)
     found = await program.predict(dict(model), np.arange(len(alignment.rows)))
-    note_spent(site.ledger, program.spent())
+    note_spent(site.ledger, program.privacy_spent())
     program.tell_looks()
     return found
 
@@ -304,7 +304,7 @@ def _repeated(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise |
         raise InputError(f"the secret that noise on predictions is made from is damaged: {error}") from None
 
 
-async def closing(site: PartyContext, work: Awaitable[T]) -> T:
+async def run_and_close(site: PartyContext, work: Awaitable[T]) -> T:
     """Run a party's `work` with liveness checks on its links and exchange signed ledger heads with all peers. Close the
     ledger and the links at the end, also after an error.
 
@@ -312,7 +312,7 @@ async def closing(site: PartyContext, work: Awaitable[T]) -> T:
         ProtocolError: a peer was silent for too long, or sent a message that nothing reads.
     """
     try:
-        result = await watched(site, _ended(site, work))
+        result = await run_with_liveness(site, _ended(site, work))
         site.ledger.close("done")
     except BaseException as error:
         outcome = f"failed: {type(error).__name__}: {error}"
@@ -339,7 +339,7 @@ async def _ended(site: PartyContext, work: Awaitable[T]) -> T:
     result = await work
     if isinstance(result, Trained):
         note_spent(site.ledger, result.spent)
-    await exchange_heads(site)
+    await exchange_ledger_heads(site)
     return result
 
 

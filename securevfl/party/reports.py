@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from securevfl.errors import ProtocolError
 
-__all__ = ["REPORT_BYTES", "Kept", "Ready", "Report", "View", "decode", "encode", "view_of"]
+__all__ = ["REPORT_BYTES", "CheckpointKey", "Ready", "Report", "View", "decode", "encode", "view_of"]
 
 REPORT_BYTES = 64 << 10
 """The longest note of this kind."""
@@ -29,7 +29,7 @@ _Name = Annotated[str, Meta(max_length=256)]
 _Incarnation = Annotated[str, Meta(max_length=64, pattern="^[0-9]{1,10}-[0-9a-f]{32}$")]
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, order=True):
+class CheckpointKey(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, order=True):
     """A checkpoint that a party has whole.
 
     Attributes:
@@ -45,7 +45,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     digest: _Hex = ""
 
     @property
-    def place(self) -> tuple[int, int, int]:
+    def position(self) -> tuple[int, int, int]:
         """The coordinates that checkpoints of one attempt share at all parties."""
         return self.epoch, self.step, self.attempt
 
@@ -67,7 +67,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
     incarnation: _Incarnation
     parks: _Count = 0
-    kept: Annotated[tuple[Kept, ...], Meta(max_length=64)] = ()
+    kept: Annotated[tuple[CheckpointKey, ...], Meta(max_length=64)] = ()
     agreed: _Count = 0
     begun: _Count = 0
     alignment: _Hex = ""
@@ -76,7 +76,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     readmits: Annotated[tuple[tuple[_Name, Annotated[bytes, Meta(max_length=4096)]], ...], Meta(max_length=64)] = ()
 
     @property
-    def starts(self) -> int:
+    def start_count(self) -> int:
         """How often the party's process was started."""
         return int(self.incarnation.partition("-")[0])
 
@@ -142,7 +142,7 @@ def view_of(reports: Mapping[str, Report]) -> View:
     mark = hashlib.sha256(_encoder.encode(["securevfl view v1", digests])).digest()[:_MARK]
     aligned = {report.alignment for _, report in every}
     alignment = aligned.pop() if len(aligned) == 1 else ""
-    places = [{kept.place for kept in report.kept} for _, report in every]
+    places = [{kept.position for kept in report.kept} for _, report in every]
     common = set.intersection(*places) if alignment else set()
     attempt = 1 + max(report.agreed for _, report in every)
     return View(mark, attempt, max(common, default=None), alignment)

@@ -85,7 +85,7 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
     for known in job.class_weight if isinstance(job.class_weight, Mapping) else ():
         if known not in map(str, table.classes):
             raise UnknownNameError(f"class of {name!r} in class_weight:", known, list(map(str, table.classes)))
-    if (table.target == "labels") != job.several:
+    if (table.target == "labels") != job.has_several_labels:
         holds = {
             "labels": f"names {len(table.classes)} labels of which a row can have several",
             "number": "is a number",
@@ -98,12 +98,12 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
                 else 'name the label columns in a list, label = ["a", "b"], or leave task out'
             )
         )
-    if job.number is None and table.target == "number":
+    if job.number_loss is None and table.target == "number":
         raise InputError(
             f"{where}: {name!r} is a number to learn (target='number'), and the job is a classification: say "
             'task = "regression" in [job], sv.Job(task="regression"); or leave target out, of a column of classes'
         )
-    if job.number is not None and table.target == "classes":
+    if job.number_loss is not None and table.target == "classes":
         raise InputError(
             f"{where}: {name!r} holds {len(table.classes)} classes, and the job is a regression: read the column as a "
             'number (target="number"), or leave task out'
@@ -120,8 +120,8 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
         )
     if table.weight is not None:
         job.algorithm.check_weights(f"{where} has weights of rows", job.protection)
-    if job.number is not None:
-        check_numbers_fit(job.number.name, table.label, f"{where}: {name!r}")
+    if job.number_loss is not None:
+        check_numbers_fit(job.number_loss.name, table.label, f"{where}: {name!r}")
 
 
 def too_many_classes(job: Job, name: str, classes: int) -> str:

@@ -17,10 +17,10 @@ from securevfl.errors import InputError, PolicyError
 from securevfl.party.job import Job
 from securevfl.privacy import DP, Finding
 
-__all__ = ["chosen", "refuse_unnamed", "settled", "settlements"]
+__all__ = ["choose_protection", "possible_defaults", "refuse_unnamed", "with_default_protection"]
 
 
-def settled(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = "") -> Job:
+def with_default_protection(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = "") -> Job:
     """The job with its protection, or the default for these parties if it names none.
 
     Args:
@@ -33,7 +33,7 @@ def settled(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator
         PolicyError: the job names no protection, every default leaks, and it does not accept that.
     """
     if isinstance(job.protection, Auto):
-        return job.replace(protection=chosen(job, owners, passive, coordinator)[0])
+        return job.replace(protection=choose_protection(job, owners, passive, coordinator)[0])
     if not isinstance(job.protection, Unnamed):
         return job
     plain = job.replace(protection=Plain())
@@ -48,7 +48,9 @@ def settled(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator
     raise PolicyError(_refusal(leaks, why_not))
 
 
-def chosen(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = "") -> tuple[Protection, str]:
+def choose_protection(
+    job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = ""
+) -> tuple[Protection, str]:
     """What `Auto` chooses where it offers shares, and the reason as text; other protections unchanged. Arguments as for
     `settled`.
     """
@@ -59,7 +61,7 @@ def chosen(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator:
     return kind.chosen(job.batch_size, on_shares=shares is not None)
 
 
-def settlements(job: Job) -> Iterator[Job]:
+def possible_defaults(job: Job) -> Iterator[Job]:
     """All results that `settled` can give for a job, whatever the parties: to find out which of them a saved model
     belongs to.
     """

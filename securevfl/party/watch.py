@@ -22,7 +22,7 @@ from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 
-__all__ = ["watched"]
+__all__ = ["run_with_liveness"]
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _SELDOM = 5.0
 """Most seconds between two looks."""
 
 
-async def watched(site: PartyContext, work: Awaitable[T]) -> T:
+async def run_with_liveness(site: PartyContext, work: Awaitable[T]) -> T:
     """Run a party's `work` under the watch.
 
     Raises:
@@ -42,8 +42,8 @@ async def watched(site: PartyContext, work: Awaitable[T]) -> T:
     task = asyncio.current_task()
     if task is None or not site.links:
         return await work
-    watch = _Watch(site, task)
-    looking = asyncio.ensure_future(watch.look())
+    watch = _LivenessMonitor(site, task)
+    looking = asyncio.ensure_future(watch.check_peers())
     try:
         return await work
     except asyncio.CancelledError:
@@ -55,7 +55,7 @@ async def watched(site: PartyContext, work: Awaitable[T]) -> T:
         looking.cancel()
 
 
-class _Watch:
+class _LivenessMonitor:
     """Looks at a site's links from time to time, and cancels the task of its program where a peer is silent."""
 
     def __init__(self, site: PartyContext, task: asyncio.Task[object]) -> None:
@@ -65,7 +65,7 @@ class _Watch:
         self._silent = dict.fromkeys(site.links, 0.0)
         self._seen: dict[str, tuple[int, int, float, str]] = {}
 
-    async def look(self) -> None:
+    async def check_peers(self) -> None:
         """Beat, count silence, and end the program where there was too much of it."""
         pause = min(self._site.silence / _LOOKS, _SELDOM)
         before = time.monotonic()

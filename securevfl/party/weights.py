@@ -17,7 +17,7 @@ from securevfl.data import PartyTable
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.training import NumberedRows
 
-__all__ = ["class_weights", "weighted"]
+__all__ = ["add_weights", "class_weights"]
 
 ClassWeight = str | Mapping[str, float] | None
 
@@ -52,7 +52,7 @@ def class_weights(chosen: ClassWeight, classes: tuple[str, ...], train: np.ndarr
     return np.array([chosen.get(name, 1.0) for name in classes], dtype=np.float64)
 
 
-def weighted(mine: NumberedRows, table: PartyTable, numbers: np.ndarray, chosen: ClassWeight) -> NumberedRows:
+def add_weights(mine: NumberedRows, table: PartyTable, numbers: np.ndarray, chosen: ClassWeight) -> NumberedRows:
     """The label owner's numbered rows with their weights.
 
     Args:

@@ -21,7 +21,7 @@ from securevfl.privacy.accountant import (
     PureRelease,
     Release,
     Total,
-    calibrate,
+    calibrate_sigma,
     epsilon_prv,
     epsilon_rdp,
 )
@@ -29,22 +29,22 @@ from securevfl.privacy.clock import Clock, Reading
 from securevfl.privacy.dp import DP
 from securevfl.privacy.findings import OTHER_OWNERS, Finding
 from securevfl.privacy.joint import JointRelease
-from securevfl.privacy.journal import Journal, lost_attempts
+from securevfl.privacy.journal import Journal, describe_lost_attempts
 from securevfl.privacy.labels import LabelRelease, randomised_response
-from securevfl.privacy.link import Declared, Heard, Link, fan_out, send_all, together
-from securevfl.privacy.look_book import LookBook
-from securevfl.privacy.looks import RowLooks, looks_allowed
+from securevfl.privacy.link import Declared, Link, MessageObserver, fan_out, gather, send_all
+from securevfl.privacy.look_book import DisclosureBook
+from securevfl.privacy.looks import OpenedValues, allowed_values
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.privacy.means import group_means
 from securevfl.privacy.mechanisms import Gaussian, JointNoise, RandomisedResponse
-from securevfl.privacy.noise import Noised, NoiseShare, bare, clip_rows, gaussian, mapped
+from securevfl.privacy.noise import Noised, NoiseShare, clip_rows, draw_gaussian, map_noised, strip_noise_mark
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, protection_of
 from securevfl.privacy.releases import Releases
 from securevfl.privacy.rows import RowRelease
-from securevfl.privacy.severity import Measured, Permitted, measured, permitted, severity_of_view
+from securevfl.privacy.severity import Measured, Permitted, load_measured, permitted_by, severity_of_view
 from securevfl.privacy.sgd import PrivateSteps
-from securevfl.privacy.spent import PROTECTS, Counted, Spent, protects
-from securevfl.privacy.terms import REFUSED, Terms, broken_rule, raise_refusal
+from securevfl.privacy.spent import PROTECTS, Counted, Spent, depends_on
+from securevfl.privacy.terms import REFUSED, Terms, describe_broken_rule, raise_refusal
 
 __all__ = [
     "DP",
@@ -60,11 +60,11 @@ __all__ = [
     "Counted",
     "CrossEntropy",
     "Declared",
+    "DisclosureBook",
     "Entry",
     "Finding",
     "Gaussian",
     "GaussianRelease",
-    "Heard",
     "JointNoise",
     "JointRelease",
     "Journal",
@@ -72,12 +72,13 @@ __all__ = [
     "Ledger",
     "Ledgers",
     "Link",
-    "LookBook",
     "Loss",
     "Measured",
+    "MessageObserver",
     "NoiseShare",
     "Noised",
     "Noted",
+    "OpenedValues",
     "OpensLedgers",
     "OwnLedgers",
     "Permitted",
@@ -90,32 +91,31 @@ __all__ = [
     "Reading",
     "Release",
     "Releases",
-    "RowLooks",
     "RowRelease",
     "Spent",
     "Terms",
     "Total",
-    "bare",
-    "broken_rule",
-    "calibrate",
+    "allowed_values",
+    "calibrate_sigma",
     "clip_rows",
+    "depends_on",
+    "describe_broken_rule",
+    "describe_lost_attempts",
+    "draw_gaussian",
     "epsilon_prv",
     "epsilon_rdp",
     "fan_out",
-    "gaussian",
+    "gather",
     "group_means",
-    "looks_allowed",
-    "lost_attempts",
-    "mapped",
-    "measured",
-    "permitted",
+    "load_measured",
+    "map_noised",
+    "permitted_by",
     "protection_of",
-    "protects",
     "raise_refusal",
     "randomised_response",
     "read",
     "send_all",
     "severity_of_view",
-    "together",
+    "strip_noise_mark",
     "verify",
 ]

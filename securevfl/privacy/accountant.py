@@ -30,7 +30,7 @@ __all__ = [
     "PureRelease",
     "Release",
     "Total",
-    "calibrate",
+    "calibrate_sigma",
     "epsilon_prv",
     "epsilon_rdp",
 ]
@@ -109,7 +109,9 @@ def _check_delta(delta: float) -> None:
         raise InputError(f"delta is {delta}; it must be between 0 and 1, well below one over the number of rows")
 
 
-def _split(releases: Release | Iterable[Release]) -> tuple[tuple[GaussianRelease, ...], tuple[PureRelease, ...]]:
+def _split_releases(
+    releases: Release | Iterable[Release],
+) -> tuple[tuple[GaussianRelease, ...], tuple[PureRelease, ...]]:
     """Split releases into Gaussian ones (equal ones merged) and pure ones, without those of zero times."""
     times: dict[tuple[float, float], int] = {}
     pure = []
@@ -126,7 +128,7 @@ def _split(releases: Release | Iterable[Release]) -> tuple[tuple[GaussianRelease
 def epsilon_rdp(releases: Release | Iterable[Release], delta: float) -> float:
     """ε of all these releases of one row by Rényi differential privacy (Opacus' RDP accountant); 0 for no release."""
     _check_delta(delta)
-    gaussian, pure = _split(releases)
+    gaussian, pure = _split_releases(releases)
     if not gaussian and not pure:
         return 0.0
     simple = sum(p.epsilon * p.times for p in pure)
@@ -140,7 +142,7 @@ def epsilon_prv(releases: Release | Iterable[Release], delta: float) -> float:
     tighter than RDP's. The ε of pure releases is added.
     """
     _check_delta(delta)
-    gaussian, pure = _split(releases)
+    gaussian, pure = _split_releases(releases)
     return (_prv(gaussian, delta) if gaussian else 0.0) + sum(p.epsilon * p.times for p in pure)
 
 
@@ -176,7 +178,7 @@ def _prv(gaussian: Sequence[GaussianRelease], delta: float) -> float:
         return float(accountant.get_epsilon(delta, eps_error=0.01, delta_error=delta / 1000))
 
 
-def calibrate(epsilon: float, delta: float, times: int) -> float:
+def calibrate_sigma(epsilon: float, delta: float, times: int) -> float:
     """The smallest noise multiplier with which `times` releases of a row cost at most (ε, δ), by the RDP accountant.
 
     Raises:

@@ -8,7 +8,7 @@ from securevfl.attacks.measure import Measured
 from securevfl.privacy.findings import Finding
 from securevfl.privacy.severity import NOTE_AUC_GAIN, NOTE_CORRELATION_GAIN, NOTE_R2_GAIN, OK_AUC
 
-__all__ = ["CLAIMED", "SEVERITIES", "claims", "contradiction", "measures_as_leak"]
+__all__ = ["CLAIMED", "SEVERITIES", "describe_contradiction", "measures_as_leak", "worst_claims"]
 
 _SPREAD = 3.0
 SEVERITIES = ("", "ok", "note", "leak")
@@ -18,7 +18,7 @@ CLAIMED = ("labels", "features", "attribute", "others' columns")
 """Prefixes of attack names that a job's findings cover."""
 
 
-def claims(findings: Iterable[Finding]) -> Mapping[tuple[str, str], str]:
+def worst_claims(findings: Iterable[Finding]) -> Mapping[tuple[str, str], str]:
     """(who learns, about whom) → the worst severity that the job claims. Pairs without a claim are missing."""
     worst: dict[tuple[str, str], str] = {}
     for one in findings:
@@ -42,7 +42,7 @@ def measures_as_leak(one: Measured) -> bool:
     return one.gain > NOTE_R2_GAIN
 
 
-def contradiction(one: Measured, severity: str) -> str:
+def describe_contradiction(one: Measured, severity: str) -> str:
     """Describe an attack result that contradicts the job's claim, or that the job does not mention; empty if there is
     no contradiction.
 

@@ -36,7 +36,7 @@ class Clock:
         self._sent: dict[str, int] = {}
 
     @contextmanager
-    def he(self) -> Iterator[None]:
+    def time_encryption(self) -> Iterator[None]:
         """Count the time spent in this context as homomorphic encryption. Do not wait for peers inside it."""
         start = time.perf_counter()
         try:
@@ -44,11 +44,11 @@ class Clock:
         finally:
             self._he += time.perf_counter() - start
 
-    def waited(self, seconds: float) -> None:
+    def add_waiting(self, seconds: float) -> None:
         """Count time spent waiting for a peer."""
         self._wait += seconds
 
-    def sent(self, peer: str, size: int) -> None:
+    def add_sent(self, peer: str, size: int) -> None:
         """Count bytes sent."""
         self._sent[peer] = self._sent.get(peer, 0) + size
 

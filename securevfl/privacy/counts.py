@@ -9,11 +9,11 @@ import numpy as np
 
 from securevfl.errors import PolicyError
 
-__all__ = ["Counts", "RowCounts"]
+__all__ = ["EarlierCounts", "RowCounts"]
 
 
 @dataclass(frozen=True)
-class Counts:
+class EarlierCounts:
     """How often each row was released by earlier attempts.
 
     Attributes:
@@ -45,8 +45,8 @@ class RowCounts:
         self._reserved = 0
 
     def add(self, rows: np.ndarray) -> None:
-        """Count one more release of each of these rows, (n,); a row that appears twice counts twice. After `go_on`, the
-        journal reserves them first.
+        """Count one more release of each of these rows, (n,); a row that appears twice counts twice. After
+        `begin_attempt`, the journal reserves them first.
 
         Raises:
             PolicyError: a row would be released more often than planned; nothing was counted.
@@ -67,12 +67,12 @@ class RowCounts:
             self._reserved = most
         self._counts[named], self._epoch[named] = after, epoch
 
-    def left(self, rows: np.ndarray) -> np.ndarray:
+    def releases_left(self, rows: np.ndarray) -> np.ndarray:
         """How many releases of each of these rows (n,) the plan has left, (n,) int64."""
         found: np.ndarray = self.times - self._counts[rows]
         return found
 
-    def go_on(self, before: Counts, reserve: Callable[[int], None]) -> None:
+    def begin_attempt(self, before: EarlierCounts, reserve: Callable[[int], None]) -> None:
         """Start an attempt: continue the counts of earlier ones, and reserve each epoch's releases before they happen.
 
         Args:
@@ -90,11 +90,11 @@ class RowCounts:
         return found
 
     @property
-    def most(self) -> int:
+    def max_releases(self) -> int:
         """Releases of the most-released row, including those of interrupted attempts."""
         return int((self._counts + self._lost).max(initial=0))
 
     @property
-    def lost(self) -> int:
+    def max_lost(self) -> int:
         """How often interrupted attempts may have released one row beyond the epochs that the run resumes after."""
         return int(self._lost.max(initial=0))

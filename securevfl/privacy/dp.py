@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from securevfl.config import Config
 from securevfl.privacy.mechanisms import Gaussian, GaussianNoise, JointNoise, RandomisedResponse
-from securevfl.privacy.severity import planned
+from securevfl.privacy.severity import with_planned_epsilon
 
 __all__ = ["DP"]
 
@@ -51,7 +51,7 @@ class DP(Config):
             ]
         return []
 
-    def planned(self, *, features: int | None, labels: int | None) -> DP:
+    def with_planned_epsilon(self, *, features: int | None, labels: int | None) -> DP:
         """Return these settings with each noise multiplier replaced by the ε that the plan spends, for code that
         reports what that permits; see `severity.planned`.
 
@@ -62,10 +62,10 @@ class DP(Config):
         noised = {name: getattr(self, name) for name in ("features", "labels", "model")}
         looks = {"features": features, "labels": labels, "model": labels}
         return self.replace(
-            **{name: planned(m, looks[name]) for name, m in noised.items() if isinstance(m, GaussianNoise)}
+            **{name: with_planned_epsilon(m, looks[name]) for name, m in noised.items() if isinstance(m, GaussianNoise)}
         )
 
-    def stops(self) -> bool:
+    def stops_on_budget(self) -> bool:
         """Return True if some mechanism ends training when its budget is spent."""
         every = (self.features, self.labels, self.model)
         return any(isinstance(m, GaussianNoise) and m.on_budget == "stop" for m in every)
@@ -101,9 +101,9 @@ class DP(Config):
     @property
     def title(self) -> str:
         """For titles: ``DP on features + labels, ε = 8``."""
-        return self.titled("the local model")
+        return self.title_for("the local model")
 
-    def titled(self, model: str) -> str:
+    def title_for(self, model: str) -> str:
         """`title`.
 
         Args:

@@ -122,7 +122,7 @@ class JointRelease(GaussianRows):
         self.sensitivity = 2 * clip * weight_bound
         self._parties = parties
 
-    def clipped(self, activations: torch.Tensor) -> torch.Tensor:
+    def clip_activations(self, activations: torch.Tensor) -> torch.Tensor:
         """Clip activations (n, d) so that their norm is at most C even after rounding; gradients flow through the clip.
 
         Raises:
@@ -133,7 +133,7 @@ class JointRelease(GaussianRows):
             raise InputError(f"clip is {self.clip:.4g}, but rounding adds up to {added:.2g}: use a larger clip")
         return clip_rows(activations, self.clip - added)
 
-    def noise(self, rows: np.ndarray, width: int) -> NoiseShare:
+    def draw_share(self, rows: np.ndarray, width: int) -> NoiseShare:
         """Draw this party's share of the noise for these rows of z, (n, width), and count one release of each.
 
         Raises:

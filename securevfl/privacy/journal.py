@@ -24,9 +24,9 @@ import numpy as np
 from securevfl_net.durable import append_synced
 
 from securevfl.errors import InputError
-from securevfl.privacy.counts import Counts
+from securevfl.privacy.counts import EarlierCounts
 
-__all__ = ["Journal", "lost_attempts"]
+__all__ = ["Journal", "describe_lost_attempts"]
 
 VERSION = 1
 _MOST_ROWS = 1 << 31
@@ -133,16 +133,16 @@ class Journal:
         """Hash of the last line; empty before the first."""
         return self._head
 
-    def knows(self, head: str) -> bool:
+    def has_line(self, head: str) -> bool:
         """Return True if the journal has a line with this hash. A checkpoint records the last line at its time."""
         return head in self._heads
 
-    def agree(self, attempt: int) -> None:
+    def record_agreed(self, attempt: int) -> None:
         """Record the number that all parties agreed on for the next attempt; see `securevfl.party.attempts`."""
         self._open()
         self._append(_Agreed(attempt=attempt))
 
-    def begin(self, start: int) -> None:
+    def begin_attempt(self, start: int) -> None:
         """Start an attempt that resumes after epoch `start`; 0 starts from scratch. Later calls on the same object do
         nothing.
         """
@@ -175,12 +175,12 @@ class Journal:
         )
         self._append(line)
 
-    def times(self, release: str, epoch: int) -> int:
+    def max_releases(self, release: str, epoch: int) -> int:
         """How often a release may have happened in this epoch, over all attempts, this one included."""
         found = (one.counts[release] for one in self._epochs if one.epoch == epoch and release in one.counts)
         return sum(int(counts.max(initial=0)) for counts in found)
 
-    def before(self, release: str, rows: int, start: int) -> Counts:
+    def earlier_counts(self, release: str, rows: int, start: int) -> EarlierCounts:
         """What earlier attempts released, for a run that resumes after epoch `start`.
 
         Args:
@@ -204,10 +204,10 @@ class Journal:
                 last[one.epoch] = found
         for found in last.values():
             kept += found
-        return Counts(kept, total - kept)
+        return EarlierCounts(kept, total - kept)
 
     def _append(self, line: Line) -> None:
-        sealed = _chained(line, self._head)
+        sealed = _chain_line(line, self._head)
         if self.path is not None:
             append_synced(self.path, _encode(sealed) + b"\n")
         self._take(sealed)
@@ -221,10 +221,10 @@ class Journal:
         elif isinstance(line, _Attempt):
             self.attempt, self.agreed = line.attempt, max(line.attempt, self.agreed)
         elif isinstance(line, _Reserve):
-            self._epoch(line).counts[line.release] = np.broadcast_to(np.int64(line.most), _checked(line.rows))
+            self._epoch(line).counts[line.release] = np.broadcast_to(np.int64(line.most), _check_rows(line.rows))
         elif isinstance(line, _Close):
             if line.counts:
-                raw = _unpacked(line)
+                raw = _unpack_counts(line)
                 self._known[line.digest] = np.frombuffer(raw, dtype="<u4").astype(np.int64)
             self._epoch(line).counts[line.release] = self._known[line.digest]
 
@@ -241,7 +241,7 @@ class Journal:
         for number, raw in enumerate(whole.splitlines(), 1):
             try:
                 line = _decode(raw)
-                right = line.prev == self._head and line.hash == _chained(line, self._head).hash
+                right = line.prev == self._head and line.hash == _chain_line(line, self._head).hash
                 if not right or isinstance(line, _Opening) != (number == 1):
                     raise ValueError("it was changed, or does not follow the line before it")
                 if isinstance(line, _Opening):
@@ -268,7 +268,7 @@ class Journal:
             )
 
 
-def lost_attempts(counts: Mapping[str, tuple[int, int]]) -> str:
+def describe_lost_attempts(counts: Mapping[str, tuple[int, int]]) -> str:
     """Describe a journal that misses an attempt which another party began; empty if there is none.
 
     Args:
@@ -289,12 +289,12 @@ def lost_attempts(counts: Mapping[str, tuple[int, int]]) -> str:
     )
 
 
-def _chained(line: Line, head: str) -> Line:
+def _chain_line(line: Line, head: str) -> Line:
     bare = msgspec.structs.replace(line, prev=head, hash="")
     return msgspec.structs.replace(bare, hash=hashlib.sha256(_encode(bare)).hexdigest())
 
 
-def _checked(rows: int) -> int:
+def _check_rows(rows: int) -> int:
     """Return `rows` if it is a possible number of rows.
 
     Raises:
@@ -305,13 +305,13 @@ def _checked(rows: int) -> int:
     return rows
 
 
-def _unpacked(line: _Close) -> bytes:
+def _unpack_counts(line: _Close) -> bytes:
     """The counts of a line.
 
     Raises:
         ValueError: the counts have another length or digest than recorded.
     """
-    size = 4 * _checked(line.rows)
+    size = 4 * _check_rows(line.rows)
     inflate = zlib.decompressobj()
     # At most one byte more than expected is unpacked: a damaged or hostile line must not fill memory.
     raw = inflate.decompress(base64.b64decode(line.counts, validate=True), size + 1)

@@ -21,17 +21,17 @@ import torch
 from securevfl.errors import InputError
 from securevfl.privacy.accountant import PureRelease
 from securevfl.privacy.counts import RowCounts
-from securevfl.privacy.noise import Entropy, uniform
+from securevfl.privacy.noise import Entropy, draw_uniform
 from securevfl.privacy.spent import Spent
 
-__all__ = ["LabelRelease", "forward_correction", "probabilities", "randomised_response"]
+__all__ = ["LabelRelease", "forward_correction", "randomised_response", "response_probabilities"]
 
 _ONE = np.zeros(1, dtype=np.int64)
 _MOST = 20.0
 """Largest ε. Beyond it a label practically never changes, and 52 random bits become too coarse."""
 
 
-def probabilities(classes: int, epsilon: float) -> tuple[float, float]:
+def response_probabilities(classes: int, epsilon: float) -> tuple[float, float]:
     """Probabilities (p, q) that a label stays, and that it becomes one particular other class.
 
     Raises:
@@ -60,10 +60,10 @@ def randomised_response(labels: np.ndarray, classes: int, epsilon: float, entrop
     Raises:
         InputError: labels, classes or ε out of range.
     """
-    stay, _ = probabilities(classes, epsilon)
+    stay, _ = response_probabilities(classes, epsilon)
     if len(labels) and (labels.min() < 0 or labels.max() >= classes):
         raise InputError(f"labels range from {labels.min()} to {labels.max()}; allowed are 0 to {classes - 1}")
-    kept, other = uniform((2, len(labels)), entropy)
+    kept, other = draw_uniform((2, len(labels)), entropy)
     drawn = np.floor(other * (classes - 1)).astype(np.int64)
     drawn += drawn >= labels  # skips the label itself, so that the k − 1 others are equally likely
     return np.where(kept < stay, labels, drawn).astype(np.int64)
@@ -71,7 +71,7 @@ def randomised_response(labels: np.ndarray, classes: int, epsilon: float, entrop
 
 def forward_correction(logits: torch.Tensor, classes: int, epsilon: float) -> torch.Tensor:
     """Convert logits of the true label into logits of the drawn label; both (n, 1) or (n, classes)."""
-    stay, swap = probabilities(classes, epsilon)
+    stay, swap = response_probabilities(classes, epsilon)
     wide = logits.double()
     if classes == 2 and logits.shape[1] == 1:
         p = torch.sigmoid(wide)
@@ -131,7 +131,7 @@ class LabelRelease:
         return forward_correction(logits, self.classes, self.epsilon)
 
     def draw_counted(self) -> None:
-        """Count the draw of an attempt that starts from scratch, after `RowCounts.go_on`."""
+        """Count the draw of an attempt that starts from scratch, after `RowCounts.begin_attempt`."""
         self.counts.add(_ONE)
 
     def state(self) -> dict[str, object]:
@@ -153,5 +153,5 @@ class LabelRelease:
     @property
     def spent(self) -> Spent:
         """The price: ε for each draw."""
-        times = self.counts.most if len(self._rows) else 0
+        times = self.counts.max_releases if len(self._rows) else 0
         return Spent.of(self.what, PureRelease(self.epsilon, times, self.classes), self._delta, clip=0.0)

@@ -31,11 +31,11 @@ from securevfl.transport import (
     Scalar,
     hosted,
     measure,
-    numbers,
+    wire_arrays,
 )
 from securevfl.transport import size as wire_size
 
-__all__ = ["Declared", "Heard", "Link", "fan_out", "send_all", "together"]
+__all__ = ["Declared", "Link", "MessageObserver", "fan_out", "gather", "send_all"]
 
 _EMPTY: Mapping[str, Scalar] = {}
 _T = TypeVar("_T")
@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 Declared = Mapping[tuple[str, Kind], Exchange]
 """(step, kind) → the exchange declared for one direction of a link."""
 
-Heard = Callable[[str, str, Literal["sent", "received"], Message], None]
+MessageObserver = Callable[[str, str, Literal["sent", "received"], Message], None]
 """Observer called for every message of a link, with the party, its peer, the direction and the message."""
 
 
@@ -96,7 +96,7 @@ class Link:
         *,
         sends: Declared | None = None,
         takes: Declared | None = None,
-        heard: Heard | None = None,
+        heard: MessageObserver | None = None,
     ) -> None:
         self.me = me
         self.peer = peer
@@ -134,7 +134,7 @@ class Link:
             PolicyError: the party's policy forbids it; nothing was sent.
             ProtocolError: nobody declared the message; nothing was sent. Or the channel was closed.
         """
-        await self.hand_over(composed(kind, what, meta=meta, guard=guard, **arrays))
+        await self.hand_over(compose_message(kind, what, meta=meta, guard=guard, **arrays))
 
     async def hand_over(self, message: Message) -> None:
         """Send a message made by `composed`; the same object may go over several links. See `send`."""
@@ -147,7 +147,7 @@ class Link:
         self.policy.check(message, self.peer)
         if not isinstance(self._channel, MemoryChannel):
             message = hosted(message)  # a wire carries bytes of the host, not of the GPU
-        late = self._later(message, self.me, self.peer)
+        late = self._deferred_check(message, self.me, self.peer)
         # Recorded before it is sent: after a crash in between, the ledger may list too much, never too little.
         size = measure(message)[0] if late is None else wire_size(message)
         self._ledger.record("sent", self.peer, message, size, check=late)
@@ -160,9 +160,9 @@ class Link:
                 size = await self._channel.send(message)
             finally:
                 self.awaits = ""
-            self._clock.waited(time.perf_counter() - start)
+            self._clock.add_waiting(time.perf_counter() - start)
         self.sent += 1
-        self._clock.sent(self.peer, size)
+        self._clock.add_sent(self.peer, size)
         if self._heard is not None:
             self._heard(self.me, self.peer, "sent", message)
 
@@ -182,8 +182,8 @@ class Link:
         finally:
             self.awaits = ""
         self.received += 1
-        self._clock.waited(time.perf_counter() - start)
-        late = self._later(message, self.peer, self.me)
+        self._clock.add_waiting(time.perf_counter() - start)
+        late = self._deferred_check(message, self.peer, self.me)
         # Recorded before any check, so that the ledger shows what a refused peer sent.
         self._ledger.record("received", self.peer, message, size, check=late)
         if self._heard is not None:
@@ -205,7 +205,7 @@ class Link:
             _require_finite(message, self.peer, self.me)
         return message
 
-    def _later(self, message: Message, sender: str, receiver: str) -> Callable[[], None] | None:
+    def _deferred_check(self, message: Message, sender: str, receiver: str) -> Callable[[], None] | None:
         """The deferred check of a message whose numbers are on a GPU; None if they are in host memory. Outgoing
         messages are checked as well: NaN spreads, and the first ledger entry that contains one shows which party
         introduced it.
@@ -225,7 +225,7 @@ class Link:
             What `incoming` returns.
         """
         receiving = asyncio.ensure_future(incoming)
-        await together(outgoing, receiving)
+        await gather(outgoing, receiving)
         return receiving.result()
 
     @property
@@ -236,7 +236,7 @@ class Link:
     @property
     def heard(self) -> Beat:
         """The peer's last sign of life."""
-        return self._channel.heard
+        return self._channel.last_beat
 
     def beat(self, beat: Beat) -> None:
         """Send the peer a sign of life."""
@@ -247,7 +247,7 @@ class Link:
         self._channel.close()
 
 
-def composed(
+def compose_message(
     kind: Kind,
     what: str,
     *,
@@ -263,7 +263,7 @@ def composed(
     noise = min(map(_multiplier, arrays.values())) if arrays else 0.0
     if noise or guard.noise:
         guard = _with_noise(guard, noise)
-    return Message(kind, what, {name: _bare(array) for name, array in arrays.items()}, meta, guard)
+    return Message(kind, what, {name: _unwrap(array) for name, array in arrays.items()}, meta, guard)
 
 
 def _require_finite(message: Message, sender: str, receiver: str) -> None:
@@ -271,7 +271,7 @@ def _require_finite(message: Message, sender: str, receiver: str) -> None:
     share.
     """
     if message.finite is None:
-        object.__setattr__(message, "finite", all(map(_finite, numbers(message).values())))
+        object.__setattr__(message, "finite", all(map(_are_finite, wire_arrays(message).values())))
     if not message.finite:
         raise ProtocolError(
             f"{sender!r} sent numbers that are not finite to {receiver!r} ({message.what!r}, array "
@@ -280,7 +280,7 @@ def _require_finite(message: Message, sender: str, receiver: str) -> None:
         )
 
 
-def _finite(numbers: np.ndarray) -> bool:
+def _are_finite(numbers: np.ndarray) -> bool:
     """Return True if all of these flat numbers are finite. A finite sum of squares proves it in one fast pass."""
     if numbers.dtype.kind != "f":
         return True
@@ -293,7 +293,7 @@ def _multiplier(array: Array | Noised[Any]) -> float:
     return array.multiplier if isinstance(array, Noised) else 0.0
 
 
-def _bare(array: Array | Noised[Any]) -> Array:
+def _unwrap(array: Array | Noised[Any]) -> Array:
     value: Array = array.value if isinstance(array, Noised) else array
     return value
 
@@ -322,7 +322,7 @@ async def fan_out(links: Iterable[Link], send: Callable[[Link], Coroutine[Any, A
             await send(link)
         else:
             full.append(link)
-    await together(*(send(link) for link in full))
+    await gather(*(send(link) for link in full))
 
 
 async def send_all(
@@ -335,11 +335,11 @@ async def send_all(
     **arrays: Array | Noised[Any],
 ) -> None:
     """Send one message over several links at once, as `Link.send` does; its digest is computed once."""
-    message = composed(kind, what, meta=meta, guard=guard, **arrays)
+    message = compose_message(kind, what, meta=meta, guard=guard, **arrays)
     await fan_out(links, lambda link: link.hand_over(message))
 
 
-async def together(*work: Awaitable[object]) -> None:
+async def gather(*work: Awaitable[object]) -> None:
     """Run all of these concurrently and wait for them. The first error cancels the others and is raised when they have
     ended.
 

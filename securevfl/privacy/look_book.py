@@ -20,11 +20,11 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from securevfl_net.durable import append_synced, make_folder, write_whole
+from securevfl_net.durable import append_synced, make_folder, write_atomic
 
 from securevfl.errors import InputError
 
-__all__ = ["LookBook"]
+__all__ = ["DisclosureBook"]
 
 _KEY_BYTES = 32
 _DIGEST = 12
@@ -39,7 +39,7 @@ class _People(msgspec.Struct, frozen=True, kw_only=True, tag="people", tag_field
     people: str
 
 
-class _Looked(msgspec.Struct, frozen=True, kw_only=True, tag="looked", tag_field="line", forbid_unknown_fields=True):
+class _Opened(msgspec.Struct, frozen=True, kw_only=True, tag="looked", tag_field="line", forbid_unknown_fields=True):
     """`values` values leave for each of these rows of a run: positions among its people; one that appears twice counts
     twice.
     """
@@ -50,10 +50,10 @@ class _Looked(msgspec.Struct, frozen=True, kw_only=True, tag="looked", tag_field
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_People | _Looked).decode
+_decode = msgspec.json.Decoder(_People | _Opened).decode
 
 
-class LookBook:
+class DisclosureBook:
     """One party's book. Without a path nothing is kept, and each run counts separately.
 
     Args:
@@ -82,13 +82,13 @@ class LookBook:
         self._read(self.path)
         return True
 
-    def before(self, names: Sequence[str]) -> np.ndarray:
+    def count_opened(self, names: Sequence[str]) -> np.ndarray:
         """How many values of each of these rows were opened so far, (n,) int64."""
         if not self._counts:
             return np.zeros(len(names), np.int64)
         return np.array([self._counts.get(self._digest(name), 0) for name in names], np.int64)
 
-    def begin(self, names: Sequence[str]) -> str:
+    def begin_run(self, names: Sequence[str]) -> str:
         """Record the people of a run, whose rows `add` then counts by position.
 
         Returns:
@@ -97,7 +97,7 @@ class LookBook:
         run = os.urandom(8).hex()
         if self.path is not None:
             people = [self._digest(name) for name in names]
-            self._append(_People(run=run, people=_packed(b"".join(people))))
+            self._append(_People(run=run, people=_pack(b"".join(people))))
             self._runs[run] = people
         return run
 
@@ -109,7 +109,7 @@ class LookBook:
         """
         if self.path is None or not len(places):
             return
-        self._append(_Looked(run=run, rows=_packed(np.asarray(places, "<u4").tobytes()), values=values))
+        self._append(_Opened(run=run, rows=_pack(np.asarray(places, "<u4").tobytes()), values=values))
         self._count(run, places, values)
 
     def _count(self, run: str, places: np.ndarray, values: int) -> None:
@@ -118,7 +118,7 @@ class LookBook:
             who = people[place]
             self._counts[who] = self._counts.get(who, 0) + values
 
-    def _append(self, line: _People | _Looked) -> None:
+    def _append(self, line: _People | _Opened) -> None:
         if self.path is None:
             return
         make_folder(self.path.parent)
@@ -141,7 +141,7 @@ class LookBook:
                     f"{path} is missing: without this key {self.path} cannot be matched to rows; restore it"
                 )
             make_folder(path.parent)
-            write_whole(path, os.urandom(_KEY_BYTES), private=True)
+            write_atomic(path, os.urandom(_KEY_BYTES), private=True)
         key = path.read_bytes()
         if len(key) != _KEY_BYTES:
             raise InputError(f"{path} has {len(key)} bytes instead of {_KEY_BYTES}: restore it")
@@ -157,14 +157,14 @@ class LookBook:
             try:
                 line = _decode(raw)
                 if isinstance(line, _People):
-                    people = _unpacked(line.people)
+                    people = _unpack(line.people)
                     if len(people) % _DIGEST:
                         raise ValueError("half a digest")
                     self._runs[line.run] = [people[i : i + _DIGEST] for i in range(0, len(people), _DIGEST)]
                 else:
                     if not 0 <= line.values <= _MOST:
                         raise ValueError(f"{line.values} values of a row")
-                    self._count(line.run, np.frombuffer(_unpacked(line.rows), "<u4"), line.values)
+                    self._count(line.run, np.frombuffer(_unpack(line.rows), "<u4"), line.values)
             except (msgspec.DecodeError, ValueError, KeyError, IndexError, zlib.error) as error:
                 where = f"line {number} of {path}" if first else f"line {number} after byte {begun} of {path}"
                 raise InputError(
@@ -172,14 +172,14 @@ class LookBook:
                 ) from None
         self._end = begun + len(whole)
         if first and whole != data:  # cut off while being written: the values it announces did not leave
-            write_whole(path, whole, private=True)
+            write_atomic(path, whole, private=True)
 
 
-def _packed(raw: bytes) -> str:
+def _pack(raw: bytes) -> str:
     return base64.b64encode(zlib.compress(raw, 1)).decode()
 
 
-def _unpacked(text: str) -> bytes:
+def _unpack(text: str) -> bytes:
     inflate = zlib.decompressobj()
     # Bounded, so that a damaged or hostile line cannot fill memory.
     raw = inflate.decompress(base64.b64decode(text, validate=True), _MOST)

@@ -19,21 +19,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from securevfl.errors import PolicyError
-from securevfl.privacy.look_book import LookBook
+from securevfl.privacy.look_book import DisclosureBook
 
-__all__ = ["RowLooks", "looks_allowed"]
+__all__ = ["OpenedValues", "allowed_values"]
 
 _AT_ONCE = 1 << 15
 """How many row positions may wait before they are added up."""
 
 
-def looks_allowed(most: float, columns: int) -> int:
+def allowed_values(most: float, columns: int) -> int:
     """Number of values of a row that `Policy.max_looks` allows: the bound times the number of columns, rounded down."""
     # 0.1 × 30 is 3 less a rounding error, and must allow 3.
     return math.floor(most * columns + 1e-9)
 
 
-class RowLooks:
+class OpenedValues:
     """Counts the values of z that one party opened for each of its rows.
 
     Args:
@@ -45,15 +45,21 @@ class RowLooks:
     """
 
     def __init__(
-        self, party: str, columns: int, names: Sequence[str], *, most: float | None = None, book: LookBook | None = None
+        self,
+        party: str,
+        columns: int,
+        names: Sequence[str],
+        *,
+        most: float | None = None,
+        book: DisclosureBook | None = None,
     ) -> None:
         self.party = party
         self.columns = columns
         self.most = most
         self._names = names
-        self._book = book or LookBook()
+        self._book = book or DisclosureBook()
         self._run = ""
-        self.before = self._book.before(names)
+        self.before = self._book.count_opened(names)
         self._given = np.zeros(len(names), np.int64)
         self._looks = np.zeros(len(names), np.int64)
         self._waiting: list[np.ndarray] = []
@@ -63,9 +69,9 @@ class RowLooks:
     @property
     def allowed(self) -> int | None:
         """Values of one row that the party's policy allows, over all jobs and predictions; None for any number."""
-        return None if self.most is None else looks_allowed(self.most, self.columns)
+        return None if self.most is None else allowed_values(self.most, self.columns)
 
-    def plan(self, values: int) -> None:
+    def check_plan(self, values: int) -> None:
         """Check a plan against the budget before anything leaves.
 
         Args:
@@ -76,7 +82,7 @@ class RowLooks:
         """
         before = int(self.before.max(initial=0))
         if self.allowed is not None and before + values > self.allowed:
-            raise PolicyError(self._refusal("the job plans", values, before))
+            raise PolicyError(self._describe_refusal("the job plans", values, before))
 
     def add(self, places: np.ndarray, width: int) -> None:
         """Count one opening of `width` values for each of these rows. Call it before the values leave.
@@ -90,12 +96,12 @@ class RowLooks:
             OSError: the count could not be written; nothing may leave.
         """
         if self._book.refresh():
-            self.before = self._book.before(self._names) - self.given
+            self.before = self._book.count_opened(self._names) - self.values_per_row
         if self.allowed is not None:
             self._check_budget(places, width, self.allowed)
         if self._book.path is not None:
             # On disk first: what is counted in memory alone would be lost in a crash.
-            self._run = self._run or self._book.begin(self._names)
+            self._run = self._run or self._book.begin_run(self._names)
             self._book.add(self._run, places, width)
         if width != self._width or self._waits >= _AT_ONCE:
             self._count()
@@ -115,13 +121,13 @@ class RowLooks:
             self._waits = 0
 
     @property
-    def given(self) -> np.ndarray:
+    def values_per_row(self) -> np.ndarray:
         """Values of each row that were opened in this run, (n,) int64."""
         self._count()
         return self._given
 
     @property
-    def looks(self) -> np.ndarray:
+    def openings_per_row(self) -> np.ndarray:
         """How often each row was opened in this run, (n,) int64."""
         self._count()
         return self._looks
@@ -129,55 +135,57 @@ class RowLooks:
     def _check_budget(self, places: np.ndarray, width: int, allowed: int) -> None:
         """Refuse an opening of these rows that would exceed the budget."""
         rows, often = np.unique(places, return_counts=True)
-        after = self.before[rows] + self.given[rows] + often * width
+        after = self.before[rows] + self.values_per_row[rows] + often * width
         if after.max(initial=0) > allowed:
             worst = int(after.argmax())
             had = int(after[worst]) - int(often[worst]) * width
-            raise PolicyError(self._refusal("this batch would open", int(often[worst]) * width, had))
+            raise PolicyError(self._describe_refusal("this batch would open", int(often[worst]) * width, had))
 
-    def left(self, places: np.ndarray, width: int) -> np.ndarray:
+    def fits_budget(self, places: np.ndarray, width: int) -> np.ndarray:
         """Where one more opening of these rows (n,) would stay within the budget, (n,) bool."""
         if self._book.refresh():
-            self.before = self._book.before(self._names) - self.given
+            self.before = self._book.count_opened(self._names) - self.values_per_row
         if self.allowed is None:
             return np.ones(len(places), bool)
-        found: np.ndarray = self.before[places] + self.given[places] + width <= self.allowed
+        found: np.ndarray = self.before[places] + self.values_per_row[places] + width <= self.allowed
         return found
 
     @property
-    def values(self) -> int:
+    def max_values(self) -> int:
         """Values of the most-opened row in this run."""
-        return int(self.given.max(initial=0))
+        return int(self.values_per_row.max(initial=0))
 
     @property
-    def total(self) -> int:
+    def max_total_values(self) -> int:
         """Values of the most-opened row, including earlier jobs and predictions."""
-        return int((self.before + self.given).max(initial=0))
+        return int((self.before + self.values_per_row).max(initial=0))
 
-    def facts(self) -> dict[str, int | float]:
+    def ledger_facts(self) -> dict[str, int | float]:
         """Ledger entry: the most values opened of one row, and the number of rows with opened values."""
         found: dict[str, int | float] = {
-            "looks": int(self.looks.max(initial=0)),
-            "values": self.values,
-            "values with earlier runs": self.total,
+            "looks": int(self.openings_per_row.max(initial=0)),
+            "values": self.max_values,
+            "values with earlier runs": self.max_total_values,
             "columns": self.columns,
-            "rows": int((self.given > 0).sum()),
+            "rows": int((self.values_per_row > 0).sum()),
         }
         return found if self.allowed is None else found | {"allowed": self.allowed}
 
     def text(self) -> str:
         """One sentence for reports."""
-        share = self.total / max(self.columns, 1)
-        looks = self.looks.max(initial=0)
-        sentence = f"at most {self.values} values of z of one row of {self.party!r} were opened, in {looks} openings"
-        if self.total > self.values:
-            sentence += f", {self.total} with earlier runs"
+        share = self.max_total_values / max(self.columns, 1)
+        looks = self.openings_per_row.max(initial=0)
+        sentence = (
+            f"at most {self.max_values} values of z of one row of {self.party!r} were opened, in {looks} openings"
+        )
+        if self.max_total_values > self.max_values:
+            sentence += f", {self.max_total_values} with earlier runs"
         sentence += f": {share:.2g} for each of its {self.columns} columns"
         if self.allowed is not None:
             return f"{sentence} (max_looks = {self.most:g} allows {self.allowed})"
         return f"{sentence}; 0.1 reveals part of the features to somebody who knows some records, and 1 most of them"
 
-    def _refusal(self, who: str, values: int, had: int) -> str:
+    def _describe_refusal(self, who: str, values: int, had: int) -> str:
         earlier = f" beside the {had} already opened" if had else ""
         return (
             f"{who} {values} values of z of one row of {self.party!r}{earlier}; with {self.columns} columns "

@@ -15,7 +15,7 @@ import torch
 
 from securevfl.errors import InputError
 from securevfl.privacy.accountant import GaussianRelease
-from securevfl.privacy.noise import Entropy, Noised, clip_rows, noised
+from securevfl.privacy.noise import Entropy, Noised, add_noise, clip_rows
 from securevfl.privacy.spent import Spent
 
 __all__ = ["group_means"]
@@ -60,7 +60,7 @@ def group_means(
     rows = clip_rows(vectors.detach().double(), clip)
     marked = torch.cat([rows, torch.full((len(rows), 1), clip, dtype=torch.float64, device=rows.device)], dim=1)
     exact = torch.zeros((count, marked.shape[1]), dtype=torch.float64, device=rows.device).index_add_(0, place, marked)
-    noisy = noised(exact, sigma, 2 * clip, entropy)
+    noisy = add_noise(exact, sigma, 2 * clip, entropy)
     sizes = noisy.map(lambda value: (value[:, -1] / clip).clamp_min(1.0))
     means = noisy.map(lambda value: clip_rows(value[:, :-1] / sizes.value[:, None], clip))
     return means, sizes, Spent.of("means", GaussianRelease(sigma, 1), delta, clip=clip)

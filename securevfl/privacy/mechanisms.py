@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from securevfl.config import Config
-from securevfl.privacy.accountant import GaussianRelease, calibrate, epsilon_rdp
+from securevfl.privacy.accountant import GaussianRelease, calibrate_sigma, epsilon_rdp
 
 __all__ = ["Gaussian", "GaussianNoise", "JointNoise", "Mechanism", "RandomisedResponse"]
 
@@ -63,7 +63,7 @@ class GaussianNoise(Mechanism):
 
     def sigma(self, times: int) -> float:
         """Noise multiplier with which `times` releases of a row stay within the budget."""
-        return self.noise_multiplier or calibrate(self.epsilon, self.delta, times)
+        return self.noise_multiplier or calibrate_sigma(self.epsilon, self.delta, times)
 
     def affords(self, times: int) -> bool:
         """Return True if `times` releases of a row, with the noise planned for them, cost at most `epsilon`."""

@@ -25,13 +25,13 @@ __all__ = [
     "NoiseShare",
     "Noised",
     "RememberedRows",
-    "bare",
+    "add_noise",
     "clip_rows",
-    "gaussian",
-    "mapped",
+    "draw_gaussian",
+    "draw_uniform",
+    "map_noised",
     "noise_share",
-    "noised",
-    "uniform",
+    "strip_noise_mark",
 ]
 
 _T = TypeVar("_T")
@@ -52,7 +52,7 @@ def clip_rows(rows: torch.Tensor, bound: float) -> torch.Tensor:
     return rows * torch.clamp(bound / norms.clamp_min(1e-12), max=1.0)
 
 
-def uniform(shape: tuple[int, ...], entropy: Entropy = os.urandom) -> np.ndarray:
+def draw_uniform(shape: tuple[int, ...], entropy: Entropy = os.urandom) -> np.ndarray:
     """Independent numbers strictly between 0 and 1, float64, of 52 random bits each."""
     count = int(np.prod(shape))
     # 52 bits plus a half never gives 0 or 1, where the inverse normal distribution is infinite.
@@ -61,9 +61,9 @@ def uniform(shape: tuple[int, ...], entropy: Entropy = os.urandom) -> np.ndarray
     return found
 
 
-def gaussian(shape: tuple[int, ...], std: float, entropy: Entropy = os.urandom) -> torch.Tensor:
+def draw_gaussian(shape: tuple[int, ...], std: float, entropy: Entropy = os.urandom) -> torch.Tensor:
     """Independent N(0, std²), float64, from `entropy` (52 random bits a value, inverse distribution function)."""
-    noise: torch.Tensor = torch.special.ndtri(torch.from_numpy(uniform(shape, entropy))) * std
+    noise: torch.Tensor = torch.special.ndtri(torch.from_numpy(draw_uniform(shape, entropy))) * std
     return noise
 
 
@@ -114,12 +114,12 @@ class Noised(Generic[_T_co]):
         return f"Noised(σ = {self.multiplier:.4g}, Δ = {self.sensitivity:.4g})"
 
 
-def bare(value: _T | Noised[_T]) -> _T:
+def strip_noise_mark(value: _T | Noised[_T]) -> _T:
     """Unwrap a value, noised or not. What is sent of the result counts as exact; use `mapped` to keep the noise."""
     return value.value if isinstance(value, Noised) else value
 
 
-def mapped(value: _T | Noised[_T], compute: Callable[[_T], _U]) -> _U | Noised[_U]:
+def map_noised(value: _T | Noised[_T], compute: Callable[[_T], _U]) -> _U | Noised[_U]:
     """Apply `compute` to the value; the result is `Noised` if the value is. See `Noised.map`."""
     return value.map(compute) if isinstance(value, Noised) else compute(value)
 
@@ -156,7 +156,7 @@ class NoiseShare:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name!r} of a NoiseShare cannot be changed after the mechanism set it")
 
-    def added(self, add: Callable[[torch.Tensor], _U]) -> Noised[_U]:
+    def add_to(self, add: Callable[[torch.Tensor], _U]) -> Noised[_U]:
         """Add this share and mark the result as noised.
 
         Args:
@@ -168,7 +168,7 @@ class NoiseShare:
         return f"NoiseShare(σ = {self.multiplier:.4g}, Δ = {self.sensitivity:.4g})"
 
 
-def noised(
+def add_noise(
     values: torch.Tensor, sigma: float, sensitivity: float, entropy: Entropy = os.urandom
 ) -> Noised[torch.Tensor]:
     """`values` plus N(0, (σΔ)²), on the grid of 2⁻²⁰ Δ; float64, detached.
@@ -179,7 +179,7 @@ def noised(
         sensitivity: Δ.
         entropy: source of random bytes.
     """
-    noise = gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)
+    noise = draw_gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)
     # Rounded after the noise is added: the grid must not depend on the value (Mironov 2012).
     grid = sensitivity * GRID
     value = torch.round((values.detach().double() + noise) / grid) * grid
@@ -199,8 +199,8 @@ def noise_share(
         entropy: source of random bytes.
     """
     # Without the dither the sparse tails of the normal draws would reveal low bits of the part they are added to.
-    dither = torch.from_numpy(uniform(shape, entropy) - 0.5) * (GRID * sensitivity)
-    noise = gaussian(shape, sigma * sensitivity / math.sqrt(parties), entropy) + dither
+    dither = torch.from_numpy(draw_uniform(shape, entropy) - 0.5) * (GRID * sensitivity)
+    noise = draw_gaussian(shape, sigma * sensitivity / math.sqrt(parties), entropy) + dither
     return NoiseShare(noise, sigma, sensitivity, token=_MADE_HERE)
 
 

@@ -112,7 +112,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
         return found
 
     @cached_property
-    def _cleared(self) -> dict[tuple[int, int, bool], Guard]:
+    def _passed_guards(self) -> dict[tuple[int, int, bool], Guard]:
         """Guards that passed before, by identity of guard and kind and by direction: cheaper than hashing their
         content. Keeping a reference to the guard prevents its `id` from being reused.
         """
@@ -124,7 +124,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
         Raises:
             PolicyError: which rule the message breaks, and the cure.
         """
-        if self._cleared.get((id(message.guard), id(message.kind), True)) is not NO_GUARD:
+        if self._passed_guards.get((id(message.guard), id(message.kind), True)) is not NO_GUARD:
             self._check_message(message, peer, sent=True)
 
     def check_received(self, message: Message, peer: str) -> None:
@@ -134,7 +134,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
         Raises:
             PolicyError: which rule the message breaks, and the cure.
         """
-        if self._cleared.get((id(message.guard), id(message.kind), False)) is not NO_GUARD:
+        if self._passed_guards.get((id(message.guard), id(message.kind), False)) is not NO_GUARD:
             self._check_message(message, peer, sent=False)
 
     def _check_message(self, message: Message, peer: str, *, sent: bool) -> None:
@@ -151,15 +151,15 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
                         "clear"
                     )
         key = (id(guard), id(kind), sent)
-        if self._cleared.get(key) is guard:
+        if self._passed_guards.get(key) is guard:
             return
         self._check_cipher(message, peer, sent)
         self._check_content(message, peer, sent)
         if kind is Kind.CONTROL and self.guards_rows:
             return  # not cached: each control message's arrays must be inspected
-        if len(self._cleared) >= _REMEMBERED:
-            self._cleared.clear()
-        self._cleared[key] = guard
+        if len(self._passed_guards) >= _REMEMBERED:
+            self._passed_guards.clear()
+        self._passed_guards[key] = guard
 
     def _check_control(self, message: Message, which: str) -> None:
         """Refuse floating point arrays in control messages. Settings and row numbers are whole numbers; floats are
@@ -265,7 +265,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
                 f"the parties have {count} common rows; the policy demands at least {self.min_intersection}"
             )
 
-    def stricter(self, other: Policy) -> Policy:
+    def combine_strictest(self, other: Policy) -> Policy:
         """Combine two policies: in each setting, the stricter of the two."""
         bounds = [bound for bound in (self.max_epsilon, other.max_epsilon) if bound is not None]
         looks = [bound for bound in (self.max_looks, other.max_looks) if bound is not None]

@@ -27,9 +27,9 @@ from securevfl.privacy.policy import Policy
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.privacy.rows import GaussianRows, RowRelease
 from securevfl.privacy.sgd import PrivateSteps
-from securevfl.privacy.spent import Counted, Spent, protects
+from securevfl.privacy.spent import Counted, Spent, depends_on
 
-__all__ = ["Releases", "check_together"]
+__all__ = ["Releases", "check_total_plan"]
 
 
 class Releases:
@@ -60,7 +60,7 @@ class Releases:
         self._epoch = 1
         self._scope = ""
 
-    def rows(
+    def plan_rows(
         self,
         what: str,
         mechanism: Gaussian,
@@ -99,8 +99,8 @@ class Releases:
         self.plan(release, mechanism)
         return release
 
-    def joint(self, mechanism: JointNoise, *, rows: int, times: int, parties: int) -> JointRelease:
-        """Plan this party's shares of the noise on z; `JointRelease.noise` returns a `NoiseShare`.
+    def plan_joint(self, mechanism: JointNoise, *, rows: int, times: int, parties: int) -> JointRelease:
+        """Plan this party's shares of the noise on z; `JointRelease.draw_share` returns a `NoiseShare`.
 
         Args:
             mechanism: the budget, the clipping norm and the declared bound on the weights.
@@ -124,7 +124,7 @@ class Releases:
         self.plan(release, mechanism)
         return release
 
-    def labels(
+    def plan_labels(
         self,
         mechanism: RandomisedResponse,
         y: torch.Tensor,
@@ -156,7 +156,7 @@ class Releases:
         self.plan(release, mechanism)
         return release
 
-    def steps(self, mechanism: Gaussian, model: nn.Module, *, rows: int, times: int) -> PrivateSteps:
+    def plan_steps(self, mechanism: Gaussian, model: nn.Module, *, rows: int, times: int) -> PrivateSteps:
         """Plan DP-SGD for a model that this party trains alone.
 
         Args:
@@ -246,15 +246,15 @@ class Releases:
 
     def _add(self, release: Release, what: str) -> None:
         """Count a release and check the new sum against the policy."""
-        subjects = protects(what)
+        subjects = depends_on(what)
         self._planned.append((release, subjects))
         accountant = Accountant(self.party, self._delta)
-        for planned, depends_on in self._planned:
-            accountant.add(planned, depends_on)
+        for planned, of_release in self._planned:
+            accountant.add(planned, of_release)
         for about in subjects:
             self._policy.check_epsilon(accountant.epsilon_rdp(about), what, self._delta)
 
-    def go_on(self, journal: Journal, start: int, scope: str = "") -> None:
+    def begin_attempt(self, journal: Journal, start: int, scope: str = "") -> None:
         """Start an attempt: count what earlier attempts may have released, and reserve later releases in the journal.
         The plan does not change, because all parties must share it, so ε can exceed the planned value; the report then
         gives the actual one.
@@ -269,11 +269,11 @@ class Releases:
             PolicyError: together with what earlier attempts may have released, the plan exceeds the party's policy.
             InputError: the journal counts another number of rows.
         """
-        journal.begin(start)
+        journal.begin_attempt(start)
         self._journal, self._epoch, self._scope = journal, start + 1, scope
         for name, release in self._named():
-            before = journal.before(name, release.counts.rows, start)
-            release.counts.go_on(before, partial(self._reserve, name, release.counts.rows))
+            before = journal.earlier_counts(name, release.counts.rows, start)
+            release.counts.begin_attempt(before, partial(self._reserve, name, release.counts.rows))
             self._check_lost(release)
         if start == 0:
             for release in self._every:
@@ -284,7 +284,8 @@ class Releases:
         """Replace the ended epoch's reservations with exact counts. Also called for releases after the last epoch.
 
         Args:
-            place: number of the checkpoint being written, counted as `start` of `go_on`; defaults to the next epoch.
+            place: number of the checkpoint being written, counted as `start` of `begin_attempt`; the next epoch by
+                default.
         """
         for name, release in self._named():
             counts = release.counts.end_epoch()
@@ -302,7 +303,7 @@ class Releases:
 
     def _check_lost(self, release: Counted) -> None:
         """Check the plan plus what interrupted attempts may have released against the policy."""
-        lost, planned = release.counts.lost, release.planned
+        lost, planned = release.counts.max_lost, release.planned
         if not lost:
             return
         try:
@@ -322,9 +323,9 @@ class Releases:
         """``"features"`` or ``"labels"`` of one row → ε of all releases so far together, by RDP alone."""
         accountant, subjects = Accountant(self.party, self._delta), dict[str, None]()
         for release in self._every:
-            if release.counts.most:
-                about = protects(release.what)
-                accountant.add(replace(release.planned, times=release.counts.most), about)
+            if release.counts.max_releases:
+                about = depends_on(release.what)
+                accountant.add(replace(release.planned, times=release.counts.max_releases), about)
                 subjects |= dict.fromkeys(about)
         return {about: accountant.epsilon_rdp(about) for about in subjects}
 
@@ -350,29 +351,29 @@ class Releases:
         """
         return [
             f"this run resumed an interrupted run of {name or self.party!r}: its ε counts up to "
-            f"{release.counts.lost} releases of a row's {release.what} by interrupted attempts besides the "
+            f"{release.counts.max_lost} releases of a row's {release.what} by interrupted attempts besides the "
             f"{release.planned.times} planned ones"
             for release in self._every
-            if release.counts.lost
+            if release.counts.max_lost
         ]
 
-    def fresh(self, rows: np.ndarray) -> np.ndarray:
+    def counts_as_release(self, rows: np.ndarray) -> np.ndarray:
         """Where feeding these rows (n,) once more would be one more release of the row, (n,) bool."""
         found = np.zeros(len(rows), bool)
         for release in self._of_features():
-            found |= release.fresh(rows)
+            found |= release.counts_as_release(rows)
         return found
 
-    def left(self, rows: np.ndarray) -> np.ndarray:
+    def releases_left(self, rows: np.ndarray) -> np.ndarray:
         """Number of releases that the plan has left for each of these rows (n,), (n,) int64. A row with none left is
         refused if `fresh` is True for it.
         """
         found = np.full(len(rows), np.iinfo(np.int64).max)
         for release in self._of_features():
-            found = np.minimum(found, release.counts.left(rows))
+            found = np.minimum(found, release.counts.releases_left(rows))
         return found
 
-    def cost(self, times: int) -> float:
+    def epsilon_of_feeding(self, times: int) -> float:
         """ε of feeding one row `times` times, by RDP at `delta`; infinite if features leave without noise."""
         gaussian = self._of_features()
         if not gaussian:
@@ -383,7 +384,7 @@ class Releases:
         return accountant.epsilon_rdp(FEATURES)
 
     def _of_features(self) -> list[GaussianRows]:
-        return [one for one in self._every if isinstance(one, GaussianRows) and FEATURES in protects(one.what)]
+        return [one for one in self._every if isinstance(one, GaussianRows) and FEATURES in depends_on(one.what)]
 
     def state(self) -> dict[str, object]:
         """What each release needs to resume, without the counts, which are in the journal."""
@@ -415,7 +416,7 @@ class Releases:
         return len(self._every)
 
 
-def check_together(party: str, policy: Policy, every: Sequence[Releases]) -> None:
+def check_total_plan(party: str, policy: Policy, every: Sequence[Releases]) -> None:
     """Check what several `Releases` of one party plan together against its policy.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from securevfl.privacy.noise import Entropy, Noised, RememberedRows, clip_rows, noised
+from securevfl.privacy.noise import Entropy, Noised, RememberedRows, add_noise, clip_rows
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.privacy.uses import GaussianUses
 
@@ -35,7 +35,7 @@ class GaussianRows(GaussianUses):
         super().__init__(what, words, rows=rows, times=times, sigma=sigma, clip=clip, delta=delta)
         self._entropy = entropy
 
-    def fresh(self, rows: np.ndarray) -> np.ndarray:
+    def counts_as_release(self, rows: np.ndarray) -> np.ndarray:
         """Where releasing these rows (n,) would be one more release, (n,) bool."""
         return np.ones(len(rows), bool)
 
@@ -94,7 +94,7 @@ class RowRelease(GaussianRows):
         Raises:
             PolicyError: a row would be released more often than planned; nothing was released.
         """
-        new = self.fresh(rows)
+        new = self.counts_as_release(rows)
         fresh = rows[new]
         self.counts.add(np.concatenate([fresh, *also]))
         if not self.once or not len(rows):
@@ -104,7 +104,7 @@ class RowRelease(GaussianRows):
             self._kept.keep(fresh, self._noised(values[chosen], fresh))
         return self._kept.recall(rows)
 
-    def fresh(self, rows: np.ndarray) -> np.ndarray:
+    def counts_as_release(self, rows: np.ndarray) -> np.ndarray:
         """Where releasing these rows (n,) would be one more release, (n,) bool: everywhere, or, if noise is drawn once,
         at the first occurrence of each row not released before.
         """
@@ -123,7 +123,7 @@ class RowRelease(GaussianRows):
         entropy = self._entropy
         if self._repeated is not None:
             entropy = self._repeated.entropy(f"{self.what} {self.sigma} {self.sensitivity}", rows, clipped)
-        noisy = noised(clipped, self.sigma, self.sensitivity, entropy)
+        noisy = add_noise(clipped, self.sigma, self.sensitivity, entropy)
         return noisy.map(lambda value: value.to(values.dtype) + (clipped - clipped.detach()))
 
     def state(self) -> dict[str, object]:

@@ -33,7 +33,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from securevfl.privacy.accountant import GaussianRelease, calibrate, epsilon_rdp
+from securevfl.privacy.accountant import GaussianRelease, calibrate_sigma, epsilon_rdp
 from securevfl.privacy.mechanisms import GaussianNoise, RandomisedResponse
 from securevfl.transport import Severity
 
@@ -48,11 +48,11 @@ __all__ = [
     "auc_of_mu",
     "auc_of_response",
     "largest_epsilon",
-    "measured",
+    "load_measured",
     "mu_of",
-    "permitted",
-    "planned",
+    "permitted_by",
     "severity_of_view",
+    "with_planned_epsilon",
 ]
 
 OK_AUC = 0.55
@@ -100,7 +100,7 @@ def mu_of(epsilon: float, delta: float) -> float:
     """μ of Gaussian releases whose noise is sized for (ε, δ). It does not depend on their number: the accountant's
     curve depends only on T/σ².
     """
-    return 1 / calibrate(epsilon, delta, 1)
+    return 1 / calibrate_sigma(epsilon, delta, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Permitted:
         """*note* up to an AUC of 0.55, else *leak*; noise never makes it *ok*."""
         return "note" if self.auc <= OK_AUC else "leak"
 
-    def words(self, what: str) -> str:
+    def describe(self, what: str) -> str:
         """``(ε = 8): labels ranked with AUC at most 0.88``, rounded up.
 
         Args:
@@ -131,7 +131,7 @@ class Permitted:
         return f"(ε = {self.epsilon:.3g}): {what} ranked with AUC at most {math.ceil(self.auc * 100 - 1e-9) / 100:.2f}"
 
 
-def permitted(mechanism: GaussianNoise | RandomisedResponse) -> Permitted:
+def permitted_by(mechanism: GaussianNoise | RandomisedResponse) -> Permitted:
     """What a mechanism's budget permits. A noise multiplier without a known number of releases bounds nothing;
     `planned` replaces it with the ε of the plan.
 
@@ -145,7 +145,7 @@ def permitted(mechanism: GaussianNoise | RandomisedResponse) -> Permitted:
     return Permitted(mechanism.epsilon, auc_of_mu(mu_of(mechanism.epsilon, mechanism.delta)))
 
 
-def planned(mechanism: GaussianNoise, looks: int | None) -> GaussianNoise:
+def with_planned_epsilon(mechanism: GaussianNoise, looks: int | None) -> GaussianNoise:
     """Return the mechanism with its noise multiplier, if it has one, replaced by the ε that `looks` releases of a row
     cost.
 
@@ -211,7 +211,7 @@ class Measured:
 
 
 @cache
-def measured() -> Mapping[str, Measured]:
+def load_measured() -> Mapping[str, Measured]:
     """Attack results by view, as the gate wrote them."""
     text = files("securevfl.privacy").joinpath("measured.json").read_text(encoding="utf-8")
     content: Mapping[str, Any] = json.loads(text)
@@ -220,5 +220,5 @@ def measured() -> Mapping[str, Measured]:
 
 def severity_of_view(view: str) -> Severity:
     """Severity of what a party receives without noise, as measured; a view without a measurement is a leak."""
-    found = measured().get(view)
+    found = load_measured().get(view)
     return "leak" if found is None else found.severity

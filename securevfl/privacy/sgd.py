@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from securevfl.errors import InputError
-from securevfl.privacy.noise import Entropy, noised
+from securevfl.privacy.noise import Entropy, add_noise
 from securevfl.privacy.uses import GaussianUses
 
 __all__ = ["PrivateSteps"]
@@ -80,16 +80,16 @@ class PrivateSteps(GaussianUses):
         if len(np.unique(rows)) != len(rows) or losses.shape != (len(rows),):
             raise InputError(f"a batch of {len(rows)} rows contains a row twice, or has {tuple(losses.shape)} losses")
         self.counts.add(rows)
-        samples = self._samples(losses)
+        samples = self._row_gradients(losses)
         # One norm over all parameters: clipping layer by layer would have a larger sensitivity.
         norms = torch.stack([s.flatten(1).square().sum(dim=1) for s in samples]).sum(dim=0).sqrt()
         factors = (self.clip / norms.clamp_min(1e-12)).clamp(max=1.0)
         for parameter, sample in zip(self._parameters, samples, strict=True):
             exact = torch.tensordot(factors, sample.double(), dims=1)
-            private = noised(exact, self.sigma, 2 * self.clip, self._entropy).value / divide
+            private = add_noise(exact, self.sigma, 2 * self.clip, self._entropy).value / divide
             parameter.grad = private.to(parameter.dtype)
 
-    def _samples(self, losses: torch.Tensor) -> list[torch.Tensor]:
+    def _row_gradients(self, losses: torch.Tensor) -> list[torch.Tensor]:
         """Each parameter's gradient of each row, (n, …); zeros where the losses do not depend on it."""
         for parameter in self._parameters:
             parameter.grad = None

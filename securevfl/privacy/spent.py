@@ -16,7 +16,7 @@ from securevfl.privacy.accountant import (
 )
 from securevfl.privacy.counts import RowCounts
 
-__all__ = ["PROTECTS", "Counted", "Spent", "protects"]
+__all__ = ["PROTECTS", "Counted", "Spent", "depends_on"]
 
 PROTECTS = {
     "activations": (FEATURES,),
@@ -28,7 +28,7 @@ PROTECTS = {
 """Which part of a row each kind of release depends on. A kind not listed here counts towards both."""
 
 
-def protects(what: str) -> tuple[str, ...]:
+def depends_on(what: str) -> tuple[str, ...]:
     """Which part of a row a release of this kind depends on."""
     return PROTECTS.get(what, (FEATURES, LABELS))
 
@@ -60,7 +60,7 @@ class Spent:
     @property
     def protects(self) -> tuple[str, ...]:
         """Which part of a row this release depends on."""
-        return protects(self.what)
+        return depends_on(self.what)
 
     @classmethod
     def of(cls, what: str, release: Release, delta: float, *, clip: float) -> Spent:

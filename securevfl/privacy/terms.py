@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from securevfl.errors import PolicyError
-from securevfl.privacy.looks import RowLooks
+from securevfl.privacy.looks import OpenedValues
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, quoted
 from securevfl.transport import Guard, Kind, Message
 
-__all__ = ["REFUSED", "Terms", "broken_rule", "raise_refusal"]
+__all__ = ["REFUSED", "Terms", "describe_broken_rule", "raise_refusal"]
 
 REFUSED = "refused"
 """Protocol step of a refusal."""
@@ -66,7 +66,7 @@ class Terms:
     computing: tuple[str, ...] = ()
 
 
-def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
+def describe_broken_rule(policy: Policy, terms: Terms, party: str) -> str:
     """Describe the first rule of `party`'s policy that these terms break, with the cure; empty if they break none."""
     readable = (terms.sends | terms.receives) & READABLE_KINDS if "plain" in terms.protections else frozenset()
     never = terms.sends & policy.forbidden
@@ -171,7 +171,7 @@ def _about_looks(policy: Policy, terms: Terms, party: str) -> str:
     if not terms.columns:
         return ""
     try:
-        RowLooks(party, terms.columns, (), most=policy.max_looks).plan(terms.values)
+        OpenedValues(party, terms.columns, (), most=policy.max_looks).check_plan(terms.values)
     except PolicyError as error:
         return str(error)
     return ""

@@ -53,5 +53,5 @@ class GaussianUses:
     @property
     def spent(self) -> Spent:
         """The price so far, of the row that was used most often."""
-        release = GaussianRelease(self.sigma, self.counts.most)
+        release = GaussianRelease(self.sigma, self.counts.max_releases)
         return Spent.of(self.what, release, self._delta, clip=self.clip)

@@ -13,10 +13,10 @@ from pathlib import Path
 from securevfl.data import PartyTable
 from securevfl.errors import InputError
 from securevfl.party import Alignments, Job, align_party, consent_party, train_party
-from securevfl.party.program import closing, note_spent
+from securevfl.party.program import note_spent, run_and_close
 from securevfl.party.reports import View
 from securevfl.party_context import SILENCE, Observer, PartyContext
-from securevfl.privacy import Ledger, LookBook
+from securevfl.privacy import DisclosureBook, Ledger
 from securevfl.process.chains import Chains
 from securevfl.process.state_folder import StateFolder, StoredAlignment
 from securevfl.run.checkpoint import FolderKeeper
@@ -29,7 +29,7 @@ from securevfl.run.store import tree_digest, write_tree
 from securevfl.training import Trained
 from securevfl.transport import Channel
 
-__all__ = ["STEPS", "Course", "Finished"]
+__all__ = ["STEPS", "AttemptOutcome", "PartyAttempts"]
 
 STEPS = 64
 """Batches of a sealed epoch from one checkpoint to the next: minutes, where an epoch can take hours. All parties count
@@ -37,7 +37,7 @@ the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finished:
+class AttemptOutcome:
     """Outcome of an attempt at one party.
 
     Attributes:
@@ -56,7 +56,7 @@ class Finished:
 
 
 @dataclass(kw_only=True)
-class Course:
+class PartyAttempts:
     """One party's part in a job, attempt by attempt.
 
     Attributes:
@@ -85,7 +85,7 @@ class Course:
     note: Callable[[], Mapping[str, str]]
     observer: Observer = field(default_factory=Observer)
     begun: Callable[[Ledger], None] | None = None
-    keep: Callable[[Finished], None] | None = None
+    keep: Callable[[AttemptOutcome], None] | None = None
     silence: float = SILENCE
     looks: Path | None = None
     filters: Path | None = None
@@ -103,17 +103,17 @@ class Course:
             self.name,
             self.job.digest,
             data=self._data(kept),
-            steps=STEPS if self.job.protection.sealed else 0,
+            steps=STEPS if self.job.protection.is_sealed else 0,
         )
         self.secret = self.state.secret(draw_secret(self.job, self.name))
 
     def _data(self, kept: StoredAlignment | None) -> dict[str, str]:
         return data_digests(self.table, {} if kept is None else kept.alignments)
 
-    async def __call__(self, view: View, channels: Mapping[str, Channel]) -> Finished:
+    async def __call__(self, view: View, channels: Mapping[str, Channel]) -> AttemptOutcome:
         began = time.perf_counter()
         budgeted = self.job.policy(self.name).max_looks is not None
-        self.keeper.take_up(view.attempt, None if view.start is None else view.start[:2])
+        self.keeper.resume_from(view.attempt, None if view.start is None else view.start[:2])
         site = build_context(
             self.job,
             self.roster,
@@ -125,20 +125,20 @@ class Course:
             keeper=self.keeper,
             observer=self.observer,
             silence=self.silence,
-            looks=LookBook(self.looks) if self.looks is not None and budgeted else None,
+            looks=DisclosureBook(self.looks) if self.looks is not None and budgeted else None,
             filters=self.filters,
         )
         site.ledger.note("agreement", self.note())
         if self.begun is not None:
             self.begun(site.ledger)
-        alignments, aligning, trained = await closing(site, self._run(site, view))
+        alignments, aligning, trained = await run_and_close(site, self._run(site, view))
         check_protection(
             self.job,
             {self.name: site.ledger} if self.table is not None else {},
             self.roster.passive,
             resumed=view.start is not None,
         )
-        finished = Finished(
+        finished = AttemptOutcome(
             trained=trained,
             alignments=alignments,
             ledger=site.ledger,

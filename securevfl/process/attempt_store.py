@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from securevfl_net.incarnation import Incarnation
 
-from securevfl.agreement import Agreement, Spent, check_running
+from securevfl.agreement import Agreement, AgreementUse, check_running
 from securevfl.agreement.party_file import Budget
 from securevfl.errors import InputError
-from securevfl.party.reports import Kept, Report, View
+from securevfl.party.reports import CheckpointKey, Report, View
 from securevfl.process.chains import Chains
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.attempts import Attempts, Restored
@@ -60,8 +60,8 @@ class StoredAttempts(Attempts):
 
     def report(self) -> Report:
         kept = [
-            Kept(epoch, step, attempt, file_digest(self._keeper.path(epoch, step)))
-            for (epoch, step), attempt in self._keeper.whole().items()
+            CheckpointKey(epoch, step, attempt, file_digest(self._keeper.path(epoch, step)))
+            for (epoch, step), attempt in self._keeper.intact().items()
         ]
         alignment = self._state.alignment()
         mine = self.agreement.approvals.get(self._state.party)
@@ -72,7 +72,7 @@ class StoredAttempts(Attempts):
             begun=self.begun,
             alignment="" if alignment is None else alignment.digest,
             approval=b"" if mine is None else mine.raw,
-            words=tuple(sorted(self._chains.own.held.items())),
+            words=tuple(sorted(self._chains.own.peer_heads.items())),
         )
 
     def admits(self, reports: Mapping[str, Report]) -> bool:
@@ -91,7 +91,7 @@ class StoredAttempts(Attempts):
             Restored: it did.
         """
         seen = [head for name, head in report.words if name == me]
-        if peer == me or (report.begun <= self.agreed and all(self._chains.own.gave(head) for head in seen)):
+        if peer == me or (report.begun <= self.agreed and all(self._chains.own.has_signed(head) for head in seen)):
             return
         raise Restored(
             f"{peer!r} began attempt {report.begun} and has a signed head of {me!r}'s ledger; "
@@ -101,11 +101,11 @@ class StoredAttempts(Attempts):
             "far to ε yourself"
         )
 
-    def word(self) -> bytes:
-        return self._chains.say()
+    def ledger_head(self) -> bytes:
+        return self._chains.signed_head()
 
-    def heard_word(self, peer: str, payload: bytes) -> None:
-        self._chains.hear(peer, payload)
+    def store_ledger_head(self, peer: str, payload: bytes) -> None:
+        self._chains.store_head(peer, payload)
 
     def agree(self, view: View, reports: Mapping[str, Report]) -> None:
         self._state.ready(view.mark.hex(), 0 if view.start is None else view.start[0], view.attempt)
@@ -116,7 +116,7 @@ class StoredAttempts(Attempts):
         self._state.begun(view.mark.hex())
 
     @property
-    def known(self) -> dict[str, Incarnation]:
+    def known_incarnations(self) -> dict[str, Incarnation]:
         """Peer → the newest incarnation of it that was seen."""
         return {peer: Incarnation.read(text) for peer, text in self._state.met.items()}
 
@@ -132,5 +132,5 @@ class StoredAttempts(Attempts):
     def check(self, attempt: int) -> None:
         if self._state.party not in self.agreement.approvals:
             raise InputError(f"{self._state.party!r} has not approved the agreement: run `securevfl approve` first")
-        spent = Spent(attempts=attempt, seconds=self._seconds + self._unsaved)
+        spent = AgreementUse(attempts=attempt, seconds=self._seconds + self._unsaved)
         check_running(self.agreement, self._state.party, spent, datetime.now(UTC), budget=self._budget)

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
-from securevfl_net.identity import Row
-from securevfl_net.identity.certificate import shown_time
+from securevfl_net.identity import CertificateSeries
+from securevfl_net.identity.certificate import format_time
 from securevfl_net.link_state import LinkState
 
 from securevfl.errors import InputError, ProtocolError
-from securevfl.run.events import News
+from securevfl.run.events import RunEvents
 
-__all__ = ["Renewable", "renewed"]
+__all__ = ["Renewable", "renew_certificates"]
 
 _LOOK = 5.0
 """Seconds between two looks for a newer certificate."""
@@ -29,7 +29,7 @@ class Renewable(Protocol):
         """Present the newest certificate and notify the peers."""
 
 
-async def renewed(row: Row, mesh: Renewable, news: News, *, look: float = _LOOK) -> None:
+async def renew_certificates(row: CertificateSeries, mesh: Renewable, news: RunEvents, *, look: float = _LOOK) -> None:
     """Load newer certificates until cancelled. An endorsement travels over established connections, so it waits until
     all peers are connected.
 
@@ -47,11 +47,11 @@ async def renewed(row: Row, mesh: Renewable, news: News, *, look: float = _LOOK)
                 continue
             newest, endorsement = found
             mesh.renew(endorsement)
-            row.take(newest)
+            row.use(newest)
         except (InputError, OSError) as error:
             news.happened("rotated", f"the new certificate is not taken up: {error}")
             continue
         except ProtocolError:  # the gate is gone: the party's runner reports it
             return
-        until = shown_time(newest.not_after)
+        until = format_time(newest.not_after)
         news.happened("rotated", f"{newest.certificate_file} is shown from now on, valid until {until}")

@@ -19,7 +19,7 @@ from securevfl.transport import Scalar
 __all__ = ["Chains"]
 
 
-class _Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _SignedHead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     run: Annotated[str, Meta(max_length=256)]
     head: Annotated[str, Meta(max_length=128)]
     messages: Annotated[int, Meta(ge=0, lt=1 << 53)]
@@ -53,14 +53,14 @@ class Chains:
         epoch, step = (0, 0) if view.start is None else view.start[:2]
         return self.own.attempt(view.attempt, view.mark.hex(), epoch=epoch, step=step)
 
-    def say(self) -> bytes:
+    def signed_head(self) -> bytes:
         """The party's signed ledger head for a note to all peers; empty before it has met any."""
         ledger = self.own.current
         if ledger is None or not ledger.peers:
             return b""
-        return msgspec.msgpack.encode(_Word(ledger.run, **self.own.give(ledger)))  # type: ignore[arg-type]
+        return msgspec.msgpack.encode(_SignedHead(ledger.run, **self.own.sign_head(ledger)))  # type: ignore[arg-type]
 
-    def hear(self, peer: str, payload: bytes) -> None:
+    def store_head(self, peer: str, payload: bytes) -> None:
         """Write a peer's ledger head into the chain of the same run; heads of another run came too late and are
         dropped.
 
@@ -68,13 +68,13 @@ class Chains:
             ProtocolError: it is not a ledger head, or is not signed with the key that the peer introduced itself with.
         """
         try:
-            word = msgspec.msgpack.decode(payload, type=_Word)
+            word = msgspec.msgpack.decode(payload, type=_SignedHead)
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise ProtocolError(f"{peer!r} sent no valid ledger head: {error}") from None
         ledger = self.own.current
         if ledger is not None and ledger.run == word.run and peer in ledger.peers:
             said: dict[str, Scalar] = {"head": word.head, "messages": word.messages, "signature": word.signature}
-            self.own.settle(ledger, peer, said)
+            self.own.record_head(ledger, peer, said)
 
     def apart(self, run: str) -> Ledger:
         """A chain that belongs to no attempt, after the last one."""

@@ -16,9 +16,9 @@ from securevfl_net.session import DEFAULT_SESSION_LIMITS, SessionLimits
 from securevfl.agreement import (
     Agreement,
     PartyFile,
+    check_proposal,
     check_versions,
     field_digests,
-    hold,
     peer_book,
     read_agreement,
     read_party_file,
@@ -28,11 +28,11 @@ from securevfl.agreement import (
 from securevfl.agreement.party_file import Address as OwnAddress
 from securevfl.errors import InputError
 from securevfl.party_context import SILENCE, Observer
-from securevfl.process.certificate_renewal import renewed
-from securevfl.process.party_process import Attending
+from securevfl.process.certificate_renewal import renew_certificates
+from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
-from securevfl.run.events import News
-from securevfl.run.timeouts import Patience
+from securevfl.run.events import RunEvents
+from securevfl.run.timeouts import Timeouts
 from securevfl.transport.network_mesh import NetworkMesh
 
 __all__ = ["Start", "read_start"]
@@ -61,10 +61,10 @@ class Start:
         wait: float | None = None,
         silence: float = SILENCE,
         pool: str = "",
-        hearers: Iterable[News | Observer] = (),
+        hearers: Iterable[RunEvents | Observer] = (),
         command: str = "",
-        stopping: Callable[[Attending], AbstractContextManager[object]] = lambda party: nullcontext(),
-    ) -> Attending | None:
+        stopping: Callable[[JobProcess], AbstractContextManager[object]] = lambda party: nullcontext(),
+    ) -> JobProcess | None:
         """Take part until the job is done at all parties.
 
         Args:
@@ -83,11 +83,11 @@ class Start:
             SecureVFLError: whatever ended the job.
         """
         own, agreement = self.own, self.agreement
-        with StateFolder.take(own.state, party=own.party, agreement=agreement.digest) as state:
+        with StateFolder.lock(own.state, party=own.party, agreement=agreement.digest) as state:
             if state.outcome is not None:
                 return None
             limits = agreement.proposal.limits
-            party = Attending(
+            party = JobProcess(
                 state,
                 agreement,
                 own.party,
@@ -97,7 +97,7 @@ class Start:
                 budget=own.budget,
                 device=own.device,
                 pool=pool or own.pool,
-                patience=Patience(away=limits.reconnect, gather=limits.gather if wait is None else wait),
+                patience=Timeouts(away=limits.reconnect, gather=limits.gather if wait is None else wait),
                 silence=silence,
                 looks=own.looks,
                 filters=own.filters,
@@ -109,10 +109,10 @@ class Start:
 
     async def connected(
         self,
-        party: Attending,
+        party: JobProcess,
         state: StateFolder,
         *,
-        stopping: Callable[[Attending], AbstractContextManager[object]] = lambda party: nullcontext(),
+        stopping: Callable[[JobProcess], AbstractContextManager[object]] = lambda party: nullcontext(),
     ) -> None:
         """Open the party's gate, and let it take part; see `run`."""
         own, agreement = self.own, self.agreement
@@ -125,14 +125,14 @@ class Start:
             incarnation=party.incarnation,
             listen=[] if own.listen is None else [Address(own.listen.host, own.listen.port)],
             routes=self.routes(),
-            known=party.attempts.known,
+            known=party.attempts.known_incarnations,
             limits=self._limits(),
         )
         for address in mesh.listening:
             party.news.happened("listening", f"listening at {address}", host=address.host, port=address.port)
         try:
             with stopping(party):
-                renewing = asyncio.create_task(renewed(row, mesh, party.news))
+                renewing = asyncio.create_task(renew_certificates(row, mesh, party.news))
                 try:
                     await party.attend(mesh)
                 finally:
@@ -187,7 +187,7 @@ def read_start(agreement: str | Path, name: str, own: str | Path | None = None) 
     if file.party != name:
         raise InputError(f"{path} is the file of {file.party!r}, not of {name!r}: give the right one with --file")
     check_versions(found)
-    hold(found.proposal, file, datetime.now(UTC)).require()
+    check_proposal(found.proposal, file, datetime.now(UTC)).require()
     require_peers(found, file)
     if name not in found.approvals:
         raise InputError(f"{name!r} has not approved {agreement}: run `securevfl approve` first")

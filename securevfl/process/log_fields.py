@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["EVENTS", "FIELDS", "Fields"]
+__all__ = ["EVENTS", "FIELDS", "LogFields"]
 
 EVENTS: Mapping[str, str] = {
     "activated": "a model is active",
@@ -90,7 +90,7 @@ FIELDS: Mapping[str, Shape] = {
 """Field → its shape; beside them `party`, `peer` and `peers`, whose values are names in the agreement."""
 
 
-class Fields:
+class LogFields:
     """What the log may contain about one job.
 
     Args:
@@ -106,7 +106,7 @@ class Fields:
         """The event, or ``"unknown"``."""
         return name if name in EVENTS else "unknown"
 
-    def admitted(self, values: Mapping[str, object]) -> dict[str, object]:
+    def filter_values(self, values: Mapping[str, object]) -> dict[str, object]:
         """The values that may be logged, converted, and how many were left out."""
         found: dict[str, object] = {}
         for name, value in values.items():

@@ -21,8 +21,8 @@ from typing import Any, Literal, TextIO
 
 from securevfl.errors import InputError
 from securevfl.party_context import Observer
-from securevfl.process.log_fields import EVENTS, Fields
-from securevfl.run.events import News
+from securevfl.process.log_fields import EVENTS, LogFields
+from securevfl.run.events import RunEvents
 from securevfl.transport import Scalar
 
 __all__ = ["EventLog", "LogNews", "LogObserver", "logging_to"]
@@ -41,7 +41,7 @@ class EventLog:
         always: fields of every line, for example the agreement's first digits.
     """
 
-    def __init__(self, fields: Fields, **always: Scalar) -> None:
+    def __init__(self, fields: LogFields, **always: Scalar) -> None:
         self._fields = fields
         self._always = always
         self._logger = logging.getLogger(NAME)
@@ -56,7 +56,7 @@ class EventLog:
             values: see `securevfl.process.log_fields`; what may not be written is left out and counted.
         """
         name = self._fields.event(event)
-        line = {"event": name, "party": self._fields.party, **self._fields.admitted({**self._always, **values})}
+        line = {"event": name, "party": self._fields.party, **self._fields.filter_values({**self._always, **values})}
         self._logger.log(level, words or EVENTS[name], extra={"line": line})
 
     def error(self, error: BaseException, exit_code: int) -> None:
@@ -65,7 +65,7 @@ class EventLog:
         self.write("error", words, level=logging.ERROR, error=type(error).__name__, exit_code=exit_code)
 
 
-class LogNews(News):
+class LogNews(RunEvents):
     """News of a runner, as events.
 
     Args:
@@ -110,7 +110,7 @@ class LogObserver(Observer):
         self._began = now
 
 
-class _JSONLines(logging.Formatter):
+class _JSONFormat(logging.Formatter):
     """One JSON object per line. Of a library's own lines it keeps only the logger's name: their text may contain
     anything.
     """
@@ -123,7 +123,7 @@ class _JSONLines(logging.Formatter):
         return json.dumps({"time": when, "level": record.levelname.lower(), **written})
 
 
-class _Words(logging.Formatter):
+class _TextFormat(logging.Formatter):
     """For people: the time and the text, without control characters, with which a peer could forge lines."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -132,7 +132,7 @@ class _Words(logging.Formatter):
         return f"{datetime.fromtimestamp(record.created).astimezone():%H:%M:%S}  {words}"
 
 
-class _Told(logging.Handler):
+class _WarningOnce(logging.Handler):
     """Logs one short warning if it cannot write. A full disk does not stop training."""
 
     broken = False
@@ -145,7 +145,7 @@ class _Told(logging.Handler):
         self.broken = True
 
 
-class _File(_Told, WatchedFileHandler):
+class _File(_WarningOnce, WatchedFileHandler):
     """A file that only its owner may read, reopened after a log rotation moved it."""
 
     def _open(self) -> TextIOWrapper:
@@ -153,7 +153,7 @@ class _File(_Told, WatchedFileHandler):
         return open(self.baseFilename, "a", encoding="utf-8", opener=opener)
 
 
-class _Stream(_Told, logging.StreamHandler[TextIO]):
+class _Stream(_WarningOnce, logging.StreamHandler[TextIO]):
     pass
 
 
@@ -175,10 +175,10 @@ def logging_to(*files: Path, screen: Style | None = "text", stream: TextIO | Non
             handlers.append(_File(file))
         except OSError as error:
             raise InputError(f"{file} cannot be written ({error.strerror}): choose another file for the log") from None
-        handlers[-1].setFormatter(_JSONLines())
+        handlers[-1].setFormatter(_JSONFormat())
     if screen is not None:
         shown = _Stream(stream or sys.stderr)
-        shown.setFormatter(_JSONLines() if screen == "json" else _Words())
+        shown.setFormatter(_JSONFormat() if screen == "json" else _TextFormat())
         handlers.append(shown)
     own, root = logging.getLogger(NAME), logging.getLogger()
     before = own.level, own.propagate

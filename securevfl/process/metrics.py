@@ -13,7 +13,7 @@ from securevfl_net.link_state import LinkState
 from securevfl.errors import InputError
 from securevfl.party_context import Observer
 from securevfl.process.log_fields import FIELDS
-from securevfl.run.events import News
+from securevfl.run.events import RunEvents
 from securevfl.transport import Scalar
 
 __all__ = ["Metrics", "metrics_port"]
@@ -35,7 +35,7 @@ _LINKS: tuple[tuple[str, str, str, Callable[[LinkState], float | None]], ...] = 
 """For each link: kind, name, help text, value."""
 
 
-class Metrics(News, Observer):
+class Metrics(RunEvents, Observer):
     """Metrics of a party's process: receives a runner's events, observes its training, and reads the state of its
     links.
 
@@ -61,8 +61,8 @@ class Metrics(News, Observer):
         self._events: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
 
-    def look(self, links: Mapping[str, LinkState]) -> None:
-        """See `News.look`."""
+    def links_changed(self, links: Mapping[str, LinkState]) -> None:
+        """See `News.links_changed`."""
         self.links = dict(links)
 
     def spent(self, party: str, epsilon: Mapping[str, float]) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from securevfl.party_context import Observer
 
-__all__ = ["Audience"]
+__all__ = ["SeveralObservers"]
 
 
-class Audience(Observer):
+class SeveralObservers(Observer):
     """Forward progress events to each observer; what the party sees of its peers' data goes to none of them.
 
     Args:

@@ -13,20 +13,20 @@ import torch
 from securevfl_crypto.engine import cores
 
 from securevfl.party_context import Observer
-from securevfl.process.log_fields import Fields
+from securevfl.process.log_fields import LogFields
 from securevfl.process.logs import EventLog, LogNews, LogObserver, Style, logging_to
 from securevfl.process.metrics import Metrics, metrics_port
-from securevfl.run.events import News
+from securevfl.run.events import RunEvents
 from securevfl.run.machine import versions
 
-__all__ = ["Operating", "keep_to_quota", "operating", "stopping"]
+__all__ = ["OperatorOutputs", "keep_to_quota", "open_outputs", "stop_on_signals"]
 
 _DIGITS = 16
 """Digits of the agreement's digest in each log line."""
 
 
 @dataclass(frozen=True)
-class Operating:
+class OperatorOutputs:
     """Outputs of a process for its operator.
 
     Attributes:
@@ -36,12 +36,12 @@ class Operating:
     """
 
     log: EventLog
-    hearers: tuple[News | Observer, ...]
+    hearers: tuple[RunEvents | Observer, ...]
     port: int
 
 
 @contextmanager
-def operating(
+def open_outputs(
     party: str,
     peers: Iterable[str],
     agreement: str,
@@ -49,7 +49,7 @@ def operating(
     files: Iterable[Path] = (),
     screen: Style | None = "text",
     port: int | None = None,
-) -> Iterator[Operating]:
+) -> Iterator[OperatorOutputs]:
     """Log and show metrics as long as the block lasts.
 
     Args:
@@ -64,7 +64,7 @@ def operating(
         InputError: a file cannot be written, or the port not be opened.
     """
     version = versions().get("securevfl", "0")
-    log = EventLog(Fields(party, peers), agreement=agreement[:_DIGITS])
+    log = EventLog(LogFields(party, peers), agreement=agreement[:_DIGITS])
     with ExitStack() as held:
         held.enter_context(logging_to(*files, screen=screen))
         metrics = None if port is None else Metrics(party, version)
@@ -72,11 +72,11 @@ def operating(
         if metrics is not None:
             log.write("listening", f"metrics are at http://127.0.0.1:{opened}/metrics", port=opened)
         more = () if metrics is None else (metrics,)
-        yield Operating(log, (LogNews(log), LogObserver(log), *more), opened)
+        yield OperatorOutputs(log, (LogNews(log), LogObserver(log), *more), opened)
 
 
 @contextmanager
-def stopping(stop: Callable[[], None], log: EventLog | None = None) -> Iterator[list[signal.Signals]]:
+def stop_on_signals(stop: Callable[[], None], log: EventLog | None = None) -> Iterator[list[signal.Signals]]:
     """SIGTERM and Ctrl-C call `stop` in the running event loop, once; another one of them ends the process as ever.
 
     Args:

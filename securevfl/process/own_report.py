@@ -11,13 +11,13 @@ from securevfl.agreement import Proposal
 from securevfl.data import PartyTable
 from securevfl.party import Job
 from securevfl.privacy import Ledger, PublicKey
-from securevfl.process.attempt import Finished
+from securevfl.process.attempt import AttemptOutcome
 from securevfl.report.record import AlignmentRecord, LedgerRecord, PartyRecord, Record
 from securevfl.run.machine import machine, versions
 from securevfl.run.receipt import links
-from securevfl.run.recording import run_record, title_of
+from securevfl.run.recording import run_record, run_title
 from securevfl.run.roster import Roster
-from securevfl.run.simulation import Ran
+from securevfl.run.simulation import RunOutcome
 
 __all__ = ["own_record"]
 
@@ -28,7 +28,7 @@ def own_record(
     job: Job,
     roster: Roster,
     table: PartyTable | None,
-    finished: Finished,
+    finished: AttemptOutcome,
     *,
     command: str = "",
     heads: Mapping[str, int] | None = None,
@@ -46,8 +46,8 @@ def own_record(
         heads: peer → messages counted by its signed ledger head.
     """
     trained, ledger = finished.trained, finished.ledger
-    ran = Ran(trained={name: trained}, ledgers={name: ledger}, split=trained.split)
-    run = run_record("train", job, ran, roster.owners, roster.passive, finished.seconds, title=title_of(job))
+    ran = RunOutcome(trained={name: trained}, ledgers={name: ledger}, split=trained.split)
+    run = run_record("train", job, ran, roster.owners, roster.passive, finished.seconds, title=run_title(job))
     return Record(
         name=f"{name}'s own report",
         title=f"{proposal.purpose} (as seen by {name})",
@@ -74,7 +74,7 @@ def _party(proposal: Proposal, roster: Roster, name: str, me: str, table: PartyT
     return PartyRecord(name=name, role=roster.role(name), rows=0, columns=names)
 
 
-def _alignment(name: str, roster: Roster, table: PartyTable | None, finished: Finished) -> AlignmentRecord:
+def _alignment(name: str, roster: Roster, table: PartyTable | None, finished: AttemptOutcome) -> AlignmentRecord:
     own = next(iter(finished.alignments.values()), None)
     split = finished.trained.split
     steps = {name: finished.ledger} if finished.aligning else {}

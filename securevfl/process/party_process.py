@@ -16,30 +16,30 @@ from securevfl.errors import Parked, SecureVFLError
 from securevfl.ledger import Closing
 from securevfl.party_context import SILENCE, Observer
 from securevfl.privacy import Policy, PrivateKey
-from securevfl.process.attempt import Course, Finished
+from securevfl.process.attempt import AttemptOutcome, PartyAttempts
 from securevfl.process.attempt_store import StoredAttempts
 from securevfl.process.chains import Chains
-from securevfl.process.observers import Audience
+from securevfl.process.observers import SeveralObservers
 from securevfl.process.own_report import own_record
 from securevfl.process.refused_connections import Refusals
 from securevfl.process.state_folder import StateFolder, show_status
 from securevfl.process.status import Status
 from securevfl.report import Record, write
-from securevfl.run.events import News, Several
+from securevfl.run.events import RunEvents, SeveralReceivers
 from securevfl.run.machine import versions
 from securevfl.run.roster import Roster
 from securevfl.run.run_files import sha256
 from securevfl.run.runner import PartyRunner
-from securevfl.run.timeouts import Patience
+from securevfl.run.timeouts import Timeouts
 from securevfl.transport import Mesh
 
-__all__ = ["Attending"]
+__all__ = ["JobProcess"]
 
 _LOOK = 1.0
 """Seconds from one status to the next."""
 
 
-class Attending:
+class JobProcess:
     """A party that takes part in an agreement.
 
     Args:
@@ -72,11 +72,11 @@ class Attending:
         budget: Budget | None = None,
         device: str = "cpu",
         pool: str = "local",
-        patience: Patience | None = None,
+        patience: Timeouts | None = None,
         silence: float = SILENCE,
         looks: Path | None = None,
         filters: Path | None = None,
-        hearers: Iterable[News | Observer] = (),
+        hearers: Iterable[RunEvents | Observer] = (),
         command: str = "",
     ) -> None:
         proposal = agreement.proposal
@@ -94,8 +94,8 @@ class Attending:
         pins = {card.name: card.key.hex for card in proposal.party}
         self.chains = Chains(name, key, state.ledger.parent, software, pins)
         self.refusals = Refusals(self.chains, self.incarnation.count)
-        self.news = Several([*(one for one in everyone if isinstance(one, News)), self.refusals])
-        self.course = Course(
+        self.news = SeveralReceivers([*(one for one in everyone if isinstance(one, RunEvents)), self.refusals])
+        self.course = PartyAttempts(
             state=state,
             job=self.job,
             roster=self.roster,
@@ -103,21 +103,21 @@ class Attending:
             table=table,
             chains=self.chains,
             note=self._note,
-            begun=self.refusals.tell,
-            observer=Audience([one for one in everyone if isinstance(one, Observer)]),
+            begun=self.refusals.write_to,
+            observer=SeveralObservers([one for one in everyone if isinstance(one, Observer)]),
             keep=self._keep,
             silence=silence,
             looks=looks,
             filters=filters,
         )
         self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, self.chains, budget)
-        self.finished: Finished | None = None
+        self.finished: AttemptOutcome | None = None
         self.record: Record | None = None
-        self._patience = patience or Patience(away=proposal.limits.reconnect, gather=proposal.limits.gather)
+        self._patience = patience or Timeouts(away=proposal.limits.reconnect, gather=proposal.limits.gather)
         self._command = command
-        self._runner: PartyRunner[Finished] | None = None
+        self._runner: PartyRunner[AttemptOutcome] | None = None
 
-    async def attend(self, mesh: Mesh) -> Finished:
+    async def attend(self, mesh: Mesh) -> AttemptOutcome:
         """Take part until the job is done at all parties.
 
         Raises:
@@ -129,7 +129,7 @@ class Attending:
             import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no epoch's time includes the import
         runner = PartyRunner(mesh, self.attempts, self.course, patience=self._patience, news=self.news)
         self._runner = runner
-        self.course.keeper.saving = runner.word_is_due
+        self.course.keeper.saving = runner.publish_head
         writing = asyncio.ensure_future(self._write_status(mesh))
         try:
             finished = await runner.run()
@@ -160,14 +160,14 @@ class Attending:
         while True:
             links = mesh.links()
             show_status(self.state.status, self.status.content(links))
-            self.news.look(links)
+            self.news.links_changed(links)
             await asyncio.sleep(_LOOK)
 
     def _note(self) -> Mapping[str, str]:
         """Facts of the agreement for each chain: at this point all approvals are known."""
         return self.attempts.agreement.note()
 
-    def _keep(self, finished: Finished) -> None:
+    def _keep(self, finished: AttemptOutcome) -> None:
         """Write the party's own report before any peer learns that it has its results."""
         end = finished.ledger.last
         words = {peer: word.messages for peer, word in end.words.items()} if isinstance(end, Closing) else {}
@@ -198,5 +198,5 @@ def _bounded(policy: Policy, proposal: Proposal, name: str, budget: Budget | Non
     pairs = [(card.epsilon, card.delta), (own.epsilon, own.delta)]
     for epsilon, delta in pairs:
         if epsilon is not None and delta is not None:
-            policy = policy.stricter(Policy(max_epsilon=epsilon, max_delta=delta))
+            policy = policy.combine_strictest(Policy(max_epsilon=epsilon, max_delta=delta))
     return policy

@@ -11,13 +11,13 @@ from rich.progress import Progress
 
 from securevfl.party_context import Observer
 from securevfl.report.progress import columns
-from securevfl.run.events import News
+from securevfl.run.events import RunEvents
 from securevfl.transport import Scalar
 
 __all__ = ["PartyBars", "party_bars"]
 
 
-class PartyBars(News, Observer):
+class PartyBars(RunEvents, Observer):
     """One bar for the current epoch, with lines above it.
 
     Args:

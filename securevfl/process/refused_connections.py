@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from securevfl.ledger import CONNECTIONS
 from securevfl.privacy import Ledger
 from securevfl.process.chains import Chains
-from securevfl.run.events import News
+from securevfl.run.events import RunEvents
 from securevfl.transport import Scalar
 
 __all__ = ["NOTE", "Refusals"]
@@ -30,7 +30,7 @@ class _Kind:
     told: int = 0
 
 
-class Refusals(News):
+class Refusals(RunEvents):
     """Receives refused connections and records them.
 
     Args:
@@ -55,7 +55,7 @@ class Refusals(News):
         if ledger is not None and kind.times >= 10 * kind.told:
             self._tell(ledger, key, kind)
 
-    def tell(self, ledger: Ledger) -> None:
+    def write_to(self, ledger: Ledger) -> None:
         """Record what no chain contains yet."""
         for key, kind in self._kinds.items():
             if kind.times > kind.told:
@@ -65,7 +65,7 @@ class Refusals(News):
         """At the end of the process: record the rest in a separate chain."""
         if any(kind.times > kind.told for kind in self._kinds.values()):
             chain = self._chains.apart(f"{CONNECTIONS} {self._starts}")
-            self.tell(chain)
+            self.write_to(chain)
             chain.close()
 
     def _tell(self, ledger: Ledger, key: tuple[str, str], kind: _Kind) -> None:

@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from securevfl_net.durable import locked, make_folder, write_whole
+from securevfl_net.durable import locked, make_folder, write_atomic
 
 from securevfl.align import Alignment
 from securevfl.errors import InputError
@@ -95,7 +95,7 @@ class StateFolder:
 
     @classmethod
     @contextmanager
-    def take(cls, path: str | Path, *, party: str, agreement: str) -> Iterator[StateFolder]:
+    def lock(cls, path: str | Path, *, party: str, agreement: str) -> Iterator[StateFolder]:
         """Make or open the folder, and lock it for the duration of the block.
 
         Args:
@@ -301,7 +301,7 @@ class StateFolder:
     def _write(self, name: str, content: Mapping[str, object]) -> None:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()
-        write_whole(self.path / name, f'{{"content":{text},"sha256":"{digest}"}}\n'.encode(), private=True)
+        write_atomic(self.path / name, f'{{"content":{text},"sha256":"{digest}"}}\n'.encode(), private=True)
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:

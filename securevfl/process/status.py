@@ -14,7 +14,7 @@ from securevfl_net.link_state import LinkState
 
 from securevfl.errors import InputError
 from securevfl.party_context import Observer
-from securevfl.run.events import News
+from securevfl.run.events import RunEvents
 from securevfl.transport import Scalar
 
 __all__ = ["Status", "read_status"]
@@ -23,7 +23,7 @@ FORMAT = 1
 _LAST = 8
 
 
-class Status(News, Observer):
+class Status(RunEvents, Observer):
     """Receives events of a party's run and its program, and describes both.
 
     Args:

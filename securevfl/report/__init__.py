@@ -3,7 +3,7 @@
 from securevfl.report.attack_record import attacks_beside
 from securevfl.report.axes import Plots
 from securevfl.report.card import Card, card_table
-from securevfl.report.card_making import card_of, make_card
+from securevfl.report.card_making import make_card, make_party_card
 from securevfl.report.derived import cards
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.html import render, write
@@ -54,7 +54,6 @@ __all__ = [
     "SweepRecord",
     "Verdict",
     "attacks_beside",
-    "card_of",
     "card_table",
     "cards",
     "cards_text",
@@ -64,6 +63,7 @@ __all__ = [
     "learned_table",
     "ledgers_text",
     "make_card",
+    "make_party_card",
     "overview_table",
     "progress_line",
     "receipt_table",

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from rich import box
 from rich.table import Table
 from rich.text import Text
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.report.attack_record import AttackRecord, Line, lines
 from securevfl.report.plots import COMPUTE, GRID, INK, MUTED, _beside, _figure, _svg
@@ -134,6 +134,6 @@ def render_attacks(record: AttackRecord) -> str:
 def write_attacks(record: AttackRecord, folder: Path) -> Path:
     """Write `attacks.json` and `attacks.html` to `folder`, each whole or not at all; returns the page's path."""
     make_folder(folder)
-    write_whole(folder / "attacks.json", record.to_json())
-    write_whole(folder / "attacks.html", render_attacks(record).encode())
+    write_atomic(folder / "attacks.json", record.to_json())
+    write_atomic(folder / "attacks.html", render_attacks(record).encode())
     return folder / "attacks.html"

@@ -13,7 +13,7 @@ from securevfl.report.attack_record import AttackRecord, Line, lines
 from securevfl.report.card import STANDINGS, Card, CardCell, Column, Group, Standing
 from securevfl.report.record import FigureRecord, LearnedRecord, PartyRecord, RunRecord, SightRecord
 
-__all__ = ["card_of", "make_card"]
+__all__ = ["make_card", "make_party_card"]
 
 _MOST = 4
 """More parties of one role share a row and a column."""
@@ -22,7 +22,7 @@ _SAYS = 60
 """Most characters of a cell's sentence that comes from the words of a finding."""
 
 
-def card_of(
+def make_party_card(
     run: RunRecord, parties: Sequence[PartyRecord], attacked: AttackRecord | None = None, *, title: str = ""
 ) -> Card | None:
     """The card of one run; None where nobody could read of anybody, as in a run of one party.
@@ -47,7 +47,7 @@ def make_card(
     title: str = "",
     assumes: str = "",
 ) -> Card | None:
-    """See `card_of`, for a job that has not run."""
+    """See `make_party_card`, for a job that has not run."""
     roles = {party.name: party.role for party in parties}
     told = dict(_pairs(learned, roles))
     readers = [*roles, *dict.fromkeys(reader for reader, _ in told if reader not in roles)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import Card
-from securevfl.report.card_making import card_of
+from securevfl.report.card_making import make_party_card
 from securevfl.report.record import Record, RunRecord
 
 __all__ = [
@@ -179,7 +179,7 @@ def cards(record: Record, attacked: AttackRecord | None = None) -> dict[str, Car
     found = {}
     for run in record.runs:
         mine = attacked if attacked is not None and attacked.title == run.title else None
-        card = None if run.baseline else card_of(run, record.parties, mine, title=short(run, record.runs))
+        card = None if run.baseline else make_party_card(run, record.parties, mine, title=short(run, record.runs))
         if card is not None:
             found[run.key] = card
     return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.errors import InputError
 from securevfl.report import plots
@@ -186,9 +186,9 @@ def write(record: Record, folder: Path, attacked: AttackRecord | None = None) ->
     """
     make_folder(folder)
     page = folder / "report.html"
-    write_whole(folder / "metrics.json", record.to_json())
+    write_atomic(folder / "metrics.json", record.to_json())
     try:
-        write_whole(page, render(record, attacked).encode())
+        write_atomic(page, render(record, attacked).encode())
     except OSError as error:
         raise InputError(
             f"{page} could not be written ({error.strerror}); nothing else is missing: make room, then "

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.report.derived import active_name, epsilon_of, human_seconds, metric_text, metrics_of
 from securevfl.report.drawing import dot, picture, stroke, word
@@ -103,7 +103,7 @@ def write_runs(records: Mapping[str, Record], path: Path) -> Path:
         InputError: it cannot be written.
     """
     make_folder(path.parent)
-    write_whole(path, render_runs(records, path.parent).encode())
+    write_atomic(path, render_runs(records, path.parent).encode())
     return path
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.report.derived import human_seconds
 from securevfl.report.statistics import FEWEST
@@ -193,6 +193,6 @@ def write_sweep(record: SweepRecord, folder: Path) -> Path:
     """Write `sweep.json` and `report.html` to `folder`, each whole or not at all; returns the page's path."""
     make_folder(folder)
     page = folder / "report.html"
-    write_whole(folder / "sweep.json", record.to_json())
-    write_whole(page, render_sweep(record).encode())
+    write_atomic(folder / "sweep.json", record.to_json())
+    write_atomic(page, render_sweep(record).encode())
     return page

@@ -50,11 +50,11 @@ class Attempts:
     def met(self, peer: str, incarnation: Incarnation) -> None:
         """Keep a peer's newest incarnation, so that an older one is refused."""
 
-    def word(self) -> bytes:
+    def ledger_head(self) -> bytes:
         """The party's signed ledger head for its peers; empty if it sends none."""
         return b""
 
-    def heard_word(self, peer: str, payload: bytes) -> None:
+    def store_ledger_head(self, peer: str, payload: bytes) -> None:
         """Store a peer's signed ledger head.
 
         Raises:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from securevfl.party_context import PartyContext
 
-__all__ = ["blocking", "carrying"]
+__all__ = ["carrying", "run_blocking"]
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ def carrying(sites: Mapping[str, PartyContext]) -> Iterator[None]:
         raise
 
 
-def blocking(main: Callable[[], Coroutine[None, None, T]]) -> T:
+def run_blocking(main: Callable[[], Coroutine[None, None, T]]) -> T:
     """Run to the end. If an event loop already runs (a notebook), use a separate thread, which an interrupt of the
     calling thread stops.
     """

@@ -14,10 +14,10 @@ from securevfl_net.durable import locked, make_folder
 
 from securevfl.errors import InputError
 from securevfl.party_context import Keeper
-from securevfl.privacy import Journal, LookBook, lost_attempts
+from securevfl.privacy import DisclosureBook, Journal, describe_lost_attempts
 from securevfl.run.store import read_tree, write_tree
 
-__all__ = ["FolderKeeper", "keepers", "kept_in"]
+__all__ = ["FolderKeeper", "lock_keepers", "make_keepers"]
 
 _KEPT = 3
 """Checkpoints of a party: with one damaged and one that the others do not have yet, one is left."""
@@ -73,13 +73,13 @@ class FolderKeeper(Keeper):
         return Journal(self.party, self.job, self.folder / f"{self.party}.journal.jsonl")
 
     @cached_property
-    def looks(self) -> LookBook:
+    def disclosures(self) -> DisclosureBook:
         """Open the party's record of opened values, ``<party>.looks.jsonl``.
 
         Raises:
             InputError: it is damaged.
         """
-        return LookBook(self.folder / f"{self.party}.looks.jsonl")
+        return DisclosureBook(self.folder / f"{self.party}.looks.jsonl")
 
     def epochs(self) -> set[int]:
         """Epochs with a checkpoint file, intact or damaged."""
@@ -87,7 +87,7 @@ class FolderKeeper(Keeper):
         found = (pattern.fullmatch(file.name) for file in self.folder.glob(f"{self.party}.epoch-*.safetensors"))
         return {int(match[1]) for match in found if match}
 
-    def places(self) -> set[tuple[int, int]]:
+    def positions(self) -> set[tuple[int, int]]:
         """Epochs, and batches of the following epoch, with a checkpoint file, intact or damaged."""
         pattern = re.compile(re.escape(self.party) + r"\.epoch-(\d+)(?:-step-(\d+))?\.safetensors")
         found = (pattern.fullmatch(file.name) for file in self.folder.glob(f"{self.party}.epoch-*.safetensors"))
@@ -103,7 +103,7 @@ class FolderKeeper(Keeper):
         state: dict[str, object] = self._tree(epoch, step)["state"]  # type: ignore[assignment]
         return state
 
-    def whole(self) -> dict[tuple[int, int], int]:
+    def intact(self) -> dict[tuple[int, int], int]:
         """Epoch and batches of the next one of each whole checkpoint → the attempt that wrote it. A damaged one is left
         out.
 
@@ -111,7 +111,7 @@ class FolderKeeper(Keeper):
             InputError: see `_tree`.
         """
         found = {}
-        for epoch, step in sorted(self.places()):
+        for epoch, step in sorted(self.positions()):
             try:
                 attempt = self._tree(epoch, step).get("attempt")
             except Damaged:
@@ -119,7 +119,7 @@ class FolderKeeper(Keeper):
             found[epoch, step] = attempt if isinstance(attempt, int) else 0
         return found
 
-    def take_up(self, attempt: int, start: tuple[int, int] | None) -> None:
+    def resume_from(self, attempt: int, start: tuple[int, int] | None) -> None:
         """Begin an attempt: from now on what was released before it counts as released by earlier ones.
 
         Args:
@@ -164,27 +164,27 @@ class FolderKeeper(Keeper):
                     f"this one has {digest[:16]}…): resume with the same data, or start from the beginning in "
                     "another folder"
                 )
-        if not self.journal.knows(str(tree.get("journal"))):
+        if not self.journal.has_line(str(tree.get("journal"))):
             raise InputError(
                 f"{path} goes with a journal that is not there, or not as long as it was ({self.journal.path}): it "
                 "counts what was released, and without it ε would be wrong; bring it back"
             )
         return tree
 
-    def saved(self) -> dict[str, object] | None:
-        """See `Keeper.saved`.
+    def load(self) -> dict[str, object] | None:
+        """See `Keeper.load`.
 
         Raises:
             InputError: see `read`.
         """
         return None if self.start is None else self.read(self.start, self.step)
 
-    def wants(self, epoch: int) -> bool:
+    def is_due(self, epoch: int) -> bool:
         return epoch % self.every == 0
 
     def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
         make_folder(self.folder, private=True)
-        self.journal.begin(self.start or 0)
+        self.journal.begin_attempt(self.start or 0)
         where: dict[str, object] = {
             "job": self.job,
             "party": self.party,
@@ -194,14 +194,14 @@ class FolderKeeper(Keeper):
         }
         where |= {"attempt": self.attempt, "step": step}
         write_tree(self.path(epoch, step), where | {"state": state})
-        for old in sorted(self.places())[:-_KEPT]:
+        for old in sorted(self.positions())[:-_KEPT]:
             self.path(*old).unlink(missing_ok=True)
         self.saving()
 
     def forget_after(self, start: int, step: int = 0) -> None:
         """Put aside what was kept after epoch `start` and `step` batches of the next one: of an attempt that broke off
         before all parties had it. Beside files of this attempt it would look as if it belonged to them."""
-        for place in self.places():
+        for place in self.positions():
             if place > (start, step):
                 self.path(*place).replace(self.path(*place).with_suffix(".left"))
 
@@ -210,7 +210,7 @@ class Damaged(InputError):
     """A checkpoint file's bits changed, or the file is not a checkpoint."""
 
 
-def keepers(
+def make_keepers(
     folder: Path,
     parties: Iterable[str],
     job: str,
@@ -251,7 +251,9 @@ def keepers(
             "files back, or start from the beginning in another folder and add to ε yourself what was "
             "released so far" + "".join(f"; {text}" for text in damaged)
         )
-    lost = lost_attempts({name: (keeper.journal.agreed, keeper.journal.attempt) for name, keeper in found.items()})
+    lost = describe_lost_attempts(
+        {name: (keeper.journal.agreed, keeper.journal.attempt) for name, keeper in found.items()}
+    )
     if lost:
         raise InputError(f"{folder}: {lost}")
     for keeper in found.values():
@@ -264,7 +266,7 @@ def keepers(
 
 
 @contextmanager
-def kept_in(
+def lock_keepers(
     folder: Path, parties: Iterable[str], job: str, data: Mapping[str, Mapping[str, str]]
 ) -> Iterator[dict[str, FolderKeeper]]:
     """Yield `keepers` of a folder that this process locks and that only its owner can read.
@@ -274,4 +276,4 @@ def kept_in(
     """
     make_folder(folder, private=True)
     with locked(folder, "a run keeps its checkpoints there; wait for it to end, or give another folder"):
-        yield keepers(folder, parties, job, data=data)
+        yield make_keepers(folder, parties, job, data=data)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from securevfl.party import Job, declared
+from securevfl.party import Job, job_exchanges
 from securevfl.party_context import SILENCE, Keeper, Observer, PartyContext, PartySecret
-from securevfl.privacy import Clock, Ledger, Link, LookBook, OpensLedgers, Policy
+from securevfl.privacy import Clock, DisclosureBook, Ledger, Link, OpensLedgers, Policy
 from securevfl.run.roster import Roster
 from securevfl.transport import Channel, Exchanges, PartyRole
 
@@ -17,8 +17,8 @@ __all__ = ["build_context", "draw_secret", "record_declarations"]
 def draw_secret(job: Job, name: str) -> PartySecret:
     """Draw a party's first secret: from the operating system where features depend on it (a sealed cut, an algorithm
     that draws secretly), otherwise from the job's seed."""
-    hides = job.protection.sealed or job.algorithm.draws_secretly
-    return PartySecret.fresh() if hides else PartySecret.derived(job.seed, name)
+    hides = job.protection.is_sealed or job.algorithm.draws_secretly
+    return PartySecret.fresh() if hides else PartySecret.from_seed(job.seed, name)
 
 
 def build_context(
@@ -34,7 +34,7 @@ def build_context(
     observer: Observer | None = None,
     messages: Exchanges | None = None,
     silence: float = SILENCE,
-    looks: LookBook | None = None,
+    looks: DisclosureBook | None = None,
     filters: Path | None = None,
 ) -> PartyContext:
     """Build a party's context; its links pass only the messages that the job declares.
@@ -54,13 +54,13 @@ def build_context(
         looks: the party's book of looks; the keeper's unless given, where the policy has a budget of looks.
         filters: see `PartyContext.filters`.
     """
-    messages = messages or declared(job, len(roster.passive))
+    messages = messages or job_exchanges(job, len(roster.passive))
     observer = observer or Observer()
     role = roster.role(name)
     policy = job.policy(name) if channels else job.policies.get(name, Policy())
     keeper, clock = keeper or Keeper(), Clock()
     if looks is None:
-        looks = LookBook() if policy.max_looks is None else keeper.looks
+        looks = DisclosureBook() if policy.max_looks is None else keeper.disclosures
     ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
     if channels:
         record_declarations(ledger, messages, role)

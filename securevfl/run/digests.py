@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from securevfl.data import Categories, Names, PartyTable
-from securevfl.data.storage import let_go
+from securevfl.data.storage import release_memory
 from securevfl.party import Alignments
 
 __all__ = ["data_digests"]
@@ -32,7 +32,7 @@ def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, 
             _add(content, column, values.codes)
         else:
             _add(content, column, values)
-            let_go(values)
+            release_memory(values)
     for name, part in (
         ("label", table.label),
         ("fold", table.fold),

@@ -23,7 +23,7 @@ from securevfl.training import Trained
 from securevfl.training.calibration import FEWEST_TO_CHOOSE, expected_calibration_error
 from securevfl.training.several import HALF, Labels
 
-__all__ = ["evaluate_classes", "evaluate_labels", "evaluate_numbers", "evaluation_of", "population_stability"]
+__all__ = ["evaluate", "evaluate_classes", "evaluate_labels", "evaluate_numbers", "population_stability"]
 
 _BINS = 10
 _POINTS = 101
@@ -31,7 +31,7 @@ _EMPTY = 1e-4
 """Share used in place of an empty bin's in the population stability index."""
 
 
-def evaluation_of(trained: Trained) -> Evaluation | None:
+def evaluate(trained: Trained) -> Evaluation | None:
     """Evaluate what a party trained; None at a party without labels or without scores of its test rows."""
     scores, labels = trained.scores, trained.labels
     if not len(scores) or len(scores) != len(labels):

@@ -8,10 +8,10 @@ from securevfl_net.link_state import LinkState
 
 from securevfl.transport import Scalar
 
-__all__ = ["News", "Several"]
+__all__ = ["RunEvents", "SeveralReceivers"]
 
 
-class News:
+class RunEvents:
     """Callbacks for what happens in a party's run; the base class ignores every event."""
 
     def happened(self, what: str, words: str, **values: Scalar) -> None:
@@ -24,7 +24,7 @@ class News:
             values: its details.
         """
 
-    def look(self, links: Mapping[str, LinkState]) -> None:
+    def links_changed(self, links: Mapping[str, LinkState]) -> None:
         """Receive the state of all connections, about once a second.
 
         Args:
@@ -32,20 +32,20 @@ class News:
         """
 
 
-class Several(News):
+class SeveralReceivers(RunEvents):
     """Forward every event to several receivers.
 
     Args:
         hearers: in their order.
     """
 
-    def __init__(self, hearers: Iterable[News]) -> None:
+    def __init__(self, hearers: Iterable[RunEvents]) -> None:
         self._hearers = tuple(hearers)
 
     def happened(self, what: str, words: str, **values: Scalar) -> None:
         for one in self._hearers:
             one.happened(what, words, **values)
 
-    def look(self, links: Mapping[str, LinkState]) -> None:
+    def links_changed(self, links: Mapping[str, LinkState]) -> None:
         for one in self._hearers:
-            one.look(links)
+            one.links_changed(links)

@@ -10,7 +10,7 @@ from itertools import combinations
 
 from securevfl.align.result import RULES
 
-__all__ = ["spelled_otherwise"]
+__all__ = ["find_spellings"]
 
 _LEAST = 0.02
 """Report a spelling if it would add at least this share of the smaller table to the common rows."""
@@ -37,7 +37,7 @@ _WAYS: dict[str, Callable[[str], str]] = {
 """Ways to normalise identifiers, the smallest change first; the last one applies all changes."""
 
 
-def spelled_otherwise(ids: Mapping[str, Iterable[str]]) -> list[str]:
+def find_spellings(ids: Mapping[str, Iterable[str]]) -> list[str]:
     """A sentence for each two tables that would have more identifiers in common if both wrote them alike.
 
     Args:

@@ -10,20 +10,20 @@ from functools import partial
 from typing import TypeVar
 
 from securevfl.errors import PartyFailed, PeerEnded, SecureVFLError
-from securevfl.party.program import closing
+from securevfl.party.program import run_and_close
 from securevfl.party.reports import View
 from securevfl.party_context import PartyContext
 from securevfl.run.attempts import Attempts
-from securevfl.run.blocking import blocking, carrying
+from securevfl.run.blocking import carrying, run_blocking
 from securevfl.run.runner import PartyRunner
 from securevfl.transport import Channel, MemoryHub
 
-__all__ = ["run_together"]
+__all__ = ["run_in_memory"]
 
 T = TypeVar("T")
 
 
-def run_together(
+def run_in_memory(
     programs: Mapping[str, Callable[[PartyContext], Awaitable[T]]],
     site_at: Callable[[str, Mapping[str, Channel]], PartyContext],
 ) -> tuple[dict[str, T], dict[str, PartyContext]]:
@@ -46,7 +46,7 @@ def run_together(
     async def attempt(name: str, view: View, channels: Mapping[str, Channel]) -> T:
         try:
             site = sites[name] = site_at(name, channels)
-            return await closing(site, programs[name](site))
+            return await run_and_close(site, programs[name](site))
         except (Exception, asyncio.CancelledError) as error:
             failed.append((name, error))
             raise
@@ -71,7 +71,7 @@ def run_together(
 
     try:
         with carrying(sites):
-            return blocking(together), sites
+            return run_blocking(together), sites
     except* Exception:
         causes = [one for one in failed if not isinstance(one[1], PeerEnded | asyncio.CancelledError)]
         name, error = (causes or failed)[0]  # who ended it, before those who noticed

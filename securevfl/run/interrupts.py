@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["INTERRUPTED", "TERMINATED", "resumable"]
+__all__ = ["INTERRUPTED", "TERMINATED", "handle_interrupts"]
 
 INTERRUPTED = 128 + signal.SIGINT
 """Exit code after Ctrl-C."""
@@ -19,7 +19,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 @contextmanager
-def resumable(command: str, say: Callable[[str], None], otherwise: str = "") -> Iterator[None]:
+def handle_interrupts(command: str, say: Callable[[str], None], otherwise: str = "") -> Iterator[None]:
     """Treat SIGTERM inside the block as an interrupt. After either, the process exits once the block has written its
     files.
 

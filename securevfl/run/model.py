@@ -16,8 +16,8 @@ from securevfl.party_context import Observer
 from securevfl.privacy import Ledger
 from securevfl.run.frames import scores_frame
 from securevfl.run.model_parts import PART, ModelPart, model_part, run_of, write_run
-from securevfl.run.partial_scoring import Step, every_set, score_by_sets
-from securevfl.run.simulation import Aligned, consent_parties, look_books
+from securevfl.run.partial_scoring import ScoringStep, party_sets, score_by_sets
+from securevfl.run.simulation import Aligned, consent_parties, disclosure_books
 from securevfl.run.store import tree_digest, write_tree
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Prediction:
     probabilities: np.ndarray = field(repr=False)
     classes: tuple[str, ...]
     used: tuple[tuple[str, ...], ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ScoringStep, ...] = ()
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -184,11 +184,11 @@ def predict(
                 "the model is in shares, so no party can score rows alone: leave everyone out, and predict "
                 "the rows that all parties have"
             )
-        sets = every_set(job.algorithm.subsets, passive)
+        sets = party_sets(job.algorithm.subsets, passive)
     if len(sets) > 2:
         consent_parties([job], parties, pairwise=True)
     parts = dict(model.parts)
-    books = None if looks is None else look_books(looks, parties)
+    books = None if looks is None else disclosure_books(looks, parties)
     if not calibrated:
         parts[active] = {name: value for name, value in parts[active].items() if name != "temperature"}
     steps = tuple(score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, looks=books))

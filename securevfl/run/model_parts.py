@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from securevfl_net.durable import write_whole
+from securevfl_net.durable import write_atomic
 
 from securevfl.errors import InputError
-from securevfl.party import Job, settlements
+from securevfl.party import Job, possible_defaults
 from securevfl.run.store import read_tree, tree_digest
 
 __all__ = ["MODEL_PART", "PART", "RUN", "ModelPart", "model_part", "run_of", "write_run"]
@@ -47,7 +47,7 @@ def run_of(digests: Mapping[str, str]) -> str:
 
 def write_run(folder: Path, run: str) -> None:
     """Write the name of a run beside its parts; each party takes it along with its own."""
-    write_whole(folder / RUN, f"{run}\n".encode())
+    write_atomic(folder / RUN, f"{run}\n".encode())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class ModelPart:
         tree = read_tree(file)
         if not isinstance(tree, dict) or _NEEDED - set(tree) or tree.get("party") != party:
             raise InputError(f"{file} does not contain {party!r}'s part of a model: copy the file that the run saved")
-        trained = next((one for one in settlements(job) if one.digest == tree.get("job")), None)
+        trained = next((one for one in possible_defaults(job) if one.digest == tree.get("job")), None)
         if trained is None:
             raise InputError(f"{file} was trained by another job; give the job that trained it, unchanged")
         return cls(party=party, job=trained, run=run or _read_run(file.parent), tree=tree)

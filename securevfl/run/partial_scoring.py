@@ -18,17 +18,17 @@ from securevfl.data import Parties
 from securevfl.errors import FewCommonRows, NoCommonRows
 from securevfl.party import Alone, Job
 from securevfl.party_context import Observer
-from securevfl.privacy import Ledger, LookBook
+from securevfl.privacy import DisclosureBook, Ledger
 from securevfl.run.simulation import Aligned, align_parties, predict_parties
 from securevfl.training import Subsets
 
-__all__ = ["Step", "every_set", "score_by_sets"]
+__all__ = ["ScoringStep", "party_sets", "score_by_sets"]
 
 Ledgers = Mapping[str, Mapping[str, Ledger]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class ScoringStep:
     """Scores by one set of parties, with their cost.
 
     Attributes:
@@ -63,7 +63,7 @@ class Step:
                 yield from (entry.bytes for entry in ledger.entries if entry.way == "sent")
 
 
-def every_set(subsets: Subsets, passive: Sequence[str]) -> list[tuple[str, ...]]:
+def party_sets(subsets: Subsets, passive: Sequence[str]) -> list[tuple[str, ...]]:
     """The sets of passive parties that together score every row of the active party, the largest first.
 
     Args:
@@ -82,8 +82,8 @@ def score_by_sets(
     *,
     aligned: Aligned | None = None,
     observers: Mapping[str, Observer] | None = None,
-    looks: Mapping[str, LookBook] | None = None,
-) -> Iterator[Step]:
+    looks: Mapping[str, DisclosureBook] | None = None,
+) -> Iterator[ScoringStep]:
     """Score rows by each set in its turn, those that no set before it scored.
 
     Args:
@@ -124,7 +124,7 @@ def score_by_sets(
                 raise
             wide = len(parts[active]["names"])
             ledgers = {f"alignment{title}": {ledger.party: ledger for ledger in error.ledgers}}
-            yield Step(
+            yield ScoringStep(
                 parties=names,
                 rows=left[active][:0],
                 probabilities=np.empty((0, wide)),
@@ -145,7 +145,7 @@ def score_by_sets(
         )
         scored = {name: left[name][found.parties[name].rows] for name in names}
         left |= {name: np.setdiff1d(left[name], rows) for name, rows in scored.items()}
-        yield Step(
+        yield ScoringStep(
             parties=names,
             rows=scored[active],
             probabilities=scores,
@@ -154,12 +154,14 @@ def score_by_sets(
         )
 
 
-def _alone(job: Job, part: Mapping[str, Any], parties: Parties, rows: np.ndarray) -> Step:
+def _alone(job: Job, part: Mapping[str, Any], parties: Parties, rows: np.ndarray) -> ScoringStep:
     alone = Alone(parties.active, job, part, run="predict alone")
     scores = alone.scores(rows)
     alone.ledger.close("done")
     name = parties.active.name
-    return Step(parties=(name,), rows=rows, probabilities=scores, ledgers={"predict alone": {name: alone.ledger}})
+    return ScoringStep(
+        parties=(name,), rows=rows, probabilities=scores, ledgers={"predict alone": {name: alone.ledger}}
+    )
 
 
 def _tells(active: str, present: Sequence[str], among: Sequence[str]) -> str:

@@ -144,7 +144,7 @@ def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[
         if not content and not resumed and (PASSIVE if name in passive else ACTIVE) in speaking:
             total = sum(count for _, count in sent)
             raise ProtectionInactive(f"{name!r} sent nothing to train with ({total} messages to {sorted(peers)})")
-        if job.protection.sealed:
+        if job.protection.is_sealed:
             _check_sealed(name, content, training)
         asked = dp is not None and (dp.features if name in passive else dp.gradients) is not None
         row_level = [entry for entry, _ in content if _row_level(entry, training)]
@@ -183,7 +183,7 @@ def _check_sealed(name: str, content: list[tuple[Entry, int]], training: Exchang
 def _crossed(ledgers: Mapping[str, Ledger]) -> Iterator[tuple[str, str, Entry]]:
     """Sender, receiver and line of each message: the sender's line, or the receiver's where that is not here."""
     for party, ledger in sorted(ledgers.items()):
-        for entry in ledger.each_entry():
+        for entry in ledger.iter_entries():
             if entry.way == "sent":
                 yield party, entry.peer, entry
             elif entry.peer not in ledgers:
@@ -194,7 +194,7 @@ def _sent(ledger: Ledger) -> list[tuple[Entry, int]]:
     """The first of all messages that a party sent alike, and how many there are: of days of training, a few lines."""
     found: dict[tuple[str, str, Kind, Guard], Entry] = {}
     count: dict[tuple[str, str, Kind, Guard], int] = {}
-    for entry in ledger.each_entry():
+    for entry in ledger.iter_entries():
         if entry.way == "sent":
             key = entry.peer, entry.what, entry.kind, entry.guard
             found.setdefault(key, entry)

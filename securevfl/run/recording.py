@@ -12,8 +12,8 @@ import numpy as np
 
 from securevfl.errors import ProtectionInactive
 from securevfl.ledger import Closing
-from securevfl.party import Job, declared
-from securevfl.privacy import Finding, Ledger, Policy, PublicKey, Reading, measured
+from securevfl.party import Job, job_exchanges
+from securevfl.privacy import Finding, Ledger, Policy, PublicKey, Reading, load_measured
 from securevfl.report import Card, make_card
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.record import (
@@ -30,29 +30,29 @@ from securevfl.report.record import (
     RunRecord,
     SightRecord,
 )
-from securevfl.run.evaluation import evaluation_of
+from securevfl.run.evaluation import evaluate
 from securevfl.run.receipt import budgets, links, receipt, totals
-from securevfl.run.simulation import Aligned, Ran
+from securevfl.run.simulation import Aligned, RunOutcome
 from securevfl.training import Split, Trained
 from securevfl.training.state import State, as_dict
 from securevfl.transport import Sight
 
-__all__ = ["alignment_record", "job_card", "learned_of", "ledger_records", "over_draws", "run_record", "title_of"]
+__all__ = ["alignment_record", "job_card", "ledger_records", "merge_findings", "over_draws", "run_record", "run_title"]
 
 
 _LOOKS = ("z,", "each part of z,")
 """Sights that a budget of looks counts, as ``measured.json`` calls them."""
 
 
-def title_of(job: Job) -> str:
+def run_title(job: Job) -> str:
     """Title of a run: what was trained, under which protection."""
-    return f"{job.algorithm.called(job.number)}, {job.protection.title}"
+    return f"{job.algorithm.title_for(job.number_loss)}, {job.protection.title}"
 
 
 def run_record(
     key: str,
     job: Job,
-    ran: Ran,
+    ran: RunOutcome,
     owners: Sequence[str],
     passive: Sequence[str],
     seconds: float,
@@ -86,7 +86,7 @@ def run_record(
         raise ProtectionInactive("differential privacy was asked for and no party's accountant counted a release")
     return RunRecord(
         key=key,
-        title=title or title_of(job),
+        title=title or run_title(job),
         baseline=not passive,
         protection=job.protection.title if passive else "none",
         epochs=[_epoch(i, ran) for i in range(len(chief.epochs) or epochs)],
@@ -97,9 +97,9 @@ def run_record(
         links=links(ran.ledgers),
         epsilon=budgets(spent),
         epsilon_totals=totals(spent),
-        receipt=receipt(ran.ledgers, declared(job, len(passive)).words),
-        learned=learned_of(findings),
-        assumes=job.protection.assumes(owners, passive) if passive else "",
+        receipt=receipt(ran.ledgers, job_exchanges(job, len(passive)).words),
+        learned=merge_findings(findings),
+        assumes=job.protection.assumptions(owners, passive) if passive else "",
         rows_trained=sum(ran.trained[owner].rows for owner in owners if owner in ran.trained),
         notes=[
             *notes,
@@ -117,8 +117,8 @@ def run_record(
             for name, trained in ran.trained.items()
             if trained.prepared
         },
-        evaluation=evaluation_of(chief),
-        points={name: card for name, trained in ran.trained.items() if (card := points_of(trained.model))},
+        evaluation=evaluate(chief),
+        points={name: card for name, trained in ran.trained.items() if (card := points_records(trained.model))},
         base_points=_base_points(chief.model),
     )
 
@@ -128,7 +128,7 @@ def _base_points(model: State) -> float | None:
     return float(found) if isinstance(found, int | float) else None
 
 
-def points_of(model: State) -> list[PointsRecord]:
+def points_records(model: State) -> list[PointsRecord]:
     """A scorecard's columns and their points, the most informative column first; empty for other models."""
     card: Mapping[str, Any] = as_dict(model.get("scorecard", {}))
     found = [
@@ -162,7 +162,7 @@ def _scored(job: Job, chief: Trained) -> list[str]:
     return found
 
 
-def _epoch(index: int, ran: Ran) -> EpochRecord:
+def _epoch(index: int, ran: RunOutcome) -> EpochRecord:
     """Combine every party's clock into the record of one epoch."""
     readings: dict[str, Reading] = {name: trained.readings[index] for name, trained in ran.trained.items()}
     told = next((trained.epochs[index] for trained in ran.trained.values() if trained.epochs), None)
@@ -177,7 +177,7 @@ def _epoch(index: int, ran: Ran) -> EpochRecord:
     )
 
 
-def learned_of(findings: Sequence[Finding]) -> list[LearnedRecord]:
+def merge_findings(findings: Sequence[Finding]) -> list[LearnedRecord]:
     """Merge findings with the same text into one line (one party about several others, or several parties), with the
     results of attacks on such data.
     """
@@ -213,12 +213,14 @@ def job_card(
     if not passive:
         return None
     found = [f for owner in owners for f in job.findings(passive, owner)]
-    learned = learned_of(_budgeted(found, job))
+    learned = merge_findings(_budgeted(found, job))
     roles = {**dict.fromkeys(owners, "active"), **dict.fromkeys(passive, "passive")}
     helper = job.protection.coordinator_among(roles)
     roles |= {helper: "coordinator"} if helper else {}
     parties = [PartyRecord(name=name, role=role, rows=0, columns=[]) for name, role in roles.items()]
-    return make_card(learned, parties, attacked, title=title_of(job), assumes=job.protection.assumes(owners, passive))
+    return make_card(
+        learned, parties, attacked, title=run_title(job), assumes=job.protection.assumptions(owners, passive)
+    )
 
 
 def _budgeted(findings: Sequence[Finding], job: Job) -> list[Finding]:
@@ -239,7 +241,7 @@ def _budgeted(findings: Sequence[Finding], job: Job) -> list[Finding]:
 
 
 def _sight(one: Sight) -> SightRecord:
-    found = measured().get(one.view)
+    found = load_measured().get(one.view)
     return SightRecord(
         of=one.of,
         severity=one.severity,

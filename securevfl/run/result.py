@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-from securevfl_net.durable import write_whole
+from securevfl_net.durable import write_atomic
 
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.privacy import Ledger, Ledgers, PublicKey
@@ -33,7 +33,7 @@ from securevfl.report import (
 )
 from securevfl.run.frames import What, epochs_frame, runs_frame, scores_frame
 from securevfl.run.model import Model
-from securevfl.run.run_files import bind, sha256, write_ledgers
+from securevfl.run.run_files import chain_digests, sha256, write_ledgers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -182,8 +182,8 @@ class Result:
         ledgers = [ledger for parties in self.ledgers.values() for ledger in parties.values()]
         scores = self._scores()
         digests = {"metrics.json": sha256(self.record.to_json()), "scores.csv": sha256(scores)}
-        write_ledgers([*ledgers, *bind(self.signing, digests)], target)
-        write_whole(target / "scores.csv", scores, private=True)
+        write_ledgers([*ledgers, *chain_digests(self.signing, digests)], target)
+        write_atomic(target / "scores.csv", scores, private=True)
         return write(self.record, target)
 
     def _scores(self) -> bytes:

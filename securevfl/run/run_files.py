@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.ledger import file_of
 from securevfl.privacy import Ledger, Ledgers
@@ -20,7 +20,7 @@ __all__ = [
     "OWN_RESULT",
     "RESULTS",
     "RESULT_FILE",
-    "bind",
+    "chain_digests",
     "file_digest",
     "sha256",
     "write_ledgers",
@@ -61,20 +61,20 @@ def write_ledgers(ledgers: Sequence[Ledger], folder: str | Path) -> Path:
         path = file_of(ledger.party, target)
         content[path] = content.get(path, b"") + ledger.to_jsonl()
     for path, data in content.items():
-        write_whole(path, data)
+        write_atomic(path, data)
     for path in set(target.glob("*.jsonl")) - content.keys():
         path.unlink()  # of an earlier run
     return target
 
 
-def bind(signing: Ledgers, digests: Mapping[str, str]) -> list[Ledger]:
+def chain_digests(signing: Ledgers, digests: Mapping[str, str]) -> list[Ledger]:
     """Make each party's closed chain with the digests of the run's files and the heads of all parties' ledgers.
 
     Args:
         signing: what opened the ledgers.
         digests: file → SHA-256, hexadecimal.
     """
-    chains = [signing.apart(party, RESULTS) for party in signing.parties]
+    chains = [signing.open_branch(party, RESULTS) for party in signing.parties]
     for chain in chains:
         for name, digest in digests.items():
             chain.note(RESULT_FILE, {"name": name, "sha256": digest})

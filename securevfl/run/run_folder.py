@@ -18,7 +18,7 @@ from securevfl.errors import InputError, SecureVFLError
 from securevfl.run.result import Result
 from securevfl.run.run_files import LEDGERS, write_ledgers
 
-__all__ = ["RunFolder", "ledgers_kept"]
+__all__ = ["RunFolder", "keep_ledgers"]
 
 LEAST_FREE = 64 << 20
 """Bytes that must be free on the disk before a run begins."""
@@ -47,7 +47,7 @@ class RunFolder:
 
     @classmethod
     @contextmanager
-    def take(cls, path: str | Path, *, overwrite: bool = False, numbered: bool = False) -> Iterator[RunFolder]:
+    def lock(cls, path: str | Path, *, overwrite: bool = False, numbered: bool = False) -> Iterator[RunFolder]:
         """Make, probe and lock a folder for one run, before the run does anything; let it go at the end.
 
         If the run inside fails, what left before is written to ``failed/`` all the same. A folder in which nothing was
@@ -67,7 +67,7 @@ class RunFolder:
         with ExitStack() as held:
             place = _place(held, Path(path), overwrite=overwrite, numbered=numbered)
             folder = cls(place)
-            with ledgers_kept(place, folder.going):
+            with keep_ledgers(place, folder.going):
                 yield folder
             folder.forget_going()
 
@@ -144,7 +144,7 @@ def _place(held: ExitStack, path: Path, *, overwrite: bool, numbered: bool) -> P
 
 
 @contextmanager
-def ledgers_kept(folder: Path, going: Path | None = None) -> Iterator[None]:
+def keep_ledgers(folder: Path, going: Path | None = None) -> Iterator[None]:
     """If the block fails or is interrupted, keep its ledgers in ``failed/`` (then ``failed-2/`` and so on): those
     written during the run, or those that the error carries.
 

@@ -29,11 +29,11 @@ from securevfl.errors import (
     RangeError,
     SecureVFLError,
 )
-from securevfl.party.gathering import Action, Began, Gathering, Go, Park, Say
+from securevfl.party.gathering import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import View
 from securevfl.run.attempts import Attempts, Restored
-from securevfl.run.events import News
-from securevfl.run.timeouts import Patience
+from securevfl.run.events import RunEvents
+from securevfl.run.timeouts import Timeouts
 from securevfl.transport import Channel
 from securevfl.transport.mesh import Aborted, Down, Ended, Endorsed, Mesh, MeshEvent, Noted, Refused, Up
 
@@ -84,16 +84,16 @@ class PartyRunner(Generic[T]):
         attempts: Attempts,
         program: Program[T],
         *,
-        patience: Patience | None = None,
-        news: News | None = None,
+        patience: Timeouts | None = None,
+        news: RunEvents | None = None,
     ) -> None:
         self.view: View | None = None
         self._mesh = mesh
         self._attempts = attempts
         self._program = program
-        self._patience = patience or Patience()
-        self._news = news or News()
-        self._gathering = Gathering(mesh.me, mesh.peers, attempts.report(), admits=attempts.admits)
+        self._patience = patience or Timeouts()
+        self._news = news or RunEvents()
+        self._gathering = Rendezvous(mesh.me, mesh.peers, attempts.report(), admits=attempts.admits)
         self._work: asyncio.Task[T] | None = None
         self._result: T | None = None
         self._has_result = False
@@ -141,14 +141,14 @@ class PartyRunner(Generic[T]):
                 if due.done():
                     self._due.clear()
                     due = asyncio.ensure_future(self._due.wait())
-                    await self._say_word()
+                    await self._send_head()
                 if event.done():
                     happened = event.result()
                     event = asyncio.ensure_future(self._mesh.next())
                     await self._take(happened)
                 if self._work is not None and self._work.done():
                     await self._worked(self._work)
-                await self._look()
+                await self._check_timeouts()
         except Parked:
             await self._halt("the party's process ends; it may be started again")
             raise
@@ -171,18 +171,18 @@ class PartyRunner(Generic[T]):
         if self._stop is not None:
             self._stop.set()
 
-    def word_is_due(self) -> None:
+    def publish_head(self) -> None:
         """Send all peers the party's signed ledger head: a checkpoint is on the disk."""
         self._due.set()
 
-    async def _say_word(self) -> None:
-        word = self._attempts.word() if self._work is not None else b""
+    async def _send_head(self) -> None:
+        word = self._attempts.ledger_head() if self._work is not None else b""
         for peer in self._mesh.peers if word else ():
             await self._mesh.note(peer, _WORD + word)
 
     def _alone_at_once(self) -> list[Action]:
         """A party without peers gathers with nobody."""
-        return [] if self._mesh.peers else self._gathering.parked(self._attempts.report())
+        return [] if self._mesh.peers else self._gathering.on_parked(self._attempts.report())
 
     def _complete(self) -> bool:
         if not self._has_result or self.view is None:
@@ -196,13 +196,13 @@ class PartyRunner(Generic[T]):
             self._refused.pop(event.peer, None)
             self._attempts.met(event.peer, event.incarnation)
             self._news.happened("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
-            await self._do(self._gathering.up(event.peer, str(event.incarnation), event.resumed))
+            await self._do(self._gathering.on_connected(event.peer, str(event.incarnation), event.resumed))
             if self._has_result and self.view is not None:
                 await self._mesh.note(event.peer, _FINISHED + self.view.mark)
         elif isinstance(event, Down):
             self._left(event.peer, event.why)
         elif isinstance(event, Noted):
-            await self._heard(event.peer, event.payload)
+            await self._on_note(event.peer, event.payload)
         elif isinstance(event, Refused):
             words = f"{event.peer or 'a connection'} was refused: {event.words} ({event.code})"
             self._news.happened("refused", words, peer=event.peer, code=event.code)
@@ -219,17 +219,17 @@ class PartyRunner(Generic[T]):
 
     def _left(self, peer: str, why: str) -> None:
         self._away.setdefault(peer, time.monotonic())
-        self._gathering.down(peer)
+        self._gathering.on_disconnected(peer)
         self._news.happened("down", f"{peer} is not connected: {why}", peer=peer)
 
-    async def _heard(self, peer: str, payload: bytes) -> None:
+    async def _on_note(self, peer: str, payload: bytes) -> None:
         kind, rest = payload[:1], payload[1:]
         if kind == _GATHERING:
-            await self._do(self._gathering.heard(peer, rest))
+            await self._do(self._gathering.on_note(peer, rest))
         elif kind == _FINISHED:
             self._finished[peer] = rest
         elif kind == _WORD:
-            self._attempts.heard_word(peer, rest)
+            self._attempts.store_ledger_head(peer, rest)
         else:
             raise ProtocolError(f"{peer!r} sent an unknown kind of note: {kind.hex() or 'nothing'}")
 
@@ -259,7 +259,7 @@ class PartyRunner(Generic[T]):
                 self._go(action.view)
             elif isinstance(action, Park):
                 await self._halt(action.why)
-                todo.extend(self._gathering.parked(self._attempts.report()))
+                todo.extend(self._gathering.on_parked(self._attempts.report()))
 
     def _go(self, view: View) -> None:
         self._attempts.begin(view)
@@ -307,7 +307,7 @@ class PartyRunner(Generic[T]):
         elif error is not None:
             raise PartyFailed(self._mesh.me, error) from error
 
-    async def _look(self) -> None:
+    async def _check_timeouts(self) -> None:
         """Compare the clocks with the timeouts and the agreement's dates."""
         now = time.monotonic()
         if self._peer_ended is not None and now - self._peer_ended[0] > _LAST_WORDS:
@@ -321,7 +321,7 @@ class PartyRunner(Generic[T]):
             gone = [peer for peer, since in self._away.items() if now - since > self._patience.away]
             if gone:
                 await self._halt(f"{' and '.join(sorted(gone))} did not come back within {self._patience.away:.0f} s")
-                await self._do(self._gathering.parked(self._attempts.report()))
+                await self._do(self._gathering.on_parked(self._attempts.report()))
             return
         self._looked = now
         if now - self._alone > self._patience.gather:

@@ -12,13 +12,13 @@ from securevfl.run.machine import versions
 from securevfl.run.run_files import ALIGNMENT, RESULTS
 from securevfl.run.simulation import Aligned
 
-__all__ = ["Keys", "signing_of"]
+__all__ = ["Keys", "open_signed_ledgers"]
 
 Keys = Mapping[str, PrivateKey] | str | Path | None
 """Party → its key; or a folder of keys; or None for new keys that stay in memory."""
 
 
-def signing_of(
+def open_signed_ledgers(
     runs: Iterable[str], names: Iterable[str], keys: Keys, aligned: Aligned | None, folder: Path | None
 ) -> Ledgers:
     """Choose what opens the ledgers of a call.
@@ -50,4 +50,4 @@ def signing_of(
                 f"{name!r}'s ledger of the alignment is signed with {public.fingerprint}, the key given is "
                 f"{given[name].public.fingerprint}: give align_parties the same keys"
             )
-    return before.then(coming, folder, given)
+    return before.following(coming, folder, given)

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from securevfl.data import Parties, PartyTable
 from securevfl.errors import InputError, NoCommonRows, UnknownNameError
-from securevfl.party import Job, declared
+from securevfl.party import Job, job_exchanges
 from securevfl.party.roster import check_roster
 from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret
-from securevfl.privacy import Ledgers, LookBook
+from securevfl.privacy import DisclosureBook, Ledgers
 from securevfl.run.context_building import build_context, draw_secret
-from securevfl.run.id_spelling import spelled_otherwise
-from securevfl.run.in_memory import run_together
+from securevfl.run.id_spelling import find_spellings
+from securevfl.run.in_memory import run_in_memory
 from securevfl.run.roster import Roster
 from securevfl.transport import Channel
 
@@ -74,7 +74,7 @@ class Simulated:
     keepers: Mapping[str, Keeper] | None = None
     secrets: Mapping[str, PartySecret] | None = field(default=None, repr=False)
     signing: Ledgers | None = None
-    looks: Mapping[str, LookBook] | None = None
+    looks: Mapping[str, DisclosureBook] | None = None
 
     def __post_init__(self) -> None:
         """A user's mistakes end here, before anything runs: each party's program would find them too."""
@@ -106,8 +106,8 @@ class Simulated:
     def play(
         self, program: Callable[[PartyContext, PartyTable | None], Awaitable[T]]
     ) -> tuple[dict[str, T], dict[str, PartyContext]]:
-        """Let each party run `program` at its site with its table; see `run_together`."""
-        messages = declared(self.job, len(self.roster.passive))
+        """Let each party run `program` at its site with its table; see `run_in_memory`."""
+        messages = job_exchanges(self.job, len(self.roster.passive))
         ledgers, tables = self.signing or Ledgers(runs=[self.run]), dict(self.parties)
         chief = self.roster.owners[0]
 
@@ -130,9 +130,9 @@ class Simulated:
             return await program(site, tables.get(site.name))
 
         try:
-            return run_together(dict.fromkeys(self.roster.names, at), site_at)
+            return run_in_memory(dict.fromkeys(self.roster.names, at), site_at)
         except NoCommonRows as error:
             if self.job.link is None and all(table.rows <= _COMPARED for table in tables.values()):
-                for hint in spelled_otherwise({repr(name): table.ids for name, table in tables.items()}):
+                for hint in find_spellings({repr(name): table.ids for name, table in tables.items()}):
                     error.add_note(hint)
             raise

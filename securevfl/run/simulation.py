@@ -17,7 +17,7 @@ from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
 from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret
-from securevfl.privacy import Ledger, Ledgers, LookBook, Reading
+from securevfl.privacy import DisclosureBook, Ledger, Ledgers, Reading
 from securevfl.run.model_parts import MODEL_PART, model_part
 from securevfl.run.simulated_parties import COORDINATOR, Simulated
 from securevfl.run.store import tree_digest
@@ -27,11 +27,11 @@ from securevfl.training import Split, Trained
 __all__ = [
     "COORDINATOR",
     "Aligned",
-    "Ran",
+    "RunOutcome",
     "align_parties",
     "consent_parties",
+    "disclosure_books",
     "join_parties",
-    "look_books",
     "predict_parties",
     "run_parties",
 ]
@@ -68,7 +68,7 @@ class Aligned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ran:
+class RunOutcome:
     """Outcome of a run: each party's result and ledger, the split that the first label owner sent, and the parties'
     secrets, so that another run can begin alike.
     """
@@ -165,13 +165,13 @@ def consent_parties(
         )
 
 
-def look_books(folder: str | Path, parties: Iterable[str]) -> dict[str, LookBook]:
+def disclosure_books(folder: str | Path, parties: Iterable[str]) -> dict[str, DisclosureBook]:
     """Party → its book of looks, ``<party>.looks.jsonl`` in a folder.
 
     Raises:
         InputError: one that is damaged.
     """
-    return {name: LookBook(Path(folder) / f"{name}.looks.jsonl") for name in parties}
+    return {name: DisclosureBook(Path(folder) / f"{name}.looks.jsonl") for name in parties}
 
 
 async def _consent(site: PartyContext, table: PartyTable | None, *, job: Job, pairwise: bool) -> None:
@@ -190,8 +190,8 @@ def run_parties(
     keepers: Mapping[str, Keeper] | None = None,
     secrets: Mapping[str, PartySecret] | None = None,
     signing: Ledgers | None = None,
-    looks: Mapping[str, LookBook] | None = None,
-) -> Ran:
+    looks: Mapping[str, DisclosureBook] | None = None,
+) -> RunOutcome:
     """Train on the aligned rows, with one task for each party.
 
     Args:
@@ -212,7 +212,7 @@ def run_parties(
         PartyFailed: a party's program ended with an unforeseen error, its `__cause__`.
         SecureVFLError: any other, as the party raised it.
     """
-    kept = {name: PartySecret.kept_by(keeper) for name, keeper in (keepers or {}).items() if name in parties}
+    kept = {name: PartySecret.from_keeper(keeper) for name, keeper in (keepers or {}).items() if name in parties}
     at = Simulated(
         job=job,
         parties=parties,
@@ -236,7 +236,7 @@ def run_parties(
     columns = sum(table.values for table in parties.values())
     with learning_threads(job.batch_size * columns):
         trained, sites = at.play(program)
-    return Ran(
+    return RunOutcome(
         trained=trained,
         ledgers={name: site.ledger for name, site in sorted(sites.items())},
         split=trained[at.roster.owners[0]].split,
@@ -253,7 +253,7 @@ def predict_parties(
     run: str,
     observers: Mapping[str, Observer] | None = None,
     among: Sequence[str] = (),
-    looks: Mapping[str, LookBook] | None = None,
+    looks: Mapping[str, DisclosureBook] | None = None,
 ) -> tuple[np.ndarray, dict[str, Ledger]]:
     """Probabilities of the aligned rows, (n, classes), and the ledgers of predicting.
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.errors import InputError
 
@@ -39,7 +39,7 @@ def write_tree(path: Path, tree: object) -> None:
     skeleton = json.dumps(_pack(tree, tensors), separators=(",", ":"))
     data = _sealed(save(tensors, metadata={"format": _FORMAT, "tree": skeleton, "sha256": _NO_DIGEST}))
     make_folder(path.parent)
-    write_whole(path, data, private=True)
+    write_atomic(path, data, private=True)
 
 
 def tree_digest(tree: object) -> str:

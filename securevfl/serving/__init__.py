@@ -12,10 +12,10 @@ from securevfl.serving.daily import DailyCounts
 from securevfl.serving.limits import Buckets, Limits
 from securevfl.serving.local import LocalModel
 from securevfl.serving.passive import ServePassive
-from securevfl.serving.place import Place
+from securevfl.serving.place import ServingContext
 from securevfl.serving.policy import Refusal, ScoringRefused, ServingPolicy
 from securevfl.serving.questions import Batching, ModelMismatch, Unavailable
-from securevfl.serving.shelf import ModelShelf, Named
+from securevfl.serving.shelf import ModelRecord, ModelShelf
 from securevfl.serving.tokens import Client, TokenFile, make_token
 
 __all__ = [
@@ -27,13 +27,13 @@ __all__ = [
     "Limits",
     "LocalModel",
     "ModelMismatch",
+    "ModelRecord",
     "ModelShelf",
-    "Named",
-    "Place",
     "Refusal",
     "ScoringRefused",
     "ServeActive",
     "ServePassive",
+    "ServingContext",
     "ServingPolicy",
     "TokenFile",
     "Unavailable",

@@ -33,7 +33,7 @@ class ServeActive(Conductor):
     @property
     def common(self) -> frozenset[str]:
         """Customers that all parties have; empty before the first alignment."""
-        return frozenset() if self.index is None else self.index.known
+        return frozenset() if self.index is None else self.index.known_names
 
     @property
     def aligned(self) -> bool:
@@ -84,7 +84,7 @@ class ServeActive(Conductor):
         kept: dict[str, Outcome] = {}
         for name in customers:
             joint.at[name]
-            answer = joint.kept(name)
+            answer = joint.stored_answer(name)
             if answer is not None:
                 kept[name] = answer
         rest = [name for name in customers if name not in kept]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from securevfl_net.durable import append_synced, make_folder, write_whole
+from securevfl_net.durable import append_synced, make_folder, write_atomic
 
 from securevfl.errors import InputError
 
@@ -38,7 +38,7 @@ class Answers:
         make_folder(folder, private=True)
         key = folder / "answers.key"
         if not key.exists():
-            write_whole(key, os.urandom(_KEY_BYTES), private=True)
+            write_atomic(key, os.urandom(_KEY_BYTES), private=True)
         self._key = key.read_bytes()
         self._file = folder / f"answers-{model[:32]}.jsonl"
         self._kept: dict[str, np.ndarray] = {}
@@ -87,4 +87,4 @@ class Answers:
                 ) from None
             self._kept[name] = answer
         if whole != data:
-            write_whole(self._file, whole, private=True)
+            write_atomic(self._file, whole, private=True)

@@ -7,19 +7,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from securevfl_net.durable import write_whole
+from securevfl_net.durable import write_atomic
 
 from securevfl.errors import InputError, PeerEnded, PolicyError, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.serving.answers import Answers
-from securevfl.serving.exchanges import hear_answer
-from securevfl.serving.groups import groups_of
-from securevfl.serving.joint import JointScores, tell, tell_and_hear
-from securevfl.serving.place import Place
+from securevfl.serving.exchanges import receive_answer
+from securevfl.serving.groups import make_groups
+from securevfl.serving.joint import JointScores, collect_answers, send_command_to_all
+from securevfl.serving.place import ServingContext
 from securevfl.serving.policy import Refusal
 from securevfl.serving.questions import Ask, Batching, Command, ModelMismatch, Questions, Unavailable
 from securevfl.serving.session import LEDGER_LINES, Index, PartyServer
-from securevfl.serving.shelf import Named
+from securevfl.serving.shelf import ModelRecord
 from securevfl.training import ActiveProgram
 from securevfl.transport import Mesh, Scalar
 
@@ -58,7 +58,7 @@ class Conductor(PartyServer):
         problem: why no model is served; empty where one is.
     """
 
-    def __init__(self, mesh: Mesh, place: Place, batching: Batching | None = None, *, run: str = "") -> None:
+    def __init__(self, mesh: Mesh, place: ServingContext, batching: Batching | None = None, *, run: str = "") -> None:
         super().__init__(mesh, place)
         self.batching = batching or Batching()
         self.problem = ""
@@ -81,7 +81,7 @@ class Conductor(PartyServer):
 
     async def serve(self, site: PartyContext, index: Index) -> None:
         """See `PartyServer.serve`."""
-        tags = [str((await hear_answer(link, 0))[1].get("table")) for link in site.others]
+        tags = [str((await receive_answer(link, 0))[1].get("table")) for link in site.others]
         live = Session(site=site, index=index, tags=tags)
         try:
             await self._begin(live)
@@ -92,7 +92,7 @@ class Conductor(PartyServer):
             self.changed()
             while site.ledger.length < LEDGER_LINES and await self._one(live):
                 pass
-            await tell(site, "end", meta={"over": self.over})
+            await send_command_to_all(site, "end", meta={"over": self.over})
         finally:
             self._live = None
             self.changed()
@@ -171,15 +171,15 @@ class Conductor(PartyServer):
             self.program(live.site, live.index, part)
         except (InputError, PolicyError) as error:
             raise ModelMismatch(str(error)) from None
-        refusals, said = await tell_and_hear(live.site, "prepare", meta={"run": run})
+        refusals, said = await collect_answers(live.site, "prepare", meta={"run": run})
         _raise_mismatch(refusals)
         parts = {self.place.name: part.digest} | {peer: str(meta.get("part")) for peer, meta in said.items()}
-        model = Named.of(run, parts)
+        model = ModelRecord.of(run, parts)
         self.shelf.commit(model)
         await self._use(live, model)
         return model.digest
 
-    async def _use(self, live: Session, model: Named) -> None:
+    async def _use(self, live: Session, model: ModelRecord) -> None:
         """Let all parties use a model that is committed.
 
         Raises:
@@ -188,19 +188,19 @@ class Conductor(PartyServer):
         part = self.shelf.commit(model)
         program = self.program(live.site, live.index, part)
         named: dict[str, Scalar] = {f"part {name}": digest for name, digest in model.parts.items()}
-        refusals, _ = await tell_and_hear(live.site, "use", meta={"run": model.run} | named)
+        refusals, _ = await collect_answers(live.site, "use", meta={"run": model.run} | named)
         self._note(live.site)
         self.serving = live.joint = None
         if refusals:
-            await tell(live.site, "skip")
+            await send_command_to_all(live.site, "skip")
             _raise_mismatch(refusals)
-        await tell(live.site, "go")
+        await send_command_to_all(live.site, "go")
         await self.come_back(program, live.index, model, part)
         live.joint = self._joint(live, program, model)
         self.problem = ""
         self.changed()
 
-    def _joint(self, live: Session, program: object, model: Named) -> JointScores:
+    def _joint(self, live: Session, program: object, model: ModelRecord) -> JointScores:
         if not isinstance(program, ActiveProgram):
             raise ProtocolError(f"{self.place.name!r} is not the active party")
         dp, size = self.place.job.protection.dp, self.batching.padded
@@ -212,7 +212,7 @@ class Conductor(PartyServer):
             counts=self.counts,
             answers=Answers(self.place.folder / "answers", model.digest) if noisy else None,
             tags=live.tags,
-            groups=groups_of(live.index.names, size, self._group_key()) if size else (),
+            groups=make_groups(live.index.names, size, self._group_key()) if size else (),
         )
 
     async def _refresh(self, live: Session) -> None:
@@ -220,16 +220,16 @@ class Conductor(PartyServer):
             self.renew()
         except InputError as error:
             raise ModelMismatch(f"{self.place.name}: {error}") from None
-        refusals, _ = await tell_and_hear(live.site, "refresh")
+        refusals, _ = await collect_answers(live.site, "refresh")
         if refusals:
             self._candidate = None
-            await tell(live.site, "skip")
+            await send_command_to_all(live.site, "skip")
             _raise_mismatch(refusals)
 
     def _group_key(self) -> bytes:
         path = self.place.folder / "groups.key"
         if not path.exists():
-            write_whole(path, os.urandom(_KEY_BYTES), private=True)
+            write_atomic(path, os.urandom(_KEY_BYTES), private=True)
         return path.read_bytes()
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from securevfl_net.durable import append_synced, make_folder, write_whole
+from securevfl_net.durable import append_synced, make_folder, write_atomic
 
 from securevfl.errors import InputError
 from securevfl.serving.policy import Refusal, ServingPolicy
@@ -221,12 +221,12 @@ class DailyCounts:
             self._latest = max(self._latest, time)
             self._add(time, people, new)
         if whole != data:
-            write_whole(file, whole, private=True)
+            write_atomic(file, whole, private=True)
 
     def _read_key(self) -> bytes:
         path = self._folder / "people.key"
         if not path.exists():
-            write_whole(path, os.urandom(_KEY_BYTES), private=True)
+            write_atomic(path, os.urandom(_KEY_BYTES), private=True)
         key = path.read_bytes()
         if len(key) != _KEY_BYTES:
             raise InputError(f"{path} contains {len(key)} bytes instead of {_KEY_BYTES}: bring it back")

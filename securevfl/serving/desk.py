@@ -17,7 +17,7 @@ from securevfl.serving.local import LocalModel
 from securevfl.serving.policy import Refusal
 from securevfl.serving.questions import Unavailable
 
-__all__ = ["Answer", "Desk", "Unknown"]
+__all__ = ["Answer", "ScoringRouter", "UnknownCustomer"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unknown:
+class UnknownCustomer:
     """Nobody can score a customer.
 
     Attributes:
@@ -50,7 +50,7 @@ class Unknown:
     reason: str
 
 
-class Desk:
+class ScoringRouter:
     """Answers for customers of the active party.
 
     Args:
@@ -68,15 +68,15 @@ class Desk:
         self._part = local
         self._table = server.table
         self._local = None if local is None else LocalModel(local, server.table)
-        self._numeric = server.place.job.number is not None
-        if local is not None and (local.job.number is not None) != self._numeric:
+        self._numeric = server.place.job.number_loss is not None
+        if local is not None and (local.job.number_loss is not None) != self._numeric:
             kinds = ("a number", "classes") if self._numeric else ("classes", "a number")
             raise InputError(
                 f"the served model predicts {kinds[0]}, and the local model {kinds[1]}: name a local model of "
                 "the same target, or none"
             )
 
-    async def answers(self, customers: Sequence[str]) -> list[Answer | Refusal | Unknown]:
+    async def answers(self, customers: Sequence[str]) -> list[Answer | Refusal | UnknownCustomer]:
         """One answer for each customer, in the order of the request.
 
         Raises:
@@ -84,7 +84,7 @@ class Desk:
         """
         common = self.server.common
         joint = list(dict.fromkeys(name for name in customers if name in common))
-        found: dict[str, Answer | Refusal | Unknown] = {}
+        found: dict[str, Answer | Refusal | UnknownCustomer] = {}
         if joint or not self.server.aligned:
             try:
                 outcomes = await self.server.scores(joint)
@@ -104,17 +104,17 @@ class Desk:
         found |= self._alone([name for name in dict.fromkeys(customers) if name not in found])
         return [found[name] for name in customers]
 
-    def _alone(self, customers: Sequence[str]) -> dict[str, Answer | Refusal | Unknown]:
+    def _alone(self, customers: Sequence[str]) -> dict[str, Answer | Refusal | UnknownCustomer]:
         """Score customers that are not common, or for which the peers cannot be asked."""
-        known = self.server.known
-        found: dict[str, Answer | Refusal | Unknown] = {}
+        known = self.server.known_names
+        found: dict[str, Answer | Refusal | UnknownCustomer] = {}
         names = [name for name in customers if name in known]
         for name in customers:
             if name not in known:
-                found[name] = Unknown(reason=f"{self.server.place.name!r} has no row of this customer")
+                found[name] = UnknownCustomer(reason=f"{self.server.place.name!r} has no row of this customer")
         local = self._current()
         if local is None:
-            no = Unknown(reason="some party has no row of this customer, and there is no local model")
+            no = UnknownCustomer(reason="some party has no row of this customer, and there is no local model")
             return found | dict.fromkeys(names, no)
         if not names:
             return found

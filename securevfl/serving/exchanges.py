@@ -11,12 +11,21 @@ from collections.abc import Mapping
 import numpy as np
 
 from securevfl.errors import ProtocolError
-from securevfl.party import Job, declared
+from securevfl.party import Job, job_exchanges
 from securevfl.privacy import Link
 from securevfl.serving.policy import RULES, Refusal
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Exchanges, Kind, Scalar
 
-__all__ = ["EXCHANGES", "NO_ROWS", "hear", "hear_answer", "refuse", "say", "say_ok", "serving_exchanges"]
+__all__ = [
+    "EXCHANGES",
+    "NO_ROWS",
+    "receive_answer",
+    "receive_command",
+    "refuse",
+    "send_acceptance",
+    "send_command",
+    "serving_exchanges",
+]
 
 NEXT = "serve/next"
 ANSWER = "serve/answer"
@@ -48,15 +57,15 @@ _WORDS = 500
 
 def serving_exchanges(job: Job, passive: int) -> Exchanges:
     """All messages of serving a model with `passive` passive parties; on shares also with a party without data."""
-    return Exchanges([*declared(job, passive), *EXCHANGES, *(_HELPING if job.protection.on_shares else ())])
+    return Exchanges([*job_exchanges(job, passive), *EXCHANGES, *(_HELPING if job.protection.on_shares else ())])
 
 
-async def say(link: Link, do: str, rows: np.ndarray, meta: Mapping[str, Scalar]) -> None:
+async def send_command(link: Link, do: str, rows: np.ndarray, meta: Mapping[str, Scalar]) -> None:
     """Send the active party's next command."""
     await link.send(Kind.CONTROL, NEXT, meta={"do": do, **meta}, rows=rows)
 
 
-async def hear(link: Link) -> tuple[str, np.ndarray, Mapping[str, Scalar]]:
+async def receive_command(link: Link) -> tuple[str, np.ndarray, Mapping[str, Scalar]]:
     """Receive the next command and its rows, (n,) int64.
 
     Raises:
@@ -69,7 +78,7 @@ async def hear(link: Link) -> tuple[str, np.ndarray, Mapping[str, Scalar]]:
     return do, _rows(message.arrays["rows"], link.peer), message.meta
 
 
-async def say_ok(link: Link, **meta: Scalar) -> None:
+async def send_acceptance(link: Link, **meta: Scalar) -> None:
     """A passive party takes part."""
     await link.send(Kind.CONTROL, ANSWER, meta={"ok": True, **meta}, rows=NO_ROWS)
 
@@ -81,7 +90,7 @@ async def refuse(link: Link, refusal: Refusal) -> None:
     await link.send(Kind.CONTROL, ANSWER, meta=meta, rows=np.array(refusal.rows, np.int64))
 
 
-async def hear_answer(link: Link, count: int) -> tuple[Refusal | None, Mapping[str, Scalar]]:
+async def receive_answer(link: Link, count: int) -> tuple[Refusal | None, Mapping[str, Scalar]]:
     """Receive a passive party's answer: its refusal, or None, and its other fields.
 
     Args:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from securevfl.serving.desk import Answer, Desk, Unknown
+from securevfl.serving.desk import Answer, ScoringRouter, UnknownCustomer
 from securevfl.serving.limits import Buckets, Limits
 from securevfl.serving.metrics import Metrics
 from securevfl.serving.policy import Refusal
 from securevfl.serving.schema import Predicted, Problem, Score
 from securevfl.serving.tokens import SCOPES, Client, Scope, TokenFile
 
-__all__ = ["Denied", "Front", "Told"]
+__all__ = ["AccessControl", "Denied", "Response"]
 
-Told = tuple[int, Score | Predicted | Problem, float]
+Response = tuple[int, Score | Predicted | Problem, float]
 """An HTTP status, the response, and seconds to wait; 0 if waiting does not help."""
 
 _ANYBODY = Client("anybody", frozenset(SCOPES))
@@ -34,7 +34,7 @@ class Denied(Exception):
         super().__init__(problem.reason)
 
 
-class Front:
+class AccessControl:
     """Clients, their scopes and limits.
 
     Args:
@@ -47,7 +47,7 @@ class Front:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: ScoringRouter,
         metrics: Metrics,
         *,
         tokens: TokenFile | None = None,
@@ -89,7 +89,7 @@ class Front:
             found = self._tokens.client(token.strip())
         return found
 
-    async def scored(self, client: Client, customers: Sequence[str]) -> list[Told]:
+    async def score(self, client: Client, customers: Sequence[str]) -> list[Response]:
         """Answer each customer's request.
 
         Raises:
@@ -106,19 +106,19 @@ class Front:
         asked = [name for name in names if not waits[name]]
         self.metrics.limited.labels("customer").inc(len(names) - len(asked))
         answers = await self.desk.answers(asked) if asked else []
-        told = {name: self._told(answer) for name, answer in zip(asked, answers, strict=True)}
+        told = {name: self._to_response(answer) for name, answer in zip(asked, answers, strict=True)}
         return [told[name] if name in told else self._often(waits[name]) for name in customers]
 
-    def _often(self, wait: float) -> Told:
+    def _often(self, wait: float) -> Response:
         words = f"one customer is asked about at most {self.limits.customer_scores_per_minute:g} times a minute"
         return 429, Problem(reason=words, rule="customer"), wait
 
-    def _told(self, answer: Answer | Refusal | Unknown) -> Told:
+    def _to_response(self, answer: Answer | Refusal | UnknownCustomer) -> Response:
         if isinstance(answer, Refusal):
             self.metrics.refusals.labels(answer.party, answer.rule).inc()
             problem = Problem(reason=answer.words, party=answer.party, rule=answer.rule)
-            return (429, problem, answer.wait) if answer.passes else (403, problem, 0.0)
-        if isinstance(answer, Unknown):
+            return (429, problem, answer.wait) if answer.is_temporary else (403, problem, 0.0)
+        if isinstance(answer, UnknownCustomer):
             return 404, Problem(reason=answer.reason), 0.0
         self.metrics.rows.labels(answer.model).inc()
         return 200, _shown(answer), 0.0

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from securevfl.errors import Parked, PeerEnded, ProtocolError, RangeError
-from securevfl.party.gathering import Action, Began, Gathering, Go, Park, Say
+from securevfl.party.gathering import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import Report, View
-from securevfl.run.events import News
+from securevfl.run.events import RunEvents
 from securevfl.transport import Aborted, Channel, Down, Ended, Mesh, MeshEvent, Noted, Refused, Up
 
-__all__ = ["Gathered"]
+__all__ = ["SessionServer"]
 
 _SERVING = b"\x03"
 """First byte of a note, so that a party that trains does not mistake it for its own kind."""
@@ -22,7 +22,7 @@ _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
 
-class Gathered(ABC):
+class SessionServer(ABC):
     """One party's server over a mesh, until it is closed.
 
     Args:
@@ -44,11 +44,11 @@ class Gathered(ABC):
         self.away = dict.fromkeys(mesh.peers, "not connected yet")
         self.why = self.failure = ""
         self.sessions = 0
-        self.news = News()
+        self.news = RunEvents()
         self.approval = b""
         self.admits: Callable[[Mapping[str, Report]], bool] = _everybody
         self.over = False
-        self._gathering: Gathering | None = None
+        self._gathering: Rendezvous | None = None
         self._session: asyncio.Task[None] | None = None
         self._channels: Mapping[str, Channel] = {}
         self._failed = 0
@@ -71,9 +71,9 @@ class Gathered(ABC):
             SecureVFLError: what no other session would mend: a refused job, tables that cannot be used.
             PeerEnded: a peer ended it for all.
         """
-        gathering = self._gathering = Gathering(self.mesh.me, self.mesh.peers, self._report(), admits=self.admits)
+        gathering = self._gathering = Rendezvous(self.mesh.me, self.mesh.peers, self._report(), admits=self.admits)
         hearing = asyncio.ensure_future(self.mesh.next())
-        actions: list[Action] = [] if self.mesh.peers else gathering.parked(self._report())
+        actions: list[Action] = [] if self.mesh.peers else gathering.on_parked(self._report())
         parks = True
         try:
             while True:
@@ -107,24 +107,24 @@ class Gathered(ABC):
     def _report(self) -> Report:
         return Report(incarnation=str(self.mesh.incarnation), alignment=self.alignment(), approval=self.approval)
 
-    def _heard(self, gathering: Gathering, event: MeshEvent) -> list[Action]:
+    def _heard(self, gathering: Rendezvous, event: MeshEvent) -> list[Action]:
         actions: list[Action] = []
         match event:
             case Up():
                 self.away.pop(event.peer, None)
                 self.news.happened("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
-                actions = gathering.up(event.peer, str(event.incarnation), event.resumed)
+                actions = gathering.on_connected(event.peer, str(event.incarnation), event.resumed)
             case Down():
                 self.away[event.peer] = event.why
                 self.news.happened("down", f"{event.peer} is not connected: {event.why}", peer=event.peer)
-                actions = gathering.down(event.peer)
+                actions = gathering.on_disconnected(event.peer)
             case Ended():
                 self.away[event.peer] = "it stopped serving"
                 self.news.happened("down", f"{event.peer} stopped serving", peer=event.peer)
-                actions = gathering.down(event.peer)
+                actions = gathering.on_disconnected(event.peer)
             case Noted():
                 try:
-                    actions = gathering.heard(event.peer, _content(event))
+                    actions = gathering.on_note(event.peer, _content(event))
                 except ProtocolError as error:  # its message is ignored; the next report replaces it
                     self.failure = str(error)
             case Refused():
@@ -139,7 +139,7 @@ class Gathered(ABC):
         self.changed()
         return actions
 
-    async def _do(self, gathering: Gathering, actions: Iterable[Action]) -> list[Action]:
+    async def _do(self, gathering: Rendezvous, actions: Iterable[Action]) -> list[Action]:
         queue = deque(actions)
         while queue:
             match queue.popleft():
@@ -171,7 +171,7 @@ class Gathered(ABC):
         else:
             self._failed = 0
 
-    async def _ended(self, gathering: Gathering, why: str) -> list[Action]:
+    async def _ended(self, gathering: Rendezvous, why: str) -> list[Action]:
         """Leave a session and send a new report; after a repeated failure only after a pause."""
         self.why = why
         self.mesh.park(why)
@@ -182,7 +182,7 @@ class Gathered(ABC):
             await asyncio.wait({session})
             await self._judge(session, why)
         self.changed()
-        return gathering.parked(self._report())
+        return gathering.on_parked(self._report())
 
 
 def _everybody(reports: Mapping[str, Report]) -> bool:

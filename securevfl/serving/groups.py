@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["groups_of"]
+__all__ = ["make_groups"]
 
 
-def groups_of(names: Sequence[str], size: int, key: bytes) -> list[np.ndarray]:
+def make_groups(names: Sequence[str], size: int, key: bytes) -> list[np.ndarray]:
     """Groups of `size` row numbers, sorted; together they contain every row.
 
     The last group is filled up with rows of the first ones: those are in two groups.

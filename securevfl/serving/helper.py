@@ -9,15 +9,15 @@ from functools import partial
 
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party import consent_party, helping_program
-from securevfl.party.heads import exchange_heads
+from securevfl.party.heads import exchange_ledger_heads
 from securevfl.party.reports import View
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
-from securevfl.serving.exchanges import hear, refuse, say_ok
-from securevfl.serving.gathered import Gathered
-from securevfl.serving.place import Place
+from securevfl.serving.exchanges import receive_command, refuse, send_acceptance
+from securevfl.serving.gathered import SessionServer
+from securevfl.serving.place import ServingContext
 from securevfl.serving.policy import Refusal
-from securevfl.serving.shelf import ModelShelf, Named
+from securevfl.serving.shelf import ModelRecord, ModelShelf
 from securevfl.training import HelperProgram
 from securevfl.transport import Channel, Mesh, Scalar
 
@@ -28,7 +28,7 @@ Agreed = Callable[[], Awaitable[object]]
 _PART = "part "
 
 
-class ServeHelper(Gathered):
+class ServeHelper(SessionServer):
     """The session of a party without data; the active party sends it the same commands as to passive parties.
 
     Args:
@@ -40,7 +40,7 @@ class ServeHelper(Gathered):
         InputError: files of its folder that are damaged.
     """
 
-    def __init__(self, mesh: Mesh, place: Place, *, once: bool = False) -> None:
+    def __init__(self, mesh: Mesh, place: ServingContext, *, once: bool = False) -> None:
         super().__init__(mesh)
         self.place = place
         self.once = once
@@ -53,12 +53,12 @@ class ServeHelper(Gathered):
 
     async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
         """See `Gathered.session`."""
-        site = self.place.site(f"serve-{view.mark.hex()}", channels)
+        site = self.place.session_context(f"serve-{view.mark.hex()}", channels)
         outcome = "ended"
         try:
             await consent_party(site, None, self.place.job)
             await self._serve(site)
-            await exchange_heads(site)
+            await exchange_ledger_heads(site)
             outcome = "done"
         except BaseException as error:
             outcome = f"ended: {type(error).__name__}"
@@ -69,14 +69,14 @@ class ServeHelper(Gathered):
 
     async def _serve(self, site: PartyContext) -> None:
         upstream = site.links[site.active]
-        await say_ok(upstream, table="")
+        await send_acceptance(upstream, table="")
         agreed: Agreed | None = None
         while True:
-            do, _, meta = await hear(upstream)
+            do, _, meta = await receive_command(upstream)
             if do == "score":
                 if self._program is None:
                     raise ProtocolError(f"{upstream.peer!r} asks for scores before a model is used")
-                await say_ok(upstream)
+                await send_acceptance(upstream)
                 agreed = self._program.answer
             elif do == "use":
                 agreed = await self._use(site, upstream, meta)
@@ -88,7 +88,7 @@ class ServeHelper(Gathered):
             elif do == "prepare":
                 await self._prepare(upstream, meta)
             elif do == "refresh":
-                await say_ok(upstream)
+                await send_acceptance(upstream)
             elif do == "end":
                 self.over = self.once and meta.get("over") is True
                 return
@@ -101,18 +101,18 @@ class ServeHelper(Gathered):
         except InputError as error:
             await self._no(upstream, str(error))
             return
-        await say_ok(upstream, part=part.digest)
+        await send_acceptance(upstream, part=part.digest)
 
     async def _use(self, site: PartyContext, upstream: Link, meta: Mapping[str, Scalar]) -> Agreed | None:
         parts = {name.removeprefix(_PART): str(value) for name, value in meta.items() if name.startswith(_PART)}
         self._program = None
         try:
-            part = self.shelf.commit(Named.of(str(meta.get("run")), parts))
+            part = self.shelf.commit(ModelRecord.of(str(meta.get("run")), parts))
             program = helping_program(site, self.place.job, part.tree)
         except (InputError, PolicyError) as error:
             await self._no(upstream, str(error))
             return None
-        await say_ok(upstream)
+        await send_acceptance(upstream)
         return partial(self._come_back, program, part.tree)
 
     async def _come_back(self, program: HelperProgram, tree: Mapping[str, object]) -> None:

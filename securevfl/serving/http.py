@@ -11,8 +11,8 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from securevfl.serving.front import Denied, Front
-from securevfl.serving.page import page_of
+from securevfl.serving.front import AccessControl, Denied
+from securevfl.serving.page import render_page
 from securevfl.serving.questions import ModelMismatch, Unavailable
 from securevfl.serving.schema import (
     Activated,
@@ -50,7 +50,7 @@ _CONFLICT: Responses = {409: {"model": Problem, "description": "not all parties 
 router = APIRouter()
 
 
-def application(front: Front) -> FastAPI:
+def application(front: AccessControl) -> FastAPI:
     """The application.
 
     Args:
@@ -75,8 +75,8 @@ def application(front: Front) -> FastAPI:
     return app
 
 
-def _front(request: Request) -> Front:
-    front: Front = request.app.state.front
+def _front(request: Request) -> AccessControl:
+    front: AccessControl = request.app.state.front
     return front
 
 
@@ -90,7 +90,7 @@ def _may(scope: Scope) -> Callable[[Request], Client]:
     return check
 
 
-TheFront = Annotated[Front, Depends(_front)]
+TheFront = Annotated[AccessControl, Depends(_front)]
 Scoring = Annotated[Client, Depends(_may("score"))]
 Reading = Annotated[Client, Depends(_may("status"))]
 Managing = Annotated[Client, Depends(_may("admin"))]
@@ -99,7 +99,7 @@ Managing = Annotated[Client, Depends(_may("admin"))]
 @router.post("/v1/score", responses=_ERRORS | _NOT_FOUND)
 async def score(question: Question, client: Scoring, front: TheFront) -> Score | Predicted:
     """Score one customer."""
-    ((status, content, wait),) = await front.scored(client, [question.customer])
+    ((status, content, wait),) = await front.score(client, [question.customer])
     if isinstance(content, Problem):
         raise Denied(status, content, wait)
     return content
@@ -108,7 +108,7 @@ async def score(question: Question, client: Scoring, front: TheFront) -> Score |
 @router.post("/v1/scores", responses=_ERRORS)
 async def scores(question: BatchQuestion, client: Scoring, front: TheFront) -> BatchAnswer:
     """Score customers; each has its status."""
-    told = await front.scored(client, question.customers)
+    told = await front.score(client, question.customers)
     return BatchAnswer.of([(status, one) for status, one, _ in told])
 
 
@@ -154,7 +154,7 @@ async def readiness(response: Response, front: TheFront) -> Readiness:
 async def docs(request: Request) -> HTMLResponse:
     """The interface as a page, without a byte from elsewhere."""
     headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
-    return HTMLResponse(page_of(request.app.openapi()), headers=headers)
+    return HTMLResponse(render_page(request.app.openapi()), headers=headers)
 
 
 def _answer(status: int, problem: Problem, wait: float = 0.0) -> JSONResponse:
@@ -188,10 +188,10 @@ async def _malformed(request: Request, error: Exception) -> Response:
     return _answer(422, Problem(reason="; ".join(found)[:_LONGEST]))
 
 
-async def _measured(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+async def _measured(request: Request, begin_attempt: Callable[[Request], Awaitable[Response]]) -> Response:
     metrics, began = _front(request).metrics, time.perf_counter()
     with metrics.running.track_inprogress():
-        response = await go_on(request)
+        response = await begin_attempt(request)
     path = getattr(request.scope.get("route"), "path", "other")
     metrics.requests.labels(path, str(response.status_code)).inc()
     metrics.seconds.labels(path).observe(time.perf_counter() - began)

@@ -11,32 +11,32 @@ from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out
 from securevfl.serving.answers import Answers
 from securevfl.serving.daily import DailyCounts
-from securevfl.serving.exchanges import NO_ROWS, hear_answer, say
+from securevfl.serving.exchanges import NO_ROWS, receive_answer, send_command
 from securevfl.serving.policy import MOST_ROWS, Refusal
 from securevfl.serving.questions import Outcome
 from securevfl.serving.session import Index
 from securevfl.training import ActiveProgram
 from securevfl.transport import COORDINATOR, Scalar
 
-__all__ = ["JointScores", "tell", "tell_and_hear"]
+__all__ = ["JointScores", "collect_answers", "send_command_to_all"]
 
 _TRIES = 3
 
 
-async def tell(
+async def send_command_to_all(
     site: PartyContext, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None
 ) -> None:
     """Send the next command to all others, with its rows to those that have some."""
     some = {link: NO_ROWS if site.role_of(link.peer) == COORDINATOR else rows for link in site.others}
-    await fan_out(site.others, lambda link: say(link, do, some[link], meta or {}))
+    await fan_out(site.others, lambda link: send_command(link, do, some[link], meta or {}))
 
 
-async def tell_and_hear(
+async def collect_answers(
     site: PartyContext, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None
 ) -> tuple[list[Refusal], dict[str, Mapping[str, Scalar]]]:
     """Send the next command and collect the answers: the refusals, and the other fields by party."""
-    await tell(site, do, rows, meta)
-    answers = {link.peer: await hear_answer(link, len(rows)) for link in site.others}
+    await send_command_to_all(site, do, rows, meta)
+    answers = {link.peer: await receive_answer(link, len(rows)) for link in site.others}
     refusals = [refusal for refusal, _ in answers.values() if refusal is not None]
     return refusals, {peer: said for peer, (refusal, said) in answers.items() if refusal is None}
 
@@ -68,7 +68,7 @@ class JointScores:
         self.at = {name: row for row, name in enumerate(self.names)}
         self._group_of = {row: at for at, group in reversed(list(enumerate(self.groups))) for row in group.tolist()}
 
-    def kept(self, name: str) -> np.ndarray | None:
+    def stored_answer(self, name: str) -> np.ndarray | None:
         """The noisy answer that a customer received before, (classes,); None if there is none."""
         return None if self.answers is None else self.answers.get(self._answer_name(self.answers, name))
 
@@ -112,15 +112,15 @@ class JointScores:
         own = self.counts.refusal(self._names(rows), [False] * len(rows), lambda times: 0.0)
         if own is not None:
             return [own]
-        refusals, _ = await tell_and_hear(self.site, "score", rows)
+        refusals, _ = await collect_answers(self.site, "score", rows)
         if refusals:
-            await tell(self.site, "skip")
+            await send_command_to_all(self.site, "skip")
         return refusals
 
     async def _scored(self, rows: np.ndarray) -> np.ndarray:
         names = self._names(rows)
         self.counts.count(names, [False] * len(rows))
-        await tell(self.site, "go")
+        await send_command_to_all(self.site, "go")
         scores = await self.program.probabilities(rows)
         if self.answers is not None:
             self.answers.put([self._answer_name(self.answers, name) for name in names], scores)

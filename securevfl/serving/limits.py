@@ -56,7 +56,7 @@ class Buckets(Generic[Key]):
         self._most = most
         self._buckets: dict[Key, tuple[float, float]] = {}
 
-    def wait(self, key: Key, tokens: float = 1.0) -> float:
+    def seconds_until(self, key: Key, tokens: float = 1.0) -> float:
         """Seconds until `key` has this many tokens; 0 if it has them now, infinite if they exceed its bucket. Takes
         nothing.
         """
@@ -66,7 +66,7 @@ class Buckets(Generic[Key]):
 
     def take(self, key: Key, tokens: float = 1.0) -> float:
         """Take all tokens if available, otherwise none; returns the seconds to wait."""
-        wait = self.wait(key, tokens)
+        wait = self.seconds_until(key, tokens)
         if wait == 0.0:
             if len(self._buckets) >= self._most:
                 self._forget()

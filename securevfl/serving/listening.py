@@ -14,12 +14,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from securevfl.agreement import Address
 from securevfl.errors import InputError
-from securevfl.serving.front import Front
+from securevfl.serving.front import AccessControl
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import CERTIFICATE, application
 from securevfl.serving.settings import ServingFile
 
-__all__ = ["listening"]
+__all__ = ["serve_application"]
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _IDLE = 15
@@ -61,7 +61,7 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(front: Front, file: ServingFile) -> AsyncIterator[Address]:
+async def serve_application(front: AccessControl, file: ServingFile) -> AsyncIterator[Address]:
     """Answer HTTP as long as the block lasts; requests in flight end before it is left.
 
     Args:

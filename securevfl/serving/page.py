@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-__all__ = ["page_of"]
+__all__ = ["render_page"]
 
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:2rem auto;padding:0 1rem}"
@@ -16,7 +16,7 @@ _STYLE = (
 )
 
 
-def page_of(description: Mapping[str, Any]) -> str:
+def render_page(description: Mapping[str, Any]) -> str:
     """The page.
 
     Args:

@@ -11,11 +11,11 @@ from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.run.model_parts import ModelPart
-from securevfl.serving.exchanges import hear, refuse, say_ok
-from securevfl.serving.place import Place
+from securevfl.serving.exchanges import receive_command, refuse, send_acceptance
+from securevfl.serving.place import ServingContext
 from securevfl.serving.policy import MOST_ROWS, Refusal
 from securevfl.serving.session import Index, PartyServer, Serving
-from securevfl.serving.shelf import Named
+from securevfl.serving.shelf import ModelRecord
 from securevfl.training import PassiveProgram, PassiveRole
 from securevfl.transport import Mesh, Scalar
 
@@ -35,16 +35,16 @@ class ServePassive(PartyServer):
         once: whether it ends with the active party: for one prediction.
     """
 
-    def __init__(self, mesh: Mesh, place: Place, *, once: bool = False) -> None:
+    def __init__(self, mesh: Mesh, place: ServingContext, *, once: bool = False) -> None:
         super().__init__(mesh, place)
         self.once = once
 
     async def serve(self, site: PartyContext, index: Index) -> None:
         upstream = site.links[site.active]
-        await say_ok(upstream, table=self.place.tag(index.digest))
+        await send_acceptance(upstream, table=self.place.table_tag(index.digest))
         agreed: Agreed | None = None  # what happens once all parties agreed to it
         while True:
-            do, rows, meta = await hear(upstream)
+            do, rows, meta = await receive_command(upstream)
             if do == "score":
                 agreed = await self._asked(upstream, index, rows)
             elif do == "use":
@@ -77,29 +77,29 @@ class ServePassive(PartyServer):
         if refusal is not None:
             await refuse(upstream, refusal)
             return None
-        await say_ok(upstream)
+        await send_acceptance(upstream)
         return partial(self._answer, index, rows)
 
     def _rule(self, serving: Serving, index: Index, rows: np.ndarray) -> Refusal | None:
         releases = serving.program.role.releases
-        fresh = releases.fresh(rows)
-        spent = np.flatnonzero(fresh & (releases.left(rows) < 1))
+        fresh = releases.counts_as_release(rows)
+        spent = np.flatnonzero(fresh & (releases.releases_left(rows) < 1))
         if len(spent):
             words = f"{len(spent)} of its rows have used up the releases that the model's noise was planned for"
             return Refusal(party=self.place.name, rule="releases", words=words, rows=tuple(spent.tolist()))
         role = serving.program.role
         if isinstance(role, PassiveRole):
-            over = np.flatnonzero(~role.looks.left(role.features.places(rows), role.opens))
+            over = np.flatnonzero(~role.looks.fits_budget(role.features.places(rows), role.values_per_release))
             if len(over):
                 words = f"{len(over)} of its rows gave away as many values of z as max_looks allows"
                 return Refusal(party=self.place.name, rule="max_looks", words=words, rows=tuple(over.tolist()))
-        return self.counts.refusal(_names(index, rows), fresh.tolist(), releases.cost)
+        return self.counts.refusal(_names(index, rows), fresh.tolist(), releases.epsilon_of_feeding)
 
     async def _answer(self, index: Index, rows: np.ndarray) -> None:
         """Count the batch, durably, and take part in scoring it."""
         if self.serving is None or not isinstance(self.serving.program, PassiveProgram):
             raise ProtocolError("no model is used")
-        fresh = self.serving.program.role.releases.fresh(rows)
+        fresh = self.serving.program.role.releases.counts_as_release(rows)
         self.counts.count(_names(index, rows), fresh.tolist())
         await self.serving.program.answer_all(rows)
 
@@ -110,12 +110,12 @@ class ServePassive(PartyServer):
         except InputError as error:
             await self._no(upstream, str(error))
             return
-        await say_ok(upstream, part=part.digest)
+        await send_acceptance(upstream, part=part.digest)
 
     async def _use(self, site: PartyContext, upstream: Link, index: Index, meta: Mapping[str, Scalar]) -> Agreed | None:
         """Serve the model that the active party has committed."""
         parts = {name.removeprefix(_PART): str(value) for name, value in meta.items() if name.startswith(_PART)}
-        model = Named.of(str(meta.get("run")), parts)
+        model = ModelRecord.of(str(meta.get("run")), parts)
         try:
             part: ModelPart = self.shelf.commit(model)
             program = self.program(site, index, part)
@@ -124,7 +124,7 @@ class ServePassive(PartyServer):
             return None
         self._note(site)
         self.serving = None
-        await say_ok(upstream)
+        await send_acceptance(upstream)
         return partial(self.come_back, program, index, model, part)
 
     async def _refresh(self, upstream: Link) -> None:
@@ -133,7 +133,7 @@ class ServePassive(PartyServer):
         except InputError:  # the message can contain values of the table: it is for this party only
             await self._no(upstream, "its table cannot be used; see its log")
             return
-        await say_ok(upstream)
+        await send_acceptance(upstream)
 
     async def _no(self, upstream: Link, words: str) -> None:
         await refuse(upstream, Refusal(party=self.place.name, rule="other", words=words))

@@ -10,20 +10,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.data import PartyTable
 from securevfl.errors import InputError
 from securevfl.ledger import PrivateKey
 from securevfl.party import Job
 from securevfl.party_context import PartyContext, PartySecret
-from securevfl.privacy import Clock, Ledger, Link, LookBook
+from securevfl.privacy import Clock, DisclosureBook, Ledger, Link
 from securevfl.run.digests import data_digests
 from securevfl.serving.exchanges import serving_exchanges
 from securevfl.serving.policy import ServingPolicy
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Channel, PartyRole
 
-__all__ = ["Place", "table_digest"]
+__all__ = ["ServingContext", "table_digest"]
 
 _KEY_BYTES = 32
 
@@ -34,7 +34,7 @@ def table_digest(table: PartyTable) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ServingContext:
     """One party's settings, table and files for serving a model.
 
     Attributes:
@@ -96,17 +96,17 @@ class Place:
             raise InputError(f"the table is {table.name!r}'s and this is {self.name!r}: name the party's own file")
         return table
 
-    def tag(self, digest: str) -> str:
+    def table_tag(self, digest: str) -> str:
         """A tag of a table for peers: it shows them whether the table is the same as before, and nothing else."""
         return hmac.new(self._key("tables.key"), digest.encode(), hashlib.sha256).hexdigest()
 
     def _key(self, name: str) -> bytes:
         path = self.folder / name
         if not path.exists():
-            write_whole(path, os.urandom(_KEY_BYTES), private=True)
+            write_atomic(path, os.urandom(_KEY_BYTES), private=True)
         return path.read_bytes()
 
-    def site(self, run: str, channels: Mapping[str, Channel]) -> PartyContext:
+    def session_context(self, run: str, channels: Mapping[str, Channel]) -> PartyContext:
         """The party's context for one session, with a separate ledger.
 
         Args:
@@ -156,5 +156,7 @@ class Place:
             seed=self.job.seed,
             secret=PartySecret.fresh(),
             coordinator=self.coordinator,
-            looks=LookBook() if policy.max_looks is None else LookBook(self.looks or self.folder / "looks.jsonl"),
+            looks=DisclosureBook()
+            if policy.max_looks is None
+            else DisclosureBook(self.looks or self.folder / "looks.jsonl"),
         )

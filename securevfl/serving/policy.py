@@ -103,7 +103,7 @@ class Refusal:
     rows: tuple[int, ...] = ()
 
     @property
-    def passes(self) -> bool:
+    def is_temporary(self) -> bool:
         """Whether waiting lifts the refusal."""
         return RULES.get(self.rule, False)
 

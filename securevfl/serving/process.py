@@ -27,14 +27,14 @@ from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving.active import ServeActive
 from securevfl.serving.helper import ServeHelper
 from securevfl.serving.passive import ServePassive
-from securevfl.serving.place import Place
+from securevfl.serving.place import ServingContext
 from securevfl.serving.policy import ServingPolicy
 from securevfl.serving.questions import Batching
 from securevfl.serving.settings import ServingFile, read_serving_file
 from securevfl.serving.shelf import ModelShelf
 from securevfl.transport.network_mesh import NetworkMesh
 
-__all__ = ["PartyProcess", "at_work", "local_part", "put_part"]
+__all__ = ["PartyProcess", "local_part", "put_part", "run_server"]
 
 
 class Admission:
@@ -97,7 +97,7 @@ class PartyProcess:
 
 
 @asynccontextmanager
-async def at_work(
+async def run_server(
     agreement: Path,
     party: str,
     own_file: Path,
@@ -133,10 +133,10 @@ async def at_work(
     proposal = whole.proposal
     job = proposal.job_of(device=own.device, pool=own.pool, policies={party: own.policy})
     async with AsyncExitStack() as held:
-        state = held.enter_context(StateFolder.take(own.state, party=party, agreement=whole.digest))
+        state = held.enter_context(StateFolder.lock(own.state, party=party, agreement=whole.digest))
         folder = own.state / "serving"
         first = put_part(folder, state.model, party, job, run=whole.digest)
-        place = Place(
+        place = ServingContext(
             name=party,
             active=proposal.owners[0],
             passive=proposal.passive,

@@ -17,15 +17,15 @@ from securevfl.align import Alignment
 from securevfl.data import PartyTable
 from securevfl.errors import InputError, ProtocolError, SecureVFLError
 from securevfl.party import align_party, consent_party, note_spent, scoring_program
-from securevfl.party.heads import exchange_heads
+from securevfl.party.heads import exchange_ledger_heads
 from securevfl.party.reports import View
 from securevfl.party_context import PartyContext
 from securevfl.run.model_parts import ModelPart
 from securevfl.run.store import read_tree, write_tree
 from securevfl.serving.daily import DailyCounts
-from securevfl.serving.gathered import Gathered
-from securevfl.serving.place import Place, table_digest
-from securevfl.serving.shelf import ModelShelf, Named
+from securevfl.serving.gathered import SessionServer
+from securevfl.serving.place import ServingContext, table_digest
+from securevfl.serving.shelf import ModelRecord, ModelShelf
 from securevfl.training import ActiveProgram, PassiveProgram
 from securevfl.transport import Channel, Mesh
 
@@ -57,7 +57,7 @@ class Index:
         return [self.table.ids[row] for row in self.alignment.rows.tolist()]
 
     @cached_property
-    def known(self) -> frozenset[str]:
+    def known_names(self) -> frozenset[str]:
         """The same, to look up."""
         return frozenset(self.names)
 
@@ -73,13 +73,13 @@ class Serving:
         classes: names of the classes.
     """
 
-    model: Named
+    model: ModelRecord
     program: ActiveProgram | PassiveProgram
     key: tuple[str, str]
     classes: tuple[str, ...]
 
 
-class PartyServer(Gathered):
+class PartyServer(SessionServer):
     """One party's server: the part that active and passive parties share.
 
     Args:
@@ -95,7 +95,7 @@ class PartyServer(Gathered):
         InputError: files of its folder that are damaged.
     """
 
-    def __init__(self, mesh: Mesh, place: Place) -> None:
+    def __init__(self, mesh: Mesh, place: ServingContext) -> None:
         super().__init__(mesh)
         if set(mesh.peers) != {*place.parties} - {place.name}:
             raise InputError(f"the peers of {place.name!r} are {', '.join(mesh.peers)}, which are not the job's")
@@ -117,7 +117,7 @@ class PartyServer(Gathered):
         return self._table
 
     @property
-    def known(self) -> frozenset[str]:
+    def known_names(self) -> frozenset[str]:
         """Identifiers of the party's table."""
         if self._known is None or self._known[0] is not self._table:
             self._known = self._table, frozenset(self._table.ids)
@@ -138,7 +138,7 @@ class PartyServer(Gathered):
         """
         if self.serving is None:
             return None
-        epsilon = self.serving.program.role.releases.cost(self.counts.most_released())
+        epsilon = self.serving.program.role.releases.epsilon_of_feeding(self.counts.most_released())
         return epsilon if math.isfinite(epsilon) else None
 
     @abstractmethod
@@ -146,14 +146,14 @@ class PartyServer(Gathered):
         """Serve until the session ends; then exchange signed ledger heads with all parties."""
 
     async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
-        site = self.place.site(f"serve-{view.mark.hex()}", channels)
+        site = self.place.session_context(f"serve-{view.mark.hex()}", channels)
         outcome = "ended"
         try:
             await consent_party(site, self._candidate or self._table, self.place.job)
             index = await self._index(site, view)
             await self.serve(site, index)
             self._note(site)
-            await exchange_heads(site)
+            await exchange_ledger_heads(site)
             outcome = "done"
         except BaseException as error:
             outcome = f"ended: {type(error).__name__}"
@@ -168,7 +168,7 @@ class PartyServer(Gathered):
         if self.serving is None:
             return
         releases = self.serving.program.role.releases
-        note_spent(site.ledger, self.serving.program.spent())
+        note_spent(site.ledger, self.serving.program.privacy_spent())
         if len(releases):
             self._kept = self.serving.key, releases.state()
 
@@ -212,7 +212,7 @@ class PartyServer(Gathered):
         return scoring_program(site, index.table, index.alignment, self.place.job, part.tree)
 
     async def come_back(
-        self, program: ActiveProgram | PassiveProgram, index: Index, model: Named, part: ModelPart
+        self, program: ActiveProgram | PassiveProgram, index: Index, model: ModelRecord, part: ModelPart
     ) -> Serving:
         """Exchange keys and take the model's weights."""
         await program.come_back(dict(part.tree))

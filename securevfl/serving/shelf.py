@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.errors import InputError
 from securevfl.party import Job
 from securevfl.run.model_parts import PART, ModelPart, model_part, write_run
 from securevfl.run.store import write_tree
 
-__all__ = ["ModelShelf", "Named", "digest_of"]
+__all__ = ["ModelRecord", "ModelShelf", "digest_of"]
 
 _RUN = re.compile("[0-9a-f]{16,128}")
 
@@ -33,7 +33,7 @@ def digest_of(run: str, parts: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
+class ModelRecord:
     """A model of all parties.
 
     Attributes:
@@ -47,7 +47,7 @@ class Named:
     parts: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: str, parts: Mapping[str, str]) -> Named:
+    def of(cls, run: str, parts: Mapping[str, str]) -> ModelRecord:
         """The model that these parts make."""
         return cls(run=run, digest=digest_of(run, parts), parts=dict(parts))
 
@@ -72,8 +72,8 @@ class ModelShelf:
         make_folder(folder, private=True)
         self.party = party
         self.job = job
-        self.committed: Named | None = None
-        self.previous: Named | None = None
+        self.committed: ModelRecord | None = None
+        self.previous: ModelRecord | None = None
         self._folder = folder
         self._record = folder / "served.json"
         if self._record.exists():
@@ -117,7 +117,7 @@ class ModelShelf:
         """Runs that it has a part of, sorted."""
         return tuple(sorted(path.parent.name for path in self._folder.glob(f"*/{self.party}{PART}")))
 
-    def commit(self, model: Named) -> ModelPart:
+    def commit(self, model: ModelRecord) -> ModelPart:
         """Serve this model from now on; recorded on the disk when this returns. The part on this disk must be the one
         that the model names.
 
@@ -143,9 +143,9 @@ class ModelShelf:
             )
         return self._folder / run
 
-    def _write(self, committed: Named, previous: Named | None) -> None:
+    def _write(self, committed: ModelRecord, previous: ModelRecord | None) -> None:
         content = {"committed": asdict(committed), "previous": None if previous is None else asdict(previous)}
-        write_whole(self._record, json.dumps(content, indent=1).encode(), private=True)
+        write_atomic(self._record, json.dumps(content, indent=1).encode(), private=True)
         self.committed, self.previous = committed, previous
 
     def _read(self) -> None:
@@ -157,9 +157,9 @@ class ModelShelf:
             raise InputError(f"{self._record} is damaged ({error}): remove it, and activate a model again") from None
 
 
-def _named(value: Mapping[str, object]) -> Named:
+def _named(value: Mapping[str, object]) -> ModelRecord:
     run, digest, parts = value["run"], value["digest"], value["parts"]
     texts = isinstance(parts, dict) and all(isinstance(one, str) for pair in parts.items() for one in pair)
     if not isinstance(run, str) or not isinstance(parts, dict) or not texts or digest != digest_of(run, parts):
         raise ValueError("it names no model")
-    return Named.of(run, parts)
+    return ModelRecord.of(run, parts)

@@ -27,7 +27,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Literal
 
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.config import Config, Mistaken
 from securevfl.errors import InputError
@@ -182,7 +182,7 @@ def make_token(
         _sections(file)
         before = file.read_text(encoding="utf-8").rstrip("\n") + "\n\n"
     make_folder(file.parent)
-    write_whole(file, (before + _section(entry)).encode(), private=True)
+    write_atomic(file, (before + _section(entry)).encode(), private=True)
     return token
 
 
@@ -200,5 +200,5 @@ def _sections(file: Path) -> TokenSections:
     try:
         return TokenSections.of(content, "")
     except Mistaken as error:
-        raise_all(file, error.moved(""))
+        raise_all(file, error.at_path(""))
         raise

@@ -18,7 +18,7 @@ from securevfl.serving.passive import ServePassive
 from securevfl.serving.policy import ScoringRefused
 from securevfl.serving.settings import ServingFile
 
-__all__ = ["Scored", "answering", "predict_all"]
+__all__ = ["Scored", "predict_all", "serve_http"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +42,16 @@ _NO_EXTRA = "answering HTTP needs more packages: pip install 'securevfl[serve]'"
 
 
 @asynccontextmanager
-async def answering(server: ServeActive, file: ServingFile) -> AsyncIterator[tuple[str, str]]:
+async def serve_http(server: ServeActive, file: ServingFile) -> AsyncIterator[tuple[str, str]]:
     """Answer HTTP and show metrics as long as the block lasts; yields both addresses, the second empty without one.
 
     Raises:
         InputError: the extra packages are not there, or a file or an address cannot be used.
     """
     try:
-        from securevfl.serving.desk import Desk
-        from securevfl.serving.front import Front
-        from securevfl.serving.listening import listening
+        from securevfl.serving.desk import ScoringRouter
+        from securevfl.serving.front import AccessControl
+        from securevfl.serving.listening import serve_application
         from securevfl.serving.metrics import Metrics, served_metrics
     except ImportError as error:
         raise InputError(f"{_NO_EXTRA} ({error.name} is missing)") from None
@@ -61,15 +61,15 @@ async def answering(server: ServeActive, file: ServingFile) -> AsyncIterator[tup
     http, metrics = file.http, Metrics(server)
     tokens = None if http.tokens is None else TokenFile(file.folder / http.tokens)
     away = file.local is not None and file.local.away
-    desk = Desk(server, local_part(file, server.place.name), away=away)
-    front = Front(desk, metrics, tokens=tokens, limits=file.limits)
+    desk = ScoringRouter(server, local_part(file, server.place.name), away=away)
+    front = AccessControl(desk, metrics, tokens=tokens, limits=file.limits)
     with ExitStack() as held:
         figures = ""
         if http.metrics is not None:
             place = Address.of(http.metrics)
             port = held.enter_context(served_metrics(metrics, place.host, place.port))
             figures = f"http://{Address(place.host, port)}/metrics"
-        async with listening(front, file) as address:
+        async with serve_application(front, file) as address:
             yield f"{'http' if http.certificate is None else 'https'}://{address}", figures
 
 

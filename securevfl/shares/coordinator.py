@@ -72,7 +72,7 @@ class SharesCoordinator(HelperProgram):
         observer, chief = site.observer, site.links[site.active]
         observer.phase("setup")
         site.clock.lap()
-        saved = site.keeper.saved()
+        saved = site.keeper.load()
         await self._setup()
         course = self.course
         epoch, stop, kept = 0, False, self.model.snapshot()
@@ -86,9 +86,9 @@ class SharesCoordinator(HelperProgram):
         while not stop:
             epoch += 1
             sizes, scored = await told_epoch(chief, sharing.plan)
-            course.begin_epoch(epoch, validates=sharing.plan.validates(epoch))
+            course.begin_epoch(epoch, validates=sharing.plan.validates_after(epoch))
             await course.train(sizes, None, told=partial(observer.step, epoch, total=len(sizes)))
-            if sharing.plan.validates(epoch):
+            if sharing.plan.validates_after(epoch):
                 await course.validate(scored, None, None)
             verdict = await chief.receive(Kind.CONTROL, "train/epoch")
             trained.readings.append(site.clock.lap())
@@ -114,7 +114,7 @@ class SharesCoordinator(HelperProgram):
 
     def _keep(self, epoch: int, kept: object, *, stop: bool) -> None:
         keeper = self.sharing.site.keeper
-        if keeper.wants(epoch):
+        if keeper.is_due(epoch):
             readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
             where = {"epoch": epoch, "epochs": self.sharing.plan.epochs, "stop": stop, "readings": readings}
             keeper.save(epoch, where | {"shares": self.model.state(), "kept": kept})

@@ -71,7 +71,7 @@ class Course:
         metrics; else neither."""
         self.epoch = epoch
         if self.network is not None:
-            self.network.engine.stage(*(("range", "metrics") if validates else ()))
+            self.network.engine.begin_stage(*(("range", "metrics") if validates else ()))
 
     def _count(self, what: str, epoch: int) -> None:
         """Write into this party's journal that something is about to be opened: when this attempt is killed behind it,
@@ -84,8 +84,8 @@ class Course:
             return
         site = self.member.site
         journal, name = site.keeper.journal, f"opened {what}"
-        journal.begin(site.keeper.start or 0)
-        before = journal.times(name, epoch)
+        journal.begin_attempt(site.keeper.start or 0)
+        before = journal.max_releases(name, epoch)
         if before >= MOST_OPENED:
             of = f"{what} of epoch {epoch}" if epoch else what
             raise PolicyError(

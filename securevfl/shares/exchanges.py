@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from securevfl.cut.leakage import Revealed
-from securevfl.privacy import Gaussian, permitted, severity_of_view
+from securevfl.privacy import Gaussian, permitted_by, severity_of_view
 from securevfl.shares.handed_exchanges import handed_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
@@ -101,7 +101,7 @@ def _about_metrics(noise: Gaussian | None) -> Revealed:
         f"training, {_TRUST}"
     )
     if noise is not None:
-        allowed = permitted(noise).words("two values of a row that trained")
+        allowed = permitted_by(noise).describe("two values of a row that trained")
         text += f"; all that follows from the model, with differentially private noise in its steps {allowed}"
     seen = Sight(of="features", severity="ok", through="shares and rounded metrics", view=MASKED)
     return Revealed(text, "note", (seen,))

@@ -13,7 +13,7 @@ from securevfl_crypto.ring import encode
 
 from securevfl.errors import ProtocolError, RangeError
 from securevfl.party_context import PartyContext
-from securevfl.privacy import fan_out, together
+from securevfl.privacy import fan_out, gather
 from securevfl.shares.shape import INPUT_BOUND
 from securevfl.shares.wire import computing_at, read_dealt, send_dealt
 
@@ -93,7 +93,7 @@ class Member:
         given = {self.site.links[name]: part for name, part in parts.items() if every}
         found: dict[str, list[Share]] = {}
         sending = fan_out(given, lambda link: send_dealt(link, given[link]))
-        await together(sending, self._collect(shapes, mine, found))
+        await gather(sending, self._collect(shapes, mine, found))
         if self.engine is not None:  # each summand has two holders: nothing is computed on what they hold differently
             await self.engine.confirm("input", *(one for shares in found.values() for one in shares))
         return found
@@ -108,4 +108,4 @@ class Member:
             dealt = mine if name == self.site.name else await read_dealt(self.site.links[name], wanted)
             if dealt is None or [one.shape for one in dealt] != list(wanted):
                 raise ProtocolError(f"{name!r} was to share arrays of shapes {list(wanted)} and shared others")
-            found[name] = [engine.take(one) for one in dealt]
+            found[name] = [engine.read_dealt(one) for one in dealt]

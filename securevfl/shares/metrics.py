@@ -63,7 +63,7 @@ class Scores:
         """Sums over the rows: of y z; of y; then for each edge how many rows lie above it, Σ y and Σ z of those. Those
         of y and z have 16 fractional bits."""
         engine, n = self._engine, len(targets)
-        bits = (await engine.positive(logits, EDGES)).reshape(len(EDGES), n)
+        bits = (await engine.compare(logits, EDGES)).reshape(len(EDGES), n)
         each, product = await products(
             engine, [Product(bits, concatenate([targets, logits], axis=1)), Product(targets.T, logits, shift=FRACTION)]
         )
@@ -86,9 +86,9 @@ class Scores:
         (own,) = await products(engine, [Product(logits, targets, "times", shift=FRACTION)])
         ahead = logits - own.sum(axis=1, keepdims=True).broadcast_to(logits.shape)
         loss = (await engine.log_sum_exp(logits)).reshape(-1).sum() - own.reshape(-1).sum()
-        better = (await engine.positive(ahead, (_MARGIN,))).reshape(*logits.shape)
+        better = (await engine.compare(ahead, (_MARGIN,))).reshape(*logits.shape)
         count = better.sum(axis=1, keepdims=True) * ONE
-        wrong = await engine.positive(count, (0.5,))
+        wrong = await engine.compare(count, (0.5,))
         return concatenate([wrong.reshape(-1).sum().reshape(1), loss.reshape(1)])
 
     async def rounded(self, scale: Share) -> Share:

@@ -206,9 +206,9 @@ class Network:
             over.append(square.reshape(-1) - _constant(engine, layer.norm**2, 1))
             over += [sign * flat[layer.name].reshape(-1) - _constant(engine, layer.norm, flat[layer.name].size)
                      for sign in (1, -1)]  # fmt: skip
-        outside = await engine.positive(concatenate(over))
+        outside = await engine.compare(concatenate(over))
         count = outside.reshape(-1).sum(keepdims=True) * ONE
-        wrong = await engine.positive(count - _constant(engine, 0.5, 1))
+        wrong = await engine.compare(count - _constant(engine, 0.5, 1))
         one = engine.constant(np.ones(1, dtype=np.uint64))
         return (one - wrong.reshape(1)) * ONE
 

@@ -30,7 +30,7 @@ from securevfl.training.passive_role import PassiveRole
 from securevfl.training.regression import Regression
 from securevfl.training.role import Role
 from securevfl.training.rows import Trained
-from securevfl.training.split import chunks
+from securevfl.training.split import split_chunks
 from securevfl.training.state import State
 from securevfl.transport import Kind
 
@@ -159,9 +159,9 @@ class SharesActive(ActiveProgram):
     async def train_epoch(self, epoch: int) -> float:
         """One pass over an epoch's batches; the loss is not opened."""
         role, site = self.role, self.sharing.site
-        self.course.begin_epoch(epoch, validates=role.plan.validates(epoch))
+        self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
         batches = role.batches(epoch)
-        await self._announce(batches, _sizes(list(chunks(role.table.split.valid, role.plan.eval_rows))))
+        await self._announce(batches, _sizes(list(split_chunks(role.table.split.valid, role.plan.eval_rows))))
 
         def words(number: int) -> list[np.ndarray]:
             rows = batches[number]
@@ -194,7 +194,7 @@ class SharesActive(ActiveProgram):
         """
         if not judge:
             return await super().evaluate(rows, keep=keep)
-        role, parts = self.role, list(chunks(rows, self.role.plan.eval_rows))
+        role, parts = self.role, list(split_chunks(rows, self.role.plan.eval_rows))
         labels = role.labels(rows).cpu().numpy()
         positive = int((labels == 1).sum()) if role.task.classes == 2 else 0
         pairs = positive * (len(labels) - positive)
@@ -214,7 +214,7 @@ class SharesActive(ActiveProgram):
         def words(number: int) -> list[np.ndarray]:
             rows = parts[number]
             labels = role.labels(rows)  # of rows to predict they are not known and not used
-            known = role.task.targets(labels).nan_to_num() if role.task.numeric else labels.clamp_min(0)
+            known = role.task.targets(labels).nan_to_num() if role.task.is_numeric else labels.clamp_min(0)
             return [self.fed.words(rows), _target_words(known, role.task.classes)]
 
         return words
@@ -222,7 +222,7 @@ class SharesActive(ActiveProgram):
     async def probabilities(self, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of numbered rows by the model as it is: their logits are opened here."""
         await self.model.freshen()
-        parts = list(chunks(rows, self.role.plan.eval_rows))
+        parts = list(split_chunks(rows, self.role.plan.eval_rows))
         await self._announce([], _sizes(parts))
         logits = await self.course.predict(_sizes(parts), self._scored(parts))
         if logits is None:
@@ -246,14 +246,14 @@ class SharesActive(ActiveProgram):
         return self.sharing.site.others
 
     def ended(self) -> Trained:
-        trained = super().ended()
+        trained = super().close_books()
         trained.notes += notes_of(self.course, self.sharing)
         trained.notes.append(_LEFT_OUT)
         return trained
 
     async def come_back(self, model: State) -> None:
         await _come_back(self, model)
-        self.role.task = self.role.task.restored(model.get("target"))
+        self.role.task = self.role.task.with_state(model.get("target"))
 
 
 class SharesPassive(PassiveProgram):
@@ -311,7 +311,7 @@ class SharesPassive(PassiveProgram):
         """Take part in an epoch's batches."""
         role, site = self.role, self.role.site
         await role.begin_epoch(epoch)
-        self.course.begin_epoch(epoch, validates=role.plan.validates(epoch))
+        self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
         batches = role.batches(epoch)
 
         def words(number: int) -> list[np.ndarray]:
@@ -324,7 +324,7 @@ class SharesPassive(PassiveProgram):
 
     async def answer_all(self, rows: np.ndarray, *, judge: bool = False) -> None:
         await self.model.freshen()
-        parts = list(chunks(rows, self.role.plan.eval_rows))
+        parts = list(split_chunks(rows, self.role.plan.eval_rows))
 
         def words(number: int) -> list[np.ndarray]:
             return [self.fed.words(parts[number])]
@@ -339,7 +339,7 @@ class SharesPassive(PassiveProgram):
         await self.model.hand_out()
 
     def ended(self) -> Trained:
-        trained = super().ended()
+        trained = super().close_books()
         trained.notes += notes_of(self.course, self.sharing)
         return trained
 

@@ -73,7 +73,7 @@ class Shares(Protection):
     @property
     def title(self) -> str:
         title = "secret shares" + (", model handed out" if self.hands_out else "")
-        return title + (f" + {self.dp.titled('the model')}" if self.dp else "")
+        return title + (f" + {self.dp.title_for('the model')}" if self.dp else "")
 
     @property
     def hands_out(self) -> bool:

@@ -56,7 +56,7 @@ class SharedModel:
             return
         kept = [*network.weights.values(), *network.moving.values()]
         await network.engine.confirm("loaded shares", *kept)
-        fresh = iter(await network.engine.refreshed(*kept))
+        fresh = iter(await network.engine.refresh(*kept))
         network.weights = {name: next(fresh) for name in network.weights}
         network.moving = {name: next(fresh) for name in network.moving}
 

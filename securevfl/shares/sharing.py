@@ -85,9 +85,9 @@ class Sharing:
             classes: number of classes; 1 stands for a number.
             handed: the network that is handed out at the end; None where it stays in shares.
         """
-        saved, names = self.site.keeper.saved(), self.computing
+        saved, names = self.site.keeper.load(), self.computing
         done = 0 if saved is None else as_int(saved["epoch"])
-        left = sum(self.plan.validates(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
+        left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
         to, outputs = (names.index(self.site.active),), Task(classes).outputs
         most = self.plan.eval_rows
         openings = {

@@ -10,7 +10,7 @@ from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial
-from securevfl.training import Algorithm, algorithms, find_algorithm
+from securevfl.training import Algorithm, find_algorithm, registered_algorithms
 from securevfl.transport import Exchange, Exchanges, Kind
 
 __all__ = ["KINDS", "accepted", "check_configuration", "check_declarations", "check_refusals", "check_registry"]
@@ -65,7 +65,7 @@ def check_configuration(trial: Trial) -> None:
 def check_registry(trial: Trial) -> None:
     """Its name is its own: no other installed algorithm has it, and a job file that uses it finds this class."""
     kind, name = type(trial.algorithm), trial.algorithm.name
-    if name not in algorithms():
+    if name not in registered_algorithms():
         return
     found = find_algorithm(name)
     if found is not kind:
@@ -93,7 +93,7 @@ def check_declarations(trial: Trial) -> None:
         for passive in range(1, trial.passive + 1):
             where = f"under {protection.name!r} with {passive} passive parties"
             declared = algorithm.exchanges(protection, passive)
-            Exchanges(algorithm.declared(protection, passive))  # refuses two different declarations of one message
+            Exchanges(algorithm.all_exchanges(protection, passive))  # refuses two different declarations of one message
             _check_each(declared, protection, where)
             _check_revealed(declared, where)
 
@@ -105,7 +105,7 @@ def _check_each(declared: tuple[Exchange, ...], protection: Protection, where: s
             raise CheckFailed(f"{step} has no words; receipts show them")
         if (exchange.kind is Kind.CIPHERTEXT) != bool(exchange.ciphers):
             raise CheckFailed(f"{step} is {exchange.kind.value} under ciphers {sorted(exchange.ciphers)}")
-        if protection.sealed and exchange.kind in READABLE_KINDS - {Kind.STATISTIC}:
+        if protection.is_sealed and exchange.kind in READABLE_KINDS - {Kind.STATISTIC}:
             raise CheckFailed(
                 f"{step} crosses readably as {exchange.kind.value}: set `reveals`, so that sealed jobs are refused"
             )

@@ -6,10 +6,10 @@ from itertools import chain
 
 from securevfl.cut import Plain, Protection
 from securevfl.errors import AuditError, ProtocolError
-from securevfl.party import declared as declared_by_all
+from securevfl.party import job_exchanges as declared_by_all
 from securevfl.privacy import READABLE_KINDS, verify
 from securevfl.run.receipt import receipt
-from securevfl.run.simulation import Ran
+from securevfl.run.simulation import RunOutcome
 from securevfl.testing.algorithm_configuration import accepted
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial, same
@@ -24,7 +24,7 @@ def check_messages(trial: Trial) -> None:
         if not trial.talks or not accepted(trial.algorithm, protection):
             continue
         try:
-            ran = trial.sealed if protection.sealed else trial.plain
+            ran = trial.sealed if protection.is_sealed else trial.plain
         except ProtocolError as error:
             if "declares" not in str(error):
                 raise
@@ -32,7 +32,7 @@ def check_messages(trial: Trial) -> None:
         _check_crossed(trial, ran, protection)
 
 
-def _check_crossed(trial: Trial, ran: Ran, protection: Protection) -> None:
+def _check_crossed(trial: Trial, ran: RunOutcome, protection: Protection) -> None:
     role = _roles(ran, trial)
     crossed = {
         (entry.what, entry.kind, role[name], role[entry.peer])
@@ -50,7 +50,7 @@ def _check_crossed(trial: Trial, ran: Ran, protection: Protection) -> None:
             )
 
 
-def _roles(ran: Ran, trial: Trial) -> dict[str, PartyRole]:
+def _roles(ran: RunOutcome, trial: Trial) -> dict[str, PartyRole]:
     owners = {table.name for table in trial.people().label_owners}
     passive = {table.name for table in trial.people().passive}
     return {name: ACTIVE if name in owners else PASSIVE if name in passive else COORDINATOR for name in ran.ledgers}

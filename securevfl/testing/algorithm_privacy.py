@@ -11,7 +11,7 @@ from securevfl.cut import Plain, Protection
 from securevfl.errors import PolicyError
 from securevfl.party import Job
 from securevfl.privacy import DP, READABLE_KINDS, Gaussian, RandomisedResponse
-from securevfl.run.simulation import Ran
+from securevfl.run.simulation import RunOutcome
 from securevfl.testing.algorithm_configuration import KINDS, accepted
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial, roles_begun, same, seen
@@ -105,7 +105,7 @@ def _check_noise(trial: Trial, job: Job, side: PartyRole) -> None:
         raise CheckFailed("two runs with noise give the same bits: noise comes from the operating system, and must act")
 
 
-def _protected(trial: Trial, job: Job) -> Ran:
+def _protected(trial: Trial, job: Job) -> RunOutcome:
     try:
         return trial.run(job)
     except PolicyError as error:

@@ -17,8 +17,8 @@ from securevfl.errors import SecureVFLError
 from securevfl.party import Alone
 from securevfl.party_context import Keeper
 from securevfl.run.model import Model, predict
-from securevfl.run.partial_scoring import every_set
-from securevfl.run.simulation import COORDINATOR, Ran, join_parties
+from securevfl.run.partial_scoring import party_sets
+from securevfl.run.simulation import COORDINATOR, RunOutcome, join_parties
 from securevfl.run.store import read_tree, write_tree
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial, same, seen
@@ -74,7 +74,7 @@ def _batches_taken() -> Iterator[tuple[dict[tuple[str, str], list[np.ndarray]], 
             return
         ends = role.site.active, role.site.name
         train, mine = role.train_batch, taken.setdefault(ends, [])
-        lacking[ends] = role.table.own(np.arange(role.table.rows)) < 0
+        lacking[ends] = role.table.own_places(np.arange(role.table.total_count)) < 0
 
         async def recorded(rows: np.ndarray) -> object:
             mine.append(rows.copy())
@@ -148,7 +148,7 @@ def check_alone(trial: Trial) -> None:
     _check_tested(trial.run(trial.job(), Parties.of(replace(trial.people().active, book=None))), "alone")
 
 
-def _check_tested(ran: Ran, how: str) -> None:
+def _check_tested(ran: RunOutcome, how: str) -> None:
     if not any(trained.test for trained in ran.trained.values()):
         raise CheckFailed(f"{how}, no party has metrics of the test rows")
 
@@ -172,13 +172,13 @@ class _Kept(Keeper):
         self.steps = steps
         self._path = folder / party
 
-    def saved(self) -> dict[str, object] | None:
+    def load(self) -> dict[str, object] | None:
         if self.start is None:
             return None
         tree = read_tree(self._file(self.start, self.step))
         return tree if isinstance(tree, dict) else None
 
-    def wants(self, epoch: int) -> bool:
+    def is_due(self, epoch: int) -> bool:
         return self.start is None
 
     def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
@@ -261,7 +261,7 @@ def check_subsets(trial: Trial) -> None:
             f"the active party alone scores test rows up to {gap:.3g} from what training scored alone: score_alone has "
             "to depend on the model's parts and the rows, and on nothing that training remembers"
         )
-    for present in every_set(trial.algorithm.subsets, sorted(table.name for table in people.passive)):
+    for present in party_sets(trial.algorithm.subsets, sorted(table.name for table in people.passive)):
         some = Parties({name: people[name] for name in (owner.name, *present)}, active=owner.name)
         found = predict(Model(job=work, parts=parts), some, aligned=join_parties(some, work) if present else None)
         if not np.isfinite(found.probabilities).all():

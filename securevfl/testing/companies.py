@@ -9,7 +9,15 @@ from pathlib import Path
 from securevfl_net.durable import make_folder
 from securevfl_net.identity.making import Key, self_signed
 
-from securevfl.agreement import ServingTerms, approve, card_of, propose, read_agreement, read_party_file, write_approval
+from securevfl.agreement import (
+    ServingTerms,
+    approve,
+    make_party_card,
+    propose,
+    read_agreement,
+    read_party_file,
+    write_approval,
+)
 from securevfl.data import Parties, PartyTable
 from securevfl.ledger import make_key
 from securevfl.run.model_parts import PART, model_part, write_run
@@ -49,7 +57,7 @@ class Companies:
         (folder / "job.toml").write_text(job, encoding="utf-8")
         self.proposal = propose(
             folder / "job.toml",
-            [card_of(file) for file in files.values()],
+            [make_party_card(file) for file in files.values()],
             purpose="a trial",
             expires="30d",
             now=now,

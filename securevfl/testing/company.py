@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 from securevfl_net.identity.making import Key, self_signed
 
 from securevfl.agreement import (
@@ -27,7 +27,7 @@ from securevfl.agreement import (
     Proposal,
     Versions,
     approve,
-    card_of,
+    make_party_card,
     read_agreement,
     read_party_file,
     write_approval,
@@ -38,9 +38,9 @@ from securevfl.party import Job, JobTerms
 from securevfl.party_context import Observer, PartySecret
 from securevfl.privacy import Policy
 from securevfl.process.launch import read_start
-from securevfl.process.party_process import Attending
+from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
-from securevfl.run.events import News
+from securevfl.run.events import RunEvents
 from securevfl.run.simulated_parties import coordinator_of
 from securevfl.transport import MemoryHub
 
@@ -126,20 +126,20 @@ class Company:
     def keep(self, secrets: Mapping[str, PartySecret]) -> None:
         """Let parties begin with these secrets."""
         for name, secret in secrets.items():
-            with StateFolder.take(self.state(name), party=name, agreement=self.agreement.digest) as state:
+            with StateFolder.lock(self.state(name), party=name, agreement=self.agreement.digest) as state:
                 state.secret(secret)
 
     @contextmanager
     def _attending(
-        self, names: Iterable[str], hearers: Mapping[str, Sequence[News | Observer]]
-    ) -> Iterator[dict[str, Attending]]:
+        self, names: Iterable[str], hearers: Mapping[str, Sequence[RunEvents | Observer]]
+    ) -> Iterator[dict[str, JobProcess]]:
         """Parties that hold their state folders; each knows its own approval alone."""
         with ExitStack() as held:
             parties = {}
             for name in names:
-                taken = StateFolder.take(self.state(name), party=name, agreement=self.agreement.digest)
+                taken = StateFolder.lock(self.state(name), party=name, agreement=self.agreement.digest)
                 own = read_start(self.file, name).own
-                parties[name] = Attending(
+                parties[name] = JobProcess(
                     held.enter_context(taken),
                     Agreement(self.agreement.proposal, {name: self.agreement.approvals[name]}),
                     name,
@@ -151,7 +151,7 @@ class Company:
                 )
             yield parties
 
-    def over_memory(self) -> dict[str, Attending]:
+    def over_memory(self) -> dict[str, JobProcess]:
         """Run all parties in this process, over memory."""
         with self._attending(self.names, {}) as parties:
 
@@ -168,9 +168,9 @@ class Company:
         self,
         names: Iterable[str] = (),
         *,
-        hearers: Mapping[str, Sequence[News | Observer]] | None = None,
+        hearers: Mapping[str, Sequence[RunEvents | Observer]] | None = None,
         beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
-    ) -> dict[str, Attending]:
+    ) -> dict[str, JobProcess]:
         """Run parties in this process, each with its own gate: sockets, TLS and certificates are real.
 
         Args:
@@ -206,8 +206,8 @@ def found(
     for name in names:
         key = Key.generate()
         make_folder(folder / "certs", private=True)
-        write_whole(folder / "certs" / f"{name}.key", key.pem, private=True)
-        write_whole(folder / "certs" / f"{name}.crt", self_signed(name, key, datetime.now(UTC)).pem)
+        write_atomic(folder / "certs" / f"{name}.key", key.pem, private=True)
+        write_atomic(folder / "certs" / f"{name}.crt", self_signed(name, key, datetime.now(UTC)).pem)
         make_key(name, folder / "keys")
         lines = [f'party = "{name}"', f'state = "{name}.state"', f'filters = "{name}.filters"']
         lines += [f'listen = "127.0.0.1:{ports[name]}"']
@@ -225,13 +225,13 @@ def found(
         id="0" * 32,
         purpose="a test",
         limits=Limits(**{"expires": "2126-01-01T00:00:00Z"} | limits),  # type: ignore[arg-type]
-        versions=Versions.own(),
+        versions=Versions.installed(),
         job=JobTerms(**{name: getattr(job, name) for name in JobTerms.__struct_fields__}),
         algorithm=job.algorithm,
         protection=job.protection,
         align=job.align,
         link=job.link,
-        party=tuple(card_of(files[name]) for name in names),
+        party=tuple(make_party_card(files[name]) for name in names),
     )
     path = folder / "agreement.toml"
     path.write_bytes(proposal.raw)

@@ -12,7 +12,7 @@ import torch
 
 from securevfl.cut import CutSpec, Protection
 from securevfl.party_context import PartyContext
-from securevfl.privacy import Noised, NoiseShare, Policy, bare
+from securevfl.privacy import Noised, NoiseShare, Policy, strip_noise_mark
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.places import sites
 
@@ -43,12 +43,12 @@ class Batch:
     @property
     def rows(self) -> int:
         """How many rows every party feeds."""
-        return len(next(bare(a) for a in self.activations.values()))
+        return len(next(strip_noise_mark(a) for a in self.activations.values()))
 
     @property
     def values(self) -> dict[str, torch.Tensor]:
         """Activations without their noise marks."""
-        return {name: bare(a) for name, a in self.activations.items()}
+        return {name: strip_noise_mark(a) for name, a in self.activations.items()}
 
 
 @dataclass
@@ -149,7 +149,7 @@ def drive(
     world = place(protection, spec, passive, floor)
     run = CutRun(world, back={name: [] for name in passive})
     units = _units(passive)
-    first = replace(steps[0], activations=steps[0].values, gradient=bare(steps[0].gradient), noise={})
+    first = replace(steps[0], activations=steps[0].values, gradient=strip_noise_mark(steps[0].gradient), noise={})
 
     async def active() -> None:
         cut = protection.active_cut(world["a"], spec)

@@ -13,8 +13,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from securevfl.party.gathering import Action, Began, Gathering, Go, Park, Say
-from securevfl.party.reports import Kept, Ready, Report, View, decode
+from securevfl.party.gathering import Action, Began, Go, Park, Rendezvous, Say
+from securevfl.party.reports import CheckpointKey, Ready, Report, View, decode
 
 NAMES = ("a", "b", "c")
 LINKS = ((0, 0, 1), (1, 0, 2), (2, 1, 0), (3, 1, 2), (4, 2, 0), (5, 2, 1))
@@ -94,7 +94,7 @@ class Search:
     """
 
     bounds: Bounds
-    kind: type[Gathering] = Gathering
+    kind: type[Rendezvous] = Rendezvous
     states: int = 0
     quiet: int = 0
     complete: bool = True
@@ -163,7 +163,7 @@ class Search:
         return f"{count}-{hashlib.sha256(f'{i}'.encode()).hexdigest()[:32]}"
 
     def _report(self, incarnation: str, disk: Disk) -> Report:
-        kept = tuple(Kept(epoch, 0, attempt) for epoch, attempt, _ in disk.kept)
+        kept = tuple(CheckpointKey(epoch, 0, attempt) for epoch, attempt, _ in disk.kept)
         return Report(incarnation, kept=kept, agreed=disk.agreed, begun=disk.begun, alignment=disk.alignment)
 
     def _started(self, i: int, disk: Disk, count: int) -> int:
@@ -231,11 +231,11 @@ class Search:
             actions: list[Action]
             if note[0] == "stopped":
                 disk = self._wrote(ran, disk) if wrote and ran is not None else disk
-                actions, ran = gathering.parked(self._report(state.own.incarnation, disk)), None
+                actions, ran = gathering.on_parked(self._report(state.own.incarnation, disk)), None
             elif note[0] == "up":
-                actions = gathering.up(NAMES[who], *note[1:])
+                actions = gathering.on_connected(NAMES[who], *note[1:])
             else:
-                actions = gathering.heard(NAMES[who], note[1])
+                actions = gathering.on_note(NAMES[who], note[1])
             for action in actions:
                 if isinstance(action, Say):
                     j = NAMES.index(action.peer)
@@ -270,7 +270,9 @@ class Search:
     def _past(self, reports: Mapping[str, Report], mark: bytes) -> bool:
         """Whether one of these reports is newer than the view."""
         view = self._of.get(mark, {})
-        return any((r.starts, r.parks) > (view[n].starts, view[n].parks) for n, r in reports.items() if n in view)
+        return any(
+            (r.start_count, r.parks) > (view[n].start_count, view[n].parks) for n, r in reports.items() if n in view
+        )
 
     @staticmethod
     def _gone(view: View, disk: Disk) -> Disk:

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from securevfl.errors import PartyFailed, PeerEnded, SecureVFLError
-from securevfl.party import Job, declared
-from securevfl.party.program import closing
+from securevfl.party import Job, job_exchanges
+from securevfl.party.program import run_and_close
 from securevfl.party_context import SILENCE, Keeper, Observer, PartyContext, PartySecret
 from securevfl.privacy import Ledgers
-from securevfl.run.blocking import blocking, carrying
+from securevfl.run.blocking import carrying, run_blocking
 from securevfl.run.context_building import build_context, draw_secret
 from securevfl.run.roster import Roster
 from securevfl.transport import WINDOW, MemoryChannel, memory_pair
@@ -54,7 +54,7 @@ def sites_of(
         ledgers: opens the parties' ledgers; with new keys unless given.
     """
     roster = Roster.of(names, owners=owners, coordinator=coordinator)
-    messages = declared(job, len(roster.passive))
+    messages = job_exchanges(job, len(roster.passive))
     ends: dict[str, dict[str, MemoryChannel]] = {name: {} for name in roster.names}
     for i, one in enumerate(roster.names):
         for other in roster.names[i + 1 :]:
@@ -90,7 +90,7 @@ def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapp
 
     async def guarded(name: str) -> T:
         try:
-            return await closing(sites[name], programs[name]())
+            return await run_and_close(sites[name], programs[name]())
         except asyncio.CancelledError as error:
             failed.append((name, error))
             raise
@@ -109,7 +109,7 @@ def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapp
 
     try:
         with carrying(sites):
-            return blocking(together)
+            return run_blocking(together)
     except* Exception:
         causes = [one for one in failed if not isinstance(one[1], PeerEnded | asyncio.CancelledError)]
         name, error = (causes or failed)[0]  # who ended it, before those who noticed

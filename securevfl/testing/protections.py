@@ -12,7 +12,7 @@ import torch
 from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.errors import SecureVFLError
 from securevfl.party_context import PartyContext
-from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise, Policy, Releases, bare
+from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise, Policy, Releases, strip_noise_mark
 from securevfl.testing.cut_run import SPEC, WIDTHS, Batch, CutRun, batches, drive
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.linear_reference import LinearReference
@@ -55,7 +55,7 @@ def check_protection(protection: Protection | type[Protection], *, tolerance: fl
         made = protection() if isinstance(protection, type) else protection
     if not isinstance(made, Protection):
         raise CheckFailed(f"{made!r} is no Protection: subclass securevfl.cut.Protection")
-    bound = tolerance if tolerance is not None else 5e-3 if made.integers else 1e-5
+    bound = tolerance if tolerance is not None else 5e-3 if made.uses_integers else 1e-5
     _check_description(made)
     for spec, parties in _USES:
         passive = tuple(WIDTHS)[:parties]
@@ -97,8 +97,8 @@ def _check_description(protection: Protection) -> None:
         policy = protection.policy()
         if not isinstance(policy, Policy):
             raise CheckFailed(f"policy() gives {policy!r}; a Policy was expected")
-        if policy.sealed != protection.sealed:
-            raise CheckFailed(f"sealed is {protection.sealed} and policy().sealed is {policy.sealed}")
+        if policy.sealed != protection.is_sealed:
+            raise CheckFailed(f"sealed is {protection.is_sealed} and policy().sealed is {policy.sealed}")
         if protection.exchanges(CutUse(trainable=True), 0):
             raise CheckFailed("it declares messages for a party that is alone: without passive parties there are none")
 
@@ -111,7 +111,7 @@ def _check_declarations(declared: Sequence[Exchange], protection: Protection) ->
             raise CheckFailed(f"{exchange.step!r} is declared; steps of a cut begin with 'cut/'")
         if not exchange.words:
             raise CheckFailed(f"{exchange.step!r} is declared without words; receipts show them")
-        if protection.sealed and exchange.kind in READABLE_KINDS:
+        if protection.is_sealed and exchange.kind in READABLE_KINDS:
             raise CheckFailed(f"{exchange.step!r} is declared as {exchange.kind.value}, and the protection says sealed")
         if (exchange.kind is Kind.CIPHERTEXT) != bool(exchange.ciphers):
             raise CheckFailed(f"{exchange.step!r} is declared as {exchange.kind.value} under {set(exchange.ciphers)}")
@@ -130,7 +130,7 @@ def _check_numbers(run: CutRun, spec: CutSpec, steps: Sequence[Batch], bound: fl
     for number, (batch, z) in enumerate(zip(steps, run.z, strict=True)):
         wanted = reference.forward(batch.values)
         _close(f"z of step {number}", z, wanted + _added(batch, spec), bound)
-        backs = reference.backward(batch.values, bare(batch.gradient))
+        backs = reference.backward(batch.values, strip_noise_mark(batch.gradient))
         for name, back in backs.items():
             found = run.back[name][number]
             if not spec.trainable:
@@ -143,7 +143,7 @@ def _check_numbers(run: CutRun, spec: CutSpec, steps: Sequence[Batch], bound: fl
     first = steps[0].values
     _close("z at the snapshot", run.kept[0], reference.forward(first), bound)
     _close("z after the snapshot was restored", run.kept[1], run.kept[0].double(), bound)
-    reference.backward(first, bare(steps[0].gradient))
+    reference.backward(first, strip_noise_mark(steps[0].gradient))
     for which, z in zip(("after one more step", "after that step was repeated"), run.restored, strict=True):
         _close(f"z {which}", z, reference.forward(first), bound)
 
@@ -204,7 +204,7 @@ def _check_messages(world: Mapping[str, PartyContext], declared: Exchanges, *, n
         if exchange.noised and found != pairs:
             raise CheckFailed(
                 f"{exchange.step!r} carried noise {found} times; it was fed with noise {pairs} times: compute what is "
-                "sent with Noised.map and NoiseShare.added"
+                "sent with Noised.map and NoiseShare.add_to"
             )
 
 
@@ -242,14 +242,14 @@ def _with_noise(steps: Sequence[Batch], dp: DP, spec: CutSpec) -> list[Batch]:
         for name, values in batch.values.items():
             releases = Releases(name, Policy())
             if dp.activations is not None:
-                release = releases.rows("activations", dp.activations, rows=count, times=1)
+                release = releases.plan_rows("activations", dp.activations, rows=count, times=1)
                 activations[name] = release(values, rows).map(torch.Tensor.float)
             elif dp.joint is not None:
-                joint = releases.joint(dp.joint, rows=count, times=1, parties=len(batch.activations))
-                activations[name] = joint.clipped(values)
-                noise[name] = joint.noise(rows, spec.width)
+                joint = releases.plan_joint(dp.joint, rows=count, times=1, parties=len(batch.activations))
+                activations[name] = joint.clip_activations(values)
+                noise[name] = joint.draw_share(rows, spec.width)
         if dp.gradients is not None:
-            release = Releases("a", Policy()).rows("gradients", dp.gradients, rows=count, times=1)
-            gradient = release(bare(gradient), rows).map(torch.Tensor.float)
+            release = Releases("a", Policy()).plan_rows("gradients", dp.gradients, rows=count, times=1)
+            gradient = release(strip_noise_mark(gradient), rows).map(torch.Tensor.float)
         found.append(Batch(activations=activations, gradient=gradient, noise=noise))
     return found

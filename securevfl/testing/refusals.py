@@ -119,7 +119,7 @@ def check_refusals(protection: Protection) -> None:
     _refused(protection, "a batch of fewer rows than expected", _Peers(rows=8, gradient=torch.zeros(8, SPEC.width)))
     _refused(protection, "a gradient of fewer rows than were fed", _Peers(gradient=torch.zeros(3, SPEC.width)))
     _refused(protection, "a backward step after a forward one without training", _Peers(train=False))
-    if protection.integers:
+    if protection.uses_integers:
         for value in (SPEC.activation_bound, float("nan"), float("inf")):
             fed = torch.full((_ROWS, WIDTHS["p1"]), value)
             _refused(protection, f"activations of {value}", _Peers(fed=fed), RangeError)

@@ -17,7 +17,7 @@ from securevfl.errors import InputError, PartyFailed, PolicyError
 from securevfl.party import Job, consent_party, train_party
 from securevfl.party_context import Keeper, PartyContext, PartySecret
 from securevfl.run.receipt import check_protection
-from securevfl.run.simulation import COORDINATOR, Ran, join_parties
+from securevfl.run.simulation import COORDINATOR, RunOutcome, join_parties
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.parties import label_owners, scarce, silent_active
 from securevfl.testing.programs import run_programs, sites_of
@@ -95,7 +95,7 @@ class Trial:
         return bool(self.declared(Plain()))
 
     @cached_property
-    def plain(self) -> Ran:
+    def plain(self) -> RunOutcome:
         """The short job without protection, run once for all checks."""
         return self.run(self.job())
 
@@ -127,7 +127,7 @@ class Trial:
         return True
 
     @cached_property
-    def sealed(self) -> Ran:
+    def sealed(self) -> RunOutcome:
         """That job sealed, run once for all checks."""
         return self.run(self.few_job(self.sealing), self.few)
 
@@ -138,7 +138,7 @@ class Trial:
         *,
         window: int = WINDOW,
         keepers: Mapping[str, Keeper] | None = None,
-    ) -> Ran:
+    ) -> RunOutcome:
         """Run a job with all parties in this process.
 
         Args:
@@ -163,7 +163,7 @@ class Trial:
             run="check",
             coordinator=coordinator,
             keepers=keepers,
-            secrets={name: PartySecret.derived(job.seed, name) for name in names},  # runs are held against each other
+            secrets={name: PartySecret.from_seed(job.seed, name) for name in names},  # runs are held against each other
             window=window,
         )
         tables = dict(people)
@@ -183,10 +183,10 @@ class Trial:
                 raise error.__cause__ from None
             raise
         ledgers = {name: site.ledger for name, site in sites.items()}
-        resumed = any(keeper.saved() is not None for keeper in (keepers or {}).values())
+        resumed = any(keeper.load() is not None for keeper in (keepers or {}).values())
         own = {name: ledgers[name] for name in people}
         check_protection(job, own, [table.name for table in people.passive], resumed=resumed)
-        return Ran(trained=trained, ledgers=ledgers, split=trained[owners[0]].split)
+        return RunOutcome(trained=trained, ledgers=ledgers, split=trained[owners[0]].split)
 
 
 async def _going_on(work: Callable[[], Awaitable[T]], sites: Mapping[str, PartyContext]) -> T:
@@ -232,7 +232,7 @@ def roles_begun() -> Iterator[list[Role]]:
         yield found
 
 
-def seen(ran: Ran) -> dict[str, tuple[object, ...]]:
+def seen(ran: RunOutcome) -> dict[str, tuple[object, ...]]:
     """Party with labels → all that it has to show, exactly."""
     return {
         name: ([(e.loss, e.valid) for e in t.epochs], t.test, t.best_epoch, t.stopped, t.scores.tolist())
@@ -241,7 +241,7 @@ def seen(ran: Ran) -> dict[str, tuple[object, ...]]:
     }
 
 
-def same(one: Ran, other: Ran, what: str) -> None:
+def same(one: RunOutcome, other: RunOutcome, what: str) -> None:
     """Hold two runs against each other, bit by bit.
 
     Args:

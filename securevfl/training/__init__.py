@@ -11,7 +11,7 @@ Algorithms, `party`, `jobs` and `testing` import from here; this folder imports 
 
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Algorithm, Looks, Subsets, algorithms, find_algorithm
+from securevfl.training.algorithm import Algorithm, Looks, Subsets, find_algorithm, registered_algorithms
 from securevfl.training.fits import Fits
 from securevfl.training.frozen import Frozen, frozen_activations, frozen_bottom
 from securevfl.training.passive_program import PassiveProgram
@@ -43,8 +43,8 @@ __all__ = [
     "Subsets",
     "Task",
     "Trained",
-    "algorithms",
     "find_algorithm",
     "frozen_activations",
     "frozen_bottom",
+    "registered_algorithms",
 ]

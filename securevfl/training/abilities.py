@@ -14,7 +14,7 @@ from securevfl.privacy import DP
 from securevfl.training.fits import UNDECLARED, Fits, LearnsKind
 from securevfl.training.halves import Architecture
 from securevfl.training.objectives import LossOfNumber
-from securevfl.training.registry import algorithms, algorithms_fit, loaded
+from securevfl.training.registry import algorithms_fit, load_registered, registered_algorithms
 
 __all__ = ["Abilities", "Subsets"]
 
@@ -101,7 +101,7 @@ class Abilities(Config):
         dp = protection.dp
         if protection.on_shares and dp is not None:
             self._check_noise_on_shares(dp)
-        if self.reveals and protection.sealed:
+        if self.reveals and protection.is_sealed:
             raise PolicyError(
                 f"{self.title} {self.reveals}, so {protection.name!r} cannot seal it: use protection "
                 "'plain', with dp=sv.DP(features=sv.Gaussian()) for noise on what is handed over, or an algorithm that "
@@ -256,7 +256,7 @@ class Abilities(Config):
                 f"{without} and with those of {', '.join(present)}: give the tables of all parties, or the active "
                 "party's alone"
             )
-        fit = [name for name in algorithms() if getattr(loaded(name), "subsets", "all") != "all"]
+        fit = [name for name in registered_algorithms() if getattr(load_registered(name), "subsets", "all") != "all"]
         raise InputError(
             f"{without}, for it was trained on rows of all parties: predict those, or train "
             f"an algorithm that is fit for the others, too ({_listed(fit)})"
@@ -289,7 +289,7 @@ def _that_learn(what: LearnsKind) -> str:
 
 def _sealable() -> list[str]:
     """Names of the algorithms that hand over nothing in the clear by design."""
-    return [name for name in algorithms() if not getattr(loaded(name), "reveals", "")]
+    return [name for name in registered_algorithms() if not getattr(load_registered(name), "reveals", "")]
 
 
 def _wanted(dp: DP | None) -> set[str]:

@@ -12,15 +12,15 @@ import torch
 from securevfl.errors import RangeError
 from securevfl.privacy import Link, fan_out
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.calibration import ALONE, WHOLE, calibration, temperature_of, tempered
+from securevfl.training.calibration import ALONE, WHOLE, apply_temperature, fit_temperatures, temperature_of
 from securevfl.training.outcome import check_labels, constant_metrics, few_labels, few_rows, went_nowhere
 from securevfl.training.program import RoleProgram
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Trained
-from securevfl.training.split import chunks
+from securevfl.training.split import split_chunks
 from securevfl.training.state import State, as_dict, as_int, as_list
 from securevfl.transport import Kind
 
-__all__ = ["ActiveProgram", "Progress", "numbers"]
+__all__ = ["ActiveProgram", "Progress", "to_floats"]
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Within:
     rows: int = 0
 
 
-def numbers(losses: Sequence[float | torch.Tensor]) -> list[float]:
+def to_floats(losses: Sequence[float | torch.Tensor]) -> list[float]:
     """Losses as numbers; those on a device are read together, which waits for it once."""
     there = [loss for loss in losses if isinstance(loss, torch.Tensor)]
     read = iter(torch.stack(there).tolist() if there else ())
@@ -82,7 +82,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         observer.phase("setup")
         saved = await self.prepare()
         observer.phase("training")
-        self.progress = progress = Progress(kept=role.snapshot()) if saved is None else self.resumed(saved)
+        self.progress = progress = Progress(kept=role.snapshot()) if saved is None else self.resume_from(saved)
         while not progress.stop:
             await self.one_epoch(progress)
         role.restore(progress.kept)
@@ -92,8 +92,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.trained.valid_scores = np.empty((0, 0)) if progress.scores is None else progress.scores.numpy()
         self.score_alone()
         self.calibrate()
-        self.judge()
-        trained = self.ended()
+        self.assess_outcome()
+        trained = self.close_books()
         if trained.model and trained.calibration:
             trained.model["temperature"] = {whose: one.temperature for whose, one in trained.calibration.items()}
         return trained
@@ -112,17 +112,17 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         that is protected by noise of its own gets none: it would tell of these rows."""
         role, trained, dp = self.role, self.trained, self.role.protection.dp
         if (
-            role.task.numeric
-            or role.task.several
+            role.task.is_numeric
+            or role.task.is_multilabel
             or not trained.test
             or (dp is not None and (dp.model is not None or dp.randomised is not None))
         ):
             return
         split = role.table.split
         valid, test = (role.labels(rows).cpu().numpy() for rows in (split.valid, split.test))
-        found = {WHOLE: calibration(trained.valid_scores, valid, trained.scores, test)}
+        found = {WHOLE: fit_temperatures(trained.valid_scores, valid, trained.scores, test)}
         if role.scores_alone and role.config.subsets != "all" and len(split.valid) >= FEWEST_TO_CHOOSE:
-            found[ALONE] = calibration(self.probabilities_alone(split.valid), valid, trained.alone_scores, test)
+            found[ALONE] = fit_temperatures(self.probabilities_alone(split.valid), valid, trained.alone_scores, test)
         trained.calibration = {whose: one for whose, one in found.items() if one is not None}
 
     def probabilities_alone(self, rows: np.ndarray) -> np.ndarray:
@@ -131,16 +131,16 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         role = self.role
         site, role.site = role.site, replace(role.site, passive=(), links={})
         try:
-            logits = [role.score_alone(part) for part in chunks(rows, role.plan.eval_rows)]
+            logits = [role.score_alone(part) for part in split_chunks(rows, role.plan.eval_rows)]
         finally:
             role.site = site
         return role.task.probabilities(torch.cat(logits))
 
     def labels_of(self, rows: np.ndarray) -> np.ndarray:
         """Labels of numbered rows, without those that the active party does not know."""
-        return self.role.task.known(self.role.labels(rows).cpu().numpy())
+        return self.role.task.drop_unknown(self.role.labels(rows).cpu().numpy())
 
-    def judge(self) -> None:
+    def assess_outcome(self) -> None:
         """Say what a constant prediction would score, and what a user should be warned of."""
         role, task, split = self.role, self.role.task, self.role.table.split
         train, valid, test = (self.labels_of(rows) for rows in (split.train, split.valid, split.test))
@@ -150,8 +150,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         weights = [role.row_weights(rows) for rows in (split.train, split.valid, split.test)]
         trained.constant = constant_metrics(task, train, test, weights[0], weights[2])
         parts = {"training": train, "validation": valid, "test": test}
-        if not task.numeric:
-            trained.warnings += (few_labels if task.several else few_rows)(task.classes, parts)
+        if not task.is_numeric:
+            trained.warnings += (few_labels if task.is_multilabel else few_rows)(task.classes, parts)
         on_valid = constant_metrics(task, train, valid, weights[0], weights[1])
         trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant, task.loss_name)
         tally = self.role.self_training()
@@ -163,7 +163,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     async def prepare(self) -> State | None:
         saved = await super().prepare()
         if saved is not None:
-            self.role.y = self.role.label_noise.applied(self.role.y)  # the labels that were drawn at first
+            self.role.y = self.role.label_noise.drawn_labels(self.role.y)  # the labels that were drawn at first
         return saved
 
     async def one_epoch(self, progress: Progress) -> None:
@@ -172,10 +172,10 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         if await self.role.begin_epoch(progress.epoch):
             progress.best, progress.since = -math.inf, 0
         loss = await self.train_epoch(progress.epoch)
-        due = self.role.plan.validates(progress.epoch)
+        due = self.role.plan.validates_after(progress.epoch)
         valid = await self.evaluate(self.role.table.split.valid, judge=True) if due else {}
         await self.decide(progress, valid)
-        self.note(progress, loss, valid)
+        self.record_epoch(progress, loss, valid)
 
     async def train_epoch(self, epoch: int) -> float:
         """One pass over an epoch's batches; the mean loss.
@@ -194,11 +194,11 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             losses.append(await role.train_batch(rows))
             count += len(rows)
             observer.step(epoch, done, len(batches))
-            if self.checkpoints.wants(done, len(batches)):
-                self.checkpoints.keep_within(epoch, done, self.standing(Within(done, numbers(losses), count)))
+            if self.checkpoints.is_checkpoint_due(done, len(batches)):
+                self.checkpoints.keep_within(epoch, done, self.training_state(Within(done, to_floats(losses), count)))
         self.trained.rows = role.rows_trained(epoch)
         site.ledger.catch_up()
-        mean = sum(numbers(losses)) / max(count, 1)
+        mean = sum(to_floats(losses)) / max(count, 1)
         if not math.isfinite(mean):
             raise RangeError(f"the loss of epoch {epoch} is {mean}; training diverged: lower the learning rates")
         return mean
@@ -206,36 +206,36 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     async def decide(self, progress: Progress, valid: dict[str, float]) -> None:
         """Decide whether this epoch's model is kept and whether training ends, and tell the others."""
         role, epoch = self.role, progress.epoch
-        score = role.task.merit(valid) if valid else -math.inf  # of an epoch that did not
+        score = role.task.selection_score(valid) if valid else -math.inf  # of an epoch that did not
         better = score > progress.best
         progress.best, progress.since = (score, 0) if better else (progress.best, progress.since + 1)
         patience = role.plan.patience
         out_of_patience = bool(valid) and patience is not None and progress.since >= patience
         progress.stop = (out_of_patience and role.may_stop(epoch)) or epoch >= role.plan.epochs
-        keeps = better if role.plan.chooses(len(role.table.split.valid)) else progress.stop
+        keeps = better if role.plan.chooses_best_epoch(len(role.table.split.valid)) else progress.stop
         if keeps:
             progress.kept, progress.scores = role.snapshot(), torch.from_numpy(self._valid_scores)
             self.trained.best_epoch = epoch
         meta = {"epoch": epoch, "best": keeps, "stop": progress.stop}
-        await fan_out(self.followers(), lambda link: link.send(Kind.CONTROL, "train/epoch", meta=meta))
+        await fan_out(self.peers_to_notify(), lambda link: link.send(Kind.CONTROL, "train/epoch", meta=meta))
         if progress.stop:
             end = role.releases.end_of_plan or "all epochs done"
             waited = f"no gain on validation rows for {progress.since} epochs"
             self.trained.stopped = waited if out_of_patience else end
 
-    def followers(self) -> list[Link]:
+    def peers_to_notify(self) -> list[Link]:
         """Whom the active party tells how it goes on."""
         return self.role.site.others
 
-    def note(self, progress: Progress, loss: float, valid: dict[str, float]) -> None:
+    def record_epoch(self, progress: Progress, loss: float, valid: dict[str, float]) -> None:
         """Write an epoch into the history, and a checkpoint where the run keeps any."""
-        self.trained.readings.append(self.lap())
+        self.trained.readings.append(self.lap_times())
         self.trained.epochs.append(Epoch(loss, valid))
         self.role.site.observer.epoch(progress.epoch, loss, valid)
-        self.checkpoints.keep(progress.epoch, self.standing())
+        self.checkpoints.keep(progress.epoch, self.training_state())
         self.tell_spent()
 
-    def standing(self, within: Within | None = None) -> State:
+    def training_state(self, within: Within | None = None) -> State:
         """Where training stands, for a checkpoint; `within` an epoch, where it is in the middle of one."""
         progress = replace(self.progress, epoch=self.progress.epoch - (within is not None))
         history = [[item.loss, item.valid] for item in self.trained.epochs]
@@ -249,12 +249,12 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         """What a program keeps beside its role and where training stands."""
         return {}
 
-    def resumed(self, saved: State) -> Progress:
+    def resume_from(self, saved: State) -> Progress:
         """Where a kept run stands."""
         self.trained.best_epoch = as_int(saved["best_epoch"])
         self.trained.epochs = [Epoch(loss, valid) for loss, valid in as_list(saved["history"])]
         progress = Progress(**as_dict(saved["progress"]))  # type: ignore[arg-type]
-        progress.stop = self.checkpoints.over(saved)
+        progress.stop = self.checkpoints.is_finished(saved)
         if "within" in saved:
             self._within = Within(**as_dict(saved["within"]))  # type: ignore[arg-type]
         self.trained.stopped = str(saved["stopped"]) if progress.stop else ""
@@ -263,7 +263,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     async def come_back(self, model: State) -> None:
         """See `RoleProgram.come_back`; with the temperature of scores from all parties' columns, where all are here."""
         await super().come_back(model)
-        self.role.task = self.role.task.restored(model.get("target"))
+        self.role.task = self.role.task.with_state(model.get("target"))
         everyone = set(self.role.site.passive) == set(self.role.trained_with)
         self.temperature = temperature_of(model, WHOLE) if everyone else 1.0
 
@@ -275,10 +275,10 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     async def probabilities(self, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of numbered rows by the model as it is."""
         site, logits = self.role.site, []
-        for part in chunks(rows, self.role.plan.eval_rows):
+        for part in split_chunks(rows, self.role.plan.eval_rows):
             site.observer.batch(site.name, site.active, 0, part)
             logits.append(await self.role.score(part))
-        return tempered(self.role.task.probabilities(torch.cat(logits)), self.temperature)
+        return apply_temperature(self.role.task.probabilities(torch.cat(logits)), self.temperature)
 
     async def evaluate(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
         """Metrics of the model as it is on these rows.
@@ -293,5 +293,5 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             self.trained.scores = scores
         if judge:
             self._valid_scores = scores
-            self.role.judged(scores, labels)
+            self.role.record_validation(scores, labels)
         return self.role.task.metrics(scores, labels, self.role.row_weights(rows))

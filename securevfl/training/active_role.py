@@ -48,7 +48,7 @@ class ActiveRole(Role):
     def begin(self) -> None:
         self.loss = self.build_loss()
         self.label_noise = LabelNoise(self)
-        self.y = self.label_noise.applied(self.y)
+        self.y = self.label_noise.drawn_labels(self.y)
         super().begin()
 
     def build_task(self) -> Task:
@@ -58,9 +58,9 @@ class ActiveRole(Role):
             return Labels(table.classes) if self.plan.several else Task(table.classes)
         train = torch.from_numpy(table.split.train)
         weight = None if table.weight is None else table.weight[train].numpy()
-        return Regression.fitted(number, self.y.cpu()[train].numpy(), weight)
+        return Regression.fit_scale(number, self.y.cpu()[train].numpy(), weight)
 
-    def weigh(self, losses: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
+    def weight_losses(self, losses: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
         """Losses of numbered rows, (n,), each times how much its row counts."""
         counts = self.table.counts
         return losses if counts is None else losses * to_device(counts[torch.from_numpy(rows)].numpy(), losses.device)
@@ -74,7 +74,7 @@ class ActiveRole(Role):
         """The loss of each row. One that does not state its sensitivity gets noise for Δ = 2·clip."""
         return self.task.build_loss()
 
-    def judged(self, p: np.ndarray, labels: np.ndarray) -> None:
+    def record_validation(self, p: np.ndarray, labels: np.ndarray) -> None:
         """Hear how the model as it is scores the validation rows: probabilities (n, classes), classes (n,)."""
 
     def self_training(self) -> Tally | None:
@@ -87,7 +87,7 @@ class ActiveRole(Role):
 
     def part_of_model(self) -> State:
         part = super().part_of_model()
-        return part | {"target": self.task.state()} if self.task.numeric else part
+        return part | {"target": self.task.state()} if self.task.is_numeric else part
 
     def labels(self, rows: np.ndarray) -> torch.Tensor:
         """Labels of numbered rows, as `y` has them."""

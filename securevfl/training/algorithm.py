@@ -22,12 +22,12 @@ from securevfl.training.objectives import LossOfNumber
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.program import Program
-from securevfl.training.registry import algorithms, loaded
+from securevfl.training.registry import load_registered, registered_algorithms
 from securevfl.training.rows import Plan
 from securevfl.training.setting import Setting
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 
-__all__ = ["Algorithm", "Looks", "Subsets", "algorithms", "find_algorithm"]
+__all__ = ["Algorithm", "Looks", "Subsets", "find_algorithm", "registered_algorithms"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,9 +66,9 @@ class Algorithm(Abilities):
     view: ClassVar[View] = "network"
 
     @classmethod
-    def known(cls) -> Mapping[str, type[Config]]:
+    def known_types(cls) -> Mapping[str, type[Config]]:
         """All installed algorithms, or a class itself where it has a name."""
-        return super().known() or {name: find_algorithm(name) for name in algorithms()}
+        return super().known() or {name: find_algorithm(name) for name in registered_algorithms()}
 
     @abstractmethod
     def active(self, setting: Setting) -> ActiveRole:
@@ -102,7 +102,7 @@ class Algorithm(Abilities):
         """
         return () if self.cut is None else protection.exchanges(self.cut, passive)
 
-    def declared(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+    def all_exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         """`exchanges`, and what the programs around the roles say."""
         return (*self.exchanges(protection, passive), *programs.EXCHANGES)
 
@@ -133,7 +133,7 @@ class Algorithm(Abilities):
             return PassiveProgram(self.passive(setting))
         return ActiveProgram(self.active(setting))
 
-    def called(self, number: LossOfNumber | None) -> str:
+    def title_for(self, number: LossOfNumber | None) -> str:
         """`title`, by what is learned.
 
         Args:
@@ -184,7 +184,7 @@ class Algorithm(Abilities):
             ]
         return found
 
-    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
         """How often training releases one row at most, as far as that is known before any rows are: noise whose
         multiplier the job gives is weighed by it. What depends on the rows is None, the default of both.
 
@@ -218,10 +218,10 @@ class Algorithm(Abilities):
         dp = protection.dp
 
         def after(epochs: int) -> Looks:
-            return self.looks(protection, replace(plan, epochs=epochs), passive)
+            return self.max_releases(protection, replace(plan, epochs=epochs), passive)
 
         epochs = plan.epochs
-        if dp is not None and dp.stops():
+        if dp is not None and dp.stops_on_budget():
             low, high = 1, epochs if exact else 1
             while low < high:  # the last epoch that the budgets allow
                 middle = (low + high + 1) // 2
@@ -233,7 +233,7 @@ class Algorithm(Abilities):
         features, labels = (1 if n is None else n if exact else min(n, epochs) for n in (most.features, most.labels))
         return Looks(features=features, labels=labels)
 
-    def planned(self, protection: Protection, plan: Plan, passive: int) -> Protection:
+    def with_planned_noise(self, protection: Protection, plan: Plan, passive: int) -> Protection:
         """The protection with the ε that `plan` spends in the place of noise multipliers: what findings are made from.
 
         Args:
@@ -244,8 +244,8 @@ class Algorithm(Abilities):
         dp = protection.dp
         if dp is None:
             return protection
-        looks = self.looks(protection, plan, passive)
-        return protection.replace(dp=dp.planned(features=looks.features, labels=looks.labels))
+        looks = self.max_releases(protection, plan, passive)
+        return protection.replace(dp=dp.with_planned_epsilon(features=looks.features, labels=looks.labels))
 
     def notes(self, protection: Protection) -> list[str]:
         """What a reader of the figures has to know."""
@@ -263,10 +263,11 @@ def find_algorithm(name: str) -> type[Algorithm]:
         UnknownNameError: no installed package has one.
         InputError: what is registered is no `Algorithm`, has another name, or cannot be imported.
     """
-    kind = loaded(name)
+    kind = load_registered(name)
     if not isinstance(kind, type) or not issubclass(kind, Algorithm) or kind.name != name:
         raise InputError(
-            f"algorithm {name!r} is registered as {algorithms()[name].value}, which is no Algorithm of that name: its "
-            "class has name = " + repr(getattr(kind, "name", None))
+            f"algorithm {name!r} is registered as {registered_algorithms()[name].value}, which is not an Algorithm of "
+            "that name: "
+            "its class has name = " + repr(getattr(kind, "name", None))
         )
     return kind

@@ -17,10 +17,10 @@ __all__ = [
     "FEWEST_TO_CHOOSE",
     "WHOLE",
     "Calibration",
-    "calibration",
+    "apply_temperature",
     "expected_calibration_error",
+    "fit_temperatures",
     "temperature_of",
-    "tempered",
 ]
 
 FEWEST_TO_CHOOSE = 50
@@ -53,7 +53,7 @@ class Calibration:
     after: float
 
 
-def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
+def apply_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
     """``p^(1/T)``, rows normalised: ``softmax(logits / T)``.
 
     Args:
@@ -85,7 +85,7 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, bi
     return float(np.abs(gaps).sum() / len(labels))
 
 
-def calibration(
+def fit_temperatures(
     valid: np.ndarray, valid_labels: np.ndarray, test: np.ndarray, test_labels: np.ndarray
 ) -> Calibration | None:
     """The temperature with the least log-loss on the validation rows (section 4.2); None where these say nothing: fewer
@@ -119,7 +119,7 @@ def calibration(
         temperature=found,
         rows=len(valid),
         before=expected_calibration_error(test, test_labels),
-        after=expected_calibration_error(tempered(test, found), test_labels),
+        after=expected_calibration_error(apply_temperature(test, found), test_labels),
     )
 
 

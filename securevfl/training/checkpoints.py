@@ -53,7 +53,7 @@ class Checkpoints:
             PolicyError: earlier attempts may have released more than the party's policy allows.
         """
         if start is None:
-            saved = self._keeper.saved()
+            saved = self._keeper.load()
             start = 0 if saved is None else self._place(as_int(saved["epoch"]), step_of(saved))
         releases, journal = self._role.releases, self._keeper.journal
         if start and len(releases) and not journal.head:
@@ -61,7 +61,7 @@ class Checkpoints:
                 f"{self._role.site.name!r} has a checkpoint and no journal of what was released before it, so that "
                 "nobody can say what ε is: bring the journal back, or begin anew and add what was spent before yourself"
             )
-        releases.go_on(journal, start, self._keeper.scope)
+        releases.begin_attempt(journal, start, self._keeper.scope)
 
     def keep(self, epoch: int, more: State) -> None:
         """End an epoch: close its count of releases, and write a checkpoint where the run keeps any.
@@ -71,12 +71,12 @@ class Checkpoints:
             more: what the program itself remembers.
         """
         role = self._role
-        if not self._keeper.wants(epoch):
+        if not self._keeper.is_due(epoch):
             role.releases.end_epoch(self._place(epoch))
             return
         self._save(epoch, 0, more)
 
-    def wants(self, step: int, steps: int) -> bool:
+    def is_checkpoint_due(self, step: int, steps: int) -> bool:
         """Whether a checkpoint is kept after `step` of an epoch's `steps` batches."""
         return self._steps > 0 and step % self._steps == 0 and step < steps
 
@@ -107,7 +107,7 @@ class Checkpoints:
 
     def resume(self) -> State | None:
         """Load the last checkpoint, after the role's `setup`; what the program remembered, or None to begin anew."""
-        saved = self._keeper.saved()
+        saved = self._keeper.load()
         if saved is None:
             return None
         self._role.load(as_dict(saved["role"]))
@@ -115,7 +115,7 @@ class Checkpoints:
         self._role.releases.load(as_dict(saved["releases"]))
         return saved
 
-    def over(self, saved: State) -> bool:
+    def is_finished(self, saved: State) -> bool:
         """Whether the kept run has nothing left to do: it stopped early, or has had all epochs."""
         epoch, epochs = as_int(saved["epoch"]), self._role.plan.epochs
         return as_flag(saved["stop"]) and (epoch < as_int(saved["epochs"]) or epoch >= epochs)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from securevfl_net.fields import nearest
+from securevfl_net.fields import suggest_nearest
 
 from securevfl.errors import InputError
 
@@ -50,7 +50,7 @@ class Fits:
                 raise InputError(f"fits.{field} is {given!r}: give a set of names, {{{given!r}}}")
             for name in given:
                 if name not in known:
-                    raise InputError(f"fits.{field} names {name!r}{nearest(str(name), known)}")
+                    raise InputError(f"fits.{field} names {name!r}{suggest_nearest(str(name), known)}")
             object.__setattr__(self, field, frozenset(given))
 
 

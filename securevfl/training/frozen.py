@@ -24,7 +24,7 @@ from torch import nn
 
 from securevfl.config import Config
 from securevfl.party_context import PartySecret
-from securevfl.privacy.noise import gaussian, uniform
+from securevfl.privacy.noise import draw_gaussian, draw_uniform
 from securevfl.training.self_supervised import pretrain
 
 __all__ = ["Frozen", "FrozenBottom", "frozen_activations", "frozen_bottom"]
@@ -129,11 +129,11 @@ def frozen_bottom(
     def stream(what: str) -> Callable[[int], bytes]:
         return lambda count: secret.keystream(count, "frozen bottom", frozen.kind, what)
 
-    weight = gaussian((inputs, width), 1 / math.sqrt(max(inputs, 1)), stream("weights")).float()
+    weight = draw_gaussian((inputs, width), 1 / math.sqrt(max(inputs, 1)), stream("weights")).float()
     if frozen.kind == "fourier":
-        shift = torch.from_numpy(uniform((width,), stream("shift")) * 2 * math.pi).float()
+        shift = torch.from_numpy(draw_uniform((width,), stream("shift")) * 2 * math.pi).float()
     else:
-        shift = gaussian((width,), _SHIFT, stream("shift")).float()
+        shift = draw_gaussian((width,), _SHIFT, stream("shift")).float()
     drawn = FrozenBottom(frozen.kind, weight, shift)
     if frozen.learned is None or own_rows is None or len(own_rows) < 2:
         return drawn

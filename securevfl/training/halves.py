@@ -15,10 +15,10 @@ from torch import nn
 
 from securevfl.cut import ActiveCut, CutSpec, Protection
 from securevfl.party_context import PartyContext
-from securevfl.privacy import Noised, bare
+from securevfl.privacy import Noised, strip_noise_mark
 from securevfl.privacy.noise import NoiseShare
 from securevfl.training.frozen import Frozen, frozen_bottom
-from securevfl.training.networks import Bottom, block, build_bottom, mlp
+from securevfl.training.networks import Bottom, build_active_block, build_bottom, build_mlp
 from securevfl.training.optimizers import Adam, forget_gradients
 from securevfl.training.state import State, as_dict, as_pair
 
@@ -67,7 +67,7 @@ class ActiveHalf:
     ) -> None:
         self.cut = cut
         self.bottom, self.own_width = self.build_bottom(architecture, shape)
-        self.own = block(self.own_width, architecture.hidden)
+        self.own = build_active_block(self.own_width, architecture.hidden)
         self.top = self.build_top(architecture, passive, outputs)
         self.model = nn.ModuleList([self.bottom, self.own, self.top]).to(spec.device)
         self.optimizer = Adam(self.model.parameters(), lr=architecture.lr, weight_decay=architecture.weight_decay)
@@ -81,7 +81,7 @@ class ActiveHalf:
         """The network above the cut."""
         if architecture.top is None:
             return nn.Identity()
-        return mlp([architecture.hidden, *architecture.top, outputs])
+        return build_mlp([architecture.hidden, *architecture.top, outputs])
 
     async def setup(self) -> None:
         """See `Part.setup`."""
@@ -211,7 +211,7 @@ class PassiveHalf:
         gradient = await self.cut.backward()
         if gradient is not None and self.site.observer.listening:
             self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
-        a = bare(activations)
+        a = strip_noise_mark(activations)
         if self.optimizer is not None and gradient is not None and a.requires_grad:
             forget_gradients(self.optimizer)
             torch.autograd.backward(a, gradient)

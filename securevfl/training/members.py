@@ -66,7 +66,7 @@ class Done:
     told: Sequence[str]
 
     @classmethod
-    def of(cls, name: str, trained: Trained) -> Done:
+    def from_trained(cls, name: str, trained: Trained) -> Done:
         """What is kept of what a member's program left."""
         ends = [one for one in (trained.setup, trained.finish) if one is not None]
         return cls(
@@ -133,12 +133,12 @@ class MemberKeeper(Keeper):
         """The party's."""
         return self._outer.journal
 
-    def saved(self) -> dict[str, object] | None:
-        kept = self._outer.saved()
+    def load(self) -> dict[str, object] | None:
+        kept = self._outer.load()
         return as_dict(kept["state"]) if kept is not None and kept.get("member") == self._number else None
 
-    def wants(self, epoch: int) -> bool:
-        return self._outer.wants(self._first + epoch)
+    def is_due(self, epoch: int) -> bool:
+        return self._outer.is_due(self._first + epoch)
 
     def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
         place = self._first + epoch
@@ -180,8 +180,8 @@ async def run_members(members: Sequence[Member], setting: Setting, plan: Plan) -
         What is kept of each member that ran here.
     """
     site = setting.site
-    saved = site.keeper.saved()
-    site.keeper.journal.begin(site.keeper.start or 0)
+    saved = site.keeper.load()
+    site.keeper.journal.begin_attempt(site.keeper.start or 0)
     done = [] if saved is None else [Done.from_state(as_dict(one)) for one in as_list(saved["done"])]
     known = {one.name for one in done}
     for number, member in enumerate(members):
@@ -195,10 +195,10 @@ async def run_members(members: Sequence[Member], setting: Setting, plan: Plan) -
 
 async def _run(member: Member, setting: Setting) -> Done:
     program: Program = member.algorithm.program(setting.site, setting.plan, {setting.site.active: setting})
-    return Done.of(member.name, await program.run())
+    return Done.from_trained(member.name, await program.run())
 
 
-def added(readings: Sequence[Reading]) -> Reading:
+def sum_readings(readings: Sequence[Reading]) -> Reading:
     """The sum of what a clock counted."""
     sent: dict[str, int] = {}
     for one in readings:

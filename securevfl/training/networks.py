@@ -22,10 +22,10 @@ __all__ = [
     "BOTTOMS",
     "HANDED_OVER",
     "Bottom",
-    "block",
     "bottom_problems",
+    "build_active_block",
     "build_bottom",
-    "mlp",
+    "build_mlp",
     "resnet18_stem",
     "resnet56_stem",
 ]
@@ -39,7 +39,7 @@ HANDED_OVER = "the representations that it hands over are trained, by gradients 
 """Why bottoms are not frozen in algorithms that exchange representations."""
 
 
-def mlp(widths: Sequence[int], *, last: nn.Module | None = None) -> nn.Sequential:
+def build_mlp(widths: Sequence[int], *, last: nn.Module | None = None) -> nn.Sequential:
     """Linear layers of these widths with ReLU between them, and `last` after the last."""
     layers: list[nn.Module] = []
     for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
@@ -185,10 +185,10 @@ def build_bottom(bottom: Bottom, shape: Sequence[int], *, width: int = 0) -> tup
     flatten: list[nn.Module] = [nn.Flatten()] if len(shape) > 1 else []
     if not bottom:
         return (flatten[0] if flatten else nn.Identity()), inputs
-    return nn.Sequential(*flatten, *mlp([inputs, *bottom], last=nn.ReLU6())), bottom[-1]
+    return nn.Sequential(*flatten, *build_mlp([inputs, *bottom], last=nn.ReLU6())), bottom[-1]
 
 
-def block(inputs: int, outputs: int) -> nn.Module:
+def build_active_block(inputs: int, outputs: int) -> nn.Module:
     """The active party's own block of the cut with its bias: linear, or the bias alone where it has no features."""
     return nn.Linear(inputs, outputs) if inputs else _Bias(outputs)
 

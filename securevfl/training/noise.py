@@ -18,7 +18,7 @@ from securevfl.privacy.loss import Loss
 from securevfl.privacy.noise import NoiseShare
 from securevfl.privacy.releases import Releases
 from securevfl.training.rows import Features, NumberedRows, Plan
-from securevfl.training.split import chunks
+from securevfl.training.split import split_chunks
 
 __all__ = ["FeatureNoise", "Feeding", "LabelNoise", "Labelled", "Releasing", "noisy_parties"]
 
@@ -81,7 +81,7 @@ class Feeding(Releasing, Interface):
         """What the party feeds for numbered rows, to train on them or to score them."""
         ...
 
-    def looked(self, rows: np.ndarray, width: int) -> None:
+    def count_release(self, rows: np.ndarray, width: int) -> None:
         """Count one look at numbered rows."""
         ...
 
@@ -101,7 +101,7 @@ class Labelled(Releasing, Interface):
 
 def noisy_parties(protection: Protection, parties: int) -> int:
     """Among how many passive parties the noise on z is shared: each adds all of it where its part can be read."""
-    return parties if protection.sealed else 1
+    return parties if protection.is_sealed else 1
 
 
 class FeatureNoise:
@@ -125,10 +125,10 @@ class FeatureNoise:
         rows, times = role.release_rows(), role.activation_times(role.plan.epochs)
         if dp.joint is not None:
             parties = noisy_parties(role.protection, len(role.site.passive))
-            self.joint = role.releases.joint(dp.joint, rows=rows, times=times, parties=parties)
+            self.joint = role.releases.plan_joint(dp.joint, rows=rows, times=times, parties=parties)
         elif dp.activations is not None:
             once = not role.trainable
-            self.release = role.releases.rows("activations", dp.activations, rows=rows, times=times, once=once)
+            self.release = role.releases.plan_rows("activations", dp.activations, rows=rows, times=times, once=once)
 
     def __call__(self, a: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
         """Activations (n, d) of numbered rows as they may leave: clipped, noised; gradients flow through the clip.
@@ -139,16 +139,16 @@ class FeatureNoise:
         """
         site = self._role.site
         if not self._ahead:
-            self._role.looked(rows, a.shape[1])
+            self._role.count_release(rows, a.shape[1])
         if site.observer.listening:
             site.observer.fed(site.name, site.active, rows, a)
         if self.joint is not None:
-            return self.joint.clipped(a)
+            return self.joint.clip_activations(a)
         return a if self.release is None else self.release(a, rows)
 
     def share(self, rows: np.ndarray, width: int) -> NoiseShare | None:
         """This party's share of the noise on z of these rows, (n, width); None where z carries none."""
-        return None if self.joint is None else self.joint.noise(rows, width)
+        return None if self.joint is None else self.joint.draw_share(rows, width)
 
     def draw_ahead(self) -> None:
         """Draw noise that is drawn once for all aligned rows, before the first checkpoint: what is drawn later and
@@ -157,10 +157,10 @@ class FeatureNoise:
         if self.release is None or not self.release.once:
             return
         split = role.table.split
-        aligned = np.intersect1d(np.concatenate([split.train, split.valid, split.test]), role.features.own())
+        aligned = np.intersect1d(np.concatenate([split.train, split.valid, split.test]), role.features.present_rows())
         self._ahead = True
         with torch.no_grad():
-            for rows in chunks(aligned, role.plan.eval_rows):
+            for rows in split_chunks(aligned, role.plan.eval_rows):
                 role.activations(rows, train=False)  # the noise belongs to the row, whatever it is drawn for
         self._ahead = False
 
@@ -183,10 +183,12 @@ class LabelNoise:
         if dp is None or dp.randomised is None or not role.site.passive or table.y is None:
             return
         held_out = np.concatenate([table.split.valid, table.split.test])
-        training = np.setdiff1d(np.arange(table.rows), held_out)
-        self.drawn = role.releases.labels(dp.randomised, table.y, training, classes=table.classes, person=table.person)
+        training = np.setdiff1d(np.arange(table.total_count), held_out)
+        self.drawn = role.releases.plan_labels(
+            dp.randomised, table.y, training, classes=table.classes, person=table.person
+        )
 
-    def applied(self, y: torch.Tensor) -> torch.Tensor:
+    def drawn_labels(self, y: torch.Tensor) -> torch.Tensor:
         """Labels (rows,) with the drawn ones in their places, at first and after a checkpoint: a second draw would tell
         more."""
         return y if self.drawn is None else self.drawn.apply(y)
@@ -202,11 +204,11 @@ class LabelNoise:
         if dp is None or dp.gradients is None or not role.site.passive:
             return
         times = role.label_times(role.plan.epochs)
-        self.release = role.releases.rows(
+        self.release = role.releases.plan_rows(
             "gradients", dp.gradients, rows=role.release_rows(), times=times, sensitivity=role.loss.sensitivity
         )
 
-    def correct(self, logits: torch.Tensor) -> torch.Tensor:
+    def correct_logits(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits of the label that was drawn, from logits of the true one; the same where labels are exact."""
         return logits if self.drawn is None else self.drawn.correct(logits)
 
@@ -235,6 +237,6 @@ class LabelNoise:
                 "would be sized wrongly"
             )
         (exact,) = torch.autograd.grad(role.loss(logits, targets).sum(), logits)
-        first, *also = map(role.table.people, role.labelled_by(rows))
+        first, *also = map(role.table.merge_persons, role.labelled_by(rows))
         size = role.plan.batch_size
         return self.release(exact, first, also=also).map(lambda gradient: gradient / size)

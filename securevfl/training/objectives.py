@@ -27,7 +27,7 @@ import numpy as np
 
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["NUMBER_LOSSES", "LossOfNumber", "Objective", "check_numbers_fit", "objective"]
+__all__ = ["NUMBER_LOSSES", "LossOfNumber", "Objective", "check_numbers_fit", "find_objective"]
 
 NUMBER_LOSSES = ("squared", "huber", "poisson", "tweedie")
 """Losses of a numeric target."""
@@ -67,7 +67,7 @@ class Objective(ABC):
     outputs: int = 1
 
     @abstractmethod
-    def start(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         """The constant raw score with the least loss on rows, (outputs,) float64.
 
         Args:
@@ -85,11 +85,11 @@ class Objective(ABC):
         second is the diagonal."""
 
     @abstractmethod
-    def predicted(self, raw: np.ndarray) -> np.ndarray:
+    def to_predictions(self, raw: np.ndarray) -> np.ndarray:
         """Numbers (n, 1), or probabilities of the classes (n, classes)."""
 
 
-def objective(name: str, *, classes: int = 0, delta: float = 1.0, power: float = 1.5) -> Objective:
+def find_objective(name: str, *, classes: int = 0, delta: float = 1.0, power: float = 1.5) -> Objective:
     """The loss of this name.
 
     Args:
@@ -155,7 +155,7 @@ def _exp(raw: np.ndarray) -> np.ndarray:
 class _Squared(Objective):
     name: ClassVar[str] = "squared"
 
-    def start(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         return np.array([_mean(y, weight)])
 
     def losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -165,7 +165,7 @@ class _Squared(Objective):
     def gradients(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return raw - y[:, None], np.ones_like(raw)
 
-    def predicted(self, raw: np.ndarray) -> np.ndarray:
+    def to_predictions(self, raw: np.ndarray) -> np.ndarray:
         return raw
 
 
@@ -180,7 +180,7 @@ class _Huber(_Squared):
             raise InputError(f"delta is {delta}; a positive number was expected")
         self.delta = delta
 
-    def start(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         low, high = float(y.min()), float(y.max())
         each = np.ones(len(y)) if weight is None else weight
         for _ in range(100):  # the sum of the gradients grows with f
@@ -202,7 +202,7 @@ class _Huber(_Squared):
 class _Poisson(Objective):
     name: ClassVar[str] = "poisson"
 
-    def start(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         return np.log([max(_mean(y, weight), np.finfo(float).tiny)])
 
     def losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -214,7 +214,7 @@ class _Poisson(Objective):
         mean = _exp(raw)
         return mean - y[:, None], mean
 
-    def predicted(self, raw: np.ndarray) -> np.ndarray:
+    def to_predictions(self, raw: np.ndarray) -> np.ndarray:
         return _exp(raw)
 
 
@@ -242,7 +242,7 @@ class _Tweedie(_Poisson):
 class _Logistic(Objective):
     name: ClassVar[str] = "logistic"
 
-    def start(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         tiny = np.finfo(float).eps
         share = min(max(_mean(y, weight), tiny), 1 - tiny)
         return np.log([share / (1 - share)])
@@ -256,7 +256,7 @@ class _Logistic(Objective):
         p = _sigmoid(raw)
         return p - y[:, None], p * (1 - p)
 
-    def predicted(self, raw: np.ndarray) -> np.ndarray:
+    def to_predictions(self, raw: np.ndarray) -> np.ndarray:
         p = _sigmoid(raw)
         return np.concatenate([1 - p, p], axis=1)
 
@@ -269,7 +269,7 @@ class _Softmax(Objective):
             raise InputError(f"{classes} classes leave nothing to tell apart; 2 are the least")
         self.outputs = classes
 
-    def start(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         shares = np.bincount(y, weights=weight, minlength=self.outputs)
         logs: np.ndarray = np.log(np.maximum(shares / shares.sum(), np.finfo(float).eps))
         return logs
@@ -279,12 +279,12 @@ class _Softmax(Objective):
         return found
 
     def gradients(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        p = self.predicted(raw)
+        p = self.to_predictions(raw)
         g = p.copy()
         g[np.arange(len(y)), y] -= 1
         return g, p * (1 - p)
 
-    def predicted(self, raw: np.ndarray) -> np.ndarray:
+    def to_predictions(self, raw: np.ndarray) -> np.ndarray:
         wide = np.exp(raw - raw.max(axis=1, keepdims=True))
         found: np.ndarray = wide / wide.sum(axis=1, keepdims=True)
         return found

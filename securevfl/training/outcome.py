@@ -57,10 +57,10 @@ def constant_metrics(
     """
     if not len(train) or not len(rows):
         return {}
-    if task.numeric:
+    if task.is_numeric:
         mean = float(np.average(train, weights=train_weight))
         return task.metrics(np.full((len(rows), 1), mean), rows, weight)
-    if task.several:
+    if task.is_multilabel:
         means = np.average(train, axis=0, weights=train_weight)
         found = task.metrics(np.broadcast_to(means, rows.shape).astype(np.float64), rows, weight)
         return {name: found[name] for name in ("accuracy", "log_loss")}
@@ -88,7 +88,7 @@ def check_labels(task: Task, train: np.ndarray) -> None:
     """
     if isinstance(task, Regression):
         check_numbers_fit(task.loss.name, train, "training")
-    elif task.several:
+    elif task.is_multilabel:
         for number in np.flatnonzero(train.min(axis=0) == train.max(axis=0)) if len(train) else ():
             raise InputError(
                 f"label number {number} is {train[0, number]} in all {len(train):,} training rows, so there is nothing "

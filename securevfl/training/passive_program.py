@@ -10,7 +10,7 @@ from securevfl.training.checkpoints import step_of
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.program import RoleProgram
 from securevfl.training.rows import Trained
-from securevfl.training.split import chunks
+from securevfl.training.split import split_chunks
 from securevfl.training.state import State, as_int
 from securevfl.transport import Kind
 
@@ -32,16 +32,16 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         observer.phase("training")
         epoch = 0 if saved is None else as_int(saved["epoch"])
         kept = role.snapshot() if saved is None else saved["kept"]
-        stop = saved is not None and self.checkpoints.over(saved)
+        stop = saved is not None and self.checkpoints.is_finished(saved)
         self._step = 0 if saved is None else step_of(saved)
         while not stop:
             epoch += 1
             self._kept = kept
             await self.train_epoch(epoch)
-            if role.plan.validates(epoch):
+            if role.plan.validates_after(epoch):
                 await self.answer_all(split.valid, judge=True)
             verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
-            self.trained.readings.append(self.lap())
+            self.trained.readings.append(self.lap_times())
             if verdict.meta.get("best"):
                 kept = role.snapshot()
             stop = bool(verdict.meta.get("stop")) or epoch >= role.plan.epochs
@@ -52,7 +52,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         observer.phase("test")
         await self.answer_all(split.test)
         await self.after_test()
-        return self.ended()
+        return self.close_books()
 
     async def train_epoch(self, epoch: int) -> None:
         """Take part in an epoch's batches."""
@@ -63,7 +63,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
             site.observer.batch(site.name, site.active, epoch, rows)
             await self.role.train_batch(rows)
             site.observer.step(epoch, done, len(batches))
-            if self.checkpoints.wants(done, len(batches)):
+            if self.checkpoints.is_checkpoint_due(done, len(batches)):
                 self.checkpoints.keep_within(epoch, done, {"kept": self._kept, "stop": False})
         site.ledger.catch_up()
 
@@ -81,6 +81,6 @@ class PassiveProgram(RoleProgram[PassiveRole]):
             judge: whether they validate: under some protections only metrics of them are opened.
         """
         site = self.role.site
-        for part in chunks(rows, self.role.plan.eval_rows):
+        for part in split_chunks(rows, self.role.plan.eval_rows):
             site.observer.batch(site.name, site.active, 0, part)
             await self.role.answer(part)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from securevfl.privacy import Link, RowLooks
+from securevfl.privacy import Link, OpenedValues
 from securevfl.training.role import Role
 from securevfl.training.rows import Numbers
 from securevfl.training.setting import Configuration, Setting
@@ -28,20 +28,20 @@ class PassiveRole(Role):
         site, table, shape = self.site, self.table, self.features.shape
         names = table.names or Numbers(len(self.features.x))
         most, columns = site.policy.max_looks, table.columns or shape.numel()
-        self.looks = RowLooks(site.name, columns, names, most=most, book=site.looks)
+        self.looks = OpenedValues(site.name, columns, names, most=most, book=site.looks)
 
     def begin(self) -> None:
         super().begin()
-        done = 0 if self.site.keeper.saved() is None else self.site.keeper.start or 0
+        done = 0 if self.site.keeper.load() is None else self.site.keeper.start or 0
         if not len(self.table.split.train):
             return  # a prediction: each row is counted as it is asked for
         if self.protection.on_shares:  # final predictions alone are opened, once
-            self.looks.plan(Task(self.table.classes).outputs)
+            self.looks.check_plan(Task(self.table.classes).outputs)
             return
-        self.looks.plan(self.opens * (self.look_times(self.plan.epochs) - self.look_times(done)))
+        self.looks.check_plan(self.values_per_release * (self.look_times(self.plan.epochs) - self.look_times(done)))
 
     @property
-    def opens(self) -> int:
+    def values_per_release(self) -> int:
         """How many values of a row one look at it opens; 0 where that depends on what is fed."""
         return 0
 
@@ -49,7 +49,7 @@ class PassiveRole(Role):
         """How often so many epochs look at one row, at most, as far as that is known before."""
         return self.times(epochs) if epochs else 0
 
-    def looked(self, rows: np.ndarray, width: int) -> None:
+    def count_release(self, rows: np.ndarray, width: int) -> None:
         """Count one look at numbered rows, before anything of them leaves.
 
         Args:
@@ -59,7 +59,7 @@ class PassiveRole(Role):
         Raises:
             PolicyError: a row would give away more than the party's policy allows.
         """
-        self.looks.add(self.features.places(rows), self.opens or width)
+        self.looks.add(self.features.places(rows), self.values_per_release or width)
 
     @property
     def task_outputs(self) -> int:

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["log_loss", "pooled", "stacked_weights"]
+__all__ = ["average_probabilities", "log_loss", "stacked_weights"]
 
 _STEPS = 500
 _TINY = 1e-12
 
 
-def pooled(probabilities: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
+def average_probabilities(probabilities: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
     """The weighted mean of probabilities, (n, classes) each.
 
     Args:

@@ -17,7 +17,7 @@ from securevfl.training.passive_role import PassiveRole
 from securevfl.training.role import Role
 from securevfl.training.rows import Trained
 from securevfl.training.state import State
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, caught_up
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, wait_for_device
 
 __all__ = ["EXCHANGES", "HelperProgram", "Program", "RoleProgram"]
 
@@ -46,7 +46,7 @@ class Program(ABC):
         """
         raise TypeError(f"a {type(self).__name__} does not predict")
 
-    def spent(self) -> list[Spent]:
+    def privacy_spent(self) -> list[Spent]:
         """What was released so far and what it cost."""
         return []
 
@@ -86,25 +86,25 @@ class RoleProgram(Program, Generic[R]):
 
     async def prepare(self) -> State | None:
         """Set up, and come back to the last checkpoint where there is one; what else it holds, or None."""
-        self.lap()
+        self.lap_times()
         self.checkpoints.begin()
         await self.setup()
-        self.trained.setup = self.lap()
+        self.trained.setup = self.lap_times()
         return self.checkpoints.resume()
 
     async def setup(self) -> None:
         """Exchange what is needed before training: what the role needs, and what a subclass adds."""
         await self.role.setup()
 
-    def lap(self) -> Reading:
+    def lap_times(self) -> Reading:
         """What the party's clock counted since the last time, when the device has done what it was asked for."""
-        caught_up(self.role.plan.device)
+        wait_for_device(self.role.plan.device)
         return self.role.site.clock.lap()
 
     async def after_test(self) -> None:
         """What is exchanged after the test; nothing."""
 
-    def ended(self) -> Trained:
+    def close_books(self) -> Trained:
         """Close the books: what was to be released with noise must have been.
 
         Raises:
@@ -112,7 +112,7 @@ class RoleProgram(Program, Generic[R]):
         """
         trained, role = self.trained, self.role
         role.site.ledger.catch_up()
-        trained.finish = self.lap()
+        trained.finish = self.lap_times()
         trained.model = role.part_of_model()
         trained.notes += role.closing_notes()
         role.releases.end_epoch()
@@ -125,13 +125,13 @@ class RoleProgram(Program, Generic[R]):
         """Write into the ledger how much of the party's rows was given away, and into the report's notes where the
         party has a budget of that, or features that rest on it."""
         role = self.role
-        if not isinstance(role, PassiveRole) or not role.looks.values:
+        if not isinstance(role, PassiveRole) or not role.looks.max_values:
             return
-        role.site.ledger.note("looks", role.looks.facts())
+        role.site.ledger.note("looks", role.looks.ledger_facts())
         if notes is not None and (role.looks.allowed is not None or role.config.draws_secretly):
             notes.append(role.looks.text())
 
-    def spent(self) -> list[Spent]:
+    def privacy_spent(self) -> list[Spent]:
         return self.role.releases.spent()
 
     def tell_spent(self) -> None:

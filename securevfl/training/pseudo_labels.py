@@ -16,10 +16,10 @@ import torch
 
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.split import chunks
+from securevfl.training.split import split_chunks
 from securevfl.training.state import State
 
-__all__ = ["Labelling", "SelfTraining", "answer_rows", "give_labels", "label_rows", "score_rows", "temperature"]
+__all__ = ["Labelling", "SelfTraining", "answer_rows", "fit_temperature", "give_labels", "label_rows", "score_rows"]
 
 Labelling = Literal["confidence", "calibrated", "balanced"]
 """The rule by which rows are labelled."""
@@ -31,7 +31,7 @@ _TEMPERATURES = np.geomspace(0.25, 16.0, 97)
 _SMALLEST = 1e-12
 
 
-def tempered(p: np.ndarray, heat: float) -> np.ndarray:
+def divide_logits(p: np.ndarray, heat: float) -> np.ndarray:
     """Probabilities (n, classes) whose logits are divided by `heat`."""
     if heat == 1 or not len(p):
         return p
@@ -41,7 +41,7 @@ def tempered(p: np.ndarray, heat: float) -> np.ndarray:
     return found
 
 
-def temperature(p: np.ndarray, labels: np.ndarray) -> float:
+def fit_temperature(p: np.ndarray, labels: np.ndarray) -> float:
     """The temperature that makes probabilities (n, classes) most likely for these classes (n,).
 
     Returns:
@@ -50,7 +50,7 @@ def temperature(p: np.ndarray, labels: np.ndarray) -> float:
     if len(p) < FEWEST_TO_CALIBRATE:
         return 1.0
     at = np.arange(len(p))
-    losses = [-np.log(np.clip(tempered(p, heat)[at, labels], _SMALLEST, None)).mean() for heat in _TEMPERATURES]
+    losses = [-np.log(np.clip(divide_logits(p, heat)[at, labels], _SMALLEST, None)).mean() for heat in _TEMPERATURES]
     return float(_TEMPERATURES[int(np.argmin(losses))])
 
 
@@ -113,9 +113,9 @@ class SelfTraining:
 
     def calibrate(self, p: np.ndarray, labels: np.ndarray) -> None:
         """Fit the temperature, where the rule asks for one, to held-out rows: probabilities (n, classes), classes."""
-        self.heat = temperature(p, labels) if self.labelling == "calibrated" else 1.0
+        self.heat = fit_temperature(p, labels) if self.labelling == "calibrated" else 1.0
 
-    def note(self, keep: torch.Tensor, labels: torch.Tensor, sure: torch.Tensor) -> None:
+    def count_labels(self, keep: torch.Tensor, labels: torch.Tensor, sure: torch.Tensor) -> None:
         """Count labels that are given in a step, without waiting for the device; `settle` adds them up.
 
         Args:
@@ -126,7 +126,7 @@ class SelfTraining:
         self.rows += len(keep)
         self._noted.append((keep, labels, sure))
 
-    def settle(self) -> SelfTraining:
+    def collect_counts(self) -> SelfTraining:
         """Itself, with all that was noted."""
         for keep, labels, sure in self._noted:
             self._give(np.bincount(labels[keep].cpu().numpy()))
@@ -142,23 +142,23 @@ class SelfTraining:
         self.labelled = sum(self.given)
         self.classes = sum(count > 0 for count in self.given)
 
-    def look(self, p: np.ndarray) -> np.ndarray:
+    def choose_rows(self, p: np.ndarray) -> np.ndarray:
         """Which rows are labelled, (n,) bool, from probabilities (n, classes); see `labels` for the classes."""
-        return self.labels(p) >= 0
+        return self.assign_labels(p) >= 0
 
-    def labels(self, p: np.ndarray) -> np.ndarray:
+    def assign_labels(self, p: np.ndarray) -> np.ndarray:
         """The class that each row is given, (n,) int64, -1 for none, from probabilities (n, classes)."""
         balanced = self.labelling == "balanced"
         found = self._balanced(p) if balanced else self._sure(p)
         sure = found >= 0
         self.rows += len(p)
         self._give(np.bincount(found[sure], minlength=p.shape[1]))
-        self.most = max(self.most, float(tempered(p, self.heat).max(initial=0.0)))
+        self.most = max(self.most, float(divide_logits(p, self.heat).max(initial=0.0)))
         return found
 
     def _sure(self, p: np.ndarray) -> np.ndarray:
         """Classes of the rows whose tempered probability reaches the bound."""
-        q = tempered(p, self.heat)
+        q = divide_logits(p, self.heat)
         if not len(q):
             return np.empty(0, dtype=np.int64)
         return np.where(q.max(axis=1) >= self.confidence, q.argmax(axis=1), -1)
@@ -177,7 +177,7 @@ class SelfTraining:
                 self.bounds[k] = float(margins[best, k].min())
         return found
 
-    def hold(self, p: np.ndarray, labels: np.ndarray) -> None:
+    def assess_held_out(self, p: np.ndarray, labels: np.ndarray) -> None:
         """How the rule, as it labelled, does on held-out rows: probabilities (n, classes), classes (n,)."""
         if self.labelling == "balanced" and self.bounds and len(p):
             lead = _margins(p) - np.array(self.bounds)
@@ -188,7 +188,7 @@ class SelfTraining:
         self.held_sure += int((given >= 0).sum())
         self.held_right += int((given[given >= 0] == labels[given >= 0]).sum())
 
-    def judge(self, p: np.ndarray, labels: np.ndarray) -> None:
+    def assess_validation(self, p: np.ndarray, labels: np.ndarray) -> None:
         """How the model that labels does on validation rows: probabilities (n, classes), classes (n,)."""
         sure = p.max(axis=1) >= self.confidence if len(p) else np.empty(0, dtype=bool)
         self.valid, self.sure = len(p), int(sure.sum())
@@ -269,7 +269,7 @@ class SelfTraining:
     def state(self) -> State:
         """All of it but the rule, for a checkpoint."""
         rule = ("confidence", "labelling", "share", "_noted")
-        return {name: value for name, value in asdict(self.settle()).items() if name not in rule}
+        return {name: value for name, value in asdict(self.collect_counts()).items() if name not in rule}
 
     def load(self, state: State) -> None:
         """Go on from a state."""
@@ -280,7 +280,7 @@ class SelfTraining:
 async def score_rows(role: ActiveRole, rows: np.ndarray) -> np.ndarray:
     """Probabilities (n, classes) of numbered rows by the role's model as it is, while the passive parties run
     `answer_rows`."""
-    found = [role.task.probabilities(await role.score(part)) for part in chunks(rows, role.plan.eval_rows)]
+    found = [role.task.probabilities(await role.score(part)) for part in split_chunks(rows, role.plan.eval_rows)]
     return np.concatenate(found) if found else np.empty((0, role.task.classes))
 
 
@@ -296,7 +296,7 @@ def give_labels(role: ActiveRole, rows: np.ndarray, p: np.ndarray, tally: SelfTr
     Returns:
         Numbers of the rows that were labelled, in their order.
     """
-    labels = tally.labels(p)
+    labels = tally.assign_labels(p)
     given = labels >= 0
     role.y[torch.from_numpy(rows[given]).to(role.y.device)] = torch.from_numpy(labels[given]).to(role.y)
     return rows[given]
@@ -309,5 +309,5 @@ async def label_rows(role: ActiveRole, rows: np.ndarray, tally: SelfTraining) ->
 
 async def answer_rows(role: PassiveRole, rows: np.ndarray) -> None:
     """Take part in labelling these rows, as many at a time as `score_rows` scores."""
-    for part in chunks(rows, role.plan.eval_rows):
+    for part in split_chunks(rows, role.plan.eval_rows):
         await role.answer(part)

@@ -9,7 +9,7 @@ import torch
 from securevfl.errors import ProtocolError
 from securevfl.transport import Array, to_device
 
-__all__ = ["checked_rows", "received"]
+__all__ = ["checked_rows", "read_tensor"]
 
 
 def checked_rows(array: Array, count: int, sender: str) -> np.ndarray:
@@ -31,7 +31,7 @@ def checked_rows(array: Array, count: int, sender: str) -> np.ndarray:
     return rows
 
 
-def received(array: Array, shape: tuple[int, ...], sender: str, device: str) -> torch.Tensor:
+def read_tensor(array: Array, shape: tuple[int, ...], sender: str, device: str) -> torch.Tensor:
     """A peer's tensor, float32.
 
     Numbers that are not finite are found here on the CPU. On another device the link finds them, see `Link.receive`: to

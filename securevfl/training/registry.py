@@ -9,21 +9,21 @@ from typing import Any
 from securevfl.registry import Registry
 from securevfl.training.fits import Fits
 
-__all__ = ["algorithms", "algorithms_fit", "loaded"]
+__all__ = ["algorithms_fit", "load_registered", "registered_algorithms"]
 
 _REGISTRY = Registry("algorithm", "securevfl.algorithms")
 
 
-def algorithms() -> Mapping[str, EntryPoint]:
+def registered_algorithms() -> Mapping[str, EntryPoint]:
     """Name in job files → where the algorithm lives; see `Registry.entries`."""
     return _REGISTRY.entries
 
 
-def loaded(name: str) -> Any:
+def load_registered(name: str) -> Any:
     """What is registered under this name; see `Registry.load`, and `find_algorithm`, which checks it."""
     return _REGISTRY.load(name)
 
 
 def algorithms_fit(fit: Callable[[Fits], bool]) -> list[str]:
     """Names of the algorithms whose `fits` this accepts: messages list them from here."""
-    return [name for name in algorithms() if fit(getattr(loaded(name), "fits", Fits()))]
+    return [name for name in registered_algorithms() if fit(getattr(load_registered(name), "fits", Fits()))]

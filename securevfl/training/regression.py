@@ -40,7 +40,7 @@ class Regression(Task):
     scale: float = 1.0
 
     @classmethod
-    def fitted(cls, loss: LossOfNumber, y: np.ndarray, weight: np.ndarray | None = None) -> Regression:
+    def fit_scale(cls, loss: LossOfNumber, y: np.ndarray, weight: np.ndarray | None = None) -> Regression:
         """Scaled by these rows, or by the range that all parties know.
 
         Args:
@@ -70,7 +70,7 @@ class Regression(Task):
         return replace(self, scale=self.scale * self.loss.delta / bound, loss=replace(self.loss, delta=bound))
 
     @property
-    def numeric(self) -> bool:
+    def is_numeric(self) -> bool:
         return True
 
     @property
@@ -78,7 +78,7 @@ class Regression(Task):
         return 1
 
     @property
-    def score(self) -> str:
+    def score_name(self) -> str:
         return "r2"
 
     def build_loss(self) -> Loss:
@@ -90,7 +90,7 @@ class Regression(Task):
             return None
         return 1.0 if self.loss.name in _LOGS else 2.0
 
-    def known(self, labels: np.ndarray) -> np.ndarray:
+    def drop_unknown(self, labels: np.ndarray) -> np.ndarray:
         found: np.ndarray = labels[np.isfinite(labels)]
         return found
 
@@ -148,7 +148,7 @@ class Regression(Task):
             each = 2 * (y ** (2 - p) / ((1 - p) * (2 - p)) - y * mean ** (1 - p) / (1 - p) + mean ** (2 - p) / (2 - p))
         return {"deviance": float(np.average(each, weights=weight))}
 
-    def merit(self, metrics: dict[str, float]) -> float:
+    def selection_score(self, metrics: dict[str, float]) -> float:
         """Minus the loss."""
         return -next(metrics[name] for name in ("deviance", "huber", "rmse") if name in metrics)
 
@@ -159,7 +159,7 @@ class Regression(Task):
     def state(self) -> State:
         return {"center": self.center, "scale": self.scale}
 
-    def restored(self, state: object) -> Regression:
+    def with_state(self, state: object) -> Regression:
         if state is None:
             raise TypeError("a model of a number without the target's scale")
         kept = as_dict(state)

@@ -10,7 +10,7 @@ from securevfl.cut.leakage import Revealed, handed_over, labels_drawn
 from securevfl.privacy import DP
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
-__all__ = ["handing_over", "representation"]
+__all__ = ["handing_over", "representation_exchange"]
 
 _REPRESENTATIONS, _GRADIENT = "representations, FedCVT", "gradient at the representations"
 """What ``measured.json`` calls such messages: the gate attacks those of FedCVT, and those of the others as the same."""
@@ -18,7 +18,7 @@ _REPRESENTATIONS, _GRADIENT = "representations, FedCVT", "gradient at the repres
 _LEARNED: Mapping[str, str] = MappingProxyType({"representations": "learned representations"})
 
 
-def representation(step: str, words: str, told: Revealed, dp: DP | None) -> Exchange:
+def representation_exchange(step: str, words: str, told: Revealed, dp: DP | None) -> Exchange:
     """A message in which a passive party hands representations to the active one in the clear.
 
     Args:
@@ -66,7 +66,7 @@ def handing_over(
     told = handed_over(dp, features, _REPRESENTATIONS)
     drawn = labels_drawn(dp, labels, _GRADIENT, parties=passive)
     others = passive > 1 and bool(beside)
-    sent = (representation(f"{algorithm}/{step}", words, told, dp) for step, words in steps.items())
+    sent = (representation_exchange(f"{algorithm}/{step}", words, told, dp) for step, words in steps.items())
     return (
         Exchange(f"{algorithm}/{width}", Kind.CONTROL, PASSIVE, ACTIVE, "width of the representations"),
         *sent,

@@ -130,7 +130,7 @@ class Role(ABC):
         table = self.table
         if not self.config.learns_alone or not len(table.split.train):
             return None
-        own = self.features(np.concatenate([table.split.train, table.others(self.site.name)]))
+        own = self.features(np.concatenate([table.split.train, table.rows_only_at(self.site.name)]))
         return own if table.spare is None else torch.cat([own, table.spare.to(own.device)])
 
     # How often a row is released: what noise is sized by.
@@ -155,7 +155,7 @@ class Role(ABC):
 
     def release_rows(self) -> int:
         """How many row numbers releases are counted by."""
-        return self.table.rows
+        return self.table.total_count
 
     # What programs and algorithms use.
 

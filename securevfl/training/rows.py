@@ -55,11 +55,11 @@ class Plan:
     several: bool = False
     heaviest: float = 1.0
 
-    def validates(self, epoch: int) -> bool:
+    def validates_after(self, epoch: int) -> bool:
         """Whether the validation rows are scored after `epoch`, from 1."""
         return epoch % self.valid_every == 0 or epoch == self.epochs
 
-    def chooses(self, valid: int) -> bool:
+    def chooses_best_epoch(self, valid: int) -> bool:
         """Whether so many validation rows choose the epoch whose weights are kept; else it is the last."""
         return self.keep == "best" or (self.keep == "auto" and valid >= FEWEST_TO_CHOOSE)
 
@@ -114,18 +114,18 @@ class NumberedRows:
     counts: torch.Tensor | None = field(default=None, repr=False)
 
     @property
-    def aligned(self) -> int:
+    def aligned_count(self) -> int:
         """How many rows are aligned."""
         return len(self.x) - self.rest.get(self.name, 0)
 
     @property
-    def rows(self) -> int:
+    def total_count(self) -> int:
         """How many rows all parties number."""
-        return self.aligned + sum(self.rest.values())
+        return self.aligned_count + sum(self.rest.values())
 
-    def others(self, party: str) -> np.ndarray:
+    def rows_only_at(self, party: str) -> np.ndarray:
         """Numbers of the rows that only `party` has, in its order."""
-        start = self.aligned
+        start = self.aligned_count
         for name, count in self.rest.items():
             if name == party:
                 return np.arange(start, start + count)
@@ -136,24 +136,24 @@ class NumberedRows:
         """Numbers of rows, (n,) without repeats, as `party` may know them: the aligned ones and its own as they are;
         for those that it lacks, the first numbers that it lacks, whichever they are. It feeds the same for all of
         those, and learns how many there are."""
-        mine = self.others(party)
-        first, end = (int(mine[0]), int(mine[-1]) + 1) if len(mine) else (self.rows, self.rows)
-        lacking = (rows >= self.aligned) & ((rows < first) | (rows >= end))
-        stands_for = np.concatenate([np.arange(self.aligned, first), np.arange(end, self.rows)])
+        mine = self.rows_only_at(party)
+        first, end = (int(mine[0]), int(mine[-1]) + 1) if len(mine) else (self.total_count, self.total_count)
+        lacking = (rows >= self.aligned_count) & ((rows < first) | (rows >= end))
+        stands_for = np.concatenate([np.arange(self.aligned_count, first), np.arange(end, self.total_count)])
         told = rows.copy()
         told[lacking] = stands_for[: np.count_nonzero(lacking)]
         return told
 
-    def people(self, rows: np.ndarray) -> np.ndarray:
+    def merge_persons(self, rows: np.ndarray) -> np.ndarray:
         """`rows`, and the same number for all that are one person's."""
         return rows if self.person is None else self.person[rows]
 
-    def own(self, rows: np.ndarray) -> np.ndarray:
+    def own_places(self, rows: np.ndarray) -> np.ndarray:
         """For each numbered row its place in `x`, or -1 where this party lacks it."""
-        mine = self.others(self.name)
-        first = mine[0] if len(mine) else self.rows
-        at = np.where(rows < self.aligned, rows, rows - first + self.aligned)
-        return np.where((rows < self.aligned) | ((rows >= first) & (rows < first + len(mine))), at, -1)
+        mine = self.rows_only_at(self.name)
+        first = mine[0] if len(mine) else self.total_count
+        at = np.where(rows < self.aligned_count, rows, rows - first + self.aligned_count)
+        return np.where((rows < self.aligned_count) | ((rows >= first) & (rows < first + len(mine))), at, -1)
 
 
 class Numbers(Sequence[str]):
@@ -182,8 +182,8 @@ class Numbers(Sequence[str]):
 class Features:
     """The features of a party's rows, on the device that trains.
 
-    Numbers from `NumberedRows.rows` to below twice that stand for the same rows withheld, and -1 for no row at all:
-    like a row that the party lacks, they have `fill` for features. A release counts a row and the row withheld apart.
+    A number from `NumberedRows.total_count` to below twice that means the same row withheld, and -1 means no row. Both
+    have `fill` for features, as a row that the party lacks. A release counts a row and its withheld twin separately.
 
     Args:
         table: the party's numbered rows.
@@ -200,14 +200,14 @@ class Features:
         self.x = table.x.to(device) if fits(table.x, device) else table.x
         self.fill = torch.zeros_like(self.x[:1], device=device)
         self._table = table
-        self._aligned = table.aligned
+        self._aligned = table.aligned_count
         self._whole: object = None
         self._all = False
 
     @cached_property
     def _at(self) -> np.ndarray:
         """Number → place; made where a number is asked for that is not its own place."""
-        return np.append(self._table.own(np.arange(2 * self._table.rows)), -1)
+        return np.append(self._table.own_places(np.arange(2 * self._table.total_count)), -1)
 
     def _are_places(self, rows: np.ndarray) -> bool:
         """Whether these rows (n,) are all aligned: their numbers are their places, and nothing has to be looked up."""
@@ -252,7 +252,7 @@ class Features:
         """Of one row."""
         return self.x.shape[1:]
 
-    def own(self) -> np.ndarray:
+    def present_rows(self) -> np.ndarray:
         """Numbers of the rows whose features this party has, (n,)."""
         return np.flatnonzero(self._at[:-1] >= 0)
 

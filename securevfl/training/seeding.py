@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["seeded"]
+__all__ = ["seed_torch"]
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_torch(seed: int) -> Iterator[None]:
     """Torch's global generators seeded inside, as they were before outside: the CPU's, and CUDA's once it is in use."""
     in_use = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     with torch.random.fork_rng(devices=in_use):

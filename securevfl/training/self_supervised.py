@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn import functional
 
 from securevfl.training.optimizers import Adam
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 
-__all__ = ["nt_xent", "pretrain", "view"]
+__all__ = ["augment_rows", "nt_xent", "pretrain"]
 
 
 def nt_xent(one: torch.Tensor, two: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -34,7 +34,7 @@ def nt_xent(one: torch.Tensor, two: torch.Tensor, temperature: float) -> torch.T
     return functional.cross_entropy(similarity, partner)
 
 
-def view(x: torch.Tensor, corruption: float, *, shifted: bool = True) -> torch.Tensor:
+def augment_rows(x: torch.Tensor, corruption: float, *, shifted: bool = True) -> torch.Tensor:
     """A random view of rows (n, …).
 
     Args:
@@ -43,7 +43,7 @@ def view(x: torch.Tensor, corruption: float, *, shifted: bool = True) -> torch.T
         shifted: whether images are shifted and partly erased; if not, they are tables of pixels.
     """
     if x.ndim > 2 and not shifted:
-        return view(x.flatten(1), corruption).view_as(x)
+        return augment_rows(x.flatten(1), corruption).view_as(x)
     if x.ndim == 2:
         swap = torch.rand_like(x) < corruption
         return torch.where(swap, x[torch.randperm(len(x), device=x.device)], x)
@@ -95,12 +95,12 @@ def pretrain(
     size = min(max(batch, 2), len(x))
     if size < 2 or not steps:
         return
-    with seeded(seed):
+    with seed_torch(seed):
         head = nn.Sequential(nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, 32)).to(x.device)
         optimizer = Adam([*bottom.parameters(), *head.parameters()], lr=1e-3)
         for _ in range(steps):
             rows = x[torch.randperm(len(x))[:size]]
-            one, two = (head(bottom(view(rows, corruption, shifted=shifted))) for _ in range(2))
+            one, two = (head(bottom(augment_rows(rows, corruption, shifted=shifted))) for _ in range(2))
             optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(nt_xent(one, two, temperature))
             optimizer.step()

@@ -25,7 +25,7 @@ class Labels(Task):
     """
 
     @property
-    def several(self) -> bool:
+    def is_multilabel(self) -> bool:
         return True
 
     @property
@@ -33,13 +33,13 @@ class Labels(Task):
         return self.classes
 
     @property
-    def score(self) -> str:
+    def score_name(self) -> str:
         return "auc"
 
     def build_loss(self) -> Loss:
         return EachLabel(self.classes)
 
-    def known(self, labels: np.ndarray) -> np.ndarray:
+    def drop_unknown(self, labels: np.ndarray) -> np.ndarray:
         found: np.ndarray = labels[(labels >= 0).all(axis=1)]
         return found
 

@@ -37,7 +37,7 @@ class SideBySide:
         out: torch.Tensor = self._all(self._weights, x)
         return out
 
-    def of(self, number: int, x: torch.Tensor) -> torch.Tensor:
+    def evaluate_one(self, number: int, x: torch.Tensor) -> torch.Tensor:
         """Outputs (n, outputs) of one network, without gradients."""
         with torch.no_grad():
             return self._one({name: weight[number] for name, weight in self._weights.items()}, x)

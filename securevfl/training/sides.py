@@ -11,7 +11,7 @@ from securevfl.training.active_role import ActiveRole
 from securevfl.training.noise import noisy_parties
 from securevfl.training.role import Role
 
-__all__ = ["active_side", "widened"]
+__all__ = ["active_side", "widen_ranges"]
 
 _TAIL = 8.5
 """|Φ⁻¹| of 52 random bits is below 8.3."""
@@ -21,7 +21,7 @@ _FAR = 4.0
 deviations away; beyond, the loss 'huber' bounds them."""
 
 
-def widened(spec: CutSpec, role: Role) -> CutSpec:
+def widen_ranges(spec: CutSpec, role: Role) -> CutSpec:
     """`spec` with ranges wide enough for what clip and noise can amount to; the same at all parties.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 from securevfl.errors import InputError
 from securevfl.party_context import derive_seed
 
-__all__ = ["Split", "batches", "chunks", "epoch_batches", "stratified_marks"]
+__all__ = ["Split", "draw_batches", "epoch_batches", "split_chunks", "stratified_marks"]
 
 _DRAWS = 2_000
 """Splits that are tried."""
@@ -26,7 +26,7 @@ class Split:
     test: np.ndarray
 
     @classmethod
-    def of(cls, rows: int, *, valid: float, test: float, seed: int) -> Split:
+    def draw(cls, rows: int, *, valid: float, test: float, seed: int) -> Split:
         """Split `rows` aligned rows at random.
 
         Args:
@@ -69,7 +69,7 @@ class Split:
         return cls(none, none, none)
 
     @classmethod
-    def marked(cls, fold: np.ndarray) -> Split:
+    def from_marks(cls, fold: np.ndarray) -> Split:
         """The split that the active party marked: `PartyTable.fold` of the aligned rows, in the common order.
 
         Raises:
@@ -121,25 +121,25 @@ def stratified_marks(classes: np.ndarray, *, valid: float, test: float, seed: in
     )
 
 
-def batches(rows: np.ndarray, size: int, *, seed: int, epoch: int) -> Iterator[np.ndarray]:
+def draw_batches(rows: np.ndarray, size: int, *, seed: int, epoch: int) -> Iterator[np.ndarray]:
     """`rows` in a new random order for each epoch, `size` at a time; the last batch may be smaller."""
     order = np.random.default_rng(derive_seed(seed, "batches", epoch)).permutation(rows)
-    return chunks(order, size)
+    return split_chunks(order, size)
 
 
 def epoch_batches(rows: np.ndarray, size: int, steps: int | None, *, seed: int, epoch: int) -> list[np.ndarray]:
     """The batches of one epoch: one pass over `rows`, or `steps` full batches out of as many passes as they need."""
     if steps is None:
-        return list(batches(rows, size, seed=seed, epoch=epoch))
+        return list(draw_batches(rows, size, seed=seed, epoch=epoch))
     full = max(len(rows) // size, 1)
     found: list[np.ndarray] = []
     generator = np.random.default_rng(derive_seed(seed, "batches", epoch))
     while len(found) < steps:
-        found += list(chunks(generator.permutation(rows), size))[:full]
+        found += list(split_chunks(generator.permutation(rows), size))[:full]
     return found[:steps]
 
 
-def chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+def split_chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     """`rows` in their order, `size` at a time."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]

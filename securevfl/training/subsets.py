@@ -22,7 +22,15 @@ from securevfl.cut import ActiveCut, CutSpec
 from securevfl.party_context import derive_seed
 from securevfl.training.halves import ActiveHalf, Architecture
 
-__all__ = ["Draw", "SubsetHalf", "Subsets", "drop_independently", "one_of_a_random_size", "spread", "times_unlikely"]
+__all__ = [
+    "Draw",
+    "SubsetHalf",
+    "Subsets",
+    "drop_independently",
+    "one_of_a_random_size",
+    "scatter_rows",
+    "times_unlikely",
+]
 
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]
 """Draws for so many rows, which of so many passive parties take part: (rows, parties) bool."""
@@ -84,7 +92,7 @@ class Subsets:
             generator = np.random.default_rng(derive_seed(seed, "subsets"))
             self._fixed = self._draw(generator, aligned, parties) if parties else np.zeros((aligned, 0), bool)
 
-    def of(self, rows: np.ndarray, epoch: int) -> np.ndarray:
+    def draw_for(self, rows: np.ndarray, epoch: int) -> np.ndarray:
         """Which passive parties, in their order, take part for numbered rows of a batch of `epoch`: (n, parties)."""
         present = np.zeros((len(rows), self._parties), bool)
         known = rows < self._aligned
@@ -97,7 +105,7 @@ class Subsets:
         return present
 
 
-def spread(values: torch.Tensor, at: np.ndarray, rows: int) -> torch.Tensor:
+def scatter_rows(values: torch.Tensor, at: np.ndarray, rows: int) -> torch.Tensor:
     """`values` (k, d) at the places `at` (k,) of `rows` rows, and exact zeros elsewhere; gradients flow to `values`."""
     places = torch.from_numpy(at).to(values.device)
     return values.new_zeros((rows, *values.shape[1:])).index_copy(0, places, values)
@@ -141,7 +149,7 @@ class SubsetHalf(ActiveHalf):
         if len(exchanged):
             remote = await self.cut.forward(len(exchanged), train=True)
         self._remote = remote.requires_grad_()
-        z = spread(self._remote, exchanged, len(present))
+        z = scatter_rows(self._remote, exchanged, len(present))
         return self.join_present(z, own, torch.from_numpy(present).to(own.device))
 
     @property

@@ -30,12 +30,12 @@ class Task:
     classes: int
 
     @property
-    def numeric(self) -> bool:
+    def is_numeric(self) -> bool:
         """Whether a number is learned, and no class."""
         return False
 
     @property
-    def several(self) -> bool:
+    def is_multilabel(self) -> bool:
         """Whether a row can have several labels."""
         return False
 
@@ -45,7 +45,7 @@ class Task:
         return 1 if self.classes <= 2 else self.classes
 
     @property
-    def score(self) -> str:
+    def score_name(self) -> str:
         """The metric by which runs are compared; larger is better."""
         return "auc" if self.classes == 2 else "accuracy"
 
@@ -54,15 +54,15 @@ class Task:
         """The metric that is the loss; smaller is better."""
         return "log_loss"
 
-    def merit(self, metrics: dict[str, float]) -> float:
+    def selection_score(self, metrics: dict[str, float]) -> float:
         """What the checkpoint is chosen by, larger is better, of metrics of the validation rows."""
-        return metrics.get(self.score, -metrics["log_loss"])
+        return metrics.get(self.score_name, -metrics["log_loss"])
 
     def build_loss(self) -> Loss:
         """The loss of each row that training minimises."""
         return CrossEntropy(self.classes)
 
-    def known(self, labels: np.ndarray) -> np.ndarray:
+    def drop_unknown(self, labels: np.ndarray) -> np.ndarray:
         """Labels without those that the active party does not know."""
         return labels[labels >= 0]
 
@@ -74,7 +74,7 @@ class Task:
         """What of it was learned, for a prediction."""
         return {}
 
-    def restored(self, state: object) -> Task:
+    def with_state(self, state: object) -> Task:
         """This task with what was learned."""
         return self
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.transport.channel import WINDOW, Channel
-    from securevfl.transport.devices import HostCopy, caught_up, fits, on_host, to_device
+    from securevfl.transport.devices import HostCopy, fits, on_host, to_device, wait_for_device
     from securevfl.transport.exchange import (
         ACTIVE,
         COORDINATOR,
@@ -35,13 +35,13 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         encode_parts,
         hosted,
         measure,
-        numbers,
         size,
+        wire_arrays,
     )
 
 _NAMES = {
     "channel": "WINDOW Channel",
-    "devices": "HostCopy caught_up fits on_host to_device",
+    "devices": "HostCopy wait_for_device fits on_host to_device",
     "exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity Sight",
     "hub": "MemoryHub MemoryMesh",
     "memory": "MemoryChannel memory_pair",
@@ -89,7 +89,6 @@ __all__ = [
     "Sight",
     "Up",
     "begin_copies",
-    "caught_up",
     "decode",
     "encode",
     "encode_parts",
@@ -98,10 +97,11 @@ __all__ = [
     "in_parts",
     "measure",
     "memory_pair",
-    "numbers",
     "on_host",
     "size",
     "to_device",
+    "wait_for_device",
+    "wire_arrays",
 ]
 
 if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one

@@ -49,7 +49,7 @@ class Channel(Protocol):
         ...
 
     @property
-    def heard(self) -> Beat:
+    def last_beat(self) -> Beat:
         """The peer's last sign of life."""
         ...
 

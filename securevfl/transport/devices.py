@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-__all__ = ["HostCopy", "caught_up", "fits", "on_host", "to_device"]
+__all__ = ["HostCopy", "fits", "on_host", "to_device", "wait_for_device"]
 
 _SHARE = 0.5
 """Largest share of a device's free memory for one table."""
@@ -71,7 +71,7 @@ def fits(tensor: torch.Tensor, device: str | torch.device) -> bool:
     return tensor.nbytes <= _SHARE * free
 
 
-def caught_up(device: str | torch.device) -> None:
+def wait_for_device(device: str | torch.device) -> None:
     """Return when the device has done all that it was asked for: before a clock is read."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)

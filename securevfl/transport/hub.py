@@ -61,16 +61,16 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
     def _pairs(self) -> Iterator[tuple[str, str]]:
         return ((a, b) for i, a in enumerate(self.names) for b in self.names[i + 1 :])
 
-    def up(self, one: str, other: str) -> bool:
+    def are_connected(self, one: str, other: str) -> bool:
         """Whether two parties are connected now."""
         alive = self._meshes[one].alive and self._meshes[other].alive
         return alive and frozenset((one, other)) not in self._cut
 
     def connect(self, one: str, other: str) -> None:
         """Connect two parties, if both are running and the link is not cut."""
-        if self.up(one, other):
-            self._meshes[one].came(self._meshes[other])
-            self._meshes[other].came(self._meshes[one])
+        if self.are_connected(one, other):
+            self._meshes[one].on_connected(self._meshes[other])
+            self._meshes[other].on_connected(self._meshes[one])
             self.flow(one, other)
 
     def flow(self, one: str, other: str) -> None:
@@ -80,7 +80,7 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
             pipe = self.pipes.get((mesh.view or b"", sender, receiver))
             if pipe is None or not (mesh.alive and peer.alive):
                 continue
-            pipe.flows = mesh.is_open and peer.view == mesh.view and self.up(one, other)
+            pipe.flows = mesh.is_open and peer.view == mesh.view and self.are_connected(one, other)
             if pipe.flows:
                 pipe.wake_reader()
             elif mesh.is_open and mesh.view != peer.view and mesh.view not in peer.past:
@@ -91,15 +91,15 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
             f"{mesh.me!r} opened a view that {peer.me!r} did not begin: open one after all have announced that "
             "they began it"
         )
-        mesh.happened(Refused(peer.me, "other-view", words))
-        peer.happened(Refused(mesh.me, "other-view", words))
+        mesh.put_event(Refused(peer.me, "other-view", words))
+        peer.put_event(Refused(mesh.me, "other-view", words))
 
     def cut(self, one: str, other: str) -> None:
         """Break the connection of two parties until `mend`; what is on its way stays."""
-        if self.up(one, other):
+        if self.are_connected(one, other):
             self._cut.add(frozenset((one, other)))
-            self._meshes[one].happened(Down(other, "the connection was cut"))
-            self._meshes[other].happened(Down(one, "the connection was cut"))
+            self._meshes[one].put_event(Down(other, "the connection was cut"))
+            self._meshes[other].put_event(Down(one, "the connection was cut"))
             self.flow(one, other)
 
     def mend(self, one: str, other: str) -> None:
@@ -110,10 +110,10 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
 
     def crash(self, name: str) -> None:
         """Stop a party without notice: calls of its mesh raise, and peers see a lost connection."""
-        there = [peer for peer in self.names if peer != name and self.up(name, peer)]
+        there = [peer for peer in self.names if peer != name and self.are_connected(name, peer)]
         self._meshes[name].die(f"{name!r} crashed")
         for peer in there:
-            self._meshes[peer].happened(Down(name, "the connection broke"))
+            self._meshes[peer].put_event(Down(name, "the connection broke"))
 
     def start(self, name: str, incarnation: Incarnation | None = None) -> MemoryMesh:
         """Restart a party that crashed or closed.
@@ -162,17 +162,17 @@ class MemoryMesh:
             await self._waiter
         return self._events.popleft()
 
-    def happened(self, event: MeshEvent) -> None:
+    def put_event(self, event: MeshEvent) -> None:
         """Queue an event."""
         if self.alive:
             self._events.append(event)
             self._wake()
 
-    def came(self, peer: MemoryMesh) -> None:
+    def on_connected(self, peer: MemoryMesh) -> None:
         """Handle a new connection to a peer."""
         before, count, _ = self._met.get(peer.me, (None, 0, 0.0))
         self._met[peer.me] = (peer.incarnation, count + 1, time.monotonic())
-        self.happened(Up(peer.me, peer.incarnation, before == peer.incarnation))
+        self.put_event(Up(peer.me, peer.incarnation, before == peer.incarnation))
 
     def die(self, why: str) -> None:
         """Every call raises from now on."""
@@ -188,8 +188,8 @@ class MemoryMesh:
             raise InputError(f"a note of {len(payload)} bytes; at most {NOTE} fit: shorten it, or send it as a message")
         if peer not in self.peers:
             raise InputError(f"{self.me!r} has no peer {peer!r}; it has {', '.join(self.peers)}")
-        if self._hub.up(self.me, peer):
-            self._hub[peer].happened(Noted(self.me, bytes(payload)))
+        if self._hub.are_connected(self.me, peer):
+            self._hub[peer].put_event(Noted(self.me, bytes(payload)))
 
     def begin(self, view: bytes) -> Mapping[str, Channel]:
         """See `Mesh.begin`."""
@@ -237,26 +237,26 @@ class MemoryMesh:
         """See `Mesh.abort`."""
         self._require()
         for peer in self.peers:
-            if self._hub.up(self.me, peer):
+            if self._hub.are_connected(self.me, peer):
                 self._hub[peer].aborted(self.me, reason)
         for channel in self._channels.values():
             channel.fail(ProtocolError(f"{self.me!r} ended the job: {reason}"))
 
     def aborted(self, peer: str, reason: str) -> None:
         """A peer ended the job."""
-        self.happened(Aborted(peer, reason))
+        self.put_event(Aborted(peer, reason))
         for channel in self._channels.values():
             channel.fail(PeerEnded(f"{peer!r} ended the job for all: {reason}"))
 
     async def close(self) -> None:
         """See `Mesh.close`."""
         if self.alive:
-            there = [peer for peer in self.peers if self._hub.up(self.me, peer)]
+            there = [peer for peer in self.peers if self._hub.are_connected(self.me, peer)]
             for channel in self._channels.values():
                 channel.close()
             self.die(f"the mesh of {self.me!r} was closed")
             for peer in there:
-                self._hub[peer].happened(Ended(self.me))
+                self._hub[peer].put_event(Ended(self.me))
 
     def links(self) -> Mapping[str, LinkState]:
         """See `Mesh.links`."""
@@ -266,11 +266,11 @@ class MemoryMesh:
         incarnation, count, since = self._met.get(peer, (None, 0, time.monotonic()))
         channel = self._channels.get(peer)
         return LinkState(
-            connected=self._hub.up(self.me, peer),
+            connected=self._hub.are_connected(self.me, peer),
             incarnation=incarnation,
             since=time.monotonic() - since,
             connections=count,
-            beat=Beat() if channel is None else channel.heard,
+            beat=Beat() if channel is None else channel.last_beat,
             blocked=channel is not None and not channel.ready,
         )
 

@@ -117,8 +117,8 @@ class MemoryChannel:
         self._out.beat = beat
 
     @property
-    def heard(self) -> Beat:
-        """See `Channel.heard`."""
+    def last_beat(self) -> Beat:
+        """See `Channel.last_beat`."""
         return self._in.beat
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class Kind(StrEnum):
     METRIC = "metric"
 
     @property
-    def reveals(self) -> str:
+    def disclosure(self) -> str:
         """What the receiver of an unguarded message of this kind learns."""
         return _REVEALS[self]
 

@@ -161,12 +161,12 @@ class NetworkChannel:
             payload = _BEATS.encode(
                 (beat.steps, beat.sent, beat.read, awaits, step, self._view if self._closed else b"")
             )
-            self._mesh.outbox.say(Frames.BEAT, payload, peer=self._index)
+            self._mesh.outbox.put_frame(Frames.BEAT, payload, peer=self._index)
             self._mesh.wake()
 
     @property
-    def heard(self) -> Beat:
-        """See `Channel.heard`."""
+    def last_beat(self) -> Beat:
+        """See `Channel.last_beat`."""
         return self._heard
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 import msgspec
 from securevfl_net.gate.beats import read_beat
 from securevfl_net.gate.frames import FrameIn, Frames, GateLost, Inbox, Outbox
-from securevfl_net.gate.links import Standing
+from securevfl_net.gate.links import LinkStates
 from securevfl_net.gate.settings import Address, BookSettings, GateSettings, Route, Timing
 from securevfl_net.gate.spawn import BUFFER, spawn_gate
 from securevfl_net.identity import Identity, PeerBook
@@ -72,7 +72,7 @@ class NetworkMesh:
         self._channels: dict[str, NetworkChannel] = {}
         self._by_index: list[NetworkChannel | None] = [None] * len(self.peers)
         self._credits = [0] * len(self.peers)
-        self._standing = Standing(self.peers)
+        self._standing = LinkStates(self.peers)
         self._flushing = self._writing = False
         self._drained: asyncio.Future[None] | None = None
         self._loop.add_reader(sock, self._readable)
@@ -130,7 +130,7 @@ class NetworkMesh:
             timing=timing or Timing(),
         )
         mesh = cls(*spawn_gate(), settings, book)
-        mesh.outbox.say(Frames.SETTINGS, msgspec.msgpack.encode(settings))
+        mesh.outbox.put_frame(Frames.SETTINGS, msgspec.msgpack.encode(settings))
         mesh.wake()
         try:
             await asyncio.wait_for(asyncio.shield(mesh._started), _START)
@@ -161,7 +161,7 @@ class NetworkMesh:
             raise InputError(f"a note of {len(payload)} bytes; at most {NOTE} fit: shorten it, or send it as a message")
         if peer not in self.peers:
             raise InputError(f"{self.me!r} has no peer {peer!r}; it has {', '.join(self.peers)}")
-        self.outbox.say(Frames.NOTE, payload, peer=self.peers.index(peer))
+        self.outbox.put_frame(Frames.NOTE, payload, peer=self.peers.index(peer))
         self.wake()
 
     def begin(self, view: bytes) -> Mapping[str, Channel]:
@@ -173,7 +173,7 @@ class NetworkMesh:
         self._view = bytes(view)
         self._past.add(self._view)
         self._generation += 1
-        self.outbox.say(Frames.BEGIN, self._view, generation=self._generation)
+        self.outbox.put_frame(Frames.BEGIN, self._view, generation=self._generation)
         for index, peer in enumerate(self.peers):
             channel = NetworkChannel(
                 self,
@@ -193,7 +193,7 @@ class NetworkMesh:
         self._require()
         if not self._view:
             raise InputError("there is no view to open; begin one first")
-        self.outbox.say(Frames.OPEN)
+        self.outbox.put_frame(Frames.OPEN)
         self.wake()
 
     def park(self, why: str) -> None:
@@ -205,7 +205,7 @@ class NetworkMesh:
         self._by_index = [None] * len(self.peers)
         self._credits = [0] * len(self.peers)
         self.outbox.drop_bulk()
-        self.outbox.say(Frames.PARK)
+        self.outbox.put_frame(Frames.PARK)
         self.wake()
 
     async def abort(self, reason: str) -> None:
@@ -213,7 +213,7 @@ class NetworkMesh:
         self._require()
         self._fail(ProtocolError(f"{self.me!r} ended the job: {reason}"))
         self.outbox.drop_bulk()
-        self.outbox.say(Frames.ABORT, reason.encode())
+        self.outbox.put_frame(Frames.ABORT, reason.encode())
         await self._finish(10.0, f"the mesh of {self.me!r} ended the job")
 
     async def close(self) -> None:
@@ -227,7 +227,7 @@ class NetworkMesh:
             self._drained = self._loop.create_future()
             await asyncio.wait([self._drained], timeout=0.2)
             self._require()
-        self.outbox.say_behind(Frames.CLOSE)
+        self.outbox.put_frame_behind(Frames.CLOSE)
         await self._finish(None, f"the mesh of {self.me!r} was closed")
 
     def links(self) -> Mapping[str, LinkState]:
@@ -247,8 +247,8 @@ class NetworkMesh:
         """
         self._require()
         if endorsement:
-            self.outbox.say(Frames.ENDORSE, endorsement)
-        self.outbox.say(Frames.RENEW)
+            self.outbox.put_frame(Frames.ENDORSE, endorsement)
+        self.outbox.put_frame(Frames.RENEW)
         self.wake()
 
     def kill(self) -> None:
@@ -290,7 +290,7 @@ class NetworkMesh:
 
     def _waits(self, peer: str, end: float) -> bool:
         index = self.peers.index(peer)
-        return time.monotonic() < end or self._standing.connected(index)
+        return time.monotonic() < end or self._standing.is_connected(index)
 
     def _flush(self) -> None:
         self._flushing = False
@@ -299,7 +299,7 @@ class NetworkMesh:
         for index, cost in enumerate(self._credits):
             if cost:
                 self._credits[index] = 0
-                self.outbox.say(Frames.CREDIT, peer=index, generation=self._generation, number=cost)
+                self.outbox.put_frame(Frames.CREDIT, peer=index, generation=self._generation, number=cost)
         try:
             done = self.outbox.write(self._sock)
         except GateLost as error:
@@ -374,7 +374,7 @@ class NetworkMesh:
         elif kind == Frames.BEAT:
             self._beaten(frame.peer, bytes(frame.body))
         elif kind == Frames.STATE:
-            self._standing.told(frame.body)
+            self._standing.update_links(frame.body)
         else:
             self._happened(kind, frame.peer, frame.parts, bytes(frame.body))
 
@@ -385,7 +385,7 @@ class NetworkMesh:
                 text, fingerprint = _PAIR.decode(body)
                 self._standing.incarnations[peer] = incarnation = Incarnation.read(text)
                 if fingerprint:
-                    self._book.used(peer, fingerprint)
+                    self._book.record_use(peer, fingerprint)
                 self._tell(Up(peer, incarnation, bool(count)))
             case Frames.DOWN:
                 self._tell(Down(peer, body.decode(errors="replace")))
@@ -423,7 +423,7 @@ class NetworkMesh:
         except IdentityRefusal as refusal:
             self._tell(Refused(peer, refusal.code, refusal.words))
             return
-        self.outbox.say(Frames.PIN, payload)
+        self.outbox.put_frame(Frames.PIN, payload)
         self.wake()
         self._tell(Endorsed(peer, found.certificate.fingerprint))
 
@@ -442,7 +442,7 @@ class NetworkMesh:
         if found is None:
             return
         beat, closed, quiet = found
-        self._standing.beaten(index, beat, quiet)
+        self._standing.store_beat(index, beat, quiet)
         channel = self._by_index[index]
         if channel is not None:
             channel.beaten(beat, closed)

@@ -46,8 +46,8 @@ __all__ = [
     "encode_parts",
     "hosted",
     "measure",
-    "numbers",
     "size",
+    "wire_arrays",
 ]
 
 _MAGIC = b"SVFL"
@@ -139,7 +139,7 @@ def measure(message: Message) -> tuple[int, str]:
     length = len(header)
     hashed = hashlib.sha256(_PREFIX.pack(_MAGIC, VERSION, 0, length, 0) + header + bytes(_pad(length)))
     total = _PREFIX.size + length + _pad(length)
-    for raw in numbers(message).values():
+    for raw in wire_arrays(message).values():
         hashed.update(raw.data)
         pad = _pad(raw.nbytes)
         if pad:
@@ -151,7 +151,7 @@ def measure(message: Message) -> tuple[int, str]:
     return found
 
 
-def numbers(message: Message) -> Mapping[str, np.ndarray]:
+def wire_arrays(message: Message) -> Mapping[str, np.ndarray]:
     """Name → the array in wire format: flat, in C order, little-endian; converted once for each message, without a copy
     if it is so already. Waits for arrays on a device.
     """

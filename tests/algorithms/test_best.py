@@ -22,10 +22,10 @@ from small_algorithms import SIZES, make
 import securevfl as sv
 from securevfl.algorithms import best, best_roles
 from securevfl.party_context import Keeper, PartyContext, PartySecret
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.training import Plan, Setting
 from securevfl.training.members import member_setting, member_site
-from securevfl.training.pooling import log_loss, pooled, stacked_weights
+from securevfl.training.pooling import average_probabilities, log_loss, stacked_weights
 from securevfl.training.program import Program
 from securevfl.training.split import Split
 
@@ -34,9 +34,11 @@ FEW = scarce(1, rows=100, overlap=0.25)
 METHODS = ("residual", "local")
 
 
-def run(algorithm: sv.Best, people: sv.Parties = FEW, keepers: Mapping[str, Keeper] | None = None, **terms: Any) -> Ran:
+def run(
+    algorithm: sv.Best, people: sv.Parties = FEW, keepers: Mapping[str, Keeper] | None = None, **terms: Any
+) -> RunOutcome:
     job = sv.Job(algorithm=algorithm, **{"protection": sv.Plain(), "epochs": 2, "batch_size": 32, "seed": 3, **terms})
-    alike = {name: PartySecret.derived(3, name) for name in people}
+    alike = {name: PartySecret.from_seed(3, name) for name in people}
     return run_parties(job, people, join_parties(people, job), run="run", secrets=alike, keepers=keepers)
 
 
@@ -86,7 +88,7 @@ def test_a_member_is_what_its_algorithm_is_alone() -> None:
     assert whole.trained["shop1"].model["parts"]["weights"] == {}  # type: ignore[index]
 
 
-def messages(ran: Ran) -> Counter[tuple[str, str, str]]:
+def messages(ran: RunOutcome) -> Counter[tuple[str, str, str]]:
     """What training sent, and how often."""
     sent = [(name, e) for name, ledger in ran.ledgers.items() for e in ledger.entries if e.way == "sent"]
     return Counter((name, e.what, e.kind.value) for name, e in sent if e.what.startswith(("cut/", "train/epoch")))
@@ -110,10 +112,10 @@ class Everything(Keeper):
         self.steps = 1
         self.kept = kept
 
-    def saved(self) -> dict[str, object] | None:
+    def load(self) -> dict[str, object] | None:
         return None if self.start is None else self.kept[self.start, self.step]
 
-    def wants(self, epoch: int) -> bool:
+    def is_due(self, epoch: int) -> bool:
         return True
 
     def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
@@ -196,7 +198,7 @@ def test_weights_are_the_minimum_that_they_are_said_to_be(pull: float) -> None:
     weights = stacked_weights(found, labels, pull=pull)
 
     def objective(w: np.ndarray) -> float:
-        return len(labels) * log_loss(pooled(found, list(w)), labels) - pull * float(np.log(w).sum())
+        return len(labels) * log_loss(average_probabilities(found, list(w)), labels) - pull * float(np.log(w).sum())
 
     reference = minimize(
         objective,

@@ -20,10 +20,10 @@ from hypothesis.extra import numpy as hnp
 
 import securevfl as sv
 from securevfl.algorithms.boosting.bins import fit_bins
-from securevfl.algorithms.boosting.categories import NUMBER, packed, unpacked
+from securevfl.algorithms.boosting.categories import NUMBER, pack_sets, unpack_sets
 from securevfl.algorithms.boosting.directions import column_directions
-from securevfl.algorithms.boosting.growing import Limits, grow
-from securevfl.algorithms.boosting.histograms import fixed, merged_bins, plain_sums
+from securevfl.algorithms.boosting.growing import Limits, grow_tree
+from securevfl.algorithms.boosting.histograms import merged_bins, plain_sums, to_fixed_point
 from securevfl.algorithms.boosting.splits import Rule, best_split
 from securevfl.algorithms.boosting.trees import (
     LEAF,
@@ -156,7 +156,7 @@ def test_the_best_set_of_levels_is_found(data: st.DataObject, l2: float) -> None
 
 @given(st.lists(st.one_of(st.just(NUMBER), st.integers(0, 2**255 - 1)), max_size=5))
 def test_sets_are_read_as_they_were_packed(sets: list[int]) -> None:
-    assert unpacked(packed(sets)) == sets
+    assert unpack_sets(pack_sets(sets)) == sets
 
 
 def constrained(x: np.ndarray, y: np.ndarray, trees: int, directions: Sequence[int], leaves: int) -> list[Tree]:
@@ -165,11 +165,11 @@ def constrained(x: np.ndarray, y: np.ndarray, trees: int, directions: Sequence[i
     codes, raw, forest = bins.codes(x), np.zeros(len(x)), []
     for _ in range(trees):
         p = 1 / (1 + np.exp(-raw))
-        (g, gu), (h, hu) = fixed(p - y, 24), fixed(p * (1 - p), 24)
+        (g, gu), (h, hu) = to_fixed_point(p - y, 24), to_fixed_point(p * (1 - p), 24)
         values, rule = np.stack([g, h], axis=1), Rule(l1=0.0, l2=1.0, min_gain=0.0, min_hessian=0.01, scales=(gu, hu))
         given, limits = np.asarray(directions, dtype=np.int64), Limits(depth=4, leaves=leaves)
         source = Pooled(bins, codes, values)
-        grown = asyncio.run(grow(values, (p - y, p * (1 - p)), rule, limits, source, directions=given))
+        grown = asyncio.run(grow_tree(values, (p - y, p * (1 - p)), rule, limits, source, directions=given))
         raw += np.asarray(grown.tree.value)[grown.leaf]
         forest.append(grown.tree)
     return forest
@@ -261,7 +261,7 @@ def test_codes_and_thresholds_say_the_same() -> None:
             for missing_left in (False, True):
                 told = OwnSplits([column], [bins.threshold(column, b)], [missing_left], [NUMBER])
                 here = bins.goes_left(codes, column, b, missing_left=missing_left)
-                assert np.array_equal(told.sides(x)[0], here)
+                assert np.array_equal(told.goes_left(x)[0], here)
 
 
 @pytest.mark.parametrize("settings_", [{}, {"leaves": 5}, {"depth": 2, "l1": 0.5}], ids=["depth", "leaves", "l1"])
@@ -326,7 +326,7 @@ def test_vertical_trees_over_categories_are_pooled_ones(missing: bool) -> None:
     for tree, whole, splits in zip(mine, forest, theirs, strict=True):
         assert tree.left == whole.left
         assert tree.value == whole.value
-        found += np.asarray(tree.value)[tree.leaves_of(columns[0], {1: splits.sides(columns[1])}, len(train))]
+        found += np.asarray(tree.value)[tree.leaves_of(columns[0], {1: splits.goes_left(columns[1])}, len(train))]
     np.testing.assert_array_equal(found, raw[:, 0])
     assert any(one > 0 for splits in theirs for one in splits.levels)
     if missing:
@@ -402,7 +402,7 @@ def test_where_bins_are_put_together_rows_go_where_their_groups_go(merge: int) -
     trees = read_trees(part(ran, "bank")["trees"], owners=1, outputs=1, columns=2)
     found = np.full(len(train), float(part(ran, "bank")["start"][0]))
     for tree, splits in zip(trees, read_splits(part(ran, "shop1"), columns=2), strict=True):
-        found += np.asarray(tree.value)[tree.leaves_of(bank, {1: splits.sides(shop)}, len(train))]
+        found += np.asarray(tree.value)[tree.leaves_of(bank, {1: splits.goes_left(shop)}, len(train))]
     np.testing.assert_array_equal(found, by_name["bank"].fitted[:, 0])
 
 
@@ -544,7 +544,7 @@ def test_a_passive_party_keeps_the_direction_of_its_column() -> None:
         splits, scores = read_splits(part(ran, "shop"), columns=2), []
         for c in np.linspace(-3, 3, 40):
             theirs[:, 0] = c
-            leaves = [t.leaves_of(own, {1: s.sides(theirs)}, 50) for t, s in zip(trees, splits, strict=True)]
+            leaves = [t.leaves_of(own, {1: s.goes_left(theirs)}, 50) for t, s in zip(trees, splits, strict=True)]
             scores.append(sum(np.asarray(t.value)[leaf] for t, leaf in zip(trees, leaves, strict=True)))
         falls[name] = float(-np.diff(np.stack(scores), axis=0).min())
         assert any(0 in one.column for one in splits)
@@ -597,7 +597,7 @@ def test_rows_without_weight_are_as_if_they_were_not_there() -> None:
         values = np.stack([np.rint(1000 * g[rows] * weight), np.rint(1000 * h[rows] * weight)], axis=1).astype(np.int64)
         source = Pooled(bins, codes[rows], values)
         exact = (g[rows] * weight, h[rows] * weight)
-        return asyncio.run(grow(values, exact, RULE, Limits(depth=3), source)).tree
+        return asyncio.run(grow_tree(values, exact, RULE, Limits(depth=3), source)).tree
 
     once = np.arange(200)
     repeated = np.concatenate([once, once[twice]])

@@ -17,7 +17,7 @@ from securevfl_crypto.sums import SumHolder
 import securevfl as sv
 from securevfl.algorithms.boosting.answering import OneTree
 from securevfl.algorithms.boosting.bins import fit_bins
-from securevfl.algorithms.boosting.categories import NUMBER, packed
+from securevfl.algorithms.boosting.categories import NUMBER, pack_sets
 from securevfl.algorithms.boosting.trees import OwnSplits, Tree, read_splits, read_trees, write_splits, write_trees
 from securevfl.privacy import Link
 
@@ -74,7 +74,7 @@ def sums(*nodes: int) -> tuple[tuple[dict[str, Any], dict[str, np.ndarray]], ...
 
 def splits(*bins: int) -> tuple[tuple[dict[str, Any], dict[str, np.ndarray]], ...]:
     table = np.array([[0, 0, one, 0] for one in bins], dtype=np.int64)
-    return do("split"), ({}, {"splits": table, "sets": packed([NUMBER] * len(bins))})
+    return do("split"), ({}, {"splits": table, "sets": pack_sets([NUMBER] * len(bins))})
 
 
 @pytest.mark.parametrize("leaves", [0, 4])

@@ -20,7 +20,7 @@ from securevfl_crypto.sums import SumHolder, SumOwner
 import securevfl as sv
 from securevfl.algorithms.boosting import answering
 from securevfl.algorithms.boosting.histograms import merged_bins
-from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, hear_rows
+from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, receive_rows
 from securevfl.algorithms.boosting.trees import read_splits, read_trees
 from securevfl.attacks.measure import auc
 from securevfl.testing.trial import roles_begun
@@ -268,4 +268,4 @@ def test_rows_of_a_tree_that_are_none_are_refused(bits: np.ndarray) -> None:
 
     link: Any = SimpleNamespace(peer="bank", receive=receive)
     with pytest.raises(sv.ProtocolError, match="which of 100 rows"):
-        asyncio.run(hear_rows(link, 100))
+        asyncio.run(receive_rows(link, 100))

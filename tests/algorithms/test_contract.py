@@ -17,11 +17,11 @@ from small_algorithms import KINDS, SETTINGS, SEVERAL, make
 import securevfl as sv
 from securevfl.party_context import Keeper, PartySecret
 from securevfl.privacy import READABLE_KINDS
-from securevfl.run.checkpoint import keepers
+from securevfl.run.checkpoint import make_keepers
 from securevfl.run.receipt import check_protection
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing import checks
-from securevfl.training import algorithms
+from securevfl.training import registered_algorithms
 
 BOTTOMS = {"identity": (), "trainable": (4,)}
 TALKING = [name for name in SETTINGS if name != "local"]
@@ -35,7 +35,7 @@ REVEALING = [name for name in SETTINGS if KINDS[name].reveals]
 
 
 def test_the_contract_is_over_all_algorithms() -> None:
-    assert {*SETTINGS, SEVERAL.name} == set(algorithms())
+    assert {*SETTINGS, SEVERAL.name} == set(registered_algorithms())
 
 
 def every_check() -> Iterator[Any]:
@@ -66,9 +66,9 @@ def job(name: str, *, seed: int = 3, epochs: int = 4, protection: Any = None, **
     return sv.Job(algorithm=algorithm, **plan)
 
 
-def run(work: sv.Job, people: sv.Parties, keeping: Mapping[str, Keeper] | None = None) -> Ran:
-    alike = {name: PartySecret.derived(work.seed, name) for name in people}  # sealed runs too: they are compared
-    resumed = any(keeper.saved() is not None for keeper in (keeping or {}).values())
+def run(work: sv.Job, people: sv.Parties, keeping: Mapping[str, Keeper] | None = None) -> RunOutcome:
+    alike = {name: PartySecret.from_seed(work.seed, name) for name in people}  # sealed runs too: they are compared
+    resumed = any(keeper.load() is not None for keeper in (keeping or {}).values())
     ran = run_parties(work, people, join_parties(people, work), run="run", keepers=keeping, secrets=alike)
     check_protection(work, ran.ledgers, tuple(table.name for table in people.passive), resumed=resumed)
     return ran
@@ -79,7 +79,7 @@ def people(passive: int = 1, rows: int = 140, classes: int = 2, overlap: float =
     return scarce(passive, rows=rows, classes=classes, overlap=overlap)
 
 
-def told(ran: Ran) -> tuple[object, ...]:
+def told(ran: RunOutcome) -> tuple[object, ...]:
     """All that the active party has to show, exactly."""
     trained = ran.trained["bank"]
     return [(e.loss, e.valid) for e in trained.epochs], trained.test, trained.best_epoch, trained.scores.tolist()
@@ -198,10 +198,10 @@ class Everything(Keeper):
         self.start = start
         self.kept = kept if kept is not None else {}
 
-    def saved(self) -> dict[str, object] | None:
+    def load(self) -> dict[str, object] | None:
         return None if self.start is None else self.kept[self.start]
 
-    def wants(self, epoch: int) -> bool:
+    def is_due(self, epoch: int) -> bool:
         return self.start is None
 
     def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
@@ -226,10 +226,10 @@ def test_what_was_spent_is_not_forgotten(name: str, tmp_path: Path) -> None:
     dp = sv.Plain(dp=sv.DP(features=FEW, labels=None if name in {*MIXED, "apc_vfl"} else FEW))
     table = people(2 if name in MANY else 1)
     work = job(name, protection=dp, **NOISY.get(name, {}))
-    whole = run(work, table, keepers(tmp_path, table, work.digest))
+    whole = run(work, table, make_keepers(tmp_path, table, work.digest))
     for path in sorted(tmp_path.glob("*.epoch-4.*")):
         path.unlink()
-    again = run(work, table, keepers(tmp_path, table, work.digest))
+    again = run(work, table, make_keepers(tmp_path, table, work.digest))
     for party, trained in whole.trained.items():
         for before, after in zip(trained.spent, again.trained[party].spent, strict=True):
             if (name, before.what) in AT_FIRST:

@@ -17,7 +17,7 @@ from securevfl.algorithms import fedcvt
 from securevfl.cut import CutSpec
 from securevfl.cut.plain import FloatPassive
 from securevfl.privacy import link
-from securevfl.training.seeding import seeded
+from securevfl.training.seeding import seed_torch
 
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "unique", "bincount")
 
@@ -97,7 +97,7 @@ def test_generators_of_a_device_in_use_come_back(monkeypatch: pytest.MonkeyPatch
     for in_use, devices in ((False, []), (True, [0, 1])):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda in_use=in_use: in_use)
         before = torch.random.get_rng_state()
-        with seeded(3):
+        with seed_torch(3):
             torch.rand(1)
         assert asked.pop() == devices
         assert torch.equal(torch.random.get_rng_state(), before)

@@ -20,7 +20,7 @@ from securevfl.privacy import Ledger, link
 from securevfl.run.simulation import join_parties, run_parties
 from securevfl.testing import sites
 from securevfl.training import ActiveProgram, PassiveProgram, Trained
-from securevfl.training.active_program import numbers
+from securevfl.training.active_program import to_floats
 from securevfl.training.rows import Features, Numbers
 from securevfl.transport import HostCopy, Kind, Message, on_host, to_device, wire
 from securevfl.transport import message as messages
@@ -143,8 +143,8 @@ def test_what_is_made_of_a_table_is_on_the_device_of_the_plan() -> None:
 
 def test_losses_are_read_together_and_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = [0.1, torch.tensor(0.2), torch.tensor(0.3, dtype=torch.float64), 4.0]
-    assert numbers(losses) == [0.1, float(torch.tensor(0.2)), 0.3, 4.0]
-    assert numbers([]) == []
+    assert to_floats(losses) == [0.1, float(torch.tensor(0.2)), 0.3, 4.0]
+    assert to_floats([]) == []
 
 
 def test_rows_without_names_are_named_by_their_places() -> None:

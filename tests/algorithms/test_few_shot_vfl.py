@@ -14,9 +14,15 @@ from small_algorithms import make
 from torch import nn
 
 import securevfl as sv
-from securevfl.algorithms.few_shot_vfl.fixmatch import cluster, fixmatch, purity, strong, weak
-from securevfl.algorithms.few_shot_vfl.server import agreed
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.algorithms.few_shot_vfl.fixmatch import (
+    augment_strongly,
+    augment_weakly,
+    cluster_directions,
+    cluster_purity,
+    fixmatch_loss,
+)
+from securevfl.algorithms.few_shot_vfl.server import keep_agreed
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 
 
@@ -31,7 +37,7 @@ def job(few_shot: bool = True, **settings: object) -> sv.Job:
 
 
 @functools.cache
-def ran(few_shot: bool, passive: int = 1) -> Ran:
+def ran(few_shot: bool, passive: int = 1) -> RunOutcome:
     people, work = scarce(passive, rows=200, overlap=0.4), job(few_shot)
     return run_parties(work, people, join_parties(people, work), run="run")
 
@@ -86,21 +92,23 @@ def test_groups_are_those_of_k_means() -> None:
     centres = np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0], [0, 0.3, 1.0, 0]])
     label = generator.integers(3, size=60)
     points = (centres[label] + 0.15 * generator.normal(size=(60, 4))) * generator.uniform(0.01, 10, size=(60, 1))
-    group = cluster(torch.from_numpy(points), 3, seed=1)
+    group = cluster_directions(torch.from_numpy(points), 3, seed=1)
     unit = points / np.linalg.norm(points, axis=1, keepdims=True)
     slow = KMeans(3, n_init=10, random_state=0).fit(unit).labels_
     pairs = {(int(a), int(b)) for a, b in zip(group, slow, strict=True)}
     assert len(pairs) == 3  # the same groups under other names
-    assert purity(group, torch.from_numpy(label)) == purity(torch.from_numpy(slow).long(), torch.from_numpy(label))
+    assert cluster_purity(group, torch.from_numpy(label)) == cluster_purity(
+        torch.from_numpy(slow).long(), torch.from_numpy(label)
+    )
 
 
 def test_groups_of_few_or_equal_points() -> None:
-    assert cluster(torch.ones(2, 3), 5, seed=0).tolist() == [0, 0]
-    assert len(set(cluster(torch.eye(3), 3, seed=0).tolist())) == 3
+    assert cluster_directions(torch.ones(2, 3), 5, seed=0).tolist() == [0, 0]
+    assert len(set(cluster_directions(torch.eye(3), 3, seed=0).tolist())) == 3
 
 
 def test_purity_by_hand() -> None:
-    assert purity(torch.tensor([0, 0, 0, 1, 1]), torch.tensor([1, 1, 0, 0, 0])) == pytest.approx(4 / 5)
+    assert cluster_purity(torch.tensor([0, 0, 0, 1, 1]), torch.tensor([1, 1, 0, 0, 0])) == pytest.approx(4 / 5)
 
 
 def test_gradients_of_two_classes_are_told_apart() -> None:
@@ -131,21 +139,21 @@ def test_fixmatch_against_ten_lines(weight: float) -> None:
             counted += 1
             slow -= weight * math.log(float(p(model(heavily), dim=0)[sure.argmax()])) / 7
     assert 0 < counted < 7
-    loss = fixmatch(model, (x, y), (u, v), confidence=0.7, weight=weight)
+    loss = fixmatch_loss(model, (x, y), (u, v), confidence=0.7, weight=weight)
     assert float(loss) == pytest.approx(slow, rel=1e-5)
 
 
 def test_augmentations() -> None:
     torch.manual_seed(0)
     x, mean = torch.randn(400, 5), torch.full((1, 5), 9.0)
-    masked = weak(x, mean, 0.3)
+    masked = augment_weakly(x, mean, 0.3)
     replaced = masked == 9.0
     assert torch.equal(masked[~replaced], x[~replaced])
     assert 0.25 < float(replaced.float().mean()) < 0.35
-    noisy = strong(x, mean, 0.0, 0.5) - x
+    noisy = augment_strongly(x, mean, 0.0, 0.5) - x
     assert 0.45 < float(noisy.std()) < 0.55
     image = torch.arange(64.0).reshape(1, 1, 8, 8).expand(30, 1, 8, 8)
-    moved = weak(image, mean, 0.3)
+    moved = augment_weakly(image, mean, 0.3)
     inner = (moved - image)[:, 0, 2:6, 2:6].flatten(1)
     assert torch.equal(inner.amin(dim=1), inner.amax(dim=1))  # each image by one shift
     assert set((inner[:, 0] + 9).tolist()) <= {8.0 * down + right for down in range(3) for right in range(3)}
@@ -171,7 +179,7 @@ def test_what_a_party_lacks_is_estimated_over_the_aligned_rows() -> None:
 def test_two_classifiers_have_to_agree() -> None:
     one = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
     two = np.array([[0.7, 0.3], [0.9, 0.1], [0.99, 0.01]])
-    assert agreed(one, two).tolist() == [[0.7, 0.1], [0.0, 0.0], [0.6, 0.01]]
+    assert keep_agreed(one, two).tolist() == [[0.7, 0.1], [0.0, 0.0], [0.6, 0.01]]
 
 
 def test_labels_that_it_gives_are_counted() -> None:
@@ -179,7 +187,7 @@ def test_labels_that_it_gives_are_counted() -> None:
         result = sv.simulate(job(), scarce(1, rows=300))
     (record,) = result.record.runs
     active = next(role for role in roles if role.site.role == "active")
-    y = active.y.numpy()[active.table.others("shop1")]  # type: ignore[attr-defined]
+    y = active.y.numpy()[active.table.rows_only_at("shop1")]  # type: ignore[attr-defined]
     labelled = int(record.self_training.split(" of ")[0].replace(",", ""))
     assert labelled == (y >= 0).sum() > 0
     none = sv.simulate(job(agreement=1.0), scarce(1, rows=300)).record.runs[0]

@@ -13,11 +13,11 @@ from helpers import scarce
 from small_algorithms import make
 
 import securevfl as sv
-from securevfl.algorithms.apc_vfl import imitation_loss, standardised
+from securevfl.algorithms.apc_vfl import imitation_loss, standardise_codes
 from securevfl.algorithms.distilled import _Active, distillation_loss, log_probabilities
 from securevfl.algorithms.fedhssl import cross_loss, guided_loss, unlikeness
 from securevfl.privacy import READABLE_KINDS
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 from securevfl.transport import Kind
 
@@ -26,14 +26,14 @@ def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def ran(algorithm: sv.Algorithm, *, passive: int = 1, epochs: int = 2, **more: object) -> Ran:
+def ran(algorithm: sv.Algorithm, *, passive: int = 1, epochs: int = 2, **more: object) -> RunOutcome:
     people = scarce(passive, rows=110, width=2)
     terms: dict[str, Any] = {"protection": sv.Plain(), **more}
     job = sv.Job(algorithm=algorithm, epochs=epochs, batch_size=16, seed=2, **terms)
     return run_parties(job, people, join_parties(people, job), run="run")
 
 
-def content(found: Ran, sender: str) -> Counter[str]:
+def content(found: RunOutcome, sender: str) -> Counter[str]:
     """How often each readable message left a party."""
     entries = found.ledgers[sender].entries
     return Counter(e.what for e in entries if e.way == "sent" and e.kind in READABLE_KINDS | {Kind.STATISTIC})
@@ -116,7 +116,7 @@ def test_the_loss_of_the_student_is_reconstruction_and_imitation() -> None:
 
 def test_codes_are_standardised_column_by_column() -> None:
     codes = torch.cat([numbers(40, 3) * 5 + 2, torch.full((40, 1), 3.0)], dim=1)
-    found = standardised(codes)
+    found = standardise_codes(codes)
     assert found[:, :3].mean(dim=0).abs().max() < 1e-9
     assert torch.allclose(found[:, :3].square().mean(dim=0), torch.ones(3, dtype=torch.float64), atol=1e-5)
     assert found[:, 3].abs().max() < 1e-9

@@ -15,7 +15,7 @@ import securevfl as sv
 from securevfl.algorithms.baselines import LogisticRegression
 from securevfl.algorithms.splitnn import SplitNN
 from securevfl.cut import protections, sealing_protections
-from securevfl.training import Algorithm, Fits, algorithms, find_algorithm
+from securevfl.training import Algorithm, Fits, find_algorithm, registered_algorithms
 from securevfl.training.fits import UNDECLARED
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.registry import algorithms_fit
@@ -52,7 +52,7 @@ def test_a_subclass_starts_with_the_least() -> None:
 
 def test_a_built_in_algorithm_declares_what_it_fits_where_a_base_class_does() -> None:
     """A user of a built-in algorithm is not asked to change its class."""
-    for name in algorithms():
+    for name in registered_algorithms():
         kind = find_algorithm(name)
         bases = [base for base in kind.__mro__[1:] if issubclass(base, Algorithm)]
         assert kind.fits is not UNDECLARED or all(base.fits is UNDECLARED for base in bases), name
@@ -135,7 +135,7 @@ ALLOWED = {
 
 def names_pattern() -> re.Pattern[str]:
     """Two names of algorithms or protections beside each other in a list."""
-    one = rf"['`]?\b(?:{'|'.join(sorted([*algorithms(), *protections()], key=len, reverse=True))})\b['`]?"
+    one = rf"['`]?\b(?:{'|'.join(sorted([*registered_algorithms(), *protections()], key=len, reverse=True))})\b['`]?"
     return re.compile(rf"{one}(?:, | or | and |, or |, and |/){one}")
 
 

@@ -77,11 +77,11 @@ def test_a_plain_run_draws_it_from_the_operating_system() -> None:
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(bottom=FROZEN, **SMALL), epochs=1, steps=1)
     kept = [weights_of(sv.simulate(job, parties(rows=80)), "shop1") for _ in range(2)]
     assert not torch.equal(*kept)
-    derived = frozen_bottom(FROZEN, PartySecret.derived(job.seed, "shop1"), (len(kept[0]),)).weight
+    derived = frozen_bottom(FROZEN, PartySecret.from_seed(job.seed, "shop1"), (len(kept[0]),)).weight
     assert not torch.isclose(kept[0], derived).any()
-    assert draw_secret(job, "shop1") != PartySecret.derived(job.seed, "shop1")  # of a party's own process
+    assert draw_secret(job, "shop1") != PartySecret.from_seed(job.seed, "shop1")  # of a party's own process
     plain = job.replace(algorithm=sv.SplitNN())
-    assert draw_secret(plain, "shop1") == PartySecret.derived(job.seed, "shop1")
+    assert draw_secret(plain, "shop1") == PartySecret.from_seed(job.seed, "shop1")
 
 
 def weights_of(result: sv.Result, party: str) -> torch.Tensor:

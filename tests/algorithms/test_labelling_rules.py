@@ -9,7 +9,7 @@ from small_algorithms import make
 
 import securevfl as sv
 from securevfl.testing.trial import roles_begun
-from securevfl.training.pseudo_labels import SelfTraining, temperature, tempered
+from securevfl.training.pseudo_labels import SelfTraining, divide_logits, fit_temperature
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -23,19 +23,19 @@ def test_the_temperature_is_found_again() -> None:
     generator = np.random.default_rng(0)
     logits = generator.normal(size=(4000, 3)) * 1.5
     labels = np.array([generator.choice(3, p=p) for p in softmax(logits)])
-    assert temperature(softmax(3 * logits), labels) == pytest.approx(3, rel=0.1)
-    assert np.allclose(tempered(softmax(3 * logits), 3.0), softmax(logits))
-    assert temperature(softmax(3 * logits[:9]), labels[:9]) == 1  # too few rows to tell
+    assert fit_temperature(softmax(3 * logits), labels) == pytest.approx(3, rel=0.1)
+    assert np.allclose(divide_logits(softmax(3 * logits), 3.0), softmax(logits))
+    assert fit_temperature(softmax(3 * logits[:9]), labels[:9]) == 1  # too few rows to tell
 
 
 def test_calibration_changes_who_is_labelled_and_not_the_classes() -> None:
     p = np.array([[0.95, 0.05], [0.2, 0.8], [0.6, 0.4]])
     plain, heated = SelfTraining(0.9), SelfTraining(0.9, "calibrated")
     heated.heat = 3.0
-    assert plain.labels(p).tolist() == [0, -1, -1]
-    assert heated.labels(p).tolist() == [-1, -1, -1]
+    assert plain.assign_labels(p).tolist() == [0, -1, -1]
+    assert heated.assign_labels(p).tolist() == [-1, -1, -1]
     heated.heat = 0.5
-    assert heated.labels(p).tolist() == [0, 1, -1]
+    assert heated.assign_labels(p).tolist() == [0, 1, -1]
 
 
 def test_the_balanced_rule_gives_every_class_its_share() -> None:
@@ -43,13 +43,13 @@ def test_the_balanced_rule_gives_every_class_its_share() -> None:
     rare = np.concatenate([np.linspace(0.02, 0.1, 80), np.linspace(0.2, 0.45, 20)])
     p = np.stack([1 - rare, rare], axis=1)
     threshold = SelfTraining(0.9)
-    assert set(threshold.labels(p)) == {-1, 0}
+    assert set(threshold.assign_labels(p)) == {-1, 0}
     tally = SelfTraining(0.9, "balanced", 0.5, shares=[0.8, 0.2])
-    labels = tally.labels(p)
+    labels = tally.assign_labels(p)
     assert np.flatnonzero(labels == 1).tolist() == list(range(90, 100))  # the ten that are likeliest to be rare
     assert np.flatnonzero(labels == 0).tolist() == list(range(40))
     assert tally.given == [40, 10]
-    tally.hold(np.array([[0.5, 0.5], [0.99, 0.01], [0.8, 0.2]]), np.array([1, 0, 1]))
+    tally.assess_held_out(np.array([[0.5, 0.5], [0.99, 0.01], [0.8, 0.2]]), np.array([1, 0, 1]))
     assert (tally.held, tally.held_sure, tally.held_right) == (3, 2, 2)
     again = SelfTraining(0.9, "balanced", 0.5)
     again.load(tally.state())

@@ -23,19 +23,19 @@ from securevfl.algorithms.opinions import (
     EVIDENCE,
     OpinionLoss,
     as_logits,
-    evidence,
-    fuse,
+    evidence_to_opinion,
     fuse_all,
-    opinion,
-    probabilities,
+    fuse_opinions,
+    opinion_to_probabilities,
+    outputs_to_evidence,
 )
-from securevfl.algorithms.risa import threshold
+from securevfl.algorithms.risa import threshold_at
 from securevfl.privacy.loss import CrossEntropy
 from securevfl.training import NumberedRows, Split, Task
 from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
-from securevfl.training.received import checked_rows, received
+from securevfl.training.received import checked_rows, read_tensor
 from securevfl.training.rows import Features
-from securevfl.training.self_supervised import nt_xent, view
+from securevfl.training.self_supervised import augment_rows, nt_xent
 from securevfl.training.split import epoch_batches
 
 
@@ -45,7 +45,7 @@ def generator(seed: int) -> torch.Generator:
 
 def some_opinions(classes: int, rows: int = 6, seed: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
     e = 5 * torch.rand((3, rows, classes), generator=generator(seed), dtype=torch.float64) ** 2
-    return [opinion(part) for part in e]
+    return [evidence_to_opinion(part) for part in e]
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
@@ -59,14 +59,14 @@ def test_fused_opinions_are_opinions(classes: int) -> None:
 @pytest.mark.parametrize("classes", [2, 4])
 def test_fusion_is_the_double_sum_of_the_paper_and_commutes(classes: int) -> None:
     (b1, u1), (b2, u2), _ = some_opinions(classes)
-    b, u = fuse((b1, u1), (b2, u2))
+    b, u = fuse_opinions((b1, u1), (b2, u2))
     for row in range(len(u)):
         conflict = sum(float(b1[row, i] * b2[row, j]) for i, j in itertools.product(range(classes), repeat=2) if i != j)
         assert float(u[row]) == pytest.approx(float(u1[row] * u2[row]) + conflict)
         for k in range(classes):
             one, two = float(b1[row, k]), float(b2[row, k])
             assert float(b[row, k]) == pytest.approx(one * two + one * float(u2[row]) + two * float(u1[row]))
-    other_b, other_u = fuse((b2, u2), (b1, u1))
+    other_b, other_u = fuse_opinions((b2, u2), (b1, u1))
     assert torch.allclose(b, other_b)
     assert torch.allclose(u, other_u)
 
@@ -76,7 +76,7 @@ def test_fusion_does_not_associate() -> None:
         (torch.tensor([b, 0.0]), torch.tensor(1 - b)) if k == 0 else (torch.tensor([0.0, b]), torch.tensor(1 - b))
         for k, b in ((0, 0.5), (1, 0.5), (1, 0.5))
     )
-    left, right = fuse(fuse(one, two), three), fuse(one, fuse(two, three))
+    left, right = fuse_opinions(fuse_opinions(one, two), three), fuse_opinions(one, fuse_opinions(two, three))
     assert left[0].tolist() == pytest.approx([0.125, 0.5])
     assert right[0].tolist() == pytest.approx([0.125, 0.375])
     assert torch.equal(fuse_all([one, two, three])[0], left[0])
@@ -84,22 +84,22 @@ def test_fusion_does_not_associate() -> None:
 
 @pytest.mark.parametrize("kind", EVIDENCE)
 def test_probabilities_are_alpha_over_s(kind: str) -> None:
-    e = evidence(torch.randn((5, 3), generator=generator(1), dtype=torch.float64), kind)
+    e = outputs_to_evidence(torch.randn((5, 3), generator=generator(1), dtype=torch.float64), kind)
     assert (e >= 0).all()
-    b, u = opinion(e)
+    b, u = evidence_to_opinion(e)
     assert torch.allclose(b, e / (e + 1).sum(dim=1, keepdim=True))
-    assert torch.allclose(probabilities((b, u)), (e + 1) / (e + 1).sum(dim=1, keepdim=True))
+    assert torch.allclose(opinion_to_probabilities((b, u)), (e + 1) / (e + 1).sum(dim=1, keepdim=True))
     b, u = fuse_all(some_opinions(3))
     strength = 3 / u
     alpha = b * strength.unsqueeze(-1) + 1
-    assert torch.allclose(probabilities((b, u)), alpha / strength.unsqueeze(-1))
+    assert torch.allclose(opinion_to_probabilities((b, u)), alpha / strength.unsqueeze(-1))
     assert torch.allclose(alpha.sum(dim=-1), strength)
 
 
 def test_evidence_of_large_outputs_stays_finite_and_unknown_kinds_are_refused() -> None:
-    assert torch.isfinite(evidence(torch.tensor([1e4]), "exp")).all()
+    assert torch.isfinite(outputs_to_evidence(torch.tensor([1e4]), "exp")).all()
     with pytest.raises(sv.UnknownNameError, match="evidence"):
-        evidence(torch.zeros(1), "tanh")
+        outputs_to_evidence(torch.zeros(1), "tanh")
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -114,11 +114,11 @@ def test_the_loss_of_an_opinion_is_equation_6(classes: int) -> None:
 
 
 def test_the_threshold_falls_from_one_to_its_end() -> None:
-    steps = [threshold(0.6, epoch, 10) for epoch in range(11)]
+    steps = [threshold_at(0.6, epoch, 10) for epoch in range(11)]
     assert (steps[0], steps[10]) == (1.0, pytest.approx(0.6))
     assert all(a > b for a, b in itertools.pairwise(steps))
     assert steps[5] == pytest.approx(math.sqrt(0.6))
-    assert threshold(1.0, 3, 10) == 1.0
+    assert threshold_at(1.0, 3, 10) == 1.0
 
 
 def test_withheld_rows_are_filled_and_others_untouched() -> None:
@@ -132,7 +132,7 @@ def test_withheld_rows_are_filled_and_others_untouched() -> None:
     assert fed.tolist() == [3 + 9, 0, 7, 1 + 9, 8]
     assert features(fed).tolist() == [[-1, -1], [0, 1], [-1, -1], [-1, -1], [8, 9]]
     assert features(rows).tolist() == [[6, 7], [0, 1], [-1, -1], [2, 3], [8, 9]]
-    assert features.own().tolist() == [0, 1, 2, 3, 8]
+    assert features.present_rows().tolist() == [0, 1, 2, 3, 8]
     role.visible = None
     assert role.feed(rows) is rows
 
@@ -173,8 +173,8 @@ def test_rows_that_a_peer_names_are_checked(rows: object) -> None:
 )
 def test_tensors_that_a_peer_sends_are_checked(value: np.ndarray) -> None:
     with pytest.raises(sv.ProtocolError, match="'a' sent"):
-        received(value, (2, 3), "a", "cpu")
-    assert received(np.ones((2, 3)), (2, 3), "a", "cpu").dtype == torch.float32
+        read_tensor(value, (2, 3), "a", "cpu")
+    assert read_tensor(np.ones((2, 3)), (2, 3), "a", "cpu").dtype == torch.float32
 
 
 # Entity Augmentation
@@ -213,11 +213,11 @@ def test_rows_are_put_in_as_often_as_planned(train: int, others: list[tuple[int,
         assert len(rows) == train + most
         assert sorted(rows[:train]) == split.train.tolist()
         assert not set(rows.tolist()) & {0, 1}  # validation and test
-        pool = table.others(name)[: rest["a"] if name == "a" else labelled[name]]
+        pool = table.rows_only_at(name)[: rest["a"] if name == "a" else labelled[name]]
         mixed = rows[train:]
         assert set(mixed.tolist()) <= set(pool.tolist() if len(pool) else split.train.tolist())
         if most and len(pool):
-            counts = np.bincount(mixed, minlength=table.rows)[pool]
+            counts = np.bincount(mixed, minlength=table.total_count)[pool]
             assert counts.max() - counts.min() <= 1
         if keep:
             assert rows[:train].tolist() == split.train.tolist()
@@ -236,7 +236,7 @@ def test_epochs_mix_differently_and_deliberate_misalignment_parts_aligned_rows()
     assert not np.array_equal(one["a"], two["a"])
     apart = [places(table, "a", 1, epoch, keep_aligned=False) for epoch in range(5)]
     assert any(not np.array_equal(found["a"][:4], found["b"][:4]) for found in apart)
-    pool = set(small_table().others("b")[:3].tolist())
+    pool = set(small_table().rows_only_at("b")[:3].tolist())
     assert set(one["b"][4:].tolist()) == pool  # rows whose label nobody knows stay out
 
 
@@ -249,7 +249,7 @@ def test_mixed_labels_are_averages_weighed_by_width() -> None:
 
 
 def test_random_matches_are_planned() -> None:
-    matches = RandomMatch(bottom=(4,)).matches
+    matches = RandomMatch(bottom=(4,)).max_matches
     assert matches(small_table(rest={"a": 8, "b": 5, "c": 9}), "a") == 2
     assert matches(small_table(rest={"a": 8, "b": 8}), "a") == 1
     assert matches(small_table(rest={"a": 8, "b": 0}), "a") == 1 + 2
@@ -314,7 +314,7 @@ def test_a_pseudo_label_needs_three_confident_classifiers_that_agree() -> None:
     keep, label = role.pseudo_labels(torch.zeros(5, 1), torch.zeros(5, 1))
     assert keep.tolist() == [True, False, False, False, True]
     assert label[keep].tolist() == [0, 1]
-    assert (role.tally.settle().labelled, role.tally.rows) == (2, 5)
+    assert (role.tally.collect_counts().labelled, role.tally.rows) == (2, 5)
 
 
 def test_each_partys_own_opinion_is_in_the_loss() -> None:
@@ -399,11 +399,11 @@ def test_views_keep_shape_and_swap_within_columns() -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         x = torch.arange(60.0).reshape(20, 3)
-        seen = view(x, 0.4)
+        seen = augment_rows(x, 0.4)
         assert 0.1 < float((seen != x).float().mean()) < 0.6
         assert all(set(seen[:, j].tolist()) <= set(x[:, j].tolist()) for j in range(3))
-        assert torch.equal(view(x, 0.0), x)
-        images = view(torch.rand(4, 1, 8, 6), 0.4)
+        assert torch.equal(augment_rows(x, 0.0), x)
+        images = augment_rows(torch.rand(4, 1, 8, 6), 0.4)
         assert images.shape == (4, 1, 8, 6)
 
 
@@ -440,24 +440,24 @@ def test_all_parties_number_rows_alike(aligned: int, others: list[int], data: st
     total = aligned + sum(others)
     owners: list[list[str]] = [[] for _ in range(total)]
     for name, table in tables.items():
-        assert (table.aligned, table.rows) == (aligned, total)
-        own = table.own(np.arange(total))
+        assert (table.aligned_count, table.total_count) == (aligned, total)
+        own = table.own_places(np.arange(total))
         have = np.flatnonzero(own >= 0)
         assert sorted(own[have].tolist()) == list(range(aligned + rest[name]))  # each of its rows once
-        assert np.array_equal(have, np.concatenate([np.arange(aligned), table.others(name)]))
-        assert np.array_equal(own[table.others(name)], aligned + np.arange(rest[name]))
+        assert np.array_equal(have, np.concatenate([np.arange(aligned), table.rows_only_at(name)]))
+        assert np.array_equal(own[table.rows_only_at(name)], aligned + np.arange(rest[name]))
         for other in names:
-            assert np.array_equal(table.others(other), tables[other].others(other))
+            assert np.array_equal(table.rows_only_at(other), tables[other].rows_only_at(other))
         for row in have.tolist():
             owners[row].append(name)
     assert owners[:aligned] == [names] * aligned
     assert all(len(found) == 1 for found in owners[aligned:])
     only = NumberedRows(x=torch.zeros(aligned, 1), split=split, name="p")
-    assert only.rows == aligned
-    assert only.own(np.arange(aligned)).tolist() == list(range(aligned))
+    assert only.total_count == aligned
+    assert only.own_places(np.arange(aligned)).tolist() == list(range(aligned))
     if total:
         row = data.draw(st.integers(0, total - 1))
-        assert tables["p"].people(np.array([row])).tolist() == [row]
+        assert tables["p"].merge_persons(np.array([row])).tolist() == [row]
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -473,11 +473,11 @@ def test_soft_labels_at_the_corners_are_hard_ones(classes: int) -> None:
 
 
 def test_marked_rows_split_as_marked() -> None:
-    split = Split.marked(np.array([0, 2, 1, 0, 2, 0], dtype=np.int8))
+    split = Split.from_marks(np.array([0, 2, 1, 0, 2, 0], dtype=np.int8))
     assert (split.train.tolist(), split.valid.tolist(), split.test.tolist()) == ([0, 3, 5], [2], [1, 4])
     for fold in ([0, 1, 1], [0, 2], [1, 2]):
         with pytest.raises(sv.InputError, match="each needs at least one"):
-            Split.marked(np.array(fold, dtype=np.int8))
+            Split.from_marks(np.array(fold, dtype=np.int8))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from helpers import aligned, scarce
 import securevfl as sv
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.party_context import derive_seed
-from securevfl.privacy import Noised, mapped
+from securevfl.privacy import Noised, map_noised
 from securevfl.run.simulation import run_parties
 from securevfl.training import ActiveRole, PassiveRole, Setting
 from securevfl.training.role import Role
@@ -40,7 +40,7 @@ class MixupActive(Active):
 class MixupPassive(Passive):
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
         a = super().activations(rows, train=train)
-        return mapped(a, lambda exact: mix(self, exact, rows)) if train else a
+        return map_noised(a, lambda exact: mix(self, exact, rows)) if train else a
 
 
 class Mixup(SplitNN):
@@ -56,7 +56,7 @@ class Mixup(SplitNN):
 
 class CarelessPassive(Passive):
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
-        return mapped(super().activations(rows, train=train), lambda exact: mix(self, exact, rows))
+        return map_noised(super().activations(rows, train=train), lambda exact: mix(self, exact, rows))
 
 
 class Careless(Mixup):

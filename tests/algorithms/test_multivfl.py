@@ -17,8 +17,8 @@ from securevfl_crypto.aggregation import Aggregator, PaillierAggregator
 
 import securevfl as sv
 from securevfl.algorithms.multivfl import averaging
-from securevfl.algorithms.multivfl.averaging import masked, unmasked_mean
-from securevfl.algorithms.multivfl.servers import SERVERS, Server, ServerName, demon
+from securevfl.algorithms.multivfl.averaging import mask_values, unmasked_mean
+from securevfl.algorithms.multivfl.servers import SERVERS, Server, ServerName, demon_momentum
 from securevfl.data import hold_out, label_owners
 from securevfl.party_context import PartySecret
 from securevfl.privacy import Entry, Ledger
@@ -50,7 +50,7 @@ def people(owners: int = 3, rows: int = 100, scenario: str = "iid", seed: int = 
 
 def run(job: sv.Job, parties: sv.Parties, **options: Any) -> sv.Result:
     """Simulated over an alignment without the protocol, which has tests of its own."""
-    alike = {name: PartySecret.derived(job.seed, name) for name in parties}  # sealed runs too: they are compared
+    alike = {name: PartySecret.from_seed(job.seed, name) for name in parties}  # sealed runs too: they are compared
     return sv.simulate(job, parties, aligned=join_parties(parties, job), secrets=alike, **options)
 
 
@@ -71,10 +71,10 @@ class Fails(sv.Observer):
 
 
 def test_demon_falls_from_beta_to_zero() -> None:
-    assert demon(0.9, 0.0) == pytest.approx(0.9)
-    assert demon(0.9, 1.0) == 0.0
-    assert demon(0.9, 0.5) == pytest.approx(0.9 * 0.5 / (0.1 + 0.45))
-    values = [demon(0.9, done) for done in np.linspace(0, 1, 20)]
+    assert demon_momentum(0.9, 0.0) == pytest.approx(0.9)
+    assert demon_momentum(0.9, 1.0) == 0.0
+    assert demon_momentum(0.9, 0.5) == pytest.approx(0.9 * 0.5 / (0.1 + 0.45))
+    values = [demon_momentum(0.9, done) for done in np.linspace(0, 1, 20)]
     assert all(a > b for a, b in itertools.pairwise(values))
 
 
@@ -177,24 +177,26 @@ def zero_shares(names: int) -> list[crypto.ZeroShares]:
 
 @given(values=st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=1, max_size=4))
 def test_masked_changes_add_up(values: list[list[float]]) -> None:
-    parts = [masked(np.array(v), shares) for v, shares in zip(values, zero_shares(len(values)), strict=True)]
+    parts = [mask_values(np.array(v), shares) for v, shares in zip(values, zero_shares(len(values)), strict=True)]
     np.testing.assert_allclose(unmasked_mean(parts, 3), np.mean(values, axis=0), atol=2**-39)
 
 
 def test_one_masked_change_tells_nothing() -> None:
     shares = zero_shares(2)
-    zeros, ones = masked(np.zeros(2000), shares[0]), masked(np.ones(2000), zero_shares(2)[0])
+    zeros, ones = mask_values(np.zeros(2000), shares[0]), mask_values(np.ones(2000), zero_shares(2)[0])
     for part in (zeros, ones):
         assert len(np.unique(part.reshape(-1, 16), axis=0)) == 2000
         assert abs(part.mean() - 127.5) < 1.5  # uniform bytes
-    assert not np.array_equal(masked(np.zeros(5), shares[0]), masked(np.zeros(5), shares[0]))  # never the same mask
+    assert not np.array_equal(
+        mask_values(np.zeros(5), shares[0]), mask_values(np.zeros(5), shares[0])
+    )  # never the same mask
 
 
 def test_changes_that_cannot_be_added_are_refused() -> None:
     share = zero_shares(1)[0]
     for bad in (np.nan, np.inf, 2.0**41):
         with pytest.raises(sv.ProtocolError, match="did training diverge"):
-            masked(np.array([bad]), share)
+            mask_values(np.array([bad]), share)
     with pytest.raises(sv.ProtocolError, match="32 were expected"):
         unmasked_mean([np.zeros(31, dtype=np.uint8)], 2)
 

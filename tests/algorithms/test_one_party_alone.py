@@ -14,7 +14,7 @@ from small_algorithms import KINDS, SETTINGS, SEVERAL, make
 import securevfl as sv
 from securevfl.cut import CutSpec, PassiveCut
 from securevfl.party_context import PartyContext
-from securevfl.privacy import Noised, NoiseShare, bare
+from securevfl.privacy import Noised, NoiseShare, strip_noise_mark
 from securevfl.run.simulation import join_parties, run_parties
 from securevfl.testing.parties import label_owners
 from securevfl.testing.trial import roles_begun
@@ -35,7 +35,7 @@ class Recording:
     async def forward(
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
     ) -> None:
-        self._fed.append(bare(activations).detach().numpy().copy())
+        self._fed.append(strip_noise_mark(activations).detach().numpy().copy())
         await self._cut.forward(activations, train=train, noise=noise)
 
     def __getattr__(self, name: str) -> Any:

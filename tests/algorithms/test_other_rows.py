@@ -15,7 +15,7 @@ import securevfl as sv
 from securevfl.algorithms.fedcvt import attend
 from securevfl.algorithms.fedda import _Completed
 from securevfl.testing.trial import roles_begun
-from securevfl.training.self_supervised import view
+from securevfl.training.self_supervised import augment_rows
 
 
 def test_a_row_is_no_key_of_its_own_estimate() -> None:
@@ -37,7 +37,7 @@ def test_fedcvt_runs_either_way_and_counts_all_rows_that_it_drew(own_key: bool) 
     active = next(role for role in roles if role.site.role == "active")
     table, drawn = active.table, 0
     for name in (active.site.active, *active.site.passive):
-        drawn += min(2 * 16, len(table.others(name)))
+        drawn += min(2 * 16, len(table.rows_only_at(name)))
     assert result.record.runs[0].rows_trained == len(table.split.train) + drawn
 
 
@@ -85,12 +85,12 @@ def test_each_image_of_a_view_is_shifted_by_itself() -> None:
     torch.manual_seed(0)
     images = torch.zeros(64, 1, 16, 16)
     images[:, :, 8, 8] = 100.0
-    seen = view(images, 0.4).flatten(1)
+    seen = augment_rows(images, 0.4).flatten(1)
     places = {int(row.argmax()) for row in seen if row.max() > 50}  # but for those whose pixel was erased
     assert len(places) > 5
     assert all(abs(place // 16 - 8) <= 2 and abs(place % 16 - 8) <= 2 for place in places)
     assert np.isfinite(seen.numpy()).all()
-    table = view(images + torch.arange(64.0)[:, None, None, None], 0.4, shifted=False) - images
+    table = augment_rows(images + torch.arange(64.0)[:, None, None, None], 0.4, shifted=False) - images
     assert set(table.flatten().tolist()) <= {*range(64), *range(-100, 164)}  # pixels of some row, in their places
     rows = torch.arange(64.0)[:, None, None, None]
     assert 0.2 < float((table != rows).float().mean()) < 0.6

@@ -78,7 +78,7 @@ def test_noise_is_sized_by_twice_the_clip_as_the_loss_states_no_sensitivity(
     smoothed: ModuleType, clip: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[RowRelease] = []
-    rows = Releases.rows
+    rows = Releases.plan_rows
 
     def watched(self: Releases, *given: Any, **settings: Any) -> RowRelease:
         made.append(rows(self, *given, **settings))

@@ -26,7 +26,7 @@ def scores(name: str, protection: Protection) -> np.ndarray:
         algorithm=algorithm, epochs=max(2, algorithm.least_epochs), steps=1, batch_size=16, protection=protection
     )
     table = scarce(1, rows=80, width=2, overlap=0.5)
-    alike = {party: PartySecret.derived(0, party) for party in table}
+    alike = {party: PartySecret.from_seed(0, party) for party in table}
     return run_parties(work, table, join_parties(table, work), run="run", secrets=alike).trained["bank"].scores
 
 

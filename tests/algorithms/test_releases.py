@@ -15,9 +15,9 @@ import securevfl as sv
 from securevfl.algorithms import risa, splitnn
 from securevfl.cut import CutSpec
 from securevfl.data import LabelBook, PartyTable
-from securevfl.privacy import Link, Noised, RowRelease, bare, clip_rows
-from securevfl.run.simulation import Ran, join_parties, run_parties
-from securevfl.training import ActiveRole, Algorithm, PassiveRole, algorithms, find_algorithm
+from securevfl.privacy import Link, Noised, RowRelease, clip_rows, strip_noise_mark
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
+from securevfl.training import ActiveRole, Algorithm, PassiveRole, find_algorithm, registered_algorithms
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.rows import Features
 
@@ -34,11 +34,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedcvt": {"bottom": (3,), "confidence": 0.6},
 }
 MISALIGNED: list[tuple[str, dict[str, Any]]] = [("entity_augmentation", {"keep_aligned": False})]
-KINDS = {name: find_algorithm(name) for name in algorithms()}
+KINDS = {name: find_algorithm(name) for name in registered_algorithms()}
 CASES = [*SETTINGS.items(), *((name, SIZES | more) for name, more in MISALIGNED)]
 
 
-def train(algorithm: Algorithm, people: sv.Parties, dp: sv.DP, steps: int | None) -> Ran:
+def train(algorithm: Algorithm, people: sv.Parties, dp: sv.DP, steps: int | None) -> RunOutcome:
     job = sv.Job(
         algorithm=algorithm, protection=sv.Plain(dp=dp), epochs=4, batch_size=16, steps=steps, seed=2, scale="quantile"
     )
@@ -96,7 +96,7 @@ def test_every_label_that_is_used_is_counted(
     labels, original, batch = ActiveRole.labels, RowRelease.__call__, splitnn.Active.train_batch
 
     def watched(self: ActiveRole, rows: np.ndarray) -> torch.Tensor:
-        looked.append(self.table.people(rows))
+        looked.append(self.table.merge_persons(rows))
         return labels(self, rows)
 
     def released(self: RowRelease, values: torch.Tensor, rows: np.ndarray, **more: Any) -> Noised[torch.Tensor]:
@@ -148,7 +148,7 @@ def test_what_fedda_hands_over_went_through_the_noise(monkeypatch: pytest.Monkey
 
     async def watched(self: Link, kind: Any, what: str, **more: Any) -> None:
         if what.startswith("fedda/") and "u" in more:
-            sent[self.me, what] = bare(more["u"])
+            sent[self.me, what] = strip_noise_mark(more["u"])
         await original(self, kind, what, **more)
 
     monkeypatch.setattr(Link, "send", watched)
@@ -229,10 +229,10 @@ def test_risa_releases_no_mean_of_rows_and_keeps_hidden_rows_apart(monkeypatch: 
     assert role.noise.release is not None
     remembered = role.noise.release._kept
     for row in remembered.numbers().tolist():
-        kept = bare(remembered.recall(np.array([row])))[0]
-        if row < role.table.aligned:
+        kept = strip_noise_mark(remembered.recall(np.array([row])))[0]
+        if row < role.table.aligned_count:
             length = float(torch.linalg.vector_norm(role.features.x[row]))
             assert torch.allclose(kept, role.features.x[row] / max(length, 1.0), atol=1e-4)
-        elif row >= role.table.rows:
+        elif row >= role.table.total_count:
             assert torch.allclose(kept, torch.zeros_like(kept), atol=1e-4)
-    assert (remembered.numbers() >= role.table.rows).any()
+    assert (remembered.numbers() >= role.table.total_count).any()

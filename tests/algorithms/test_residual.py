@@ -13,7 +13,7 @@ from small_algorithms import make
 
 import securevfl as sv
 from securevfl.party_context import PartySecret
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 from securevfl.training.role import Role
 
@@ -23,14 +23,14 @@ SIZES = {"hidden": 8, "top": (8,), "lr": 0.02, "bottom": (6,)}
 
 def run(
     name: str, people: sv.Parties = PEOPLE, protection: sv.Plain | None = None, **settings: object
-) -> tuple[Ran, Role]:
+) -> tuple[RunOutcome, Role]:
     """What a short job left, and the active party's role."""
     job = sv.Job(
         algorithm=make(name, **(SIZES | settings)), protection=protection or sv.Plain(), epochs=3, batch_size=32, seed=3
     )
     with roles_begun() as roles:
         ran = run_parties(
-            job, people, join_parties(people, job), run="run", secrets={n: PartySecret.derived(3, n) for n in people}
+            job, people, join_parties(people, job), run="run", secrets={n: PartySecret.from_seed(3, n) for n in people}
         )
     return ran, next(role for role in roles if role.site.name == role.site.active)
 

@@ -115,14 +115,14 @@ def test_risa_tells_each_party_of_its_own_rows_only(evidential: bool) -> None:
     active, *passive = sorted(roles, key=lambda role: role.site.role)
     chosen = active.chosen  # type: ignore[attr-defined]
     table = active.table
-    trains = {name: np.intersect1d(chosen, table.others(name)) for name in table.rest}
+    trains = {name: np.intersect1d(chosen, table.rows_only_at(name)) for name in table.rest}
     for name in table.labelled:
-        assert 0 < len(trains[name]) < len(table.others(name)), "or this test would show nothing"
+        assert 0 < len(trains[name]) < len(table.rows_only_at(name)), "or this test would show nothing"
     for role in passive:
         told, name = role.chosen, role.site.name  # type: ignore[attr-defined]
-        knows = np.concatenate([np.arange(table.aligned), table.others(name)])
+        knows = np.concatenate([np.arange(table.aligned_count), table.rows_only_at(name)])
         assert np.array_equal(told[np.isin(told, knows)], chosen[np.isin(chosen, knows)]), "its own, in their places"
-        lacks = np.setdiff1d(np.arange(table.rows), knows)
+        lacks = np.setdiff1d(np.arange(table.total_count), knows)
         others = told[np.isin(told, lacks)]
         assert len(others) == len(chosen) - np.isin(chosen, knows).sum()
         assert np.array_equal(others, lacks[: len(others)]), "the first numbers, whichever rows train"

@@ -19,9 +19,9 @@ from sklearn.metrics import roc_auc_score
 import securevfl as sv
 from securevfl.algorithms.scorecard import counting
 from securevfl.algorithms.scorecard import roles as roles_module
-from securevfl.algorithms.scorecard.binning import Evidence, Evidences, codes_of, cut_points, monotone
+from securevfl.algorithms.scorecard.binning import Evidence, Evidences, codes_of, cut_points, merge_to_monotone
 from securevfl.cut import Protection
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.parties import parties
 from securevfl.testing.trial import roles_begun
 
@@ -39,22 +39,24 @@ def test_cuts_leave_no_small_bin_and_ties_together() -> None:
 
 def test_evidence_by_hand() -> None:
     """Of 10 positives 8 are in the first bin, of 30 negatives 10."""
-    found = Evidence.of(np.array([18, 22]), np.array([8, 2]))
+    found = Evidence.from_counts(np.array([18, 22]), np.array([8, 2]))
     whole = math.log(10.5 / 30.5)
     assert found.woe == pytest.approx([math.log(8.5 / 10.5) - whole, math.log(2.5 / 20.5) - whole])
     assert found.iv == pytest.approx((0.8 - 1 / 3) * found.woe[0] + (0.2 - 2 / 3) * found.woe[1])
-    assert Evidence.of(np.array([40]), np.array([10])).woe.tolist() == [0]
+    assert Evidence.from_counts(np.array([40]), np.array([10])).woe.tolist() == [0]
 
 
 def test_bins_of_one_class_stay_within_what_a_cut_takes() -> None:
-    found = Evidence.of(np.array([1 << 22, 1 << 22]), np.array([1 << 22, 0]))
+    found = Evidence.from_counts(np.array([1 << 22, 1 << 22]), np.array([1 << 22, 0]))
     assert np.abs(found.woe).max() == 6
 
 
 def test_monotone_bins_are_pooled_neighbours() -> None:
-    cuts, rows, positives = monotone(np.array([1.0, 2.0, 3.0]), np.array([10, 10, 10, 10]), np.array([1, 5, 3, 9]))
+    cuts, rows, positives = merge_to_monotone(
+        np.array([1.0, 2.0, 3.0]), np.array([10, 10, 10, 10]), np.array([1, 5, 3, 9])
+    )
     assert (cuts.tolist(), rows.tolist(), positives.tolist()) == ([1, 3], [10, 20, 10], [1, 8, 9])
-    cuts, rows, positives = monotone(np.array([1.0, 2.0]), np.array([10, 10, 10]), np.array([9, 5, 1]))
+    cuts, rows, positives = merge_to_monotone(np.array([1.0, 2.0]), np.array([10, 10, 10]), np.array([9, 5, 1]))
     assert cuts.tolist() == [1, 2]
 
 
@@ -65,7 +67,7 @@ def test_the_bottom_takes_the_bins_that_were_counted() -> None:
     bottom, found = Evidences(3, 6), []
     for j in range(3):
         rows = np.bincount(codes[:, j])
-        found.append(Evidence.of(rows, rows // (j + 2)))
+        found.append(Evidence.from_counts(rows, rows // (j + 2)))
     bottom.fill(cuts, found)
     right = np.stack([one.woe[codes[:, j]] for j, one in enumerate(found)], axis=1)
     assert bottom(torch.from_numpy(x)).numpy() == pytest.approx(right, abs=1e-6)
@@ -73,7 +75,7 @@ def test_the_bottom_takes_the_bins_that_were_counted() -> None:
 
 def _run(
     protection: Protection, algorithm: sv.Scorecard = CARD, people: sv.Parties | None = None, **changes: Any
-) -> Ran:
+) -> RunOutcome:
     plan: dict[str, Any] = {"epochs": 1, "batch_size": 32, "seed": 1} | changes
     job = sv.Job(algorithm=algorithm, protection=protection, **plan)
     tables = people or parties(passive=2, rows=150)
@@ -91,17 +93,17 @@ PROTECTIONS = {
 
 
 @pytest.fixture(scope="module")
-def runs() -> Mapping[str, Ran]:
+def runs() -> Mapping[str, RunOutcome]:
     with pytest.MonkeyPatch.context() as patch:
         ready_keys(patch)
         return {name: _run(protection) for name, protection in PROTECTIONS.items()}
 
 
-def card(ran: Ran, party: str) -> Any:
+def card(ran: RunOutcome, party: str) -> Any:
     return ran.trained[party].model["scorecard"]
 
 
-def _points(ran: Ran, party: str, table: sv.PartyTable, rows: np.ndarray) -> np.ndarray:
+def _points(ran: RunOutcome, party: str, table: sv.PartyTable, rows: np.ndarray) -> np.ndarray:
     """A party's points of rows of its table, by its card alone."""
     found = np.full(len(rows), card(ran, party)["points to begin with"])
     for column in card(ran, party)["columns"]:
@@ -113,7 +115,7 @@ def _points(ran: Ran, party: str, table: sv.PartyTable, rows: np.ndarray) -> np.
 
 
 @pytest.mark.parametrize("name", [name for name in PROTECTIONS if name != "plain"])
-def test_evidence_is_the_same_under_every_protection(name: str, runs: Mapping[str, Ran]) -> None:
+def test_evidence_is_the_same_under_every_protection(name: str, runs: Mapping[str, RunOutcome]) -> None:
     for party in ("bank", "shop1", "shop2"):
         for mine, plain in zip(card(runs[name], party)["columns"], card(runs["plain"], party)["columns"], strict=True):
             kept = ("above", "up to", "rows", "woe")
@@ -122,7 +124,7 @@ def test_evidence_is_the_same_under_every_protection(name: str, runs: Mapping[st
             ]
 
 
-def test_evidence_is_that_of_the_pooled_table(runs: Mapping[str, Ran]) -> None:
+def test_evidence_is_that_of_the_pooled_table(runs: Mapping[str, RunOutcome]) -> None:
     """Counted anew from what the parties know together: nobody may do that."""
     people = parties(passive=2, rows=150)
     job = sv.Job(algorithm=CARD, protection=sv.Plain(), epochs=1, batch_size=32, seed=1)
@@ -146,7 +148,7 @@ def test_evidence_is_that_of_the_pooled_table(runs: Mapping[str, Ran]) -> None:
 
 
 @pytest.mark.parametrize("name", PROTECTIONS)
-def test_points_of_all_parties_add_up_to_the_score(name: str, runs: Mapping[str, Ran]) -> None:
+def test_points_of_all_parties_add_up_to_the_score(name: str, runs: Mapping[str, RunOutcome]) -> None:
     """``600 + 20 / ln 2 · (ln odds − ln 50)`` of the probabilities that the run itself gave to the test rows."""
     ran, people = runs[name], parties(passive=2, rows=150)
     job = sv.Job(algorithm=CARD, protection=PROTECTIONS[name], epochs=1, batch_size=32, seed=1)
@@ -161,7 +163,7 @@ def test_points_of_all_parties_add_up_to_the_score(name: str, runs: Mapping[str,
     assert total == pytest.approx(right, abs=0.05)
 
 
-def test_counts_rank_the_rows_of_a_passive_party_by_the_label(runs: Mapping[str, Ran]) -> None:
+def test_counts_rank_the_rows_of_a_passive_party_by_the_label(runs: Mapping[str, RunOutcome]) -> None:
     """The attack behind the finding *leak*: the sum of a row's weights of evidence, with no known label and whatever
     protection. The labels depend on nine columns alike, three of them here."""
     people = parties(passive=2, rows=150)
@@ -189,7 +191,7 @@ def test_counts_of_many_bins_are_equations_that_give_every_label(
     rows = len(people["shop1"].ids)
     noise = np.random.default_rng(0).normal(size=(columns, rows))
     people = _with(people, "shop1", {f"f{k}": column for k, column in enumerate(noise)})
-    asked = counting.ask
+    asked = counting.request_counts
 
     async def listened(link: Any, codes: np.ndarray, *rest: Any) -> list[np.ndarray]:
         found = await asked(link, codes, *rest)
@@ -210,19 +212,19 @@ def test_counts_of_many_bins_are_equations_that_give_every_label(
     assert not solved or f"{columns * 4 + 1} independent counts" in notes[0]
 
 
-def test_it_says_what_tells_most(runs: Mapping[str, Ran]) -> None:
+def test_it_says_what_tells_most(runs: Mapping[str, RunOutcome]) -> None:
     notes = [note for trained in runs["plain"].trained.values() for note in trained.notes]
     assert sum("largest information value" in note for note in notes) == 3
 
 
 def test_ends_of_bins_are_told_as_people_read_them() -> None:
     """What single precision adds is left out, and a zero is no -3e-10."""
-    from securevfl.algorithms.scorecard.points import _told
+    from securevfl.algorithms.scorecard.points import _format_ends
 
-    assert [str(end) for end in _told(np.array([-1.0, -3.2e-10, 1.0000001]))] == ["-1.0", "0.0", "1.0"]
-    assert _told(np.array([4.00001, 1500.0002, 2122.0])) == [4.0, 1500.0, 2122.0]
-    assert _told(np.array([0.0123456789])) == [0.0123457]
-    assert _told(np.empty(0)) == []
+    assert [str(end) for end in _format_ends(np.array([-1.0, -3.2e-10, 1.0000001]))] == ["-1.0", "0.0", "1.0"]
+    assert _format_ends(np.array([4.00001, 1500.0002, 2122.0])) == [4.0, 1500.0, 2122.0]
+    assert _format_ends(np.array([0.0123456789])) == [0.0123457]
+    assert _format_ends(np.empty(0)) == []
 
 
 def test_the_report_shows_the_points_that_parts_hold() -> None:
@@ -252,7 +254,7 @@ def test_the_report_shows_the_points_that_parts_hold() -> None:
     assert isinstance(result.record, Record)
 
 
-def test_labels_and_bins_never_cross_in_the_clear(runs: Mapping[str, Ran]) -> None:
+def test_labels_and_bins_never_cross_in_the_clear(runs: Mapping[str, RunOutcome]) -> None:
     """Whatever the protection: of what the card exchanges, numbers of bins and their counts alone are readable."""
     for ran in runs.values():
         for ledger in ran.ledgers.values():

@@ -44,7 +44,7 @@ def test_a_run_that_labels_rows_counts_them(name: str) -> None:
     assert labelled > 0
     active = next(role for role in roles if role.site.role == "active")
     if name != "fedcvt":  # whose labels last for one batch
-        y = active.y.numpy()[active.table.others("shop1")]  # type: ignore[attr-defined]
+        y = active.y.numpy()[active.table.rows_only_at("shop1")]  # type: ignore[attr-defined]
         assert labelled == (y >= 0).sum()
         assert "validation rows, which all parties hold" in record.self_training
 
@@ -52,9 +52,9 @@ def test_a_run_that_labels_rows_counts_them(name: str) -> None:
 def test_the_share_of_right_labels_is_counted_on_validation_rows() -> None:
     tally = SelfTraining(0.8)
     p = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.05, 0.95]])
-    tally.judge(p, np.array([0, 0, 0, 1]))
+    tally.assess_validation(p, np.array([0, 0, 0, 1]))
     assert (tally.valid, tally.sure, tally.right) == (4, 3, 2)
-    assert tally.look(p[:2]).tolist() == [True, True]
+    assert tally.choose_rows(p[:2]).tolist() == [True, True]
     assert "of 4 validation rows, which all parties hold, 3 reach it and 67 % of those are right" in tally.text
     again = SelfTraining(0.8)
     again.load(tally.state())
@@ -63,10 +63,10 @@ def test_the_share_of_right_labels_is_counted_on_validation_rows() -> None:
 
 def test_labels_of_one_class_are_warned_of() -> None:
     tally = SelfTraining(0.8)
-    tally.look(np.array([[0.9, 0.1], [0.95, 0.05], [0.3, 0.7]]))
+    tally.choose_rows(np.array([[0.9, 0.1], [0.95, 0.05], [0.3, 0.7]]))
     (warning,) = tally.warnings
     assert "gave all of its 2 labels to one class" in warning
-    tally.look(np.array([[0.9, 0.1], [0.1, 0.9]]))
+    tally.choose_rows(np.array([[0.9, 0.1], [0.1, 0.9]]))
     assert tally.warnings == []
 
 

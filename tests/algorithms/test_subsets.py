@@ -20,11 +20,11 @@ from torch.nn import functional
 
 import securevfl as sv
 from securevfl.algorithms.laser import Heads, LaserHalf, LaserLoss, term_weights
-from securevfl.algorithms.plugvfl import information
+from securevfl.algorithms.plugvfl import estimate_information
 from securevfl.party_context import PartySecret
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
-from securevfl.training.subsets import Subsets, drop_independently, one_of_a_random_size, spread, times_unlikely
+from securevfl.training.subsets import Subsets, drop_independently, one_of_a_random_size, scatter_rows, times_unlikely
 from securevfl.transport import Array
 
 SUBSETS = ["laser", "party_dropout"]
@@ -138,9 +138,9 @@ def test_the_information_on_labels_is_an_upper_bound_where_the_reader_is_right()
     exact = float((joint * (posterior / marginal).log()).sum())
     z = torch.tensor([0] * 10 + [1] * 10)
     y = torch.tensor([0] * 9 + [1] * 1 + [0] * 2 + [1] * 8)
-    assert float(information(posterior[z].log(), y).mean()) >= exact
+    assert float(estimate_information(posterior[z].log(), y).mean()) >= exact
     flat = torch.full((20, 2), 0.5)
-    assert float(information(flat.log(), y).abs().max()) < 1e-6
+    assert float(estimate_information(flat.log(), y).abs().max()) < 1e-6
 
 
 def test_a_reader_of_labels_finds_less_where_passive_parties_train_against_it() -> None:
@@ -155,7 +155,7 @@ def test_a_reader_of_labels_finds_less_where_passive_parties_train_against_it() 
             a = passive.half.bottom(passive.features(rows))  # type: ignore[attr-defined]
             z = a @ passive.half.cut.snapshot()[0]  # type: ignore[attr-defined]
             log_q = active.reader.model(z).log_softmax(dim=1)  # type: ignore[attr-defined]
-        found[disguise] = float(information(log_q, active.labels(rows)).mean())  # type: ignore[attr-defined]
+        found[disguise] = float(estimate_information(log_q, active.labels(rows)).mean())  # type: ignore[attr-defined]
     assert found[20.0] < 0.5 * found[1e-6]
 
 
@@ -199,20 +199,20 @@ def test_subsets_of_a_batch(aligned: int, parties: int, redraw: bool, together: 
     )
     one, two = make_one(), make_one()
     rows = np.random.default_rng(seed).permutation(aligned + 5)
-    first = one.of(rows, 1)
-    assert np.array_equal(first, two.of(rows, 1))
+    first = one.draw_for(rows, 1)
+    assert np.array_equal(first, two.draw_for(rows, 1))
     assert not first[rows >= aligned].any()
     if together:
         assert (first.all(axis=1) | ~first.any(axis=1)).all()
     if not redraw:
         back = np.argsort(rows)
-        again = one.of(rows[back], 7)
+        again = one.draw_for(rows[back], 7)
         assert np.array_equal(first[back], again)
 
 
 def test_places_that_are_not_given_are_exactly_zero() -> None:
     values = torch.full((2, 3), math.inf, requires_grad=True)
-    found = spread(values, np.array([3, 1]), 5)
+    found = scatter_rows(values, np.array([3, 1]), 5)
     assert found[[0, 2, 4]].eq(0).all()
     found[[0, 2, 4]].sum().backward()
     assert values.grad is not None
@@ -252,8 +252,8 @@ class Watching(sv.Observer):
             self.parts[peer].append((self.rows[peer], values))
 
 
-def run(work: sv.Job, people: sv.Parties, **more: Any) -> Ran:
-    alike = {name: PartySecret.derived(work.seed, name) for name in people}
+def run(work: sv.Job, people: sv.Parties, **more: Any) -> RunOutcome:
+    alike = {name: PartySecret.from_seed(work.seed, name) for name in people}
     return run_parties(work, people, join_parties(people, work), run="run", secrets=alike, **more)
 
 
@@ -262,7 +262,7 @@ def job(name: str, *, epochs: int = 2, **settings: Any) -> sv.Job:
     return sv.Job(algorithm=make(name, **settings), protection=sv.Plain(), **plan)
 
 
-def watched(work: sv.Job, people: sv.Parties) -> tuple[Watching, Ran]:
+def watched(work: sv.Job, people: sv.Parties) -> tuple[Watching, RunOutcome]:
     """A run, and what its observer saw."""
     observer = Watching()
     return observer, run(work, people, observers=dict.fromkeys(people, observer))
@@ -382,7 +382,7 @@ def test_findings_say_what_can_be_taken_apart() -> None:
     assert all("never one party's part" in text for text in told["together"])
 
 
-def trained(name: str, people: sv.Parties, **settings: Any) -> tuple[Watching, Ran, sv.Model]:
+def trained(name: str, people: sv.Parties, **settings: Any) -> tuple[Watching, RunOutcome, sv.Model]:
     """A watched run, and its model."""
     work = job(name, **settings)
     observer, ran = watched(work, people)

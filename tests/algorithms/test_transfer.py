@@ -13,14 +13,14 @@ from small_algorithms import make
 from torch import nn
 
 import securevfl as sv
-from securevfl.algorithms.mftl import likeness, signs, transfer_loss
+from securevfl.algorithms.mftl import label_signs, similarity_scores, transfer_loss
 from securevfl.algorithms.sfhtl import mean_view
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 from securevfl.training import ActiveRole
 
 
-def trained(name: str, classes: int = 2, passive: int = 1, **settings: Any) -> tuple[Ran, ActiveRole]:
+def trained(name: str, classes: int = 2, passive: int = 1, **settings: Any) -> tuple[RunOutcome, ActiveRole]:
     algorithm = make(name, **settings)
     people = scarce(passive, rows=150, classes=classes, overlap=0.4)
     job = sv.Job(
@@ -32,14 +32,14 @@ def trained(name: str, classes: int = 2, passive: int = 1, **settings: Any) -> t
 
 
 def test_labels_are_signs() -> None:
-    assert signs(torch.tensor([0, 1, 1]), 2).tolist() == [[-1.0], [1.0], [1.0]]
-    assert signs(torch.tensor([2, 0]), 3).tolist() == [[-1.0, -1.0, 1.0], [1.0, -1.0, -1.0]]
+    assert label_signs(torch.tensor([0, 1, 1]), 2).tolist() == [[-1.0], [1.0], [1.0]]
+    assert label_signs(torch.tensor([2, 0]), 3).tolist() == [[-1.0, -1.0, 1.0], [1.0, -1.0, -1.0]]
 
 
 def test_likeness_is_the_average_of_signed_inner_products() -> None:
     torch.manual_seed(0)
-    u_a, u_b, y = torch.randn(7, 4), torch.randn(3, 4), signs(torch.tensor([0, 1, 1, 2, 0, 2, 1]), 3)
-    phi = likeness(u_a, y, u_b)
+    u_a, u_b, y = torch.randn(7, 4), torch.randn(3, 4), label_signs(torch.tensor([0, 1, 1, 2, 0, 2, 1]), 3)
+    phi = similarity_scores(u_a, y, u_b)
     for j in range(3):
         for k in range(3):
             slow = sum(float(y[i, k]) * float(u_a[i] @ u_b[j]) for i in range(7)) / 7
@@ -66,7 +66,7 @@ def test_the_objective_of_mftl_is_the_sum_of_its_parts(classes: int) -> None:
     u_a, u_b = torch.rand(9, 6), torch.rand(4, 6)
     y = torch.arange(9) % classes
     federated: nn.Module = role.federated  # type: ignore[attr-defined]
-    slow, sign = 0.0, signs(y, classes)
+    slow, sign = 0.0, label_signs(y, classes)
     with torch.no_grad():
         for j in range(4):
             logits = federated(torch.cat([u_a[j], u_b[j]])[None])

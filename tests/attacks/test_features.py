@@ -18,7 +18,7 @@ from securevfl.attacks.measure import Known, draw_known, r_squared
 def test_identity_features_follow_from_known_records(which: features.Which, learner: str) -> None:
     """The positive control: all looks at a row are more numbers than there are columns."""
     view, x = linear(epochs=8, batch=200)
-    rows, seen = features.sights(view, "shop", which)
+    rows, seen = features.stacked_observations(view, "shop", which)
     assert seen.shape[1] == 8 * 4
     known = draw_known(rows, x, 60, 0)
     found = features.infer(view, "shop", known, learner=learner, which=which).without(known.rows)
@@ -44,7 +44,7 @@ def test_the_baseline_sees_nothing() -> None:
 
 def test_a_perceptron_bends_where_a_line_does_not() -> None:
     view, x = linear()
-    rows, seen = features.sights(view, "shop", "trained")
+    rows, seen = features.stacked_observations(view, "shop", "trained")
     bent = np.abs(x[:, :1])
     known = draw_known(rows, bent, 300, 0)
     rest = ~np.isin(rows, known.rows)
@@ -74,7 +74,7 @@ def test_r_squared_is_of_standardised_columns() -> None:
 
 
 def _solved(view: gram.View, x: np.ndarray) -> tuple[float, float]:
-    shown = gram.shown(view)
+    shown = gram.observations_of(view)
     assert shown is not None
     assert shown.solvable
     found, left = gram.factor(shown)
@@ -97,18 +97,18 @@ def test_the_rule_has_to_be_known() -> None:
 
 def test_full_batches_in_closed_form() -> None:
     view, x = linear(batch=TRAIN)
-    shown = gram.shown(view)
+    shown = gram.observations_of(view)
     assert shown is not None
     assert gram.gram_error(gram.full_batch(shown), x[np.sort(shown.order[:TRAIN])]) < 1e-6
 
 
 def test_too_few_looks_are_not_solved() -> None:
     view, _ = linear(epochs=2, width=6, h=4)
-    shown = gram.shown(view)
+    shown = gram.observations_of(view)
     assert shown is not None
     assert not shown.solvable
-    assert gram.shown(replace(view, steps={})) is None
-    assert gram.shown(replace(view, valid=np.arange(0))) is None
+    assert gram.observations_of(replace(view, steps={})) is None
+    assert gram.observations_of(replace(view, valid=np.arange(0))) is None
 
 
 def test_the_gram_error_is_what_it_says() -> None:

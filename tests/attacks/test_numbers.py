@@ -11,9 +11,9 @@ from attack_views import ROWS, TRAIN, linear, passive, view
 
 import securevfl as sv
 from securevfl.attacks import (
-    Look,
-    Looks,
     Measured,
+    Observation,
+    Observations,
     attributes,
     columns,
     completion,
@@ -23,7 +23,7 @@ from securevfl.attacks import (
 )
 from securevfl.attacks.measure import Estimate, auc, correlated, draw_known, r_squared, ranked, score_labels
 from securevfl.attacks.suite import QUICK, negative, run_suite
-from securevfl.privacy.attack_verdict import contradiction, measures_as_leak
+from securevfl.privacy.attack_verdict import describe_contradiction, measures_as_leak
 from securevfl.report.attack_page import render_attacks
 
 SIGNED = {
@@ -79,7 +79,9 @@ def test_others_columns_follow_from_the_error_where_the_number_is_known() -> Non
     error = (0.8 * secret[:, 0] - y)[:TRAIN, None] * np.array([1.0, -0.5])
     seen = view(
         "shop",
-        looks={("gradient at the cut", "shop"): Looks([Look(np.arange(TRAIN), error, e) for e in (1, 2, 3)])},
+        looks={
+            ("gradient at the cut", "shop"): Observations([Observation(np.arange(TRAIN), error, e) for e in (1, 2, 3)])
+        },
         x=np.random.default_rng(2).normal(size=(ROWS, 2)),
         classes=1,
     )
@@ -150,7 +152,7 @@ def test_what_counts_as_a_leak_of_a_number() -> None:
     assert not measures_as_leak(got(0.09))
     assert measures_as_leak(got(0.12))
     assert not measures_as_leak(got(0.12, error=0.05)), "chance gives that much"
-    assert "correlation 0.30 of labels" in contradiction(got(0.3), "ok")
+    assert "correlation 0.30 of labels" in describe_contradiction(got(0.3), "ok")
 
 
 def _people(rows: int = 300) -> sv.Parties:

@@ -11,9 +11,9 @@ from attack_views import ROWS, TRAIN, classes, linear, passive, view
 from scipy.stats import spearmanr
 
 from securevfl.attacks import (
-    Look,
-    Looks,
     Measured,
+    Observation,
+    Observations,
     Transcript,
     Truth,
     attributes,
@@ -26,18 +26,18 @@ from securevfl.attacks import (
     saved_parts,
 )
 from securevfl.attacks.measure import auc, draw_known, r_squared, ranked
-from securevfl.attacks.suite import QUICK, WHOLE, negative, run_suite
+from securevfl.attacks.suite import FULL, QUICK, negative, run_suite
 from securevfl.privacy import Finding
-from securevfl.privacy.attack_verdict import claims, contradiction, measures_as_leak
+from securevfl.privacy.attack_verdict import describe_contradiction, measures_as_leak, worst_claims
 
 
 def test_an_attribute_follows_from_looks_and_not_from_noise() -> None:
     seen, x = linear()
     yes = (x[:, 0] > 0).astype(np.int64)
     known = draw_known(seen.train, yes, 72, 0)
-    found = attributes.from_looks(seen, "shop", known).without(known.rows)
+    found = attributes.from_observations(seen, "shop", known).without(known.rows)
     assert ranked(found, yes, 2)[0] > 0.9
-    blind = attributes.from_looks(seen.blinded(0), "shop", known).without(known.rows)
+    blind = attributes.from_observations(seen.blinded(0), "shop", known).without(known.rows)
     own = attributes.from_own(seen, seen.train, known).without(known.rows)
     for nothing in (blind, own):
         value, error = ranked(nothing, yes, 2)
@@ -71,8 +71,10 @@ def test_columns_of_others_follow_from_the_size_of_a_gradient() -> None:
     y, draw = classes(), np.random.default_rng(1)
     secret = draw.normal(size=(ROWS, 1))
     p = 1 / (1 + np.exp(-2 * secret[:, 0]))
-    looks = [Look(np.arange(TRAIN), (p - y)[:TRAIN, None] * np.array([1.0, -0.5]), epoch) for epoch in range(1, 4)]
-    seen = view("shop", looks={("gradient at the cut", "shop"): Looks(looks)}, x=draw.normal(size=(ROWS, 2)))
+    looks = [
+        Observation(np.arange(TRAIN), (p - y)[:TRAIN, None] * np.array([1.0, -0.5]), epoch) for epoch in range(1, 4)
+    ]
+    seen = view("shop", looks={("gradient at the cut", "shop"): Observations(looks)}, x=draw.normal(size=(ROWS, 2)))
     known = draw_known(seen.train, secret, 150, 0)
     found = columns.from_gradients(seen, y, known)
     assert found is not None
@@ -128,8 +130,8 @@ def test_the_mean_of_predictions_wears_noise_out() -> None:
     weights = draw.normal(size=(3, 6))
 
     def predicted(count: int) -> float:
-        looks = [Look(np.arange(ROWS), x @ weights + 8 * draw.normal(size=(ROWS, 6)), 0) for _ in range(count)]
-        seen = replace(view("bank", looks={("z", "shop"): Looks(looks)}, x=x[:, :1] * 0), test=np.arange(ROWS))
+        looks = [Observation(np.arange(ROWS), x @ weights + 8 * draw.normal(size=(ROWS, 6)), 0) for _ in range(count)]
+        seen = replace(view("bank", looks={("z", "shop"): Observations(looks)}, x=x[:, :1] * 0), test=np.arange(ROWS))
         known = draw_known(np.arange(ROWS), x, 200, 0)
         found = predictions.infer(seen, "shop", known).without(known.rows)
         return r_squared(found.values, x[found.rows])
@@ -184,7 +186,7 @@ def test_the_suite_finds_what_is_there_and_nothing_in_noise() -> None:
 
 
 def test_more_known_records_are_more_figures() -> None:
-    quick, whole = (run_suite(_transcript(), effort) for effort in (QUICK, replace(WHOLE, perceptron=False, draws=1)))
+    quick, whole = (run_suite(_transcript(), effort) for effort in (QUICK, replace(FULL, perceptron=False, draws=1)))
     assert len(whole) > len(quick)
     assert {one.known for one in whole if one.attack == "features: ridge"} == {36, 72}  # 300 leave too few to score
 
@@ -200,20 +202,23 @@ def _measured(**changes: object) -> Measured:
 def test_only_a_claim_of_ok_is_contradicted() -> None:
     one = _measured()
     assert (
-        contradiction(one, "ok") == "shop about bank: labels: spectral gets AUC 0.60 of labels (without the view: 0.50)"
+        describe_contradiction(one, "ok")
+        == "shop about bank: labels: spectral gets AUC 0.60 of labels (without the view: 0.50)"
     )
-    assert contradiction(one, "")
-    assert not contradiction(one, "note")
-    assert not contradiction(one, "leak")
-    assert not contradiction(_measured(value=0.54), "ok")
-    assert not contradiction(_measured(error=0.05), "ok")  # chance
-    assert not contradiction(_measured(known=40, baseline=0.58), "ok")
-    assert contradiction(_measured(attack="features: ridge", metric="R²", value=0.2, baseline=0.05), "ok")
-    assert not contradiction(_measured(attack="features: ridge", metric="R²", value=0.1, baseline=0.05), "ok")
+    assert describe_contradiction(one, "")
+    assert not describe_contradiction(one, "note")
+    assert not describe_contradiction(one, "leak")
+    assert not describe_contradiction(_measured(value=0.54), "ok")
+    assert not describe_contradiction(_measured(error=0.05), "ok")  # chance
+    assert not describe_contradiction(_measured(known=40, baseline=0.58), "ok")
+    assert describe_contradiction(_measured(attack="features: ridge", metric="R²", value=0.2, baseline=0.05), "ok")
+    assert not describe_contradiction(_measured(attack="features: ridge", metric="R²", value=0.1, baseline=0.05), "ok")
 
 
 def test_the_worst_finding_of_a_pair_counts() -> None:
-    found = claims([Finding("a", "b", "this", "ok"), Finding("a", "b", "that", "leak"), Finding("b", "a", "x", "note")])
+    found = worst_claims(
+        [Finding("a", "b", "this", "ok"), Finding("a", "b", "that", "leak"), Finding("b", "a", "x", "note")]
+    )
     assert found == {("a", "b"): "leak", ("b", "a"): "note"}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import securevfl as sv
-from securevfl.attacks import Looks, Transcript, View
+from securevfl.attacks import Observations, Transcript, View
 from securevfl.data import hold_out, label_owners
 from securevfl.experiments import simulate
 from securevfl.experiments.recorder import Recorder
@@ -41,7 +41,7 @@ def _recorded(job: sv.Job, parties: sv.Parties) -> tuple[sv.Result, Transcript]:
 
 def _alike(parties: sv.Parties) -> dict[str, PartySecret]:
     """Secrets with which two sealed runs begin alike."""
-    return {name: PartySecret.derived(0, name) for name in parties}
+    return {name: PartySecret.from_seed(0, name) for name in parties}
 
 
 def _credit(parties: int = 3, rows: int = 320) -> sv.Parties:
@@ -144,7 +144,7 @@ def test_under_a_seal_only_what_was_opened_is_seen() -> None:
         assert _equal(plain.view("bank").looks["z", name], sealed.view("bank").looks["z", name])
 
 
-def _equal(one: Looks, other: Looks) -> bool:
+def _equal(one: Observations, other: Observations) -> bool:
     pairs = zip(one.all, other.all, strict=True)
     return all(np.array_equal(a.rows, b.rows) and np.array_equal(a.values, b.values) for a, b in pairs)
 

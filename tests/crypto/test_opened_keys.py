@@ -99,7 +99,7 @@ def test_the_key_is_not_opened_with_any_guess_nor_hidden_in_an_honest_answer(
 ) -> None:
     """From the whole range of z down to one hundred times the noise."""
     owner, holder = halves(scheme)
-    noise = holder._plan.products.noise.sent
+    noise = holder._plan.products.noise.answer_bound
     whole = None if base == "nothing" else honest(owner, holder, 5)
     for amount in (size(holder, 46), 100 * noise, 3 * noise):
         for at in (0, 1, 4097, DEGREE - 1):
@@ -122,7 +122,7 @@ def test_one_of_several_holders_is_noticed_too(scheme: RlweScheme) -> None:
 def test_what_passes_moves_z_by_no_more_than_noise(scheme: RlweScheme) -> None:
     """An amount below the noise passes: BFV rounds it away, CKKS has it in the last bits."""
     owner, holder = halves(scheme)
-    noise, exact = holder._plan.products.noise.sent, 3 * 32 * 5
+    noise, exact = holder._plan.products.noise.answer_bound, 3 * 32 * 5
     z = owner.open_product([changed(holder, honest(owner, holder, 5), noise // 8, at=0)], 256)
     assert np.abs(z - exact).max() <= owner.product_error * 9 // 8
 

@@ -28,7 +28,7 @@ def three(program: Program, values: dict[str, np.ndarray], seed: bytes = SEED) -
     dealt = {name: deal(words) for name, words in values.items()}
 
     async def one(party: Computing) -> list[np.ndarray]:
-        shares = {name: party.take(parts[party.index]) for name, parts in dealt.items()}
+        shares = {name: party.read_dealt(parts[party.index]) for name, parts in dealt.items()}
         found = await program(party, shares)
         party.counted = party.rounds  # type: ignore[attr-defined]
         return [np.asarray(await party.open("x", share, (0, 1, 2))) for share in found]
@@ -64,7 +64,7 @@ async def relu6_layer(party: Functions, s: dict[str, Share]) -> list[Share]:
 
 
 async def mixed(party: Functions, s: dict[str, Share]) -> list[Share]:
-    bits = (await party.positive(s["x"]))[0]
+    bits = (await party.compare(s["x"]))[0]
     plain, (value, gate), gated, by_element = await party.products(
         [
             Product(s["x"], s["w"]),
@@ -127,7 +127,7 @@ def test_a_quotient_is_near_the_true_one(fraction: int) -> None:
     dealt = {name: deal(value) for name, value in words.items()}
 
     async def one(party: Computing) -> np.ndarray | None:
-        found = await program(party, {name: party.take(parts[party.index]) for name, parts in dealt.items()})
+        found = await program(party, {name: party.read_dealt(parts[party.index]) for name, parts in dealt.items()})
         return await party.open("x", found[0], (1,))
 
     found = run_three(one, fraction=fraction, openings={"x": 1}).results

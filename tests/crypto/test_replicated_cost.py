@@ -25,7 +25,7 @@ OPERATIONS: dict[str, Operation] = {
     "the same, then the sigmoid in thirteen pieces": lambda party, x, bit: party.products(
         [Product(x, x, "times", 16, "sigmoid")]
     ),
-    "refreshed shares": lambda party, x, bit: party.refreshed(x),
+    "refreshed shares": lambda party, x, bit: party.refresh(x),
 }
 
 
@@ -34,7 +34,7 @@ def cost(operation: Operation) -> tuple[int, float]:
     x, bit = deal(np.arange(N, dtype=np.uint64)), deal(np.ones(N, np.uint64))
 
     async def program(party: Computing) -> None:
-        await operation(party, party.take(x[party.index]), party.take(bit[party.index]))
+        await operation(party, party.read_dealt(x[party.index]), party.read_dealt(bit[party.index]))
 
     run = run_three(program, record=True, openings={"x": 1})
     messages = sum(len(wire.received) for wire in run.wires)
@@ -57,7 +57,7 @@ def test_rounds_and_bytes_are_those_of_the_page(name: str) -> None:
 @pytest.mark.parametrize("count", [1, 3, 31])
 def test_comparisons_with_several_constants(count: int) -> None:
     assert stated()["comparison with T constants"] == ("4", "96 + 152 T")
-    assert cost(lambda party, x, bit: party.positive(x, [float(t) for t in range(count)])) == (4, 96 + 152 * count)
+    assert cost(lambda party, x, bit: party.compare(x, [float(t) for t in range(count)])) == (4, 96 + 152 * count)
 
 
 def test_openings_and_digests() -> None:

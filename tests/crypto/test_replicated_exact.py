@@ -19,7 +19,7 @@ def opened(program, *values: np.ndarray, seed: bytes | None = None) -> list[np.n
     dealt = [deal(words.view(np.uint64)) for words in values]
 
     async def one(party: Computing) -> list[np.ndarray]:
-        found = await program(party, *(party.take(parts[party.index]) for parts in dealt))
+        found = await program(party, *(party.read_dealt(parts[party.index]) for parts in dealt))
         return [await party.open("x", share, (1,)) for share in found]
 
     return [words.view(np.int64) for words in run_three(one, openings=EVERY, seed=seed).results[1]]

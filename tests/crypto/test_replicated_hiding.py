@@ -84,7 +84,7 @@ def run(secret: np.ndarray, between_0_and_1: str = "") -> View:
         big = party.constant(np.full(1, 1 << 16, np.uint64))
         first = await party.products([Product(mine, big, "times", 16), Product(mine, big, "times", 16, gate=bits)])
         pair, plain = await party.products([Product(mine, big, "times", 16, then="relu6"), Product(mine, big, "times")])
-        fresh = await party.refreshed(party.constant(np.full(N, 1 << 16, np.uint64)))
+        fresh = await party.refresh(party.constant(np.full(N, 1 << 16, np.uint64)))
         return [*first, *pair, plain, *fresh]
 
     return View(wires, take_turns([program(index) for index in range(3)], wires[0].links), draws)

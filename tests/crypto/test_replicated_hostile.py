@@ -53,10 +53,10 @@ def attacked(liar: int, label: str, change: Change, rename: str = "") -> list[st
 
     async def program(index: int) -> None:
         party = Computing(index, ends[index], streams[index], openings={"sum": 1})
-        x = party.take(dealt[index])
+        x = party.read_dealt(dealt[index])
         await party.confirm("input", x)
         ((relu, _),) = await party.products([Product(x, x.T, shift=16, then="relu")])
-        (fresh,) = await party.refreshed(relu)
+        (fresh,) = await party.refresh(relu)
         await party.open("sum", fresh.sum(), (0,))
 
     try:
@@ -132,7 +132,7 @@ def test_dealt_shares_that_are_no_sharing_are_refused(index: int, part: str) -> 
     opened: list[int] = []
 
     async def program(party: Computing) -> None:
-        share = party.take(dealt[party.index])
+        share = party.read_dealt(dealt[party.index])
         if party.index == index:
             wrong = getattr(share, part) + np.uint64(1)
             share = Share(wrong, share.next) if part == "mine" else Share(share.mine, wrong)
@@ -199,13 +199,13 @@ def test_openings_of_stages_are_not_saved_up() -> None:
     for engine in (run_three(_itself, openings=_STAGES).results[0], Clear(openings=_STAGES)):
         refused = pytest.raises(UndeclaredOpening, match="1 times in each stage that allows it, and this one")
         for names, passes in (((), 0), (("auc",), 1), ((), 0), (("auc",), 1)):
-            engine.stage(*names)
+            engine.begin_stage(*names)
             for _ in range(passes):
                 engine._openings.take("auc", engine.constant(X[0]), (0,))
             with refused:
                 engine._openings.take("auc", engine.constant(X[0]), (0,))
         with pytest.raises(MalformedError, match="'loss', which is not declared as an opening by stages"):
-            engine.stage("loss")
+            engine.begin_stage("loss")
 
 
 async def _itself(party: Computing) -> Computing:
@@ -241,17 +241,17 @@ def test_parties_at_other_calls_are_told() -> None:
     dealt = deal(X)
 
     async def program(party: Computing) -> None:
-        x = party.take(dealt[party.index])
+        x = party.read_dealt(dealt[party.index])
         if party.index == 1:
-            await party.refreshed(x)
-        await party.times(x, x, shift=3)
+            await party.refresh(x)
+        await party.multiply(x, x, shift=3)
 
     with pytest.raises(CryptoError):
         run_three(program)
 
     async def skips(party: Computing) -> None:
         if party.index:
-            await party.times(party.take(dealt[party.index]), party.take(dealt[party.index]))
+            await party.multiply(party.read_dealt(dealt[party.index]), party.read_dealt(dealt[party.index]))
 
     with pytest.raises(CryptoError, match="none has sent"):
         run_three(skips)

@@ -30,7 +30,7 @@ def one_product(streams: list[Streams], x: list[Share], w: list[Share]) -> np.nd
     wires = memory_wires(record=True)
 
     async def program(index: int) -> None:
-        await Computing(index, wires[index], streams[index]).times(x[index], w[index])
+        await Computing(index, wires[index], streams[index]).multiply(x[index], w[index])
 
     take_turns([program(index) for index in range(3)], wires[0].links)
     return wires[2].received[0][2][1]

@@ -211,12 +211,12 @@ def test_noise_stays_within_its_bounds(scheme: RlweScheme, monkeypatch: pytest.M
     x, noise = np.full((32, 6), 2**15 - 1), spy.plan.products.noise
     basis = Basis(spy.seal.data.primes)
     own = centred(basis, phase(spy.seal, spy.secrets[0], spy.seal.read(spy.evaluation(x)[0])))
-    assert noise.telling / 2**8 < max(abs(int(v)) for v in own) < noise.telling
+    assert noise.data_bound / 2**8 < max(abs(int(v)) for v in own) < noise.data_bound
     sent = spy.answer(x)
     flooded = centred(basis, phase(spy.seal, spy.secrets[0], sent)[:, spy.plan.tiling.product(32, 4).index])
     most = max(abs(int(v)) for v in flooded)
-    assert 2**noise.flood_bits * 0.9 < most < 2**noise.flood_bits + noise.telling + noise.blinding
-    assert noise.flood_bits >= noise.telling.bit_length() - 1 + spy.sizes.sigma
+    assert 2**noise.flood_bits * 0.9 < most < 2**noise.flood_bits + noise.data_bound + noise.zero_bound
+    assert noise.flood_bits >= noise.data_bound.bit_length() - 1 + spy.sizes.sigma
 
 
 @both

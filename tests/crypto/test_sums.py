@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto import MalformedError, OverflowRefused, WeakKeyError, generate_keypair
 from securevfl_crypto.sums import SealedSums, SumHolder, SumOwner, SumPlan
-from securevfl_crypto.sums.slots import joined, split
+from securevfl_crypto.sums.slots import pack_slots, unpack_slots
 
 KEY = generate_keypair(1024, unsafe_small_key=True)
 
@@ -69,7 +69,7 @@ def test_sealed_sums_are_plain_sums(
     assert np.array_equal(owner.open(answer, bins, whole, nodes), right)
     # the nodes are blocks of the plaintexts, and the holder does not know them
     plan = SumPlan(key_bits=1024, rows=rows, bounds=bounds, nodes=nodes)
-    owner, holder = owner.on(plan), holder.on(plan)
+    owner, holder = owner.with_plan(plan), holder.with_plan(plan)
     answer = holder.sums(holder.load(owner.encrypt(values, node)), codes, bins, complete=complete)
     assert np.array_equal(owner.open(answer, bins, whole), right)
 
@@ -114,23 +114,23 @@ def test_slots_come_back(data: st.DataObject) -> None:
     rows = data.draw(
         st.lists(st.tuples(*(st.integers(-(1 << (w - 1)), (1 << (w - 1)) - 1) for w in widths)), min_size=1)
     )
-    numbers = joined(np.array(rows, dtype=np.int64), widths)
+    numbers = pack_slots(np.array(rows, dtype=np.int64), widths)
     for number, row in zip(numbers, rows, strict=True):
         assert number == sum(value << sum(widths[:s]) for s, value in enumerate(row))
-    assert np.array_equal(split(numbers, widths), np.array(rows))
+    assert np.array_equal(unpack_slots(numbers, widths), np.array(rows))
     with pytest.raises(OverflowRefused, match="room for"):
-        split([gmpy2.mpz(1) << sum(widths)], widths)
+        unpack_slots([gmpy2.mpz(1) << sum(widths)], widths)
 
 
 def test_blindings_made_ahead_serve_once() -> None:
     plan = SumPlan(key_bits=1024, rows=30, bounds=(1,))
     owner = SumOwner(KEY, plan)
-    owner.prepare(7)
-    owner.prepare(6)
+    owner.make_blindings(7)
+    owner.make_blindings(6)
     ones = np.ones((10, 1), dtype=np.int64)
     wires = [owner.encrypt(ones)]
     assert owner.ahead == 3
-    wires.append(owner.on(SumPlan(key_bits=1024, rows=30, bounds=(1,), nodes=2)).encrypt(ones))
+    wires.append(owner.with_plan(SumPlan(key_bits=1024, rows=30, bounds=(1,), nodes=2)).encrypt(ones))
     assert owner.ahead == 0
     wires.append(owner.encrypt(ones))
     assert len({row.tobytes() for wire in wires for row in wire}) == 30

@@ -13,7 +13,7 @@ from cuts import KITS, sites
 
 import securevfl as sv
 from securevfl.cut import auto
-from securevfl.cut.auto import AutoActive, AutoPassive, Speed, Timing, predict
+from securevfl.cut.auto import AutoActive, AutoPassive, Speed, Timing, predict_seconds
 from securevfl.cut.base import CutSpec
 from securevfl.transport import Kind
 
@@ -116,7 +116,7 @@ def test_a_choice_that_the_job_does_not_offer_is_refused(choice: str | int) -> N
 
 def test_the_estimate_adds_up() -> None:
     two = [Timing(0.1, 9.0, 1_000_000)] * 2
-    seconds = predict(two, [0.3, 0.5], [Speed(1e6, 0.01), Speed(2e6, 0.02)])
+    seconds = predict_seconds(two, [0.3, 0.5], [Speed(1e6, 0.01), Speed(2e6, 0.02)])
     assert seconds == pytest.approx(0.2 + 0.5 + 1.0 + 0.5 + 0.04)
 
 
@@ -139,10 +139,10 @@ def test_impossible_settings_are_refused(change: dict[str, Any], match: str) -> 
 
 def test_a_snapshot_of_another_scheme_is_refused_with_the_cure() -> None:
     with pytest.raises(sv.ProtocolError, match=r"'bfv'.*took 'ckks' now: go on with protection 'bfv'"):
-        auto._of("ckks", {"scheme": "bfv", "state": 1})
-    assert auto._of("bfv", {"scheme": "bfv", "state": 1}) == 1
+        auto._require_kind("ckks", {"scheme": "bfv", "state": 1})
+    assert auto._require_kind("bfv", {"scheme": "bfv", "state": 1}) == 1
     with pytest.raises(TypeError, match="not a snapshot"):
-        auto._of("bfv", [1])
+        auto._require_kind("bfv", [1])
 
 
 @pytest.mark.parametrize(("width", "fine"), [((1 << 24) // 3, False), (1 << 20, True), (0, False), (4.0, False)])

@@ -15,7 +15,7 @@ import securevfl as sv
 from securevfl.cut import ActiveCut, CutSpec, CutUse, PassiveCut, Plain, Protection, Sealed
 from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.party_context import PartyContext
-from securevfl.privacy import Noised, NoiseShare, Policy, bare
+from securevfl.privacy import Noised, NoiseShare, Policy, strip_noise_mark
 from securevfl.testing import CheckFailed, check_protection
 from securevfl.transport import Exchange, Kind
 
@@ -34,7 +34,7 @@ class ClearSeal(Sealed):
         return {Clear.name: Clear(self.modulus)}
 
     def reshares(self, use: CutUse) -> bool | None:
-        return True if self.modulus is None else super().reshares(use)
+        return True if self.modulus is None else super().redraws_shares(use)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ class Unmarked(FloatActive):
     """Drops the mark that its gradients are noised."""
 
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
-        await super().backward(bare(gradient))
+        await super().backward(strip_noise_mark(gradient))
 
 
 class Forgetful(FloatPassive):

@@ -10,7 +10,7 @@ from clear_scheme import Clear
 
 from securevfl.cut import ActiveCut, CutSpec
 from securevfl.cut.exact import FixedActive
-from securevfl.cut.handshake import announce
+from securevfl.cut.handshake import announce_width
 from securevfl.cut.plain import FloatActive
 from securevfl.cut.sealed import SealedActive
 from securevfl.party_context import PartyContext
@@ -23,7 +23,7 @@ SPEC = CutSpec(width=3, lr=0.5, batch_size=8)
 async def _both(active: ActiveCut, world: dict[str, PartyContext], protection: str) -> None:
     """Set up with two parties of which neither has read anything yet."""
     for name in ("p1", "p2"):
-        await announce(world[name], SPEC, protection, 2, trainable=False)
+        await announce_width(world[name], SPEC, protection, 2, trainable=False)
     await active.setup()
 
 

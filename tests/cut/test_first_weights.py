@@ -21,9 +21,9 @@ from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import InputError
 from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret, derive_seed
-from securevfl.privacy import Noised, NoiseShare, bare
-from securevfl.run.checkpoint import keepers
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.privacy import Noised, NoiseShare, strip_noise_mark
+from securevfl.run.checkpoint import make_keepers
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.parties import parties
 from securevfl.transport import MemoryChannel, Message, encode
 
@@ -64,7 +64,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     ) -> None:
         name = self._site.name
         found.mine.setdefault(name, []).append(self._ready.share.values.copy())
-        found.fed.setdefault(name, bare(activations).detach().double())
+        found.fed.setdefault(name, strip_noise_mark(activations).detach().double())
         await feed(self, activations, train=train, noise=noise)
 
     monkeypatch.setattr(SealedActive, "forward", active)
@@ -72,7 +72,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     return found
 
 
-def run(job: sv.Job, secrets: Mapping[str, PartySecret] | None = None) -> Ran:
+def run(job: sv.Job, secrets: Mapping[str, PartySecret] | None = None) -> RunOutcome:
     people = parties(passive=2, rows=100, width=WIDTH // 2)
     return run_parties(job, people, join_parties(people, job), run="run", secrets=secrets)
 
@@ -106,7 +106,7 @@ def halves(of: Mapping[str, int], seed: int) -> np.ndarray:
 def from_the_job_file(names: Mapping[str, int], seed: int) -> Iterator[np.ndarray]:
     """First weights as whoever has the job file computes them: with this version's rule, and with that of 0.1."""
     world = sites(passive=tuple(names))
-    secrets = {name: PartySecret.derived(seed, name) for name in names}
+    secrets = {name: PartySecret.from_seed(seed, name) for name in names}
     yield np.vstack([_drawn(world[name], secrets[name], width) for name, width in names.items()])
     own = {name: derive_seed(seed, "private", name) for name in ("bank", *names)}
     passive = np.vstack([halves({name: width}, own[name]) for name, width in names.items()])
@@ -133,7 +133,7 @@ def test_the_job_file_does_not_tell_the_first_weights(seen: Seen, protection: sv
 
 def test_whoever_knows_the_secrets_solves_the_first_z(seen: Seen) -> None:
     """The attack works, so that its failing above means something."""
-    run(JOB, {name: PartySecret.derived(JOB.seed, name) for name in NAMES})
+    run(JOB, {name: PartySecret.from_seed(JOB.seed, name) for name in NAMES})
     weights = next(from_the_job_file(NAMES, JOB.seed))
     assert solved(seen, weights) < 1e-3
     assert correlation(seen, weights) > 0.5
@@ -272,11 +272,11 @@ def test_a_sealed_run_goes_on_as_if_nothing_had_happened(algorithm: sv.SplitNN, 
             aligned,
             run="run",
             observer=Stops(2),
-            keepers=keepers(tmp_path, names, job.digest),
+            keepers=make_keepers(tmp_path, names, job.digest),
             secrets=whole.secrets,
         )
     assert all((path.stat().st_mode & 0o777) == 0o600 for path in tmp_path.glob("*.safetensors"))
-    again = run_parties(job, people, aligned, run="run", keepers=keepers(tmp_path, names, job.digest))
+    again = run_parties(job, people, aligned, run="run", keepers=make_keepers(tmp_path, names, job.digest))
     assert again.secrets == whole.secrets
     np.testing.assert_array_equal(again.trained["bank"].scores, whole.trained["bank"].scores)
 
@@ -287,7 +287,7 @@ def test_a_checkpoint_without_a_secret_is_refused() -> None:
             return {"epoch": 1}
 
     with pytest.raises(InputError, match="contains no secret"):
-        PartySecret.kept_by(Old())
+        PartySecret.from_keeper(Old())
 
 
 def test_a_comparison_begins_all_its_jobs_with_the_same_secrets(seen: Seen) -> None:

@@ -24,7 +24,7 @@ from securevfl_crypto.rlwe.seal import seal_context
 from securevfl.cut.base import CutSpec
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.sealed import SealedActive, SealedPassive
-from securevfl.privacy import Link, bare
+from securevfl.privacy import Link, strip_noise_mark
 
 WIDTHS = {"p1": 40, "p2": 25}
 SPEC = CutSpec(width=5, lr=0.5, batch_size=300)
@@ -61,7 +61,7 @@ def run(
     async def recorded(self: Link, kind: Any, what: str, **rest: Any) -> None:
         for name, value in rest.items():
             if name not in ("meta", "guard"):
-                seen.sent.append((self.me, self.peer, what, np.asarray(bare(value))))
+                seen.sent.append((self.me, self.peer, what, np.asarray(strip_noise_mark(value))))
         await send(self, kind, what, **rest)
 
     async def active() -> None:

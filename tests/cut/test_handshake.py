@@ -10,7 +10,7 @@ import securevfl_crypto as crypto
 from cuts import sealed, sites
 
 from securevfl.cut.base import CutSpec
-from securevfl.cut.handshake import announce, key_bytes, receive_widths
+from securevfl.cut.handshake import announce_width, key_bytes, receive_widths
 from securevfl.errors import ProtocolError
 from securevfl.transport import Kind
 
@@ -40,7 +40,7 @@ def test_a_block_of_too_many_weights_is_refused_before_it_is_drawn(width: int, f
     world, spec = sites(passive=("p1",)), CutSpec(width=32, lr=0.5, batch_size=8)
 
     async def received() -> object:
-        await announce(world["p1"], spec, "bfv", width, trainable=False)
+        await announce_width(world["p1"], spec, "bfv", width, trainable=False)
         return await receive_widths(world["a"], spec, "bfv")
 
     if fits:

@@ -10,9 +10,9 @@ import pytest
 import securevfl_crypto as crypto
 from cuts import sealed, sites
 
-from securevfl.cut.auto import measure
+from securevfl.cut.auto import time_step
 from securevfl.cut.base import CutSpec
-from securevfl.cut.blocks import blocks, check_errors
+from securevfl.cut.blocks import block_sizes, check_errors
 from securevfl.errors import RangeError
 
 SPEC = CutSpec(width=3, lr=0.5, batch_size=8)
@@ -31,15 +31,15 @@ def test_an_approximate_scheme_that_would_err_too_far_is_refused(change: dict[st
     spec = replace(SPEC, **change)
     key = CKKS.generate()
     with pytest.raises(crypto.OverflowRefused, match="BFV or Paillier"):
-        check_errors(CKKS.owner(key, blocks(spec, width, width)[0]), spec, 1)
+        check_errors(CKKS.owner(key, block_sizes(spec, width, width)[0]), spec, 1)
     with pytest.raises(crypto.OverflowRefused, match="BFV or Paillier"):
-        measure(CKKS, spec, width)
+        time_step(CKKS, spec, width)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_at_usual_settings_the_error_is_small_and_counts_for_each_holder(momentum: float) -> None:
     spec = CutSpec(width=16, lr=0.5, batch_size=256, momentum=momentum)
-    owner = CKKS.owner(CKKS.generate(), blocks(spec, 32, 32)[0])
+    owner = CKKS.owner(CKKS.generate(), block_sizes(spec, 32, 32)[0])
     check_errors(owner, spec, 16)
     with pytest.raises(crypto.OverflowRefused):
         check_errors(owner, spec, 1 << 40)
@@ -64,6 +64,6 @@ def test_auto_does_not_offer_what_cannot_carry_the_gradient_back() -> None:
     scheme can do for identity bottoms only."""
     spec = replace(SPEC, gradient_bound=float(1 << 20), trainable=False)
     assert spec.fixed_point.s_bits > 30
-    measure(crypto.BFV(), spec, 4)
+    time_step(crypto.BFV(), spec, 4)
     with pytest.raises(crypto.OverflowRefused, match="can be multiplied"):
-        measure(crypto.BFV(), replace(spec, trainable=True), 4)
+        time_step(crypto.BFV(), replace(spec, trainable=True), 4)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from securevfl.training.networks import mlp
+from securevfl.training.networks import build_mlp
 from securevfl.training.optimizers import Adam
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
@@ -33,7 +33,7 @@ def same(model: nn.Module, optimizer: torch.optim.Optimizer, other: nn.Module, o
 @pytest.mark.parametrize("decay", [0.0, 1e-2])
 @pytest.mark.parametrize("widths", [(16, 16, 1), (3, 7, 2), (33, 1)])
 def test_every_bit_is_torch_s(widths: tuple[int, ...], decay: float) -> None:
-    ours = mlp(widths)
+    ours = build_mlp(widths)
     theirs = copy.deepcopy(ours)
     mine, reference = (
         kind(m.parameters(), lr=0.01, weight_decay=decay) for kind, m in ((Adam, ours), (torch.optim.Adam, theirs))
@@ -46,7 +46,7 @@ def test_every_bit_is_torch_s(widths: tuple[int, ...], decay: float) -> None:
 
 
 def test_states_go_back_and_forth_between_the_two() -> None:
-    ours = mlp((5, 4, 2))
+    ours = build_mlp((5, 4, 2))
     theirs = copy.deepcopy(ours)
     mine, reference = Adam(ours.parameters(), lr=0.01), torch.optim.Adam(theirs.parameters(), lr=0.01)
     for number in range(5):
@@ -66,7 +66,7 @@ def test_states_go_back_and_forth_between_the_two() -> None:
 
 
 def test_a_parameter_without_a_gradient_stays() -> None:
-    ours = mlp((5, 4, 2))
+    ours = build_mlp((5, 4, 2))
     theirs = copy.deepcopy(ours)
     mine, reference = Adam(ours.parameters(), lr=0.01), torch.optim.Adam(theirs.parameters(), lr=0.01)
     for number, but in enumerate([-1, -1, 2, -1, -1]):
@@ -76,7 +76,7 @@ def test_a_parameter_without_a_gradient_stays() -> None:
 
 
 def test_two_groups_step_by_their_own_rates() -> None:
-    ours = mlp((5, 4, 2))
+    ours = build_mlp((5, 4, 2))
     theirs = copy.deepcopy(ours)
     mine, reference = (
         kind([{"params": list(m[0].parameters())}, {"params": list(m[2].parameters()), "lr": 0.3}], lr=0.01)
@@ -95,7 +95,7 @@ def test_two_groups_step_by_their_own_rates() -> None:
 
 def test_what_is_not_plain_is_left_to_torch() -> None:
     for settings in ({"amsgrad": True}, {"maximize": True}, {"fused": True}):
-        model = mlp((3, 2))
+        model = build_mlp((3, 2))
         optimizer = Adam(model.parameters(), lr=0.01, **settings)
         for number in range(3):
             step(model, optimizer, number)

@@ -59,7 +59,7 @@ def test_what_is_opened_and_under_which_ciphers(kind: type[Protection]) -> None:
         declared = protection.exchanges(_use(trainable), 2)
         opened = {exchange.opened for exchange in declared} - {None}
         wanted = {Kind.ACTIVATION, Kind.GRADIENT} if trainable else {Kind.ACTIVATION}
-        assert opened == (wanted if protection.sealed and not protection.on_shares else set())
+        assert opened == (wanted if protection.is_sealed and not protection.on_shares else set())
         for exchange in declared:
             sealed = exchange.kind is Kind.CIPHERTEXT
             assert exchange.ciphers == (protection.ciphers if sealed else frozenset())
@@ -227,4 +227,8 @@ def test_protections_that_seal() -> None:
         "plain": False,
         "shares": True,
     }
-    assert [sv.Plain().integers, sv.Plain(fixed_point=True).integers, sv.BFV().integers] == [False, True, True]
+    assert [sv.Plain().uses_integers, sv.Plain(fixed_point=True).uses_integers, sv.BFV().uses_integers] == [
+        False,
+        True,
+        True,
+    ]

@@ -72,7 +72,7 @@ def _values(*numbers: int) -> np.ndarray:
 
 
 def test_a_state_of_a_larger_ring_is_refused_and_integers_go_anywhere() -> None:
-    rule = crypto.Rule()
+    rule = crypto.OptimiserRule()
     share = crypto.Share(SMALL, _values(1, 2), rule)
     with pytest.raises(MalformedError, match="comes from another scheme"):
         share.load(_values(5, 1 << 63), None)
@@ -92,7 +92,7 @@ def test_a_state_of_a_larger_ring_is_refused_and_integers_go_anywhere() -> None:
 @given(st.sampled_from([0.0, 0.5, 0.99]), st.sampled_from([0.0, 1e-3, 0.9]), st.booleans())
 def test_changes_of_shares_fit_their_bytes_however_long_momentum_lasts(mu: float, decay: float, aligned: bool) -> None:
     """Velocities are never shared anew; with every mask at its bound they reach 1/(1 − μ) times one of them."""
-    rule, ring, shape = crypto.Rule(momentum=mu, decay=decay), crypto.Ring(), (2, 3)
+    rule, ring, shape = crypto.OptimiserRule(momentum=mu, decay=decay), crypto.Ring(), (2, 3)
     share = crypto.Share(ring, np.zeros(shape, dtype=object), rule)
     most = np.full(shape, 1 << SIZES.phi_bits, dtype=object)
     fresh = np.full(shape, -(1 << SIZES.share_bits), dtype=object)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import securevfl as sv
-from securevfl.align.result import order
+from securevfl.align.result import shared_order
 from securevfl.data import FeatureEncoder, Parties, PartyTable, Storage, encodings, features, from_arrow
 from securevfl.data.permuted import Permuted
 from securevfl.errors import InputError
@@ -160,8 +160,8 @@ def test_the_common_order_is_that_of_the_hashes(monkeypatch: pytest.MonkeyPatch)
         keys = [hashlib.sha256(f"securevfl order 5 {texts[row]}".encode()).digest() for row in rows]
         return [row for _, row in sorted(zip(keys, rows.tolist(), strict=True))]
 
-    assert order(texts, rows, 5).tolist() == slow()
-    assert order(psi.Identifiers.of_texts(texts), rows.tolist(), 5).tolist() == slow()
+    assert shared_order(texts, rows, 5).tolist() == slow()
+    assert shared_order(psi.Identifiers.of_texts(texts), rows.tolist(), 5).tolist() == slow()
     plain = hashlib.sha256
 
     class Alike:
@@ -172,4 +172,4 @@ def test_the_common_order_is_that_of_the_hashes(monkeypatch: pytest.MonkeyPatch)
             return bytes(8) + self._digest
 
     monkeypatch.setattr(hashlib, "sha256", Alike)
-    assert order(texts, rows, 5).tolist() == slow()
+    assert shared_order(texts, rows, 5).tolist() == slow()

@@ -441,7 +441,9 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(name="PSI server of a filter", make=_served, errors=_PSI),
     Decoder(name="PSI publication", make=_publication, errors=_PSI),
     Decoder(name="PSI offer", make=_offer, errors=_PSI),
-    Decoder(name="PSI lasting key", make=lambda: ([psi.Lasting().to_bytes()], psi.Lasting.from_bytes), errors=_PSI),
+    Decoder(
+        name="PSI lasting key", make=lambda: ([psi.LastingKey().to_bytes()], psi.LastingKey.from_bytes), errors=_PSI
+    ),
     Decoder(name="linkage encodings", make=_encodings, errors=_PSI),
     Decoder(name="certificate", make=_certificate, errors=_PSI, weight=0.3),
     *(

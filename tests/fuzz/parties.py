@@ -18,7 +18,7 @@ from securevfl_net.identity.making import Key, self_signed
 from transport.session.ends import AGREEMENT, incarnation
 
 from securevfl.errors import WireError
-from securevfl.party.reports import Kept, Ready, Report
+from securevfl.party.reports import CheckpointKey, Ready, Report
 from securevfl.party.reports import decode as decode_note
 from securevfl.party.reports import encode as encode_note
 
@@ -48,7 +48,7 @@ def reports() -> Made:
     report = Report(
         incarnation=str(incarnation(3, "bank")),
         parks=1,
-        kept=(Kept(1, 0, 1, "ab"), Kept(2, 5, 1, "cd")),
+        kept=(CheckpointKey(1, 0, 1, "ab"), CheckpointKey(2, 5, 1, "cd")),
         agreed=1,
         begun=1,
         alignment="00ff",

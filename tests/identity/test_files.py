@@ -105,17 +105,17 @@ def test_an_authority_cannot_pass_for_a_party(world: World) -> None:
 
 def test_the_newest_of_a_row_of_certificates_is_found(world: World) -> None:
     first = world.own("bank")
-    assert first.renewed() is first
+    assert first.newest() is first
     ninth, tenth = world.own("bank", file="bank.9"), world.own("bank", file="bank.10")
     world.own("bank", file="bank.old")  # no number: not one of them
     world.own("bank", file="banker.11")
-    assert first.renewed() == tenth
-    assert ninth.renewed() == tenth
-    assert tenth.renewed() is tenth
+    assert first.newest() == tenth
+    assert ninth.newest() == tenth
+    assert tenth.newest() is tenth
     assert (first.renewals, ninth.renewals, tenth.renewals) == (0, 9, 10)
     world.own("shop", file="bank.11")
     with pytest.raises(InputError, match="names 'shop'"):
-        first.renewed()
+        first.newest()
 
 
 # Peers
@@ -341,7 +341,7 @@ def test_rotating_makes_the_next_of_a_row_with_an_endorsement(
     assert _run("certs", "show", "certs/bank.2.endorsement") == 0
     assert f"endorsement 2 of bank for the agreement {sha256(b'job').hexdigest()}" in capsys.readouterr().out
     first = Identity.load(tmp_path / "certs/bank.crt", tmp_path / "certs/bank.key")
-    assert first.renewed().renewals == 2
+    assert first.newest().renewals == 2
     book = PeerBook(
         "shop",
         {"bank": pinned(first)},
@@ -350,7 +350,7 @@ def test_rotating_makes_the_next_of_a_row_with_an_endorsement(
     )
     for counter in (1, 2):
         book.endorse((tmp_path / f"certs/bank.{counter}.endorsement").read_bytes())
-    assert book.accepts(first.renewed().certificate.der) == "bank"
+    assert book.accepts(first.newest().certificate.der) == "bank"
 
 
 def test_rotating_what_an_authority_issued_asks_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,9 +363,9 @@ def test_rotating_what_an_authority_issued_asks_it_again(tmp_path: Path, monkeyp
     assert _run("certs", "rotate", "bank", "--out", "made") == 0
     assert sorted(path.name for path in (tmp_path / "made").glob("bank.1.*")) == ["bank.1.csr", "bank.1.key"]
     first = Identity.load(tmp_path / "made/bank.crt", tmp_path / "made/bank.key")
-    assert first.renewed() is first
+    assert first.newest() is first
     assert _run("certs", "issue", "made/bank.1.csr", "--name", "bank", "--out", "made/bank.1.crt") == 0
-    assert first.renewed().renewals == 1
+    assert first.newest().renewals == 1
 
 
 def test_the_relay_s_command_listens_serves_and_ends(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from identity_parties import World
-from securevfl_net.identity import Endorsement, Identity, Row
+from securevfl_net.identity import CertificateSeries, Endorsement, Identity
 from securevfl_net.link_state import LinkState
 
 from securevfl.errors import InputError
 from securevfl.ledger import PrivateKey
-from securevfl.process.certificate_renewal import renewed
-from securevfl.run.events import News
+from securevfl.process.certificate_renewal import renew_certificates
+from securevfl.run.events import RunEvents
 
 
 def _rotate(world: World, number: int, *, endorsed: bool = True) -> Identity:
@@ -28,36 +28,36 @@ def _rotate(world: World, number: int, *, endorsed: bool = True) -> Identity:
 def test_a_process_shows_what_its_peers_know(world: World, tmp_path: Path) -> None:
     first = world.own("bank")
     files = first.certificate_file, first.key_file
-    assert Row(*files, [first.certificate]).shown == first
+    assert CertificateSeries(*files, [first.certificate]).shown == first
     second, third = _rotate(world, 1), _rotate(world, 2)
-    assert Row(*files, [first.certificate]).shown == first
-    assert Row(*files, [second.certificate]).shown == second  # agreed after the first rotation
-    assert Row(*files, [third.certificate]).shown == third
-    assert Row(*files).shown == third  # an authority vouches for each
+    assert CertificateSeries(*files, [first.certificate]).shown == first
+    assert CertificateSeries(*files, [second.certificate]).shown == second  # agreed after the first rotation
+    assert CertificateSeries(*files, [third.certificate]).shown == third
+    assert CertificateSeries(*files).shown == third  # an authority vouches for each
 
 
 def test_the_newest_is_taken_up_and_a_restart_goes_on_with_it(world: World, tmp_path: Path) -> None:
     first, note = world.own("bank"), tmp_path / "certificate"
     files = first.certificate_file, first.key_file
-    row = Row(*files, [first.certificate], note=note)
+    row = CertificateSeries(*files, [first.certificate], note=note)
     assert row.next() is None
     _rotate(world, 1)
     newest = _rotate(world, 2)
     found = row.next()
     assert found is not None
     assert found == (newest, newest.certificate_file.with_suffix(".endorsement").read_bytes())
-    assert Row(*files, [first.certificate], note=note).shown == first  # it was not taken up yet
-    row.take(newest)
+    assert CertificateSeries(*files, [first.certificate], note=note).shown == first  # it was not taken up yet
+    row.use(newest)
     assert row.next() is None
-    assert Row(*files, [first.certificate], note=note).shown == newest
+    assert CertificateSeries(*files, [first.certificate], note=note).shown == newest
     note.write_text("../bank.crt", encoding="utf-8")
     with pytest.raises(InputError, match="damaged"):
-        Row(*files, [first.certificate], note=note)
+        CertificateSeries(*files, [first.certificate], note=note)
 
 
 def test_one_without_an_endorsement_is_named_once_and_not_shown(world: World) -> None:
     first = world.own("bank")
-    row = Row(first.certificate_file, first.key_file, [first.certificate])
+    row = CertificateSeries(first.certificate_file, first.key_file, [first.certificate])
     _rotate(world, 1, endorsed=False)
     with pytest.raises(InputError, match=r"bank\.1\.endorsement cannot be read"):
         row.next()
@@ -67,7 +67,7 @@ def test_one_without_an_endorsement_is_named_once_and_not_shown(world: World) ->
 
 def test_a_running_party_waits_until_all_peers_are_connected(world: World) -> None:
     first = world.own("bank")
-    row = Row(first.certificate_file, first.key_file, [first.certificate])
+    row = CertificateSeries(first.certificate_file, first.key_file, [first.certificate])
     said: list[bytes] = []
     heard: list[str] = []
 
@@ -80,13 +80,13 @@ def test_a_running_party_waits_until_all_peers_are_connected(world: World) -> No
         def renew(self, endorsement: bytes = b"") -> None:
             said.append(endorsement)
 
-    class Heard(News):
+    class Heard(RunEvents):
         def happened(self, what: str, words: str, **values: object) -> None:
             heard.append(words)
 
     async def work() -> None:
         mesh = Mesh()
-        task = asyncio.create_task(renewed(row, mesh, Heard(), look=0.001))
+        task = asyncio.create_task(renew_certificates(row, mesh, Heard(), look=0.001))
         _rotate(world, 1)
         for _ in range(20):
             await asyncio.sleep(0.001)

@@ -15,18 +15,18 @@ from securevfl_net.identity.making import Key, make_authority
 import securevfl as sv
 from securevfl import cli
 from securevfl.agreement import (
+    AgreementUse,
     Budget,
     Limits,
     Proposal,
-    Spent,
     TableSchema,
     approve,
-    card_of,
+    check_proposal,
     check_running,
     check_versions,
     differences,
-    hold,
     identity_of,
+    make_party_card,
     peer_book,
     propose,
     read_agreement,
@@ -34,8 +34,8 @@ from securevfl.agreement import (
     require_peers,
     row_of,
 )
-from securevfl.agreement.plain_words import in_words
-from securevfl.agreement.proposing import planned_epsilon, when
+from securevfl.agreement.plain_words import describe_proposal
+from securevfl.agreement.proposing import parse_time, planned_epsilon
 from securevfl.errors import Expired, InputError, PolicyError
 from securevfl.party import JobTerms
 from securevfl.privacy import PrivateKey
@@ -73,7 +73,7 @@ def shop(tmp_path: Path) -> Company:
 
 @pytest.fixture
 def made(tmp_path: Path, bank: Company, shop: Company) -> Proposal:
-    cards = [card_of(read_party_file(one.file)) for one in (shop, bank)]
+    cards = [make_party_card(read_party_file(one.file)) for one in (shop, bank)]
     (tmp_path / "job.toml").write_text(JOB)
     return propose(tmp_path / "job.toml", cards, purpose="score credit", expires="30d", now=NOW)
 
@@ -133,7 +133,7 @@ def test_parties_with_other_devices_agree(made: Proposal, monkeypatch: pytest.Mo
 
 
 def test_the_person_reads_all_that_is_signed(made: Proposal) -> None:
-    text = "\n".join(line for one in in_words(made, me="shop") for line in (one.title, *one.lines))
+    text = "\n".join(line for one in describe_proposal(made, me="shop") for line in (one.title, *one.lines))
     tree = made.tree()
     for section in ("job", "algorithm", "versions"):
         for key, value in tree[section].items():
@@ -238,7 +238,9 @@ def test_a_label_book_is_shown_and_refused(tmp_path: Path, made: Proposal, shop:
     booked = made.replace(
         party=(owner, made.card("shop"), third), algorithm=sv.RandomMatch(), protection=sv.Plain(), job=JobTerms()
     )
-    assert any("labels of people that its table lacks" in line for one in in_words(booked) for line in one.lines)
+    assert any(
+        "labels of people that its table lacks" in line for one in describe_proposal(booked) for line in one.lines
+    )
     shop.sections = "[policy]\npairwise_intersections = false\n"
     with pytest.raises(PolicyError, match="pairwise intersection"):
         approve(booked, read_party_file(shop.file), NOW)
@@ -246,7 +248,7 @@ def test_a_label_book_is_shown_and_refused(tmp_path: Path, made: Proposal, shop:
 
 def test_what_ended_or_is_for_other_versions_is_not_signed(made: Proposal, bank: Company) -> None:
     own = read_party_file(bank.file)
-    assert not hold(made, own, NOW).differences
+    assert not check_proposal(made, own, NOW).differences
     with pytest.raises(PolicyError, match="it ended at"):
         approve(made, own, NOW + timedelta(days=31))
     newer = made.replace(versions=made.versions.replace(securevfl="9.9", wire=9))
@@ -280,7 +282,7 @@ def test_a_bound_is_twice_the_plan_unless_given(tmp_path: Path, made: Proposal) 
     ],
 )
 def test_ends_are_given_as_people_do(text: str, ends: str) -> None:
-    assert when(text, NOW) == ends
+    assert parse_time(text, NOW) == ends
     assert Limits(expires=ends).end.tzinfo is UTC
 
 
@@ -289,7 +291,7 @@ def test_ends_are_given_as_people_do(text: str, ends: str) -> None:
 )
 def test_other_ends_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="the end is"):
-        when(text, NOW)
+        parse_time(text, NOW)
 
 
 def test_two_proposals_are_compared_by_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -321,10 +323,10 @@ def test_lists_that_read_alike_differ() -> None:
 
 
 SPENT = {
-    "time": (Spent(), NOW.replace(year=2027), Expired, "ended at 2026-12-31T00:00:00Z, and it is 2027-11-22"),
-    "attempts": (Spent(attempts=21), NOW, Expired, "used 21 attempts; the agreement allows 20"),
-    "own attempts": (Spent(attempts=11), NOW, Expired, "used 11 attempts; the budget allows 10"),
-    "seconds": (Spent(seconds=604_801), NOW, Expired, "used 604,801 seconds; the agreement allows 604,800"),
+    "time": (AgreementUse(), NOW.replace(year=2027), Expired, "ended at 2026-12-31T00:00:00Z, and it is 2027-11-22"),
+    "attempts": (AgreementUse(attempts=21), NOW, Expired, "used 21 attempts; the agreement allows 20"),
+    "own attempts": (AgreementUse(attempts=11), NOW, Expired, "used 11 attempts; the budget allows 10"),
+    "seconds": (AgreementUse(seconds=604_801), NOW, Expired, "used 604,801 seconds; the agreement allows 604,800"),
 }
 
 
@@ -338,7 +340,7 @@ def test_bounds_hold_while_a_job_runs(what: str) -> None:
     with pytest.raises(kind) as told:
         check_running(found, "shop", spent, now, budget=budget)
     assert words in str(told.value)
-    check_running(found, "shop", Spent(attempts=10, seconds=604_800), NOW, budget=budget)
+    check_running(found, "shop", AgreementUse(attempts=10, seconds=604_800), NOW, budget=budget)
 
 
 def test_bounds_on_epsilon_are_a_part_of_the_policy() -> None:
@@ -389,10 +391,10 @@ def test_a_party_known_by_its_authority(shop: Company, bank: Company) -> None:
     issued: Identity = world.issued(ca, "shop")
     file = shop.file
     file.write_text(file.read_text().replace("[keys]\n", '[keys]\nauthority = "certs/ca.crt"\n'))
-    known = card_of(read_party_file(file))
+    known = make_party_card(read_party_file(file))
     assert known.certificates == ()
     assert known.issuer == ca.certificate
-    made = proposal(party=(card_of(read_party_file(bank.file)), known))
+    made = proposal(party=(make_party_card(read_party_file(bank.file)), known))
     with pytest.raises(InputError, match=r"crl = … in \[peer.shop\]"):
         peer_book(Agreement(made), read_party_file(bank.file))
     bank.sections = f'[peer.shop]\ndial = "shop:1"\ncrl = "{ca.crl}"\n'
@@ -401,13 +403,13 @@ def test_a_party_known_by_its_authority(shop: Company, bank: Company) -> None:
     key = Key.generate()
     (shop.folder / "certs/ca.crt").write_bytes(make_authority("ca", key, NOW).pem)
     with pytest.raises(InputError, match="did not issue"):
-        card_of(read_party_file(file))
+        make_party_card(read_party_file(file))
 
 
 def test_sealed_jobs_show_no_leak_of_the_cut(tmp_path: Path, bank: Company, shop: Company) -> None:
     (tmp_path / "job.toml").write_text('[protection]\nname = "bfv"\n')
-    cards = [card_of(read_party_file(one.file)) for one in (bank, shop)]
+    cards = [make_party_card(read_party_file(one.file)) for one in (bank, shop)]
     made = propose(tmp_path / "job.toml", cards, purpose="x", expires="1d", now=NOW)
-    text = "\n".join(line for one in in_words(made) for line in one.lines)
+    text = "\n".join(line for one in describe_proposal(made) for line in one.lines)
     assert "in the clear" not in text
     assert made.protection == sv.BFV()

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 import securevfl as sv
 from securevfl.agreement import Agreement, Approval, PartyCard, Proposal, ServingTerms, TableSchema
-from securevfl.agreement.canonical import MOST_BYTES, decode, encode, from_plain, number, to_plain, wrong_text
+from securevfl.agreement.canonical import MOST_BYTES, decode, encode, from_plain, parse_number, text_problem, to_plain
 from securevfl.errors import AuditError, InputError, PeerRefused
 
 HEADER = "# a test, version 1"
 texts = (
-    st.text(max_size=40).map(lambda text: unicodedata.normalize("NFC", text)).filter(lambda text: not wrong_text(text))
+    st.text(max_size=40)
+    .map(lambda text: unicodedata.normalize("NFC", text))
+    .filter(lambda text: not text_problem(text))
 )
 keys = st.text("abcXYZ019_-", min_size=1, max_size=8)
 items = st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | texts
@@ -62,7 +64,7 @@ def test_a_decimal_is_a_text_that_reads_back(value: float) -> None:
     "text", ["5", "5.00", "05.0", "+5.0", "5e0", "nan", "Infinity", "1_0.0", "5.", ".5", "٥.٠", ""]
 )
 def test_a_decimal_has_one_spelling(text: str) -> None:
-    assert number(text) is None
+    assert parse_number(text) is None
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])

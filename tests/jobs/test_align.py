@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import securevfl_psi as psi
 from helpers import parties, scarce
-from securevfl_psi.blinding import Waiting
+from securevfl_psi.blinding import ChunkQueue
 from securevfl_psi.cpace import Comparison
 
 import securevfl as sv
@@ -486,14 +486,14 @@ def test_waiting_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A party that is asked faster than it answers stops reading: its memory does not grow with the peer's set."""
     monkeypatch.setattr("securevfl_psi.chunks.CHUNK", 4)
     most = 0
-    original = Waiting.add
+    original = ChunkQueue.add
 
-    def add(self: Waiting, points: np.ndarray) -> None:
+    def add(self: ChunkQueue, points: np.ndarray) -> None:
         nonlocal most
         original(self, points)
         most = max(most, len(self))
 
-    monkeypatch.setattr(Waiting, "add", add)
+    monkeypatch.setattr(ChunkQueue, "add", add)
     monkeypatch.setattr("securevfl.run.in_memory.MemoryHub", partial(MemoryHub, window=1 << 30))
     ids = [f"i{n:04d}" for n in range(400)]
     align_parties(sv.Parties.of(_table("a", ids, label=True), _table("b", ids)), JOB)

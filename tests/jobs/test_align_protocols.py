@@ -15,13 +15,13 @@ from securevfl_psi.salted_hash import reverse
 
 import securevfl as sv
 from securevfl.agreement import Proposal
-from securevfl.agreement.plain_words import in_words
+from securevfl.agreement.plain_words import describe_proposal
 from securevfl.align import EXCHANGES, Align, declarable, exchanges
 from securevfl.data import LabelBook
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.ledger import Noted
 from securevfl.party import rule_against
-from securevfl.party.consent import terms
+from securevfl.party.consent import terms_of_job
 from securevfl.privacy import Link, Policy
 from securevfl.run.simulation import align_parties
 from securevfl.transport import Kind
@@ -103,7 +103,7 @@ def test_salted_hashes_show_whole_sets_and_every_page_says_leak() -> None:
     (finding,) = job.align.findings(["shop1"], "bank")
     assert (finding.party, finding.about, finding.severity) == ("bank", "shop1", "leak")
     made = proposal(align=job.align)
-    told = [line for paragraph in in_words(made) for line in paragraph.lines]
+    told = [line for paragraph in describe_proposal(made) for line in paragraph.lines]
     assert any(line.startswith("[leak]") and "whole set" in line for line in told)
     assert any("alignment: protocol unsafe_salted_hash" in line for line in told)
 
@@ -176,9 +176,9 @@ def test_the_agreement_has_it_and_its_digest_and_the_job_s_change_with_it(tmp_pa
 
 
 def test_what_parties_in_pairs_learn_stands_in_the_terms() -> None:
-    found = terms(_job(Align(protocol="ot")), "shop1", active="bank", passive=["shop1", "shop2"])
+    found = terms_of_job(_job(Align(protocol="ot")), "shop1", active="bank", passive=["shop1", "shop2"])
     assert found.pairwise == "bank"
-    assert terms(_job(), "shop1", active="bank", passive=["shop1", "shop2"]).pairwise == ""
+    assert terms_of_job(_job(), "shop1", active="bank", passive=["shop1", "shop2"]).pairwise == ""
 
 
 def _two(bank: list[str], shop: list[str]) -> sv.Parties:

@@ -13,7 +13,7 @@ from rich.console import Console
 import securevfl as sv
 from securevfl import cli
 from securevfl.auditing import Audit
-from securevfl.auditing.tables import audit_tables, summary
+from securevfl.auditing.tables import audit_tables, summarise_audit
 from securevfl.errors import AuditError, InputError
 from securevfl.privacy import Ledger
 from securevfl.report import Record, render_text
@@ -137,12 +137,12 @@ def test_what_a_receiver_computes_depends_on_who_has_the_key(tmp_path: Path) -> 
     found = _audit(tmp_path, *_talk(*_sealed_talk(), declared=declared))
     for way in ("sent", "received"):
         says = {line.what: line.reveals for line in found.lines if line.way == way}
-        assert says["cut/weights"] == says["cut/passive share"] == Kind.CIPHERTEXT.reveals
+        assert says["cut/weights"] == says["cut/passive share"] == Kind.CIPHERTEXT.disclosure
         assert says["cut/forward"].startswith("it has the key: its part of z, for each row and step")
         assert says["cut/input gradient"].startswith("it has the key: the gradient at its activations, for each row")
         assert says["cut/input gradient"].endswith(", up to the noise")
         assert "it has the key, and opens numbers under the sender's mask" in says["cut/weight gradient"]
-        assert says["cut/reshare"] == Kind.MASKED_SHARE.reveals
+        assert says["cut/reshare"] == Kind.MASKED_SHARE.disclosure
 
 
 def test_what_was_not_declared_is_not_said_to_be_harmless(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_what_was_not_declared_is_not_said_to_be_harmless(tmp_path: Path) -> Non
     found = _audit(tmp_path, *_talk(*_sealed_talk()))
     says = {line.what: line.reveals for line in found.lines}
     assert says["cut/weight gradient"] == says["cut/forward"] == "it has the key: all that was encrypted"
-    assert says["cut/weights"] == Kind.CIPHERTEXT.reveals
+    assert says["cut/weights"] == Kind.CIPHERTEXT.disclosure
 
 
 def test_a_message_that_the_run_did_not_declare_is_an_error(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_ledger_without_its_peers_is_said_to_be_alone(tmp_path: Path) -> None:
     found = _audit(tmp_path, bank)
     assert not found.complete
     assert found.alone == [("r", "bank")]
-    assert "Not compared, for the other end's ledger is not here: links of bank (r)." in summary(found)
+    assert "Not compared, for the other end's ledger is not here: links of bank (r)." in summarise_audit(found)
 
 
 def test_an_empty_ledger_is_no_ledger(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import securevfl as sv
 from securevfl.run.simulation import join_parties, run_parties
 from securevfl.training.calibration import (
     FEWEST_TO_CHOOSE,
-    calibration,
+    apply_temperature,
     expected_calibration_error,
+    fit_temperatures,
     temperature_of,
-    tempered,
 )
 from tests.helpers import parties
 
@@ -35,7 +35,7 @@ def _drawn(rows: int, classes: int, temperature: float, seed: int) -> tuple[np.n
 @pytest.mark.parametrize("classes", [2, 5])
 def test_the_temperature_of_the_data_is_found_and_the_error_falls(temperature: float, classes: int) -> None:
     valid, test = (_drawn(4000, classes, temperature, seed) for seed in (0, 1))
-    found = calibration(*valid, *test)
+    found = fit_temperatures(*valid, *test)
     assert found is not None
     assert found.temperature == pytest.approx(temperature, rel=0.15)
     assert found.rows == 4000
@@ -50,10 +50,10 @@ def test_scaled_probabilities_are_some_and_name_the_same_class(
     rows: int, classes: int, temperature: float, seed: int
 ) -> None:
     p, _ = _drawn(rows, classes, 1.0, seed)
-    scaled = tempered(p, temperature)
+    scaled = apply_temperature(p, temperature)
     np.testing.assert_allclose(scaled.sum(axis=1), 1)
     np.testing.assert_array_equal(scaled.argmax(axis=1), p.argmax(axis=1))
-    np.testing.assert_allclose(tempered(scaled, 1 / temperature), p, atol=1e-5)
+    np.testing.assert_allclose(apply_temperature(scaled, 1 / temperature), p, atol=1e-5)
     logits = np.log(p)
     wide = np.exp(logits / temperature)
     np.testing.assert_allclose(scaled, wide / wide.sum(axis=1, keepdims=True), atol=1e-9)
@@ -70,10 +70,10 @@ def test_the_error_is_that_of_equation_3() -> None:
 
 def test_rows_that_say_nothing_give_no_temperature() -> None:
     p, labels = _drawn(FEWEST_TO_CHOOSE, 2, 2.0, 0)
-    assert calibration(p, labels, p, labels) is not None
-    assert calibration(p[1:], labels[1:], p, labels) is None  # too few
-    assert calibration(p, p.argmax(axis=1), p, labels) is None  # all right: the surer, the better, without end
-    assert calibration(p, 1 - p.argmax(axis=1), p, labels) is None  # all wrong
+    assert fit_temperatures(p, labels, p, labels) is not None
+    assert fit_temperatures(p[1:], labels[1:], p, labels) is None  # too few
+    assert fit_temperatures(p, p.argmax(axis=1), p, labels) is None  # all right: the surer, the better, without end
+    assert fit_temperatures(p, 1 - p.argmax(axis=1), p, labels) is None  # all wrong
 
 
 def test_predict_applies_what_the_active_party_fitted_and_no_message_is_more() -> None:
@@ -108,7 +108,7 @@ def test_predict_applies_what_the_active_party_fitted_and_no_message_is_more() -
         assert t == trained.calibration[whose].temperature != 1
         rows = [place for place, used in enumerate(raw.used) if len(used) == count]
         assert rows
-        np.testing.assert_allclose(scaled.probabilities[rows], tempered(raw.probabilities[rows], t), atol=1e-9)
+        np.testing.assert_allclose(scaled.probabilities[rows], apply_temperature(raw.probabilities[rows], t), atol=1e-9)
 
 
 def test_the_report_says_how_sure_scores_are() -> None:

@@ -17,7 +17,7 @@ from securevfl_net.identity.folder import new_party
 import securevfl as sv
 from securevfl import cli
 from securevfl.checks import check_file
-from securevfl.checks.party_check import party_findings
+from securevfl.checks.party_check import check_party_file
 from securevfl.data.columns import ColumnUse
 from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.sample import table_mistakes
@@ -193,7 +193,7 @@ def test_a_party_file_tells_of_its_own_table_and_certificate(
     assert found.mistakes == ()
     assert [one.party for one in found.tables] == ["bank"]
     (own,) = found.certificates
-    assert (own.whose, own.file.name, own.soon) == ("bank", "bank.crt", False)
+    assert (own.whose, own.file.name, own.ends_soon) == ("bank", "bank.crt", False)
     cli.app(["check", str(folder / "bank.toml")], standalone_mode=False)
     said = capsys.readouterr().out
     assert "certificate of bank, bank.crt: valid until" in said
@@ -205,15 +205,15 @@ def test_a_party_file_tells_of_its_own_table_and_certificate(
 @pytest.mark.parametrize(("days", "soon", "words"), [(15, False, "15 days left"), (17, True, "13 days left")])
 def test_an_end_within_14_days_is_warned_of(folder: Path, days: int, soon: bool, words: str) -> None:
     later = utc_now() + timedelta(days=days)
-    (own,) = party_findings(folder / "bank.toml", now=lambda: later).certificates
-    assert own.soon is soon
+    (own,) = check_party_file(folder / "bank.toml", now=lambda: later).certificates
+    assert own.ends_soon is soon
     assert words in str(own)
     assert ("securevfl certs rotate bank" in str(own)) is soon
 
 
 def test_what_is_wrong_with_keys_is_told_with_what_is_wrong_with_the_table(folder: Path) -> None:
     over = utc_now() + timedelta(days=40)
-    found = party_findings(folder / "bank.toml", now=lambda: over)
+    found = check_party_file(folder / "bank.toml", now=lambda: over)
     assert "bank.crt is valid from" in found.mistakes[0]
     text = PARTY.replace('"bank.signing.key"', '"none.key"').replace('"ref"', '"reff"')
     text = text.replace('party = "bank"', 'party = "shop"').replace("peer.shop", "peer.bank")

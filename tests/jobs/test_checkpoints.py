@@ -14,7 +14,7 @@ import securevfl as sv
 from securevfl.privacy import Journal
 from securevfl.privacy.rows import RowRelease
 from securevfl.run.checkpoint import FolderKeeper
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=3, batch_size=32)
 NOISY = JOB.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=30.0))))
@@ -161,10 +161,10 @@ def test_epsilon_is_never_less_than_what_was_released(
     people = parties(rows=60)
     joined = join_parties(people, NOISY)
 
-    def attempt(dies: bool) -> Ran:
-        from securevfl.run.checkpoint import keepers
+    def attempt(dies: bool) -> RunOutcome:
+        from securevfl.run.checkpoint import make_keepers
 
-        keeping = keepers(tmp_path, people, NOISY.digest)
+        keeping = make_keepers(tmp_path, people, NOISY.digest)
         if dies:
             last = Dies(tmp_path, "shop2", NOISY.digest)
             last.start, last.at = keeping["shop2"].start, at
@@ -182,7 +182,7 @@ def test_epsilon_is_never_less_than_what_was_released(
     assert true_releases["shop2"].max() == 3 + kills
 
 
-def _attempt(folders: Path, dies: int | None, starts: dict[str, int] | None = None) -> Ran:
+def _attempt(folders: Path, dies: int | None, starts: dict[str, int] | None = None) -> RunOutcome:
     """A run in which each party has a folder of its own, as in a deployment."""
     people = parties(rows=60)
     keeping: dict[str, FolderKeeper] = {}
@@ -243,7 +243,7 @@ def test_one_folder_of_all_parties_that_lacks_one_partys_files_is_refused_before
 
 def test_a_party_killed_before_it_began_has_lost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its peers wrote the attempt down and it did not, again and again; nobody released anything."""
-    original = Journal.agree
+    original = Journal.record_agreed
 
     def agree(self: Journal, attempt: int) -> None:
         if self.party == "shop1":

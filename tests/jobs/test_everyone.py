@@ -22,7 +22,7 @@ from securevfl.ledger.lines import Noted
 from securevfl.party import Alone
 from securevfl.party.program import FEWER
 from securevfl.party_context import PartySecret
-from securevfl.run.partial_scoring import every_set
+from securevfl.run.partial_scoring import party_sets
 from securevfl.run.simulation import join_parties, run_parties
 from securevfl.training import ActiveRole, Plan, Setting, Subsets
 from securevfl.transport import Kind
@@ -51,7 +51,7 @@ ANY, LOCAL, ALL = Zeros(**SMALL), sv.Local(**SMALL), sv.SplitNN(**SMALL)
 def _model(algorithm: sv.SplitNN, protection: Protection = PLAIN, passive: int = 2) -> tuple[sv.Model, sv.Parties]:
     """A model of a bank and shops, and the tables that it was trained on."""
     job, people = _job(algorithm, protection=protection), parties(passive, rows=100)
-    secrets = {name: PartySecret.derived(5, name) for name in people}
+    secrets = {name: PartySecret.from_seed(5, name) for name in people}
     ran = run_parties(job, people, join_parties(people, job), run="test", secrets=secrets)
     return sv.Model(job=job, parts={name: trained.model for name, trained in ran.trained.items()}), people
 
@@ -78,10 +78,10 @@ def _holders(people: sv.Parties, person: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("passive", [0, 1, 2, 3])
 def test_every_set_comes_once_and_the_largest_first(passive: int) -> None:
     names = [f"shop{number + 1}" for number in range(passive)]
-    found = every_set("any", names)
+    found = party_sets("any", names)
     assert len(set(found)) == len(found) == 2**passive
     assert [len(one) for one in found] == sorted((len(one) for one in found), reverse=True)
-    assert every_set("alone", names) == ([tuple(names), ()] if names else [()])
+    assert party_sets("alone", names) == ([tuple(names), ()] if names else [()])
 
 
 def test_each_row_is_scored_once_by_the_largest_set_that_holds_it() -> None:
@@ -202,11 +202,13 @@ def test_scores_of_validation_rows_are_those_of_the_kept_epoch() -> None:
 
 
 def test_few_validation_rows_choose_no_epoch() -> None:
-    assert [Plan(epochs=1, batch_size=1, patience=None, keep="auto").chooses(rows) for rows in (49, 50)] == [
+    assert [Plan(epochs=1, batch_size=1, patience=None, keep="auto").chooses_best_epoch(rows) for rows in (49, 50)] == [
         False,
         True,
     ]
-    assert [Plan(epochs=1, batch_size=1, patience=None, keep=keep).chooses(1) for keep in ("best", "last")] == [
+    assert [
+        Plan(epochs=1, batch_size=1, patience=None, keep=keep).chooses_best_epoch(1) for keep in ("best", "last")
+    ] == [
         True,
         False,
     ]

@@ -53,7 +53,7 @@ ALL = ["ledgers", "metrics.json", "model", "report.html", "scores.csv"]
 def test_a_folder_is_locked_while_a_run_writes_there_and_says_by_whom(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from securevfl.run.run_folder import RunFolder\n"
-        "with RunFolder.take(Path(sys.argv[1])): print('ready', flush=True); sys.stdin.read()"
+        "with RunFolder.lock(Path(sys.argv[1])): print('ready', flush=True); sys.stdin.read()"
     )
     place = tmp_path / "run"
     with subprocess.Popen(
@@ -62,40 +62,40 @@ def test_a_folder_is_locked_while_a_run_writes_there_and_says_by_whom(tmp_path: 
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"
         with pytest.raises(sv.InputError, match=rf"run is in use by process {other.pid}: wait for it"):
-            RunFolder.take(place).__enter__()
-        with RunFolder.take(place, numbered=True) as second:
+            RunFolder.lock(place).__enter__()
+        with RunFolder.lock(place, numbered=True) as second:
             assert second.path == tmp_path / "run-2"
         other.kill()
         other.wait()
-    with RunFolder.take(place) as again:  # a process that was killed holds nothing
+    with RunFolder.lock(place) as again:  # a process that was killed holds nothing
         assert again.path == place
     assert _names(tmp_path) == ["run"]  # the killed one could not remove it
 
 
 def test_a_finished_run_is_not_replaced_by_accident(tmp_path: Path) -> None:
     place = tmp_path / "run"
-    with RunFolder.take(place) as folder:
+    with RunFolder.lock(place) as folder:
         folder.keep(result())
     assert _names(place) == ALL
     with pytest.raises(sv.InputError, match="contains a finished run: give another folder with --out, or --overwrite"):
-        RunFolder.take(place).__enter__()
-    with RunFolder.take(place, numbered=True) as folder:
+        RunFolder.lock(place).__enter__()
+    with RunFolder.lock(place, numbered=True) as folder:
         assert folder.path.name == "run-2"
         folder.keep(result())
-    with RunFolder.take(place, numbered=True) as folder:
+    with RunFolder.lock(place, numbered=True) as folder:
         assert folder.path.name == "run-3"
     assert _names(tmp_path) == ["run", "run-2"]  # nothing was written to the third
 
 
 def test_an_overwritten_run_stays_until_the_new_one_has_ended(tmp_path: Path) -> None:
-    with RunFolder.take(tmp_path / "run") as folder:
+    with RunFolder.lock(tmp_path / "run") as folder:
         folder.keep(result())
     (folder.model / "nobody.model.safetensors").write_bytes(b"of a party that is no more")
     before = (folder.path / "metrics.json").read_bytes()
-    with pytest.raises(sv.InputError, match="on purpose"), RunFolder.take(folder.path, overwrite=True):
+    with pytest.raises(sv.InputError, match="on purpose"), RunFolder.lock(folder.path, overwrite=True):
         raise sv.InputError("on purpose")
     assert (folder.path / "metrics.json").read_bytes() == before
-    with RunFolder.take(folder.path, overwrite=True) as again:
+    with RunFolder.lock(folder.path, overwrite=True) as again:
         again.keep(result())
     assert _names(again.path) == ALL
     assert "nobody.model.safetensors" not in _names(again.model)
@@ -107,10 +107,10 @@ def test_a_folder_that_cannot_be_used_is_refused_before_the_run(
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(sv.InputError, match="cannot be a folder"):
-        RunFolder.take(tmp_path / "file" / "run").__enter__()
+        RunFolder.lock(tmp_path / "file" / "run").__enter__()
     monkeypatch.setattr(folders, "LEAST_FREE", 1 << 62)
     with pytest.raises(sv.InputError, match=r"on a disk with \d+ MiB left; a run begins with at least .* MiB"):
-        RunFolder.take(tmp_path / "run").__enter__()
+        RunFolder.lock(tmp_path / "run").__enter__()
     assert _names(tmp_path) == ["file"]
 
 
@@ -129,7 +129,7 @@ def test_a_full_disk_loses_what_comes_after_and_leaves_no_half_file(
     DiskFull(monkeypatch, *full)
     run = tmp_path / "run"
     run.mkdir()
-    with pytest.raises((sv.InputError, OSError), match="No space left"), RunFolder.take(run) as folder:
+    with pytest.raises((sv.InputError, OSError), match="No space left"), RunFolder.lock(run) as folder:
         folder.keep(result())
     assert _names(run) == left
     if "model" in left:
@@ -139,10 +139,10 @@ def test_a_full_disk_loses_what_comes_after_and_leaves_no_half_file(
 
 
 def test_a_full_disk_leaves_the_model_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with RunFolder.take(tmp_path) as folder:
+    with RunFolder.lock(tmp_path) as folder:
         folder.keep(result())
     DiskFull(monkeypatch, "shop2.model")
-    with pytest.raises(OSError, match="No space left"), RunFolder.take(tmp_path, overwrite=True) as folder:
+    with pytest.raises(OSError, match="No space left"), RunFolder.lock(tmp_path, overwrite=True) as folder:
         folder.keep(result())
     assert _names(tmp_path) == ALL
     sv.Model.load(tmp_path / "model", JOB)
@@ -154,7 +154,7 @@ def test_ledgers_of_every_failure_stay(tmp_path: Path) -> None:
             raise OSError("the lights went out")
 
     for name in ("failed", "failed-2"):
-        with pytest.raises(sv.PartyFailed) as caught, RunFolder.take(tmp_path / "run"):
+        with pytest.raises(sv.PartyFailed) as caught, RunFolder.lock(tmp_path / "run"):
             sv.simulate(JOB, parties(rows=60), observer=Breaks())
         assert f"what left before is in {tmp_path / 'run' / name / 'ledgers'}" in caught.value.__notes__
     assert _names(tmp_path / "run") == ["failed", "failed-2"]
@@ -163,7 +163,7 @@ def test_ledgers_of_every_failure_stay(tmp_path: Path) -> None:
 
 def test_a_failure_keeps_ledgers_that_its_error_does_not_carry(tmp_path: Path) -> None:
     def run() -> None:
-        with RunFolder.take(tmp_path) as folder:
+        with RunFolder.lock(tmp_path) as folder:
             sv.simulate(JOB, parties(rows=60), ledgers=folder.ledgers)
             raise sv.InputError("after the run")
 
@@ -176,7 +176,7 @@ def test_a_failure_keeps_ledgers_that_its_error_does_not_carry(tmp_path: Path) -
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
-    durable.write_whole(file, b"first", private=True)
+    durable.write_atomic(file, b"first", private=True)
     assert file.stat().st_mode & 0o777 == 0o600
     order: list[str] = []
     sync, replace = durable._sync, os.replace
@@ -191,10 +191,10 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(durable, "_sync", synced)
     monkeypatch.setattr(os, "replace", replaced)
-    durable.write_whole(file, b"second")
+    durable.write_atomic(file, b"second")
     assert order == ["sync tmp", "replace", f"sync {tmp_path.name}"]  # the content before the name
     DiskFull(monkeypatch, "file")
     with pytest.raises(OSError, match="No space left"):
-        durable.write_whole(file, b"third")
+        durable.write_atomic(file, b"third")
     assert file.read_bytes() == b"second"
     assert _names(tmp_path) == ["file"]

@@ -28,4 +28,4 @@ def test_the_job_file_is_one() -> None:
     sections = JobSections.of(tomllib.loads(text))
     job = sections.build()
     assert (job.task, job.loss, job.split_by, sections.folds) == ("regression", "poisson", "time", 5)
-    assert sections.party[0].learning(job.task).use.roles == {"label": "claims", "weight": "exposure", "time": "month"}
+    assert sections.party[0].with_task(job.task).use.roles == {"label": "claims", "weight": "exposure", "time": "month"}

@@ -11,7 +11,7 @@ import pytest
 import securevfl as sv
 from securevfl.checks import check_file
 from securevfl.jobfile.drafting import draft_job
-from securevfl.run.id_spelling import spelled_otherwise
+from securevfl.run.id_spelling import find_spellings
 
 ROWS = 60
 
@@ -36,7 +36,7 @@ def _as_number(i: int) -> str:
 def test_the_smallest_change_that_joins_is_named(
     one: Callable[[int], str], other: Callable[[int], str], words: str
 ) -> None:
-    found = spelled_otherwise({"a": map(one, range(ROWS)), "b": map(other, range(ROWS))})
+    found = find_spellings({"a": map(one, range(ROWS)), "b": map(other, range(ROWS))})
     if words:
         (line,) = found
         assert line.startswith(f"no identifiers of a are in b; {words}")
@@ -46,10 +46,10 @@ def test_the_smallest_change_that_joins_is_named(
 
 def test_what_is_lost_beside_what_joins_is_counted_and_chance_is_not_told() -> None:
     ids = range(900, 1100)
-    (line,) = spelled_otherwise({"a": [f"{i:04d}" for i in ids], "b": map(str, ids)})
+    (line,) = find_spellings({"a": [f"{i:04d}" for i in ids], "b": map(str, ids)})
     assert line == "100 identifiers of a are in b; without leading zeros, 100 more would be: write them alike in both"
     two = {"a": [*(f"p{i}" for i in ids), "X", "Y"], "b": [*(f"p{i}" for i in ids), "x", "y"]}
-    assert spelled_otherwise(two) == []
+    assert find_spellings(two) == []
 
 
 def _files(folder: Path, first: int) -> Path:

@@ -12,7 +12,7 @@ from helpers import parties
 import securevfl as sv
 from securevfl.align import exchanges
 from securevfl.align.shelf import FolderShelf
-from securevfl.process.party_process import Attending
+from securevfl.process.party_process import JobProcess
 from securevfl.testing.company import Company, found
 
 DAY = 86_400
@@ -26,7 +26,7 @@ JOB = sv.Job(
 )
 
 
-def _steps(ran: dict[str, Attending]) -> set[str]:
+def _steps(ran: dict[str, JobProcess]) -> set[str]:
     steps: set[str] = set()
     for party in ran.values():
         assert party.finished is not None
@@ -34,7 +34,7 @@ def _steps(ran: dict[str, Attending]) -> set[str]:
     return steps
 
 
-def _rows(ran: dict[str, Attending], company: Company) -> list[list[str]]:
+def _rows(ran: dict[str, JobProcess], company: Company) -> list[list[str]]:
     told = []
     for name, party in ran.items():
         assert party.finished is not None

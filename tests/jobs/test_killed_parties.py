@@ -57,7 +57,7 @@ def test_a_party_that_is_killed_in_mid_epoch_goes_on(protection: sv.Plain, kille
     people = parties(passive=2, rows=120)
     job = sv.Job(algorithm=sv.SplitNN(hidden=4, bottom=[3]), protection=protection, epochs=3, batch_size=16, seed=3)
     company = found(tmp_path, people, job)
-    secrets = {name: PartySecret.derived(7, name) for name in company.names}
+    secrets = {name: PartySecret.from_seed(7, name) for name in company.names}
     company.keep(secrets)
     running: list[BaseProcess] = []
     try:

@@ -16,7 +16,7 @@ from securevfl_psi.linkage import Families, FamilyErrors, encode, simulate_famil
 
 import securevfl as sv
 from securevfl.agreement import Proposal
-from securevfl.agreement.plain_words import in_words
+from securevfl.agreement.plain_words import describe_proposal
 from securevfl.agreement.proposal import ServingTerms
 from securevfl.align import Alignment, DateField, Linkage, link_exchanges
 from securevfl.checks.job_check import check_file
@@ -321,7 +321,7 @@ def test_parties_of_a_network_link_too_and_go_on_from_what_they_linked(tmp_path:
 
 
 def _stored(company: Company, name: str) -> Alignment:
-    with StateFolder.take(company.state(name), party=name, agreement=company.agreement.digest) as state:
+    with StateFolder.lock(company.state(name), party=name, agreement=company.agreement.digest) as state:
         kept = state.alignment()
     assert kept is not None
     return kept.alignments["bank"]
@@ -360,7 +360,7 @@ def test_the_agreement_holds_the_linkage_and_needs_a_coordinator() -> None:
     again = Proposal.decode(made.raw)
     assert again.link == how
     assert again.job_of().link == how
-    told = [line for paragraph in in_words(again) for line in paragraph.lines]
+    told = [line for paragraph in describe_proposal(again) for line in paragraph.lines]
     assert any("linkage, for want of a common identifier" in line and "precision 0.99" in line for line in told)
     assert any(line.startswith("[leak] coordinator learns") for line in told)
     assert proposal(link=how.replace(linker="active")).link is not None

@@ -12,7 +12,7 @@ import securevfl as sv
 from securevfl.data import datasets
 from securevfl.party_context import PartySecret
 from securevfl.privacy import read, verify
-from securevfl.run.checkpoint import FolderKeeper, keepers
+from securevfl.run.checkpoint import FolderKeeper, make_keepers
 from tests.helpers import parties, ready_keys
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(4,)), epochs=4, batch_size=32)
@@ -97,19 +97,19 @@ def test_parties_go_on_from_the_last_epoch_that_all_have(tmp_path: Path) -> None
         keeper = FolderKeeper(tmp_path, name, "job")
         for epoch in epochs:
             keeper.save(epoch, {"epoch": epoch})
-    found = keepers(tmp_path, ["a", "b"], "job")
+    found = make_keepers(tmp_path, ["a", "b"], "job")
     assert {keeper.start for keeper in found.values()} == {2}
-    assert found["b"].saved() == {"epoch": 2}
+    assert found["b"].load() == {"epoch": 2}
     with pytest.raises(
         sv.InputError,
         match=r"no epoch with an intact checkpoint of every party \(a: 1, 2; d: none\): bring the missing",
     ):
-        keepers(tmp_path, ["a", "d"], "job")
+        make_keepers(tmp_path, ["a", "d"], "job")
     with pytest.raises(sv.InputError, match=r"'d' records 0 attempts at this run, that of 'c' 1"):
-        keepers(tmp_path, ["c", "d"], "job")
-    FolderKeeper(tmp_path, "d", "job").journal.begin(0)
+        make_keepers(tmp_path, ["c", "d"], "job")
+    FolderKeeper(tmp_path, "d", "job").journal.begin_attempt(0)
     assert (
-        keepers(tmp_path, ["c", "d"], "job")["c"].saved() is None
+        make_keepers(tmp_path, ["c", "d"], "job")["c"].load() is None
     )  # it interrupted run of while the first ones were written
 
 

@@ -6,7 +6,7 @@ import pytest
 from sklearn import metrics
 
 import securevfl as sv
-from securevfl.training.objectives import NUMBER_LOSSES, check_numbers_fit, objective
+from securevfl.training.objectives import NUMBER_LOSSES, check_numbers_fit, find_objective
 
 ALL = (*NUMBER_LOSSES, "logistic", "softmax")
 
@@ -22,7 +22,7 @@ def _rows(name: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", ALL)
 def test_derivatives_are_those_of_the_loss(name: str) -> None:
     raw, y = _rows(name)
-    one = objective(name, classes=3)
+    one = find_objective(name, classes=3)
     g, h = one.gradients(raw, y)
     step = 1e-4
     for k in range(one.outputs):
@@ -45,14 +45,14 @@ def test_derivatives_are_those_of_the_loss(name: str) -> None:
 def test_the_start_has_the_least_loss_of_all_constants(name: str, weighted: bool) -> None:
     _raw, y = _rows(name)
     weight = np.random.default_rng(1).uniform(0, 2, len(y)) if weighted else np.ones(len(y))
-    one = objective(name, classes=3)
-    start = one.start(y, weight if weighted else None)
+    one = find_objective(name, classes=3)
+    start = one.initial_score(y, weight if weighted else None)
     g, _ = one.gradients(np.tile(start, (len(y), 1)), y)
     assert (weight[:, None] * g).sum(axis=0) == pytest.approx(np.zeros(one.outputs), abs=1e-6)
 
 
 def test_huber_s_parabola_lies_above_the_loss() -> None:
-    one, y, raw = objective("huber", delta=0.7), np.zeros(1), np.array([[5.0]])
+    one, y, raw = find_objective("huber", delta=0.7), np.zeros(1), np.array([[5.0]])
     g, h = one.gradients(raw, y)
     for f in np.linspace(-9, 9, 50):
         bound = one.losses(raw, y) + g[0] * (f - 5.0) + h[0] * (f - 5.0) ** 2 / 2
@@ -62,10 +62,10 @@ def test_huber_s_parabola_lies_above_the_loss() -> None:
 @pytest.mark.parametrize(("name", "power"), [("squared", 0.0), ("poisson", 1.0), ("tweedie", 1.5)])
 def test_losses_move_as_scikit_learn_s_deviances_do(name: str, power: float) -> None:
     raw, y = _rows(name)
-    one = objective(name, power=1.5)
-    flat = np.tile(one.start(y), (len(y), 1))
+    one = find_objective(name, power=1.5)
+    flat = np.tile(one.initial_score(y), (len(y), 1))
     moved = one.losses(raw, y).mean() - one.losses(flat, y).mean()
-    deviances = [metrics.mean_tweedie_deviance(y, one.predicted(f)[:, 0], power=power) for f in (raw, flat)]
+    deviances = [metrics.mean_tweedie_deviance(y, one.to_predictions(f)[:, 0], power=power) for f in (raw, flat)]
     assert 2 * moved == pytest.approx(deviances[0] - deviances[1])
 
 
@@ -75,8 +75,8 @@ def test_what_a_loss_is_not_for_is_refused_with_the_cure() -> None:
     with pytest.raises(sv.InputError, match="nothing to learn"):
         check_numbers_fit("squared", np.ones(3), "here")
     with pytest.raises(sv.InputError, match="lies between 1 and 2"):
-        objective("tweedie", power=2.0)
+        find_objective("tweedie", power=2.0)
     with pytest.raises(sv.InputError, match="positive number"):
-        objective("huber", delta=0)
+        find_objective("huber", delta=0)
     with pytest.raises(sv.UnknownNameError, match="squared"):
-        objective("sqared")
+        find_objective("sqared")

@@ -23,11 +23,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from securevfl_net.link_state import LinkState
 
 import securevfl as sv
-from securevfl.process.log_fields import EVENTS, FIELDS, Fields
+from securevfl.process.log_fields import EVENTS, FIELDS, LogFields
 from securevfl.process.logs import EventLog, LogNews, LogObserver, logging_to
 from securevfl.process.metrics import Metrics, metrics_port
-from securevfl.process.operations import keep_to_quota, operating, stopping
-from securevfl.run.events import News
+from securevfl.process.operations import keep_to_quota, open_outputs, stop_on_signals
+from securevfl.run.events import RunEvents
 
 MARK = "MARKED-4711"
 """Stands for an identifier, and its digits for a feature value."""
@@ -35,7 +35,7 @@ MARK = "MARKED-4711"
 
 @pytest.fixture
 def log() -> EventLog:
-    return EventLog(Fields("bank", ["shop"]), agreement="00aa" * 4)
+    return EventLog(LogFields("bank", ["shop"]), agreement="00aa" * 4)
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -104,14 +104,14 @@ def test_no_value_of_a_job_reaches_its_logs_and_metrics(tmp_path: Path, dp: sv.D
     observers: dict[str, sv.Observer] = {}
     metrics = {name: Metrics(name, sv.__version__) for name in names}
     for name in names:
-        observers[name] = LogObserver(EventLog(Fields(name, names)))
+        observers[name] = LogObserver(EventLog(LogFields(name, names)))
     with logging_to(tmp_path / "log.jsonl", screen=None):
         sv.simulate(job, tables, observers=observers)
         sv.simulate(job, tables, observers=dict(metrics))
         table = tables[names[0]]
         with pytest.raises(sv.InputError, match=MARK) as failed:
             sv.Parties.of(replace(table, ids=np.array([table.ids[0]] * len(table.ids), dtype=object)))
-        EventLog(Fields(names[0], names)).error(failed.value, 2)
+        EventLog(LogFields(names[0], names)).error(failed.value, 2)
     lines = _lines(tmp_path / "log.jsonl")
     assert sum(line["event"] == "epoch" for line in lines) == 2 * len(names)
     assert MARK not in (tmp_path / "log.jsonl").read_text(encoding="utf-8")
@@ -133,7 +133,9 @@ def _scraped(port: int) -> str:
 
 def test_metrics_are_what_prometheus_reads() -> None:
     metrics = Metrics("bank", "0.1.0")
-    metrics.look({"shop": LinkState(connected=True, connections=3, sent=10, received=20, round_trip=0.25, silent=1.5)})
+    metrics.links_changed(
+        {"shop": LinkState(connected=True, connections=3, sent=10, received=20, round_trip=0.25, silent=1.5)}
+    )
     metrics.spent("bank", {"activations": 2.5})
     metrics.happened("attempt", "", attempt=1)
     metrics.happened("refused", "", peer="shop", code="revoked")
@@ -201,7 +203,7 @@ def test_a_log_that_cannot_be_written_is_said_once_and_ends_nothing(
 def test_a_signal_stops_once_in_good_order(number: signal.Signals, log: EventLog, tmp_path: Path) -> None:
     async def process() -> list[signal.Signals]:
         stopped = asyncio.Event()
-        with stopping(stopped.set, log) as came:
+        with stop_on_signals(stopped.set, log) as came:
             signal.raise_signal(number)
             await asyncio.wait_for(stopped.wait(), 60)
             await asyncio.sleep(0)
@@ -215,11 +217,11 @@ def test_a_signal_stops_once_in_good_order(number: signal.Signals, log: EventLog
 
 
 def test_what_an_operator_asks_for_is_there_as_long_as_it_runs(tmp_path: Path) -> None:
-    with operating("bank", ["shop"], "ab" * 32, files=[tmp_path / "log.jsonl"], screen=None, port=0) as at:
+    with open_outputs("bank", ["shop"], "ab" * 32, files=[tmp_path / "log.jsonl"], screen=None, port=0) as at:
         for one in at.hearers:
-            if isinstance(one, News):
+            if isinstance(one, RunEvents):
                 one.happened("attempt", "attempt 1 begins", attempt=1)
-                one.look({"shop": LinkState(connected=True)})
+                one.links_changed({"shop": LinkState(connected=True)})
         shown = _scraped(at.port)
     assert 'securevfl_connected{peer="shop"} 1.0' in shown
     assert "securevfl_attempts_total 1.0" in shown

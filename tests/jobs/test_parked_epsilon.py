@@ -15,7 +15,7 @@ from securevfl.agreement import Agreement
 from securevfl.party_context import Observer
 from securevfl.privacy import RowRelease
 from securevfl.process.launch import read_start
-from securevfl.process.party_process import Attending
+from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
@@ -35,14 +35,14 @@ class Dying(Observer):
             self.now.set()
 
 
-def _attending(company: Company, name: str, state: StateFolder, *hearers: Observer) -> Attending:
+def _attending(company: Company, name: str, state: StateFolder, *hearers: Observer) -> JobProcess:
     start = read_start(company.file, name)
     own = Agreement(company.agreement.proposal, {name: company.agreement.approvals[name]})
     key, table = start.own.signing_key(), start.own.table()
-    return Attending(state, own, name, key, table, policy=start.own.policy, hearers=hearers)
+    return JobProcess(state, own, name, key, table, policy=start.own.policy, hearers=hearers)
 
 
-async def _train(company: Company, states: dict[str, StateFolder], dies: str) -> dict[str, Attending]:
+async def _train(company: Company, states: dict[str, StateFolder], dies: str) -> dict[str, JobProcess]:
     dying = Dying()
     every = {n: _attending(company, n, states[n], *([dying] if n == dies else [])) for n in company.names}
     hub = MemoryHub(company.names, incarnations={name: party.incarnation for name, party in every.items()})
@@ -79,7 +79,7 @@ def test_what_was_released_before_it_parked_counts(dies: str, tmp_path: Path, mo
     with ExitStack() as held:
         states = {
             name: held.enter_context(
-                StateFolder.take(company.state(name), party=name, agreement=company.agreement.digest)
+                StateFolder.lock(company.state(name), party=name, agreement=company.agreement.digest)
             )
             for name in company.names
         }

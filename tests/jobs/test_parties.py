@@ -19,7 +19,7 @@ from securevfl.testing.parties import label_owners, parties, scarce
 
 
 def _secrets(company: Company) -> dict[str, PartySecret]:
-    return {name: PartySecret.derived(7, name) for name in company.people}
+    return {name: PartySecret.from_seed(7, name) for name in company.people}
 
 
 def _compare(company: Company, job: sv.Job) -> None:
@@ -29,7 +29,7 @@ def _compare(company: Company, job: sv.Job) -> None:
     chief = alone.record.parties[0].name
     for name in company.names:
         state = company.state(name)
-        if name in parts and not job.protection.sealed:
+        if name in parts and not job.protection.is_sealed:
             kept = read_tree(state / "model" / f"{name}.model.safetensors")
             assert tree_digest(kept) == tree_digest(model_part(job, name, parts[name]))
         own = Record.read(state / "report" / "metrics.json").runs[0]

@@ -38,7 +38,7 @@ class _Ends(Observer):
 def test_a_party_that_is_ended_by_sigterm_goes_on(tmp_path: Path) -> None:
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=12, batch_size=16, seed=3)
     company = found(tmp_path, parties(passive=2, rows=120), job)
-    secrets = {name: PartySecret.derived(7, name) for name in company.people}
+    secrets = {name: PartySecret.from_seed(7, name) for name in company.people}
     company.keep(secrets)
     processes: list[asyncio.subprocess.Process] = []
     told: list[str] = []

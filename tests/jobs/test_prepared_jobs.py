@@ -12,7 +12,7 @@ import securevfl as sv
 from securevfl.agreement.party_file import DataSection
 from securevfl.data import FeatureEncoder
 from securevfl.jobfile.job_file import read_job
-from securevfl.party.numbering import coded_columns, encode
+from securevfl.party.numbering import coded_columns, encode_features
 from securevfl.party_context import PartySecret
 from securevfl.privacy import Link
 from securevfl.report.html import render
@@ -157,10 +157,12 @@ def test_an_algorithm_for_trees_gets_coded_columns(folder: Path, monkeypatch: py
     """In training and when it predicts: by the class attribute `view`, and from the stored part."""
     table = read_job(folder / "job.toml").parties["shop"]
     monkeypatch.setattr(sv.SplitNN, "view", "coded")
-    encoder = encode(table, np.arange(200), sv.Job(protection=sv.Plain()), PartySecret.fresh())
+    encoder = encode_features(table, np.arange(200), sv.Job(protection=sv.Plain()), PartySecret.fresh())
     assert (encoder.view, FeatureEncoder.from_state(encoder.state()).view) == ("coded", "coded")
     columns = coded_columns(encoder)
     assert columns["encoded"][:2] == ("spent", "branch")
     assert columns["codes"][0] == 0 < columns["codes"][1]
     monkeypatch.undo()
-    assert coded_columns(encode(table, np.arange(200), sv.Job(protection=sv.Plain()), PartySecret.fresh())) == {}
+    assert (
+        coded_columns(encode_features(table, np.arange(200), sv.Job(protection=sv.Plain()), PartySecret.fresh())) == {}
+    )

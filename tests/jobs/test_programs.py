@@ -24,11 +24,11 @@ from securevfl.privacy import Ledger, verify
 from securevfl.run import in_memory as together
 from securevfl.run import simulated_parties as simulated
 from securevfl.run import simulation
-from securevfl.run.blocking import blocking
+from securevfl.run.blocking import run_blocking
 from securevfl.run.context_building import build_context
 from securevfl.run.roster import Roster
 from securevfl.run.simulation import align_parties, consent_parties, join_parties, run_parties
-from securevfl.training import algorithms, find_algorithm
+from securevfl.training import find_algorithm, registered_algorithms
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.setting import Setting
@@ -179,7 +179,7 @@ OWNED = sv.MultiVFL(hidden=2, top=(), bottom=(2,), aggregation="ckks")
 WINDOWS: dict[str, sv.Job] = {
     **{
         name: PLAIN.replace(algorithm=find_algorithm(name)(**SMALL.get(name, {})), epochs=3, steps=2)
-        for name in algorithms()
+        for name in registered_algorithms()
     },
     "splitnn, BFV": PLAIN.replace(protection=sv.BFV(), epochs=1, steps=2),
     "splitnn, Paillier": PLAIN.replace(protection=sv.Paillier(bits=2048), epochs=1, steps=1, batch_size=8),
@@ -227,7 +227,7 @@ def _with_deadline(main: Callable[[], Coroutine[None, None, T]]) -> T:
     async def within() -> T:
         return await asyncio.wait_for(main(), timeout=120)
 
-    return blocking(within)
+    return run_blocking(within)
 
 
 # Whose table a program sees.

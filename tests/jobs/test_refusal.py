@@ -13,7 +13,7 @@ from helpers import parties, ready_keys, scarce
 import securevfl as sv
 from securevfl.data import LabelBook, hold_out
 from securevfl.errors import PolicyError
-from securevfl.party import rule_against, terms
+from securevfl.party import rule_against, terms_of_job
 from securevfl.party_context import PartyContext
 from securevfl.privacy import REFUSED, Clock, Ledger, Link, Policy, raise_refusal, verify
 from securevfl.run import simulation
@@ -250,7 +250,7 @@ def test_what_is_held_against_policies_before_a_run_is_never_more_than_its_plan(
     names = [table.name for table in people.passive]
     active = people.active.name
     for name, what in ((active, "gradients"), (names[0], "activations")):
-        told = terms(job, name, active=active, passive=names).epsilon
+        told = terms_of_job(job, name, active=active, passive=names).epsilon
         assert told is not None
         assert any(what in each for each in planned), planned
         assert told <= next(epsilon for each, epsilon in planned.items() if what in each) * (1 + 1e-9)
@@ -332,8 +332,8 @@ def test_an_algorithm_that_hands_over_representations_is_judged_by_them() -> Non
     kinds = {}
     for algorithm in (sv.SplitNN(), sv.FedDA(), sv.FedCVT()):
         job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=20)
-        passive = terms(job, "shop1", active="bank", passive=["shop1"])
-        active = terms(job, "bank", active="bank", passive=["shop1"])
+        passive = terms_of_job(job, "shop1", active="bank", passive=["shop1"])
+        active = terms_of_job(job, "bank", active="bank", passive=["shop1"])
         assert passive.receives <= active.sends
         assert active.receives <= passive.sends
         kinds[algorithm.name] = {kind.value for kind in passive.sends | passive.receives}
@@ -380,7 +380,7 @@ def test_no_party_sends_a_kind_that_its_terms_do_not_name(
     found = sv.simulate(job, scarce() if isinstance(job.algorithm, sv.FedCVT) else parties(passive))
     names = [f"shop{number + 1}" for number in range(passive)]
     for name in ("bank", *names):
-        promised = terms(job, name, active="bank", passive=names).sends
+        promised = terms_of_job(job, name, active="bank", passive=names).sends
         sent = _sent(found, name)
         assert sent <= promised, name
 
@@ -396,7 +396,7 @@ def test_no_label_owner_sends_a_kind_that_its_terms_do_not_name(aggregation: str
     job = sv.Job(algorithm=algorithm, protection=protection, epochs=1, steps=1, batch_size=16)
     found = sv.simulate(job, two)
     for name, active in (("bank", "bank"), ("lender", "lender"), ("shop1", "bank")):
-        promised = terms(job, name, active=active, passive=["shop1"]).sends
+        promised = terms_of_job(job, name, active=active, passive=["shop1"]).sends
         sent = _sent(found, name)
         assert Kind.MASKED_SHARE in sent or name != "bank"
         assert sent <= promised, name

@@ -58,7 +58,7 @@ def test_a_port_scan_of_ten_thousand_calls_takes_a_few_lines(tmp_path: Path) -> 
     assert len(_told(tmp_path)) < 8
     for number in range(200):
         _refuse(refusals, "", f"code {number}")
-    refusals.tell(ledger)
+    refusals.write_to(ledger)
     ledger.close()
     refusals.end()
     assert sum(times for _, _, times in _told(tmp_path)) == 10_200
@@ -74,7 +74,7 @@ def test_a_refusal_is_on_disk_at_once_where_a_chain_is_open(tmp_path: Path, at_o
     if not at_once:
         _refuse(refusals, "shop", "other-name")
     ledger = opened.open("bank", run="train", job="ab", role="active")
-    refusals.tell(ledger)
+    refusals.write_to(ledger)
     if at_once:
         _refuse(refusals, "shop", "other-name")
     assert _told(tmp_path) == [("shop", "other-name", 1)]

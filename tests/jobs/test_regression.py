@@ -10,7 +10,7 @@ from sklearn import metrics
 import securevfl as sv
 from securevfl.cut import Protection
 from securevfl.privacy.loss import CURVATURE, NumberLoss
-from securevfl.training.objectives import LossOfNumber, objective
+from securevfl.training.objectives import LossOfNumber, find_objective
 from securevfl.training.regression import Regression
 
 ROWS = 300
@@ -102,8 +102,8 @@ def test_on_shares_a_number_is_learned_by_the_huber_loss_alone() -> None:
             _job(protection=sv.Shares(), loss=loss)
     with pytest.raises(sv.InputError, match=r"huber_delta is 0.1, and on shares 0.5 to 10"):
         _job(protection=sv.Shares(), loss="huber", huber_delta=0.1)
-    assert _job(protection=sv.Shares()).number == LossOfNumber("huber", delta=3.0)
-    assert _job().number.name == "squared"
+    assert _job(protection=sv.Shares()).number_loss == LossOfNumber("huber", delta=3.0)
+    assert _job().number_loss.name == "squared"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_metrics_are_those_of_scikit_learn(loss: str) -> None:
             expected = metrics.mean_tweedie_deviance(y, predicted, sample_weight=w, power=power)
             assert found["deviance"] == pytest.approx(expected)
         if loss == "huber":
-            each = objective("huber", delta=2.0).losses(predicted[:, None], y)
+            each = find_objective("huber", delta=2.0).losses(predicted[:, None], y)
             assert found["huber"] == pytest.approx(np.average(each, weights=w))
 
 
@@ -167,7 +167,7 @@ def test_networks_and_trees_have_the_same_losses(loss: str) -> None:
     f = torch.tensor(raw, requires_grad=True)
     ours = NumberLoss(loss)(f, torch.tensor(y))
     (gradient,) = torch.autograd.grad(ours.sum(), f)
-    theirs = objective(loss)
+    theirs = find_objective(loss)
     assert ours.detach().numpy() == pytest.approx(CURVATURE * theirs.losses(raw, y), rel=1e-6)
     assert gradient.numpy() == pytest.approx(CURVATURE * theirs.gradients(raw, y)[0], rel=1e-6)
 
@@ -190,7 +190,7 @@ def test_no_target_moves_the_gradient_further_than_stated(loss: str, span: float
 
 
 def test_noise_on_labels_is_sized_by_the_range_and_targets_beyond_it_are_trained_as_its_ends() -> None:
-    task = Regression.fitted(LossOfNumber("squared", range=(0.0, 10.0)), np.array([1.0, 99.0]))
+    task = Regression.fit_scale(LossOfNumber("squared", range=(0.0, 10.0)), np.array([1.0, 99.0]))
     assert task.targets(torch.tensor([0.0, 5.0, 10.0, 1e9, -1e9])).tolist() == [-1, 0, 1, 1, -1]
     job = _job(protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8))), target_range=(800.0, 1200.0), epochs=2)
     run = sv.simulate(job, PEOPLE).run("plain-dp")
@@ -200,12 +200,12 @@ def test_noise_on_labels_is_sized_by_the_range_and_targets_beyond_it_are_trained
 
 def test_the_scale_is_the_training_rows_and_comes_back_after_training() -> None:
     y = np.array([10.0, 20.0, 60.0])
-    task = Regression.fitted(LossOfNumber(), y)
+    task = Regression.fit_scale(LossOfNumber(), y)
     assert (task.center, task.scale) == (30.0, pytest.approx(y.std()))
     assert task.probabilities(task.targets(torch.tensor(y))[:, None])[:, 0] == pytest.approx(y)
-    back = Regression(loss=LossOfNumber()).restored(task.state())
+    back = Regression(loss=LossOfNumber()).with_state(task.state())
     assert back == task
-    assert Regression.fitted(LossOfNumber("poisson"), y).scale == 30.0
+    assert Regression.fit_scale(LossOfNumber("poisson"), y).scale == 30.0
 
 
 def test_a_run_goes_on_from_its_checkpoint_as_if_nothing_had_happened(tmp_path) -> None:
@@ -284,7 +284,7 @@ def test_a_gradient_in_the_clear_gives_the_number_away_and_the_report_says_so(pr
     spy, aligned = _Spy(), sv.align_parties(people, job)
     learned = sv.simulate(job, people, aligned=aligned, observers={"shop": spy}).record.runs[-1].learned
     severe = [line for line in learned if line.party == "shop" and line.severity == "leak"]
-    if protection.sealed:
+    if protection.is_sealed:
         assert not spy.seen
         assert not severe
         return

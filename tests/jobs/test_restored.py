@@ -14,7 +14,7 @@ from securevfl.party.reports import Report
 from securevfl.privacy import read
 from securevfl.process.attempt_store import StoredAttempts
 from securevfl.process.launch import read_start
-from securevfl.process.party_process import Attending
+from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.attempts import Restored
 from securevfl.testing.company import Company, found
@@ -36,21 +36,21 @@ def _words(path: Path) -> list[tuple[str, str]]:
     return [(name, word.head) for _, line in read(path) for name, word in getattr(line, "words", {}).items()]
 
 
-def _attending(company: Company, name: str, state: StateFolder) -> Attending:
+def _attending(company: Company, name: str, state: StateFolder) -> JobProcess:
     start = read_start(company.file, name)
     own = Agreement(company.agreement.proposal, {name: company.agreement.approvals[name]})
-    return Attending(state, own, name, start.own.signing_key(), start.own.table(), policy=start.own.policy)
+    return JobProcess(state, own, name, start.own.signing_key(), start.own.table(), policy=start.own.policy)
 
 
 def _reports(company: Company, folder: Path, name: str) -> tuple[StoredAttempts, dict[str, Report]]:
     """What a party keeps in a folder, and what both would report now."""
     reports = {}
-    with StateFolder.take(folder, party=name, agreement=company.agreement.digest) as state:
+    with StateFolder.lock(folder, party=name, agreement=company.agreement.digest) as state:
         mine = _attending(company, name, state).attempts
         reports[name] = mine.report()
     for peer in company.names:
         if peer != name:
-            taken = StateFolder.take(company.state(peer), party=peer, agreement=company.agreement.digest)
+            taken = StateFolder.lock(company.state(peer), party=peer, agreement=company.agreement.digest)
             with taken as state:
                 reports[peer] = _attending(company, peer, state).attempts.report()
     return mine, reports

@@ -12,9 +12,9 @@ from securevfl.errors import AlignmentError, InputError, Parked, PartyFailed, Pe
 from securevfl.party.reports import View
 from securevfl.run import runner as module
 from securevfl.run.attempts import Attempts
-from securevfl.run.events import News
+from securevfl.run.events import RunEvents
 from securevfl.run.runner import PartyRunner
-from securevfl.run.timeouts import Patience
+from securevfl.run.timeouts import Timeouts
 from securevfl.transport import Channel, Kind, MemoryHub, Message, Scalar
 
 NAMES = ("bank", "shop", "web")
@@ -30,7 +30,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LAST_WORDS", 0.2)
 
 
-class Heard(News):
+class Heard(RunEvents):
     """What happened, by name, and an event for each name."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Heard(News):
 class Everybody:
     """Runners of all parties over one hub."""
 
-    def __init__(self, work: Work, patience: Patience | None = None) -> None:
+    def __init__(self, work: Work, patience: Timeouts | None = None) -> None:
         self.hub = MemoryHub(NAMES)
         self.work = work
         self.patience = patience
@@ -162,7 +162,7 @@ def test_a_connection_that_stays_away_parks_the_attempt() -> None:
         return "done"
 
     async def main() -> None:
-        all_of_them = Everybody(work, Patience(away=0.1))
+        all_of_them = Everybody(work, Timeouts(away=0.1))
         await middle.wait()
         all_of_them.hub.cut("bank", "shop")
         await all_of_them.heard["bank"].until("parked")
@@ -263,7 +263,7 @@ def test_who_waits_too_long_can_be_started_again() -> None:
         async def program(view: View, channels: Mapping[str, Channel]) -> str:
             return "never"
 
-        runner = PartyRunner(hub["bank"], Attempts(hub["bank"].incarnation), program, patience=Patience(gather=0.1))
+        runner = PartyRunner(hub["bank"], Attempts(hub["bank"].incarnation), program, patience=Timeouts(gather=0.1))
         with pytest.raises(Parked, match=r"web \(a connection\)") as caught:
             await runner.run()
         assert caught.value.exit_code == 75

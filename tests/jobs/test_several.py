@@ -302,14 +302,14 @@ def test_frames_with_several_labels() -> None:
 
 
 def test_parties_with_files_of_their_own_learn_the_same_labels(tmp_path: Path) -> None:
-    from securevfl.agreement.plain_words import in_words
+    from securevfl.agreement.plain_words import describe_proposal
     from securevfl.report.record import Record
     from securevfl.testing.company import found as company_of
 
     job = _job(epochs=1)
     company = company_of(tmp_path, _people(120), job)
     assert company.people["bank"].target == "labels"
-    told = " ".join(str(part) for part in in_words(company.agreement.proposal))
+    told = " ".join(str(part) for part in describe_proposal(company.agreement.proposal))
     assert "3 labels, of which a row can have several: card, loan, fund" in told
     company.over_memory()
     (path,) = company.state("bank").glob("**/metrics.json")

@@ -217,7 +217,7 @@ def test_a_computing_party_without_data_is_killed(tmp_path: Path) -> None:
     protection = sv.Shares(computing=("bank", "shop1", "notary"))
     job = sv.Job(algorithm=sv.SplitNN(hidden=4), protection=protection, epochs=2, batch_size=32, keep="last", seed=3)
     company = found(tmp_path / "real", parties(passive=1, rows=120), job)
-    secrets = {name: PartySecret.derived(7, name) for name in company.people}
+    secrets = {name: PartySecret.from_seed(7, name) for name in company.people}
     company.keep(secrets)
 
     def process(name: str, dies: int) -> BaseProcess:

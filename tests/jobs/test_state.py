@@ -18,7 +18,7 @@ AGREEMENT = "ab" * 32
 
 
 def _filled(path: Path) -> None:
-    with StateFolder.take(path, party="bank", agreement=AGREEMENT) as state:
+    with StateFolder.lock(path, party="bank", agreement=AGREEMENT) as state:
         state.started()
         state.secret(PartySecret.fresh())
         state.ready("00" * 16, 0, 1)
@@ -29,7 +29,7 @@ def _filled(path: Path) -> None:
 
 def test_what_is_kept_is_there_again(tmp_path: Path) -> None:
     secret = PartySecret.fresh()
-    with StateFolder.take(tmp_path / "s", party="bank", agreement=AGREEMENT) as state:
+    with StateFolder.lock(tmp_path / "s", party="bank", agreement=AGREEMENT) as state:
         first = state.started()
         assert state.secret(secret) == secret
         assert state.ready("00" * 16, 0, 1) == 1
@@ -41,7 +41,7 @@ def test_what_is_kept_is_there_again(tmp_path: Path) -> None:
             rows=np.array([3, 1, 2]), digest="d", verified_by=("shop",), pairwise={"shop": 3}, labelled=labelled
         )
         state.store_alignment(StoredAlignment(digest="e", table="t", alignments={"bank": one}))
-    with StateFolder.take(tmp_path / "s", party="bank", agreement=AGREEMENT) as state:
+    with StateFolder.lock(tmp_path / "s", party="bank", agreement=AGREEMENT) as state:
         second = state.started()
         assert (first[0], second[0]) == (1, 2)
         assert first[1] != second[1]
@@ -69,9 +69,9 @@ def test_nobody_else_reads_it(tmp_path: Path) -> None:
 
 def test_one_process_holds_it(tmp_path: Path) -> None:
     with (
-        StateFolder.take(tmp_path, party="bank", agreement=AGREEMENT),
+        StateFolder.lock(tmp_path, party="bank", agreement=AGREEMENT),
         pytest.raises(InUse, match="another state folder"),
-        StateFolder.take(tmp_path, party="bank", agreement=AGREEMENT),
+        StateFolder.lock(tmp_path, party="bank", agreement=AGREEMENT),
     ):
         pass
 
@@ -81,7 +81,7 @@ def test_of_another_party_or_agreement(tmp_path: Path, party: str, agreement: st
     _filled(tmp_path)
     with (
         pytest.raises(InputError, match="a separate state folder"),
-        StateFolder.take(tmp_path, party=party, agreement=agreement),
+        StateFolder.lock(tmp_path, party=party, agreement=agreement),
     ):
         pass
 
@@ -96,7 +96,7 @@ def test_each_torn_or_changed_byte_is_found(tmp_path: Path, name: str) -> None:
     whole = (tmp_path / name).read_bytes()
 
     def read() -> object:
-        with StateFolder.take(tmp_path, party="bank", agreement=AGREEMENT) as state:
+        with StateFolder.lock(tmp_path, party="bank", agreement=AGREEMENT) as state:
             if name == "incarnation.json":
                 return state.started()
             kept = state.alignment()

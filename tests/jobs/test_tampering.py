@@ -54,12 +54,12 @@ def file_of(folder: Path, party: str = "shop1") -> Path:
     return folder / "ledgers" / f"{party}.jsonl"
 
 
-def lines_of(folder: Path, party: str = "shop1") -> list[bytes]:
+def sum_up_chain(folder: Path, party: str = "shop1") -> list[bytes]:
     return file_of(folder, party).read_bytes().splitlines(keepends=True)
 
 
 def edit(folder: Path, change: Callable[[list[bytes]], list[bytes]], party: str = "shop1") -> None:
-    before = lines_of(folder, party)
+    before = sum_up_chain(folder, party)
     after = change(before)
     assert after != before
     file_of(folder, party).write_bytes(b"".join(after))
@@ -94,7 +94,7 @@ def forge(
     """Rewrite a party's whole file, with all hashes computed again."""
 
     def act(folder: Path) -> None:
-        lines = [decode(raw.rstrip(b"\n")) for raw in lines_of(folder, party)]
+        lines = [decode(raw.rstrip(b"\n")) for raw in sum_up_chain(folder, party)]
         file_of(folder, party).write_bytes(rechain(change(lines), key))
 
     return act
@@ -113,7 +113,7 @@ def chain_of(lines: list[bytes], run: str) -> tuple[int, int]:
 
 def without(run: str, party: str) -> Callable[[Path], None]:
     def act(folder: Path) -> None:
-        first, end = chain_of(lines_of(folder, party), run)
+        first, end = chain_of(sum_up_chain(folder, party), run)
         edit(folder, lambda lines: lines[:first] + lines[end:], party)
 
     return act
@@ -238,7 +238,7 @@ def no_results(folder: Path) -> None:
 def failed_at_last(folder: Path) -> None:
     """Its own last closing line says that the run failed, which no peer's word covers; the results are edited."""
     everywhere("results")(folder)
-    lines = [decode(raw.rstrip(b"\n")) for raw in lines_of(folder)]
+    lines = [decode(raw.rstrip(b"\n")) for raw in sum_up_chain(folder)]
     last = lines[-1]
     assert isinstance(last, Closing)
     file_of(folder).write_bytes(rechain([*lines[:-1], replace(last, outcome="InterruptedError: killed")], MINE))
@@ -247,7 +247,7 @@ def failed_at_last(folder: Path) -> None:
 
 def one_more(folder: Path) -> None:
     """A run of its own that never happened, after all others, with a small ε."""
-    lines = [decode(raw.rstrip(b"\n")) for raw in lines_of(folder)]
+    lines = [decode(raw.rstrip(b"\n")) for raw in sum_up_chain(folder)]
     opening = next(line for line in reversed(lines) if isinstance(line, Opening))
     time = max(line.time for line in lines)
     more: list[Line] = [
@@ -259,7 +259,7 @@ def one_more(folder: Path) -> None:
 
 def late_note(folder: Path) -> None:
     """A second, smaller ε before the closing line of the noisy run."""
-    raw = lines_of(folder)
+    raw = sum_up_chain(folder)
     end = chain_of(raw, "noisy")[1]
     lines = [decode(one.rstrip(b"\n")) for one in raw]
     note = next(line for line in reversed(lines) if isinstance(line, Noted) and line.note == "epsilon")

@@ -22,11 +22,11 @@ from securevfl.ledger import Noted as LedgerNote
 from securevfl.party.reports import Ready, Report, decode, encode, view_of
 from securevfl.privacy import PrivateKey, read
 from securevfl.process.launch import read_start
-from securevfl.process.party_process import Attending
+from securevfl.process.party_process import JobProcess
 from securevfl.process.refused_connections import NOTE
 from securevfl.process.state_folder import StateFolder
-from securevfl.run.events import News
-from securevfl.run.timeouts import Patience
+from securevfl.run.events import RunEvents
+from securevfl.run.timeouts import Timeouts
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 from securevfl.transport import Kind, MemoryHub, Message, Noted, Scalar
@@ -114,7 +114,7 @@ def _attacked(company: Company, approval: bytes, held: Agreement) -> Seen:
                 seen[1] += 1
             task.cancel()
 
-    async def meet(party: Attending) -> Seen:
+    async def meet(party: JobProcess) -> Seen:
         hub = MemoryHub((ME, PEER), incarnations={ME: party.incarnation})
         seen = [0, 0]
         hostile = asyncio.ensure_future(peer(hub, seen))
@@ -125,8 +125,8 @@ def _attacked(company: Company, approval: bytes, held: Agreement) -> Seen:
         return Seen(ended.value, *seen)
 
     start = read_start(company.file, ME)
-    with StateFolder.take(company.state(ME), party=ME, agreement=held.digest) as state:
-        party = Attending(state, held, ME, start.own.signing_key(), start.own.table(), patience=Patience(gather=0.5))
+    with StateFolder.lock(company.state(ME), party=ME, agreement=held.digest) as state:
+        party = JobProcess(state, held, ME, start.own.signing_key(), start.own.table(), patience=Timeouts(gather=0.5))
         seen = asyncio.run(meet(party))
         assert not state.attempts
         assert state.alignment() is None
@@ -178,7 +178,7 @@ def test_an_approval_beside_the_file_is_verified_at_every_start(company: Company
 
 def test_a_changed_agreement_has_no_state_and_no_approvals(company: Company) -> None:
     """A folder is of one agreement: another version begins nowhere, with nobody's approval."""
-    with StateFolder.take(company.state(ME), party=ME, agreement=company.agreement.digest):
+    with StateFolder.lock(company.state(ME), party=ME, agreement=company.agreement.digest):
         pass
     other = company.agreement.proposal.replace(purpose="another purpose")
     company.file.write_bytes(other.raw)
@@ -186,12 +186,12 @@ def test_a_changed_agreement_has_no_state_and_no_approvals(company: Company) -> 
         read_agreement(company.file)
     with (
         pytest.raises(InputError, match="give each agreement a separate state folder"),
-        StateFolder.take(company.state(ME), party=ME, agreement=other.digest),
+        StateFolder.lock(company.state(ME), party=ME, agreement=other.digest),
     ):
         pass
 
 
-class _Heard(News):
+class _Heard(RunEvents):
     """Collects why connections were refused."""
 
     def __init__(self) -> None:
@@ -215,17 +215,17 @@ def test_other_agreements_are_refused_by_field_at_both_parties(company: Company)
     starts = {ME: read_start(company.file, ME), PEER: read_start(theirs, PEER, company.folder / f"{PEER}.toml")}
     heard = {name: _Heard() for name in starts}
     ended: dict[str, BaseException] = {}
-    taking_part: list[Attending] = []
+    taking_part: list[JobProcess] = []
 
     async def take_part(name: str, held: StateFolder) -> None:
         start = starts[name]
-        party = Attending(
+        party = JobProcess(
             held,
             start.agreement,
             name,
             start.own.signing_key(),
             start.own.table(),
-            patience=Patience(gather=LIMIT),
+            patience=Timeouts(gather=LIMIT),
             hearers=[heard[name]],
         )
         taking_part.append(party)
@@ -245,7 +245,7 @@ def test_other_agreements_are_refused_by_field_at_both_parties(company: Company)
     with ExitStack() as stack:
         held = {
             name: stack.enter_context(
-                StateFolder.take(company.state(name), party=name, agreement=start.agreement.digest)
+                StateFolder.lock(company.state(name), party=name, agreement=start.agreement.digest)
             )
             for name, start in starts.items()
         }

@@ -13,7 +13,7 @@ import securevfl as sv
 from securevfl.party_context import PartySecret
 from securevfl.privacy import RowRelease
 from securevfl.run.checkpoint import FolderKeeper
-from securevfl.run.simulation import Ran, run_parties
+from securevfl.run.simulation import RunOutcome, run_parties
 from securevfl.run.store import tree_digest
 
 STEPS = 2
@@ -42,8 +42,8 @@ def _job(name: str, protection: Any) -> sv.Job:
     return sv.Job(algorithm=kind[name], protection=protection, epochs=EPOCHS, batch_size=12, seed=3)
 
 
-def _run(job: sv.Job, people: sv.Parties, keepers: dict[str, KeepsAll] | None) -> Ran:
-    secrets = {name: PartySecret.derived(5, name) for name in people}
+def _run(job: sv.Job, people: sv.Parties, keepers: dict[str, KeepsAll] | None) -> RunOutcome:
+    secrets = {name: PartySecret.from_seed(5, name) for name in people}
     return run_parties(job, people, aligned(people, job), run="train", keepers=keepers, secrets=secrets)  # type: ignore[arg-type]
 
 
@@ -52,11 +52,11 @@ def _keepers(folder: Path, job: sv.Job, people: sv.Parties, place: tuple[int, in
     for keeper in found.values():
         for left in keeper.folder.glob("*.whole"):
             left.with_suffix(".safetensors").write_bytes(left.read_bytes())
-        keeper.take_up(1, place)
+        keeper.resume_from(1, place)
     return found
 
 
-def _bits(ran: Ran) -> dict[str, object]:
+def _bits(ran: RunOutcome) -> dict[str, object]:
     found: dict[str, object] = {name: tree_digest(trained.model["parts"]) for name, trained in ran.trained.items()}
     scores = [trained.scores for trained in ran.trained.values() if trained.scores is not None]
     return found | {"scores": [np.asarray(one).tobytes() for one in scores]}
@@ -78,7 +78,7 @@ def test_it_goes_on_inside_an_epoch(name: str, protection: Any, tmp_path: Path) 
     first = _keepers(tmp_path, job, people)
     whole = _run(job, people, first)
     without = _run(job, people, None)
-    exact = not job.protection.sealed
+    exact = not job.protection.is_sealed
     if exact:
         assert _bits(whole) == _bits(without)
     places = [

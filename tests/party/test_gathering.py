@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from securevfl.errors import ProtocolError
-from securevfl.party.gathering import Action, Began, Gathering, Go, Park, Say
-from securevfl.party.reports import Kept, Ready, Report, View, decode, encode, view_of
+from securevfl.party.gathering import Action, Began, Go, Park, Rendezvous, Say
+from securevfl.party.reports import CheckpointKey, Ready, Report, View, decode, encode, view_of
 from securevfl.testing.gathering import Bounds, Search, Wrong
 
 NONCE = "0" * 32
@@ -31,7 +31,7 @@ def test_all_orders_of_events(bounds: Bounds) -> None:
     assert found.quiet  # there is an end, and all train there
 
 
-class OfOwnAccord(Gathering):
+class OfOwnAccord(Rendezvous):
     """Trains as soon as it knows all reports."""
 
     def _settled(self) -> list[Action]:
@@ -43,7 +43,7 @@ class OfOwnAccord(Gathering):
         return actions
 
 
-class OnlyEpochs(Gathering):
+class OnlyEpochs(Rendezvous):
     """Takes the newest epoch that all have for the view: not who has it, nor which attempt wrote it."""
 
     @staticmethod
@@ -55,18 +55,18 @@ class OnlyEpochs(Gathering):
         return View(mark, found.attempt, (start, 0, 0) if start else None, found.alignment)
 
 
-class Deaf(Gathering):
+class Deaf(Rendezvous):
     """Goes on training when a peer reports anew."""
 
     def _park(self, why: str) -> list[Action]:
         return []
 
 
-class Forgetful(Gathering):
+class Forgetful(Rendezvous):
     """Says nothing again on a new connection."""
 
-    def _said_again(self, peer: str) -> list[Action]:
-        return super()._said_again(peer)[:1]
+    def _repeat_report(self, peer: str) -> list[Action]:
+        return super()._repeat_report(peer)[:1]
 
 
 WRONG = [
@@ -78,13 +78,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("kind", "bounds"), WRONG)
-def test_another_rule_is_found_wrong(kind: type[Gathering], bounds: Bounds) -> None:
+def test_another_rule_is_found_wrong(kind: type[Rendezvous], bounds: Bounds) -> None:
     with pytest.raises(Wrong):
         Search(bounds, kind).run()
 
 
-def gathering(**more: object) -> Gathering:
-    return Gathering("a", ["b", "c"], Report(f"1-{NONCE}", alignment="aa", **more))  # type: ignore[arg-type]
+def gathering(**more: object) -> Rendezvous:
+    return Rendezvous("a", ["b", "c"], Report(f"1-{NONCE}", alignment="aa", **more))  # type: ignore[arg-type]
 
 
 def said_by(actions: list[Action], peer: str) -> list[Report | Ready]:
@@ -92,29 +92,29 @@ def said_by(actions: list[Action], peer: str) -> list[Report | Ready]:
 
 
 def test_a_connection_that_comes_back_parks_nobody() -> None:
-    one = gathering(kept=(Kept(3, 0, 1, "dd"),))
+    one = gathering(kept=(CheckpointKey(3, 0, 1, "dd"),))
     for peer in ("b", "c"):
-        one.up(peer, f"1-{NONCE}", False)
-        said = one.heard(peer, encode(Report(f"1-{NONCE}", alignment="aa", kept=(Kept(3, 0, 1, "ee"),))))
+        one.on_connected(peer, f"1-{NONCE}", False)
+        said = one.on_note(peer, encode(Report(f"1-{NONCE}", alignment="aa", kept=(CheckpointKey(3, 0, 1, "ee"),))))
     (began,) = [action for action in said if isinstance(action, Began)]
     assert began.view.start == (3, 0, 1)  # digests differ: each party's file is its own
-    one.heard("b", encode(Ready(began.view.mark)))
+    one.on_note("b", encode(Ready(began.view.mark)))
     assert one.waits() == {"c": "ready"}
-    assert one.heard("c", encode(Ready(began.view.mark))) == [Go(began.view)]
-    assert one.down("b") == []
-    again = one.up("b", f"1-{NONCE}", True)
+    assert one.on_note("c", encode(Ready(began.view.mark))) == [Go(began.view)]
+    assert one.on_disconnected("b") == []
+    again = one.on_connected("b", f"1-{NONCE}", True)
     assert said_by(again, "b") == [one.state.own, Ready(began.view.mark)]
     assert one.state.phase == "going"
-    assert one.heard("b", encode(Report(f"1-{NONCE}", alignment="aa", kept=(Kept(3, 0, 1, "ee"),)))) == []
-    assert [type(action) for action in one.up("b", f"2-{NONCE}", False)] == [Park]
+    assert one.on_note("b", encode(Report(f"1-{NONCE}", alignment="aa", kept=(CheckpointKey(3, 0, 1, "ee"),)))) == []
+    assert [type(action) for action in one.on_connected("b", f"2-{NONCE}", False)] == [Park]
 
 
 def test_alignments_of_different_views_are_none() -> None:
-    kept = (Kept(3, 0, 1),)
+    kept = (CheckpointKey(3, 0, 1),)
     every = {n: Report(f"1-{NONCE}", kept=kept, alignment=mark) for n, mark in (("a", "aa"), ("b", "aa"), ("c", "bb"))}
     assert view_of(every).alignment == ""
     assert view_of(every).start is None
-    every["c"] = Report(f"1-{NONCE}", kept=(Kept(3, 0, 2),), alignment="aa")
+    every["c"] = Report(f"1-{NONCE}", kept=(CheckpointKey(3, 0, 2),), alignment="aa")
     assert view_of(every).start is None  # another attempt wrote it
     every["c"] = Report(f"1-{NONCE}", kept=kept, alignment="aa")
     assert (view_of(every).alignment, view_of(every).start) == ("aa", (3, 0, 1))
@@ -122,14 +122,14 @@ def test_alignments_of_different_views_are_none() -> None:
 
 def test_what_a_peer_may_not_say() -> None:
     one = gathering()
-    one.up("b", f"1-{NONCE}", False)
+    one.on_connected("b", f"1-{NONCE}", False)
     with pytest.raises(ProtocolError, match="reports for 2-"):
-        one.heard("b", encode(Report(f"2-{NONCE}")))
-    one.heard("b", encode(Report(f"1-{NONCE}")))
+        one.on_note("b", encode(Report(f"2-{NONCE}")))
+    one.on_note("b", encode(Report(f"1-{NONCE}")))
     with pytest.raises(ProtocolError, match="two different reports"):
-        one.heard("b", encode(Report(f"1-{NONCE}", agreed=1)))
+        one.on_note("b", encode(Report(f"1-{NONCE}", agreed=1)))
     with pytest.raises(ProtocolError, match="not a party of this run"):
-        one.up("x", f"1-{NONCE}", False)
+        one.on_connected("x", f"1-{NONCE}", False)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_what_a_peer_may_not_say() -> None:
         b"\xc1",
         encode(Ready(bytes(16)))[:-1],
         encode(Report("1-00")),
-        encode(Report(f"1-{NONCE}", kept=(Kept(0, 0, 0),) * 65)),
+        encode(Report(f"1-{NONCE}", kept=(CheckpointKey(0, 0, 0),) * 65)),
         encode(Report(f"1-{NONCE}", approval=bytes(5000))),
         encode(Report(f"1-{NONCE}", agreed=-1)),
         b"\xdc\x00\x02" + encode(Ready(bytes(16)))[1:],  # the same in a longer form
@@ -152,9 +152,9 @@ def test_notes_that_are_no_reports(payload: bytes) -> None:
 
 
 def test_who_does_not_admit_waits() -> None:
-    one = Gathering("a", ["b"], Report(f"1-{NONCE}"), admits=lambda every: all(r.approval for r in every.values()))
-    one.up("b", f"1-{NONCE}", False)
-    assert one.heard("b", encode(Report(f"1-{NONCE}"))) == []
-    assert said_by(one.parked(Report(f"1-{NONCE}", approval=b"yes")), "b") == [one.state.own]
-    said = one.heard("b", encode(Report(f"1-{NONCE}", parks=1, approval=b"yes")))
+    one = Rendezvous("a", ["b"], Report(f"1-{NONCE}"), admits=lambda every: all(r.approval for r in every.values()))
+    one.on_connected("b", f"1-{NONCE}", False)
+    assert one.on_note("b", encode(Report(f"1-{NONCE}"))) == []
+    assert said_by(one.on_parked(Report(f"1-{NONCE}", approval=b"yes")), "b") == [one.state.own]
+    said = one.on_note("b", encode(Report(f"1-{NONCE}", parks=1, approval=b"yes")))
     assert [type(action) for action in said] == [Began, Say]

@@ -9,7 +9,7 @@ from securevfl.attacks import Measured
 from securevfl.attacks.suite import Effort, run_suite
 from securevfl.experiments import record_job
 from securevfl.party import rule_against
-from securevfl.privacy.attack_verdict import claims, contradiction, measures_as_leak
+from securevfl.privacy.attack_verdict import describe_contradiction, measures_as_leak, worst_claims
 
 ALL = ("network", "retailer")
 LABELS = sv.DP(labels=sv.Gaussian(epsilon=0.5))
@@ -24,7 +24,7 @@ def _job(protection: sv.cut.Protection, *bottom: int) -> sv.Job:
 
 
 def _said(protection: sv.cut.Protection, *bottom: int, passive: tuple[str, ...] = ALL) -> dict[tuple[str, str], str]:
-    return dict(claims(_job(protection, *bottom).algorithm.findings(protection, passive, "bank")))
+    return dict(worst_claims(_job(protection, *bottom).algorithm.findings(protection, passive, "bank")))
 
 
 @pytest.mark.parametrize("dp", [None, LABELS, DRAWN])
@@ -34,7 +34,7 @@ def test_an_attack_gets_others_columns_and_findings_say_so(dp: sv.DP | None) -> 
         if one.attacker == "network":  # the retailer's view has no column of the network with many values
             assert measures_as_leak(one), one
         assert severity == "leak", one
-        assert not contradiction(one, severity)
+        assert not describe_contradiction(one, severity)
 
 
 def test_noise_on_features_leaves_nothing_to_that_attack() -> None:
@@ -47,7 +47,7 @@ def test_noise_on_features_leaves_nothing_to_that_attack() -> None:
 def _columns(job: sv.Job) -> list[tuple[Measured, str]]:
     parties = sv.datasets.default_credit(overlap=0.85, seed=0, rows=1_600)
     transcript = record_job(job, parties)[1]
-    stated = claims(job.algorithm.findings(job.planned(2), ALL, "bank"))
+    stated = worst_claims(job.algorithm.findings(job.planned(2), ALL, "bank"))
     measured = run_suite(transcript, Effort(labels=(), records=(300,), draws=1, perceptron=False, attributes=0))
     found = [(one, stated.get((one.attacker, one.victim), "")) for one in measured if "others' columns" in one.attack]
     assert {one.victim for one, _ in found} == {"bank", "retailer"}

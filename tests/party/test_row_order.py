@@ -60,11 +60,11 @@ def test_numbers_do_not_tell_how_a_table_is_sorted(align: object, algorithm: sv.
     tables = numbered(algorithm, people, align(people, job), job)  # type: ignore[operator]
     for name, table in tables.items():
         column = table.x.numpy()[:, 0]
-        others = table.own(table.others(name))
+        others = table.own_places(table.rows_only_at(name))
         known = table.labelled.get(name, 0)
         assert len(others) > 100
         parts = {
-            "aligned": column[: table.aligned],
+            "aligned": column[: table.aligned_count],
             "others": column[others],
             "others in the label book": column[others[:known]],
             "others beyond it": column[others[known:]],
@@ -74,7 +74,7 @@ def test_numbers_do_not_tell_how_a_table_is_sorted(align: object, algorithm: sv.
         }
         assert [part for part, values in parts.items() if tells(values)] == [], name
         if table.y is not None:
-            books = [table.y.numpy()[table.others(peer)[:count]] for peer, count in table.labelled.items()]
+            books = [table.y.numpy()[table.rows_only_at(peer)[:count]] for peer, count in table.labelled.items()]
             assert not any(tells(labels) for labels in books), "labels of the label book"
 
 

@@ -15,7 +15,7 @@ from securevfl.checks import check_file
 from securevfl.cli import app
 from securevfl.cut import Unnamed
 from securevfl.cut.costs import COSTS
-from securevfl.party import chosen, settled
+from securevfl.party import choose_protection, with_default_protection
 from securevfl.run.recording import job_card
 from securevfl.run.simulation import join_parties, run_parties
 
@@ -31,7 +31,7 @@ def _two() -> sv.Parties:
 def test_a_protection_that_is_named_runs_as_it_is() -> None:
     for protection in (sv.Plain(), sv.BFV()):
         job = sv.Job(protection=protection)
-        assert settled(job, ["bank"], TWO) is job
+        assert with_default_protection(job, ["bank"], TWO) is job
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name in SETTINGS])
@@ -44,13 +44,13 @@ def test_what_nobody_asked_for_reads_nothing(name: str, passive: list[str]) -> N
     job = sv.Job(algorithm=algorithm)
     refused = ""
     try:
-        found = settled(job, ["bank"], passive)
+        found = with_default_protection(job, ["bank"], passive)
     except sv.PolicyError as error:
         refused = str(error)
     if refused:
         assert "leak: " in refused
         assert "--accept-leak" in refused
-        assert settled(job.replace(accept_leak=True), ["bank"], passive).protection == sv.Plain()
+        assert with_default_protection(job.replace(accept_leak=True), ["bank"], passive).protection == sv.Plain()
         return
     card = job_card(found, ["bank"], passive)
     assert card is None or card.worst != "reads it"
@@ -125,7 +125,7 @@ def test_commands_refuse_and_accept(tmp_path: Path) -> None:
 
 
 def test_three_parties_train_on_shares(tmp_path: Path) -> None:
-    found = settled(sv.Job(), ["bank"], THREE)
+    found = with_default_protection(sv.Job(), ["bank"], THREE)
     assert found.protection.name == "shares"
     file = tmp_path / "job.toml"
     file.write_text(FILE.format(accept="", parties=3))
@@ -144,8 +144,8 @@ FOUR = ("shares", "ckks", "bfv", "paillier")
 )
 def test_auto_takes_shares_where_links_answer_quickly(latency: float, mbit: float, took: str) -> None:
     job = sv.Job(protection=sv.Auto(offers=FOUR, mbit=mbit, latency_ms=latency))
-    assert settled(job, ["bank"], THREE).protection.name == took
-    protection, why = chosen(job, ["bank"], THREE)
+    assert with_default_protection(job, ["bank"], THREE).protection.name == took
+    protection, why = choose_protection(job, ["bank"], THREE)
     assert protection.name == took
     assert f"took {'shares' if took == 'shares' else 'ckks'}: " in why or mbit < 1000
     for word in (*FOUR, f"{latency:g} ms", f"{mbit:g} Mbit/s"):
@@ -154,11 +154,16 @@ def test_auto_takes_shares_where_links_answer_quickly(latency: float, mbit: floa
 
 def test_auto_takes_no_shares_that_the_job_does_not_offer_or_cannot_have() -> None:
     fast = {"mbit": 1000.0, "latency_ms": 0.1}
-    assert settled(sv.Job(protection=sv.Auto(**fast)), ["bank"], THREE).protection == sv.Auto(**fast)
+    assert with_default_protection(sv.Job(protection=sv.Auto(**fast)), ["bank"], THREE).protection == sv.Auto(**fast)
     offered = sv.Auto(offers=FOUR, **fast)
-    assert settled(sv.Job(protection=offered), ["bank"], TWO).protection == sv.Auto(offers=FOUR[1:], **fast)
+    assert with_default_protection(sv.Job(protection=offered), ["bank"], TWO).protection == sv.Auto(
+        offers=FOUR[1:], **fast
+    )
     teacher = make("risa")
-    assert settled(sv.Job(algorithm=teacher, protection=offered), ["bank"], THREE).protection.name == "auto"
+    assert (
+        with_default_protection(sv.Job(algorithm=teacher, protection=offered), ["bank"], THREE).protection.name
+        == "auto"
+    )
     with pytest.raises(sv.InputError, match="give mbit"):
         sv.Auto(offers=FOUR)
     with pytest.raises(sv.InputError, match="name the protection 'shares' itself"):

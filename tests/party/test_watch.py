@@ -18,7 +18,7 @@ from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.run import in_memory as together
 from securevfl.run import simulated_parties as simulated
-from securevfl.run.blocking import blocking
+from securevfl.run.blocking import run_blocking
 from securevfl.run.context_building import build_context
 from securevfl.run.roster import Roster
 from securevfl.transport import MemoryChannel, Message
@@ -41,7 +41,7 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         async def within() -> Any:
             return await asyncio.wait_for(main(), 20)
 
-        return blocking(within)
+        return run_blocking(within)
 
     monkeypatch.setattr(simulated, "build_context", impatient)
     monkeypatch.setattr(together, "blocking", bounded)
@@ -131,11 +131,11 @@ def test_numbers_that_are_not_finite_are_their_senders(
 
 
 def test_large_numbers_whose_sum_overflows_are_finite() -> None:
-    from securevfl.privacy.link import _finite
+    from securevfl.privacy.link import _are_finite
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert _finite(np.full(9, 3e38, np.float32))
-        assert _finite(np.full(9, -6e4, np.float16))
-        assert not _finite(np.array([1.0, np.inf, -np.inf]))
-        assert not _finite(np.array([1e300, np.nan]))
+        assert _are_finite(np.full(9, 3e38, np.float32))
+        assert _are_finite(np.full(9, -6e4, np.float16))
+        assert not _are_finite(np.array([1.0, np.inf, -np.inf]))
+        assert not _are_finite(np.array([1e300, np.nan]))

@@ -14,7 +14,7 @@ from opacus.accountants import PRVAccountant, RDPAccountant
 from scipy import stats
 
 from securevfl.errors import InputError
-from securevfl.privacy import Accountant, GaussianRelease, PureRelease, calibrate, epsilon_prv, epsilon_rdp
+from securevfl.privacy import Accountant, GaussianRelease, PureRelease, calibrate_sigma, epsilon_prv, epsilon_rdp
 
 DELTA = 1e-5
 HISTORIES = [
@@ -187,7 +187,7 @@ def test_rdp_agrees_with_opacus_stepping_once_a_release() -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.floats(0.3, 50), st.integers(1, 60))
 def test_calibration_spends_the_budget_and_no_more(epsilon: float, times: int) -> None:
-    sigma = calibrate(epsilon, 1e-5, times)
+    sigma = calibrate_sigma(epsilon, 1e-5, times)
     spent = epsilon_rdp(GaussianRelease(sigma, times), 1e-5)
     assert 0.99 * epsilon <= spent <= epsilon
 
@@ -199,10 +199,10 @@ def test_no_release_costs_nothing() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: calibrate(0.0, 1e-5, 1),
-        lambda: calibrate(1.0, 0.0, 1),
-        lambda: calibrate(1.0, 1e-5, 0),
-        lambda: calibrate(1e-6, 1e-5, 10),
+        lambda: calibrate_sigma(0.0, 1e-5, 1),
+        lambda: calibrate_sigma(1.0, 0.0, 1),
+        lambda: calibrate_sigma(1.0, 1e-5, 0),
+        lambda: calibrate_sigma(1e-6, 1e-5, 10),
     ],
 )
 def test_impossible_budgets_are_the_users_mistake(call: object) -> None:

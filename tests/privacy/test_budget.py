@@ -8,7 +8,7 @@ from helpers import parties, scarce
 import securevfl as sv
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import GaussianRelease, epsilon_rdp
-from securevfl.run.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 
 FIXED = sv.Gaussian(epsilon=5.0, noise_multiplier=3.0, on_budget="stop")
 
@@ -24,7 +24,7 @@ JOB = sv.Job(
 ALLOWED = max(t for t in range(1, 30) if epsilon_rdp(GaussianRelease(3.0, t), 1e-5) <= 5.0)
 
 
-def _ran(job: sv.Job, people: sv.Parties | None = None) -> Ran:
+def _ran(job: sv.Job, people: sv.Parties | None = None) -> RunOutcome:
     people = people or parties()
     return run_parties(job, people, join_parties(people, job), run="run")
 

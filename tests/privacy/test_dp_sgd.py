@@ -11,8 +11,8 @@ from torch import nn
 
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import PrivateSteps
-from securevfl.privacy.counts import Counts
-from securevfl.training.networks import block, build_bottom, mlp
+from securevfl.privacy.counts import EarlierCounts
+from securevfl.training.networks import build_active_block, build_bottom, build_mlp
 
 ROWS = 12
 
@@ -21,7 +21,7 @@ def _model() -> nn.ModuleList:
     with torch.random.fork_rng():
         torch.manual_seed(3)
         bottom, width = build_bottom((4,), (3,))
-        return nn.ModuleList([bottom, block(width, 5), mlp([5, 4, 1])])
+        return nn.ModuleList([bottom, build_active_block(width, 5), build_mlp([5, 4, 1])])
 
 
 def _losses(model: nn.ModuleList, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -98,7 +98,7 @@ def test_each_use_of_a_row_is_one_release_as_opacus_counts_it() -> None:
     assert steps.spent.protects == ("features", "labels")
     again = _steps(_model(), sigma=2.0)
     counts = steps.counts.end_epoch()
-    again.counts.go_on(Counts(kept=counts, lost=np.zeros_like(counts)), lambda most: None)
+    again.counts.begin_attempt(EarlierCounts(kept=counts, lost=np.zeros_like(counts)), lambda most: None)
     before = [p.grad.clone() for p in model.parameters()]
     with pytest.raises(PolicyError, match="would train 4 times; the budget was planned for 3"):
         steps.backward(_losses(model, x[:1], y[:1]), np.array([0]), divide=6)

@@ -24,7 +24,7 @@ def _links(policy: Policy) -> tuple[Link, Link, Ledger]:
 
 def _released(multiplier: float) -> Noised[torch.Tensor]:
     mechanism = Gaussian(noise_multiplier=multiplier)
-    return Releases("a", Policy()).rows("gradients", mechanism, rows=3, times=1)(torch.ones(3, 2), np.arange(3))
+    return Releases("a", Policy()).plan_rows("gradients", mechanism, rows=3, times=1)(torch.ones(3, 2), np.arange(3))
 
 
 def _sent(guard: Guard = Guard(), **arrays: Array | Noised[torch.Tensor]) -> float:  # noqa: B008
@@ -51,10 +51,10 @@ def test_the_least_noise_of_all_arrays_is_what_the_message_claims() -> None:
 def test_ciphertexts_keep_the_noise_of_what_is_in_them() -> None:
     sealed = _released(2.0).map(lambda value: value.to(torch.uint8))
     assert _sent(Guard("paillier", 3072, "k"), c=sealed) == 2.0
-    share = Releases("a", Policy()).joint(
+    share = Releases("a", Policy()).plan_joint(
         JointNoise(noise_multiplier=3.0, weight_bound=1.0), rows=3, times=1, parties=2
     )
-    sent = share.noise(np.arange(3), 2).added(lambda noise: noise.to(torch.uint8))
+    sent = share.draw_share(np.arange(3), 2).add_to(lambda noise: noise.to(torch.uint8))
     assert _sent(Guard("paillier", 3072, "k"), c=sent) == 3.0
 
 

@@ -14,7 +14,7 @@ from securevfl.algorithms import LaserVFL, PartyDropout
 from securevfl.errors import InputError, PolicyError
 from securevfl.experiments.recorder import Recorder
 from securevfl.party_context import Observer
-from securevfl.privacy import LookBook, Noted, RowLooks, looks_allowed
+from securevfl.privacy import DisclosureBook, Noted, OpenedValues, allowed_values
 from securevfl.training import Algorithm, Plan, Split
 
 SMALL = {"hidden": 2, "top": (4,), "lr": 0.02, "bottom": {"width": 6}}
@@ -40,18 +40,18 @@ def noted(result: sv.Result, party: str = "shop1") -> dict[str, object]:
 
 
 def test_values_are_looks_times_width_of_the_row_that_was_looked_at_most() -> None:
-    looks = RowLooks("shop", 10, NAMES)
+    looks = OpenedValues("shop", 10, NAMES)
     looks.add(np.array([0, 1]), 4)
     looks.add(np.array([1, 1, 2]), 1)
-    assert looks.given.tolist() == [4, 6, 1]
-    assert (looks.values, looks.looks.tolist()) == (6, [1, 3, 1])
-    assert looks.facts() == {"looks": 3, "values": 6, "values with earlier runs": 6, "columns": 10, "rows": 3}
+    assert looks.values_per_row.tolist() == [4, 6, 1]
+    assert (looks.max_values, looks.openings_per_row.tolist()) == (6, [1, 3, 1])
+    assert looks.ledger_facts() == {"looks": 3, "values": 6, "values with earlier runs": 6, "columns": 10, "rows": 3}
 
 
 def test_looks_that_wait_are_counted_as_those_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("securevfl.privacy.looks._AT_ONCE", 7)
     generator = np.random.default_rng(1)
-    looks, given, times = RowLooks("shop", 10, [str(i) for i in range(9)]), np.zeros(9, int), np.zeros(9, int)
+    looks, given, times = OpenedValues("shop", 10, [str(i) for i in range(9)]), np.zeros(9, int), np.zeros(9, int)
     for step in range(60):
         places, width = generator.integers(0, 9, generator.integers(0, 5)), int(generator.integers(1, 3))
         looks.add(places, width)
@@ -60,32 +60,32 @@ def test_looks_that_wait_are_counted_as_those_that_do_not(monkeypatch: pytest.Mo
             times[place] += 1
         places[:] = 0  # the caller's own
         if step % 7 == 0:
-            assert looks.given.tolist() == given.tolist()
-            assert looks.values == given.max()
-    assert looks.looks.tolist() == times.tolist()
-    assert looks.given.tolist() == given.tolist()
+            assert looks.values_per_row.tolist() == given.tolist()
+            assert looks.max_values == given.max()
+    assert looks.openings_per_row.tolist() == times.tolist()
+    assert looks.values_per_row.tolist() == given.tolist()
 
 
 @pytest.mark.parametrize(("most", "columns", "allowed"), [(0.5, 18, 9), (0.3, 10, 3), (1.0, 7, 7), (0.05, 18, 0)])
 def test_the_unit_is_values_a_column(most: float, columns: int, allowed: int) -> None:
-    assert looks_allowed(most, columns) == allowed
+    assert allowed_values(most, columns) == allowed
 
 
 def test_a_batch_that_would_pass_the_budget_is_refused_whole_and_counts_nothing() -> None:
-    looks = RowLooks("shop", 10, NAMES, most=0.5)
+    looks = OpenedValues("shop", 10, NAMES, most=0.5)
     looks.add(np.array([0]), 4)
     with pytest.raises(PolicyError, match=r"4 values of z of one row of 'shop' beside the 4 .* 0\.5 allows 5: fewer"):
         looks.add(np.array([2, 0]), 4)
-    assert looks.given.tolist() == [4, 0, 0]
-    assert looks.left(np.array([0, 1]), 2).tolist() == [False, True]
+    assert looks.values_per_row.tolist() == [4, 0, 0]
+    assert looks.fits_budget(np.array([0, 1]), 2).tolist() == [False, True]
     looks.add(np.array([0]), 1)
 
 
 def test_a_plan_is_held_against_the_budget() -> None:
-    looks = RowLooks("shop", 10, NAMES, most=0.5)
-    looks.plan(5)
+    looks = OpenedValues("shop", 10, NAMES, most=0.5)
+    looks.check_plan(5)
     with pytest.raises(PolicyError, match="the job plans 6 values"):
-        looks.plan(6)
+        looks.check_plan(6)
 
 
 # The book.
@@ -93,12 +93,12 @@ def test_a_plan_is_held_against_the_budget() -> None:
 
 def test_a_book_remembers_rows_by_name_over_runs_and_processes(tmp_path: Path) -> None:
     path = tmp_path / "shop.looks.jsonl"
-    first = RowLooks("shop", 10, NAMES, most=1.0, book=LookBook(path))
+    first = OpenedValues("shop", 10, NAMES, most=1.0, book=DisclosureBook(path))
     first.add(np.array([0, 2]), 3)
-    again = RowLooks("shop", 10, ("eve", "dan"), most=1.0, book=LookBook(path))
+    again = OpenedValues("shop", 10, ("eve", "dan"), most=1.0, book=DisclosureBook(path))
     assert again.before.tolist() == [3, 0]
     again.add(np.array([0, 1]), 5)
-    assert LookBook(path).before(("ann", "bob", "eve", "dan")).tolist() == [3, 0, 8, 5]
+    assert DisclosureBook(path).count_opened(("ann", "bob", "eve", "dan")).tolist() == [3, 0, 8, 5]
     with pytest.raises(PolicyError, match="beside the 8 already opened"):
         first.add(np.array([2]), 3)  # it sees what the other process counted since
     assert not any(name in path.read_text() for name in (*NAMES, "dan"))
@@ -106,29 +106,29 @@ def test_a_book_remembers_rows_by_name_over_runs_and_processes(tmp_path: Path) -
 
 def test_what_was_cut_off_as_it_was_written_did_not_leave(tmp_path: Path) -> None:
     path = tmp_path / "looks.jsonl"
-    looks = RowLooks("shop", 10, NAMES, book=LookBook(path))
+    looks = OpenedValues("shop", 10, NAMES, book=DisclosureBook(path))
     looks.add(np.array([0]), 3)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"line":"looked","run":"')
-    assert LookBook(path).before(NAMES).tolist() == [3, 0, 0]
+    assert DisclosureBook(path).count_opened(NAMES).tolist() == [3, 0, 0]
     assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("spoil", [lambda b: b.replace(b"looked", b"lookef"), lambda b: b.split(b"\n", 1)[1]])
 def test_a_damaged_book_is_refused(tmp_path: Path, spoil: object) -> None:
     path = tmp_path / "looks.jsonl"
-    RowLooks("shop", 10, NAMES, book=LookBook(path)).add(np.array([0]), 3)
+    OpenedValues("shop", 10, NAMES, book=DisclosureBook(path)).add(np.array([0]), 3)
     path.write_bytes(spoil(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(InputError, match=r"is damaged .* restore the file"):
-        LookBook(path)
+        DisclosureBook(path)
 
 
 def test_a_book_without_its_key_names_nobody(tmp_path: Path) -> None:
     path = tmp_path / "looks.jsonl"
-    RowLooks("shop", 10, NAMES, book=LookBook(path)).add(np.array([0]), 3)
+    OpenedValues("shop", 10, NAMES, book=DisclosureBook(path)).add(np.array([0]), 3)
     path.with_suffix(".key").unlink()
     with pytest.raises(InputError, match="cannot be matched to rows"):
-        LookBook(path).before(NAMES)
+        DisclosureBook(path).count_opened(NAMES)
 
 
 # Jobs.
@@ -152,7 +152,7 @@ def test_what_a_party_counts_is_what_its_peer_saw(kind: type[Algorithm]) -> None
     seen: dict[int, int] = {}
     for look in recorder.transcript().view("bank").looks["part of z", "shop1"].all:
         for row, values in zip(look.rows.tolist(), look.values, strict=True):
-            if row < table.rows and table.own(np.array([row]))[0] >= 0:
+            if row < table.total_count and table.own_places(np.array([row]))[0] >= 0:
                 seen[row] = seen.get(row, 0) + len(values)
     counted, most = noted(result)["values"], max(seen.values())
     assert counted == most if kind in EXACT else 0 < counted <= most
@@ -177,16 +177,16 @@ def test_a_plan_beyond_the_budget_is_refused_before_anything_is_sent() -> None:
 
 def test_an_active_party_that_asks_for_more_than_was_planned_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its side of the plan is not believed: the count is the passive party's own. Here it does not know the plan."""
-    monkeypatch.setattr(RowLooks, "plan", lambda self, values: None)
+    monkeypatch.setattr(OpenedValues, "plan", lambda self, values: None)
     monkeypatch.setattr(sv.SplitNN, "values_opened", lambda self, plan: 0)
     counts: list[int] = []
-    add = RowLooks.add
+    add = OpenedValues.add
 
-    def counted(self: RowLooks, places: np.ndarray, width: int) -> None:
+    def counted(self: OpenedValues, places: np.ndarray, width: int) -> None:
         add(self, places, width)
-        counts.append(self.values if self.most else 0)
+        counts.append(self.max_values if self.most else 0)
 
-    monkeypatch.setattr(RowLooks, "add", counted)
+    monkeypatch.setattr(OpenedValues, "add", counted)
     with pytest.raises(PolicyError, match="this batch would open 2 values"):
         sv.simulate(job(max_looks=1.0), PEOPLE)
     assert max(counts) == 2  # of 3 that are allowed; the second look at a row would make 4
@@ -209,8 +209,8 @@ def test_jobs_and_predictions_add_up_in_a_folder(tmp_path: Path) -> None:
         sv.simulate(mine, PEOPLE, looks=folder)
     with pytest.raises(PolicyError, match="beside the 6"):
         sv.predict(result.model(), PEOPLE, looks=folder)
-    assert LookBook(folder / "shop1.looks.jsonl").before(PEOPLE["shop1"].ids).max() == 6
-    assert LookBook(folder / "bank.looks.jsonl").before(PEOPLE["bank"].ids).max() == 0
+    assert DisclosureBook(folder / "shop1.looks.jsonl").count_opened(PEOPLE["shop1"].ids).max() == 6
+    assert DisclosureBook(folder / "bank.looks.jsonl").count_opened(PEOPLE["bank"].ids).max() == 0
 
 
 def test_a_resumed_run_counts_what_it_had_given_away(tmp_path: Path) -> None:
@@ -224,9 +224,9 @@ def test_a_resumed_run_counts_what_it_had_given_away(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         sv.simulate(mine, PEOPLE, checkpoints=tmp_path, observer=Stops())
     (file,) = tmp_path.rglob("shop1.looks.jsonl")
-    assert LookBook(file).before(PEOPLE["shop1"].ids).max() == 4
+    assert DisclosureBook(file).count_opened(PEOPLE["shop1"].ids).max() == 4
     sv.simulate(mine, PEOPLE, checkpoints=tmp_path)
-    assert LookBook(file).before(PEOPLE["shop1"].ids).max() >= 6
+    assert DisclosureBook(file).count_opened(PEOPLE["shop1"].ids).max() >= 6
 
 
 # Validation: seldom, and on few rows.
@@ -256,12 +256,12 @@ def test_patience_waits_for_a_validation() -> None:
     with pytest.raises(InputError, match="patience is 2 and valid_every 3"):
         job(valid_every=3, patience=2)
     plan = Plan(epochs=7, batch_size=8, patience=None, valid_every=3)
-    assert [epoch for epoch in range(1, 8) if plan.validates(epoch)] == [3, 6, 7]
+    assert [epoch for epoch in range(1, 8) if plan.validates_after(epoch)] == [3, 6, 7]
 
 
 def test_the_stricter_policy_wins() -> None:
     loose, strict = sv.Policy(max_looks=2.0), sv.Policy(max_looks=0.5)
-    assert loose.stricter(strict).max_looks == strict.stricter(sv.Policy()).max_looks == 0.5
+    assert loose.combine_strictest(strict).max_looks == strict.combine_strictest(sv.Policy()).max_looks == 0.5
     assert "values of z of a row <= 0.5 a column" in strict.text()
     with pytest.raises(InputError, match=r"max_looks is 0"):
         sv.Policy(max_looks=0)

@@ -99,7 +99,7 @@ def test_a_label_moves_the_released_gradient_by_no_more_than_the_noise_is_sized_
     loss = kind(classes)
     at = torch.tensor([logits[: 1 if classes == 2 else classes]], dtype=torch.float64)
     both = (0, 1) if classes == 2 else labels
-    release = Releases("bank", Policy()).rows(
+    release = Releases("bank", Policy()).plan_rows(
         "gradients", Gaussian(clip=clip), rows=1, times=1, sensitivity=loss.sensitivity
     )
     assert _moved(loss, at, both, clip) <= release.sensitivity * (1 + 1e-9)
@@ -112,5 +112,5 @@ def test_the_audit_above_would_notice_an_inherited_sensitivity() -> None:
     inherited = CrossEntropy(2).sensitivity
     assert inherited is not None
     assert _moved(EightTimes(2), logits, (0, 1), clip=1.0) == 2.0 > inherited
-    release = Releases("bank", Policy()).rows("gradients", Gaussian(), rows=1, times=1, sensitivity=inherited)
+    release = Releases("bank", Policy()).plan_rows("gradients", Gaussian(), rows=1, times=1, sensitivity=inherited)
     assert release.sensitivity == 1.0

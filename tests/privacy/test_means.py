@@ -9,7 +9,7 @@ from scipy import stats
 
 from securevfl.errors import InputError
 from securevfl.privacy import GaussianRelease, epsilon_rdp, group_means
-from securevfl.privacy.noise import Entropy, Noised, noised
+from securevfl.privacy.noise import Entropy, Noised, add_noise
 
 
 def test_means_have_the_stated_noise_on_sums_and_sizes() -> None:
@@ -44,7 +44,7 @@ def test_replacing_a_row_moves_sums_and_sizes_by_no_more_than_the_sensitivity(mo
 
     def watched(values: torch.Tensor, sigma: float, sensitivity: float, entropy: Entropy) -> Noised[torch.Tensor]:
         seen.append((values, sensitivity))
-        return noised(values, sigma, sensitivity, entropy)
+        return add_noise(values, sigma, sensitivity, entropy)
 
     monkeypatch.setattr("securevfl.privacy.means.noised", watched)
     base = torch.tensor([[30.0, 0.0], [0.0, 0.1]])

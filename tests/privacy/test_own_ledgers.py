@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from securevfl.auditing.audit import audit
-from securevfl.auditing.tables import summary
+from securevfl.auditing.tables import summarise_audit
 from securevfl.errors import AuditError
 from securevfl.privacy import Ledger, OwnLedgers, PrivateKey, read
 from securevfl.transport import Kind, Message
@@ -45,7 +45,7 @@ def meet(one: Party, other: Party, attempt: int) -> None:
     for party in (one, other):
         party.begin(attempt)
     for party, peer, role in ((one, other, "passive"), (other, one, "active")):
-        party.ledger.meet({peer.name: (role, peer.ledger.introduction)})
+        party.ledger.record_peers({peer.name: (role, peer.ledger.introduction)})
 
 
 def say(sender: Party, receiver: Party, value: float, *, arrives: bool = True) -> None:
@@ -56,15 +56,15 @@ def say(sender: Party, receiver: Party, value: float, *, arrives: bool = True) -
 
 
 def end(one: Party, other: Party) -> None:
-    """As in `exchange_heads`."""
-    words = {party.name: party.ledger.word() for party in (one, other)}
+    """As in `exchange_ledger_heads`."""
+    words = {party.name: party.ledger.sign_head() for party in (one, other)}
     pairs = ((one, other), (other, one))
     messages = {name: Message(Kind.CONTROL, "ledger/head", {}, word) for name, word in words.items()}
     for sender, receiver in pairs:
         sender.ledger.record("sent", receiver.name, messages[sender.name], 10)
     for sender, receiver in pairs:
         receiver.ledger.record("received", sender.name, messages[sender.name], 10)
-        receiver.ledger.take_word(sender.name, words[sender.name])
+        receiver.ledger.take_head(sender.name, words[sender.name])
     for party in (one, other):
         party.ledger.close()
 
@@ -77,7 +77,7 @@ def folder(tmp_path: Path) -> Path:
     say(bank, shop, 1.0)
     say(shop, bank, 2.0)
     for giver, taker in ((bank, shop), (shop, bank)):
-        taker.ledger.settle(giver.name, giver.own.give(giver.ledger))
+        taker.ledger.record_head(giver.name, giver.own.sign_head(giver.ledger))
     say(bank, shop, 3.0)
     say(bank, shop, 4.0, arrives=False)  # it was about to leave
     bank.kill()
@@ -100,7 +100,7 @@ def test_an_attempt_that_broke_off_is_told_of(folder: Path) -> None:
         ("shop", 2, False),
     ]
     assert not found.incomplete
-    assert any("attempt 1 of bank broke off" in line for line in summary(found))
+    assert any("attempt 1 of bank broke off" in line for line in summarise_audit(found))
 
 
 def test_a_process_that_goes_on(folder: Path) -> None:
@@ -108,8 +108,8 @@ def test_a_process_that_goes_on(folder: Path) -> None:
     assert again.dropped == 0
     words = [word.head for _, line in read(folder / "shop.jsonl") for word in getattr(line, "words", {}).values()]
     assert len(words) == 2
-    assert all(again.gave(head) for head in words)
-    assert not again.gave("00")
+    assert all(again.has_signed(head) for head in words)
+    assert not again.has_signed("00")
     with pytest.raises(AuditError, match="already records attempt 2"):
         again.attempt(2, "02" * 16)
     with pytest.raises(AuditError, match="signed with"):
@@ -126,7 +126,7 @@ def test_an_older_copy_does_not_know_the_word_that_was_given(folder: Path) -> No
     lines = path.read_bytes().splitlines(keepends=True)
     marked = next(i for i, line in enumerate(lines) if b'"line":"mark"' in line)
     path.write_bytes(b"".join(lines[:marked]))
-    assert not OwnLedgers("bank", KEYS["bank"], path).gave(word)
+    assert not OwnLedgers("bank", KEYS["bank"], path).has_signed(word)
 
 
 def _chains(path: Path) -> list[bytes]:

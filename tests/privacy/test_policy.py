@@ -178,7 +178,7 @@ def test_whatever_passes_is_what_the_rules_allow(
 
     assert passes(one) == allowed(one)
     assert passes(one) == allowed(one)  # and again, remembered
-    assert passes(one.stricter(other)) == (allowed(one) and allowed(other))
+    assert passes(one.combine_strictest(other)) == (allowed(one) and allowed(other))
 
 
 def test_what_passed_once_clears_nothing_else() -> None:
@@ -203,7 +203,7 @@ def test_what_is_remembered_stays_small() -> None:
     policy = Policy()
     for number in range(3000):
         policy.check_received(Message(Kind.CIPHERTEXT, "x", guard=Guard("bfv", 218, str(number))), "b")
-    assert len(policy._cleared) <= 1024
+    assert len(policy._passed_guards) <= 1024
 
 
 @pytest.mark.parametrize(
@@ -252,14 +252,14 @@ def test_the_unexpected_is_a_protocol_error(kind: Kind, what: str, names: list[s
 def test_the_stricter_policy_takes_the_stricter_of_each() -> None:
     mine = Policy(sealed=True, min_key_bits=3072, max_epsilon=4.0, forbidden=frozenset({Kind.METRIC}))
     theirs = Policy(min_intersection=100, max_epsilon=2.0, noised=frozenset({Kind.GRADIENT}))
-    both = mine.stricter(theirs)
-    assert both == theirs.stricter(mine)
+    both = mine.combine_strictest(theirs)
+    assert both == theirs.combine_strictest(mine)
     assert (both.sealed, both.min_key_bits, both.min_intersection, both.max_epsilon) == (True, 3072, 100, 2.0)
     assert both.forbidden == {Kind.METRIC}
     assert both.noised == {Kind.GRADIENT}
     strict = Policy(protections=frozenset({"bfv"}), leaks=False, min_masking=64, min_security=128)
-    assert Policy().stricter(strict) == strict == strict.stricter(Policy())
-    assert strict.stricter(Policy(protections=frozenset({"ckks"}))).protections == frozenset()
+    assert Policy().combine_strictest(strict) == strict == strict.combine_strictest(Policy())
+    assert strict.combine_strictest(Policy(protections=frozenset({"ckks"}))).protections == frozenset()
     for word in ("security >= 128", "keys >= 3072", "masks >= 64", "only bfv", "no known leak"):
         assert word in strict.text()
     for word in ("3072", "100", "sealed", "gradient", "metric", "2"):
@@ -282,7 +282,7 @@ def test_a_small_epsilon_at_a_large_delta_is_refused() -> None:
     Policy().check_epsilon(0.5, "activations", 0.99)  # who bounds no ε bounds no δ
     with pytest.raises(PolicyError, match=r"δ = 0\.99; the policy allows δ up to 0\.0001"):
         policy.check_epsilon(0.5, "activations", 0.99)
-    both = policy.stricter(Policy(max_delta=1e-6))
+    both = policy.combine_strictest(Policy(max_delta=1e-6))
     assert both.max_delta == 1e-6
     assert "ε <= 0.5 at δ <= 1e-06" in both.text()
     job = sv.Job(policies={"lab": policy}, protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=0.5, delta=0.99))))

@@ -11,14 +11,14 @@ from scipy import stats
 
 from securevfl.errors import InputError
 from securevfl.privacy import LabelRelease, PureRelease, randomised_response
-from securevfl.privacy.labels import forward_correction, probabilities
+from securevfl.privacy.labels import forward_correction, response_probabilities
 
 
 @pytest.mark.parametrize(("classes", "epsilon"), [(2, 1.0), (2, 0.2), (5, 2.0)])
 def test_labels_are_drawn_with_the_stated_probabilities(classes: int, epsilon: float) -> None:
     n, true = 60_000, classes - 1
     drawn = randomised_response(np.full(n, true), classes, epsilon)
-    stay, swap = probabilities(classes, epsilon)
+    stay, swap = response_probabilities(classes, epsilon)
     assert stay / swap == pytest.approx(math.exp(epsilon))
     expected = np.full(classes, swap * n)
     expected[true] = stay * n
@@ -30,19 +30,19 @@ def test_every_class_is_drawn_alike_from_every_other() -> None:
     drawn = randomised_response(labels, 4, 1.5)
     table = np.zeros((4, 4))
     np.add.at(table, (labels, drawn), 1)
-    stay, swap = probabilities(4, 1.5)
+    stay, swap = response_probabilities(4, 1.5)
     expected = np.full((4, 4), swap * 20_000) + np.eye(4) * (stay - swap) * 20_000
     assert 1e-7 < stats.chi2.cdf(((table - expected) ** 2 / expected).sum(), 12) < 1 - 1e-7
 
 
 def test_the_correction_is_the_draw_of_the_models_probabilities() -> None:
     logits = torch.randn(50, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    stay, swap = probabilities(4, 1.0)
+    stay, swap = response_probabilities(4, 1.0)
     transition = torch.full((4, 4), swap) + torch.eye(4) * (stay - swap)
     expected = torch.softmax(logits, 1) @ transition.double()
     assert torch.allclose(torch.softmax(forward_correction(logits, 4, 1.0), 1), expected, atol=1e-7)
     two = forward_correction(logits[:, :1], 2, 1.0)
-    stay, swap = probabilities(2, 1.0)
+    stay, swap = response_probabilities(2, 1.0)
     p = torch.sigmoid(logits[:, :1])
     assert torch.allclose(torch.sigmoid(two), stay * p + swap * (1 - p))
     assert torch.isfinite(forward_correction(torch.tensor([[1e4], [-1e4]]), 2, 8.0)).all()

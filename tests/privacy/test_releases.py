@@ -17,7 +17,7 @@ from securevfl.privacy import (
     Policy,
     RandomisedResponse,
     Releases,
-    calibrate,
+    calibrate_sigma,
     epsilon_rdp,
 )
 from securevfl.privacy.journal import Journal
@@ -36,17 +36,17 @@ VALUES, ROWS = torch.ones(4, 2), np.arange(4)
 
 def test_the_noise_follows_from_the_budget_and_the_plan() -> None:
     releases = Releases("bank", Policy())
-    release = releases.rows("activations", Gaussian(epsilon=2.0, delta=1e-6, clip=0.5), rows=4, times=7)
-    assert release.sigma == calibrate(2.0, 1e-6, 7)
+    release = releases.plan_rows("activations", Gaussian(epsilon=2.0, delta=1e-6, clip=0.5), rows=4, times=7)
+    assert release.sigma == calibrate_sigma(2.0, 1e-6, 7)
     assert (release.clip, release.sensitivity) == (0.5, 1.0)
     assert release(VALUES, ROWS).multiplier == release.sigma
     (spent,) = releases.spent()
     assert (spent.what, spent.times, spent.delta) == ("activations", 1, 1e-6)
-    joint = releases.joint(JointNoise(epsilon=2.0, clip=0.5, weight_bound=3.0), rows=4, times=7, parties=2)
-    assert joint.noise(ROWS, 3).sensitivity == 2 * 0.5 * 3.0
-    steps = releases.steps(Gaussian(noise_multiplier=1.5, clip=0.2), nn.Linear(2, 1), rows=4, times=3)
+    joint = releases.plan_joint(JointNoise(epsilon=2.0, clip=0.5, weight_bound=3.0), rows=4, times=7, parties=2)
+    assert joint.draw_share(ROWS, 3).sensitivity == 2 * 0.5 * 3.0
+    steps = releases.plan_steps(Gaussian(noise_multiplier=1.5, clip=0.2), nn.Linear(2, 1), rows=4, times=3)
     assert (steps.sigma, steps.clip) == (1.5, 0.2)
-    drawn = releases.labels(RandomisedResponse(epsilon=1.0), torch.tensor([0, 1, 1, -1]), ROWS, 2)
+    drawn = releases.plan_labels(RandomisedResponse(epsilon=1.0), torch.tensor([0, 1, 1, -1]), ROWS, 2)
     assert drawn.epsilon == 1.0
     assert len(releases) == 4
 
@@ -54,21 +54,21 @@ def test_the_noise_follows_from_the_budget_and_the_plan() -> None:
 def test_a_plan_beyond_the_policy_is_refused_before_anything_is_released() -> None:
     strict = Policy(max_epsilon=3.0)
     with pytest.raises(PolicyError, match=r"releasing activations as planned spends ε = 4.* allows 3"):
-        Releases("shop", strict).rows("activations", Gaussian(epsilon=4.0), rows=4, times=2)
+        Releases("shop", strict).plan_rows("activations", Gaussian(epsilon=4.0), rows=4, times=2)
     with pytest.raises(PolicyError, match=r"as planned spends ε = 4; the policy allows 3"):
-        Releases("bank", strict).labels(RandomisedResponse(epsilon=4.0), torch.zeros(4).long(), ROWS, 2)
+        Releases("bank", strict).plan_labels(RandomisedResponse(epsilon=4.0), torch.zeros(4).long(), ROWS, 2)
     with pytest.raises(PolicyError, match="releasing model as planned"):
-        Releases("bank", strict).steps(Gaussian(epsilon=4.0), nn.Linear(2, 1), rows=4, times=2)
+        Releases("bank", strict).plan_steps(Gaussian(epsilon=4.0), nn.Linear(2, 1), rows=4, times=2)
     with pytest.raises(PolicyError, match="releasing z as planned"):
-        Releases("shop", strict).joint(JointNoise(epsilon=4.0, weight_bound=1.0), rows=4, times=2, parties=1)
+        Releases("shop", strict).plan_joint(JointNoise(epsilon=4.0, weight_bound=1.0), rows=4, times=2, parties=1)
 
 
 def test_what_protects_the_same_is_added_up_and_what_does_not_is_not() -> None:
     releases = Releases("bank", Policy(max_epsilon=3.0))
-    releases.rows("representations", Gaussian(epsilon=2.0), rows=4, times=1)
-    releases.rows("gradients", Gaussian(epsilon=2.5), rows=4, times=1)
+    releases.plan_rows("representations", Gaussian(epsilon=2.0), rows=4, times=1)
+    releases.plan_rows("gradients", Gaussian(epsilon=2.5), rows=4, times=1)
     with pytest.raises(PolicyError, match="releasing activations as planned"):
-        releases.rows("activations", Gaussian(epsilon=2.5), rows=4, times=1)
+        releases.plan_rows("activations", Gaussian(epsilon=2.5), rows=4, times=1)
 
 
 def test_the_least_delta_of_several_mechanisms_is_that_of_the_sum() -> None:
@@ -78,9 +78,9 @@ def test_the_least_delta_of_several_mechanisms_is_that_of_the_sum() -> None:
     limit = (epsilon_rdp(both, 1e-7) + epsilon_rdp(both, 1e-3)) / 2
     for order in ((first, second), (second, first)):
         releases = Releases("bank", Policy(max_epsilon=limit, max_delta=1e-2))
-        releases.rows("activations", order[0], rows=4, times=1)
+        releases.plan_rows("activations", order[0], rows=4, times=1)
         with pytest.raises(PolicyError):
-            releases.rows("representations", order[1], rows=4, times=1)
+            releases.plan_rows("representations", order[1], rows=4, times=1)
 
 
 def test_a_budget_that_ends_training_finds_the_last_epoch() -> None:
@@ -110,14 +110,14 @@ def test_a_budget_for_fewer_epochs_than_the_algorithm_needs_is_refused() -> None
     with pytest.raises(PolicyError, match=r"dp.epsilon = 0.5 with noise multiplier 3.0 allows 0 epochs, and 1 are"):
         Releases("bank", Policy()).epochs_within([small], lambda epochs: [epochs], 30, 1)
     with pytest.raises(PolicyError, match=r"with noise multiplier 3.0 spends more than dp.epsilon = 5"):
-        Releases("bank", Policy()).rows("gradients", FIXED, rows=4, times=ALLOWED + 1)
+        Releases("bank", Policy()).plan_rows("gradients", FIXED, rows=4, times=ALLOWED + 1)
 
 
 def test_what_was_planned_has_to_happen() -> None:
     releases = Releases("bank", Policy())
-    releases.rows("activations", Gaussian(), rows=4, times=2)(VALUES, ROWS)
+    releases.plan_rows("activations", Gaussian(), rows=4, times=2)(VALUES, ROWS)
     assert [spent.what for spent in releases.close()] == ["activations"]
-    releases.rows("gradients", Gaussian(), rows=4, times=2)
+    releases.plan_rows("gradients", Gaussian(), rows=4, times=2)
     assert [spent.what for spent in releases.spent()] == ["activations"]
     with pytest.raises(ProtectionInactive, match="on gradients was requested, but nothing was released"):
         releases.close()
@@ -126,21 +126,23 @@ def test_what_was_planned_has_to_happen() -> None:
 
 def _pair(policy: Policy, epsilon: float = 4.0) -> tuple[Releases, list[object]]:
     releases = Releases("shop", policy)
-    made = [releases.rows(what, Gaussian(epsilon=epsilon), rows=6, times=6) for what in ("activations", "gradients")]
+    made = [
+        releases.plan_rows(what, Gaussian(epsilon=epsilon), rows=6, times=6) for what in ("activations", "gradients")
+    ]
     return releases, [*made]
 
 
 def test_what_attempts_that_broke_off_may_have_released_is_counted() -> None:
     journal = Journal("shop")
     first, (features, labels) = _pair(Policy())
-    first.go_on(journal, 0)
+    first.begin_attempt(journal, 0)
     features(VALUES, ROWS)
     first.end_epoch()
     features(VALUES[:1], ROWS[:1])
     labels(VALUES[:1], ROWS[:1])  # and it broke off
     journal._begun = False
     releases, _ = _pair(Policy())
-    releases.go_on(journal, 1)
+    releases.begin_attempt(journal, 1)
     assert [spent.times for spent in releases.spent()] == [2, 1]  # epoch 2 was reserved for every row
     (note, other) = releases.notes()
     assert "up to 1 releases of a row's activations by interrupted attempts" in note
@@ -149,33 +151,33 @@ def test_what_attempts_that_broke_off_may_have_released_is_counted() -> None:
     assert releases.notes("market")[0].startswith("this run resumed an interrupted run of 'market'")
     anew, _ = _pair(Policy())
     journal._begun = False
-    anew.go_on(journal, 0)
-    assert anew._every[0].counts.lost == 2
+    anew.begin_attempt(journal, 0)
+    assert anew._every[0].counts.max_lost == 2
 
 
 def test_losses_beyond_the_policy_are_refused() -> None:
     journal = Journal("shop")
-    journal.begin(0)
+    journal.begin_attempt(0)
     journal.reserve(1, "0 activations", 6, 4)
     journal._begun = False
     releases, _ = _pair(Policy(max_epsilon=4.5))
     with pytest.raises(PolicyError, match=r"allows 4.5.* a row 4 times more than planned.*'shop' must allow"):
-        releases.go_on(journal, 0)
+        releases.begin_attempt(journal, 0)
 
 
 def test_lists_of_releases_in_one_journal_are_kept_apart() -> None:
     journal = Journal("shop")
     for scope, count in (("bank", 1), ("lender", 2)):
         releases, (features, _) = _pair(Policy())
-        releases.go_on(journal, 0, scope)
+        releases.begin_attempt(journal, 0, scope)
         for _ in range(count):
             features(VALUES, ROWS)
     journal._begun = False
     found = []
     for scope in ("bank", "lender"):
         releases, _ = _pair(Policy())
-        releases.go_on(journal, 0, scope)
-        found.append(releases._every[0].counts.lost)
+        releases.begin_attempt(journal, 0, scope)
+        found.append(releases._every[0].counts.max_lost)
     assert found == [1, 2]
 
 
@@ -186,7 +188,7 @@ def test_a_state_goes_on_and_another_one_is_refused() -> None:
     again.load(releases.state())
     assert again.spent() == []  # a state holds no counts: the journal does
     other = Releases("shop", Policy())
-    other.rows("gradients", Gaussian(), rows=6, times=6)
+    other.plan_rows("gradients", Gaussian(), rows=6, times=6)
     for state in (releases.state(), {}, {"releases": None}):
         with pytest.raises(TypeError, match="state"):
             other.load(state)

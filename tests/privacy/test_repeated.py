@@ -12,7 +12,7 @@ from helpers import parties
 from scipy.stats import kstest
 
 import securevfl as sv
-from securevfl.privacy import RowRelease, bare
+from securevfl.privacy import RowRelease, strip_noise_mark
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.run import Model
 from securevfl.run.simulation import join_parties
@@ -34,7 +34,7 @@ def release(values: torch.Tensor, key: bytes = KEY, names: list[str] = NAMES, *,
         once=True,
         repeated=RepeatedNoise(key, names),
     )
-    return bare(made(values, ROWS))
+    return strip_noise_mark(made(values, ROWS))
 
 
 def test_forty_answers_are_worth_one() -> None:

@@ -8,7 +8,7 @@ import torch
 
 from securevfl.errors import PolicyError
 from securevfl.privacy import GaussianRelease, RowRelease, clip_rows, epsilon_rdp
-from securevfl.privacy.counts import Counts
+from securevfl.privacy.counts import EarlierCounts
 
 
 def _release(**changes: object) -> RowRelease:
@@ -88,8 +88,8 @@ def test_what_earlier_attempts_released_is_counted_beside_the_plan() -> None:
     kept, lost = np.zeros((2, 10), np.int64)
     kept[[0, 1, 2]] = 2, 1, 1
     lost[[0, 1]] = 1, 2
-    release.counts.go_on(Counts(kept=kept, lost=lost), reserved.append)
-    assert (release.counts.lost, release.counts.most, release.spent.times) == (2, 3, 3)
+    release.counts.begin_attempt(EarlierCounts(kept=kept, lost=lost), reserved.append)
+    assert (release.counts.max_lost, release.counts.max_releases, release.spent.times) == (2, 3, 3)
     release(values, np.array([0, 1]))  # planned releases go on as planned
     assert release.spent.times == 4
     with pytest.raises(PolicyError, match="4 times"):
@@ -109,7 +109,7 @@ def test_what_cannot_be_reserved_is_not_released() -> None:
         raise OSError("no space left on device")
 
     nothing = np.zeros(10, np.int64)
-    release.counts.go_on(Counts(kept=nothing, lost=nothing), full)
+    release.counts.begin_attempt(EarlierCounts(kept=nothing, lost=nothing), full)
     for _ in range(2):
         with pytest.raises(OSError, match="no space"):
             release(torch.ones(2, 2), np.array([0, 1]))
@@ -119,7 +119,9 @@ def test_what_cannot_be_reserved_is_not_released() -> None:
 def test_noise_that_is_drawn_once_and_remembered_is_released_again_for_nothing() -> None:
     release, again, reserved = _release(times=1, once=True), _release(times=1, once=True), []
     first = release(torch.ones(2, 2), np.array([0, 1])).value
-    again.counts.go_on(Counts(kept=release.counts.end_epoch(), lost=np.zeros(10, np.int64)), reserved.append)
+    again.counts.begin_attempt(
+        EarlierCounts(kept=release.counts.end_epoch(), lost=np.zeros(10, np.int64)), reserved.append
+    )
     again.load(release.state())
     assert torch.equal(again(torch.ones(2, 2), np.array([0, 1])).value, first)
     assert again.spent.times == 1

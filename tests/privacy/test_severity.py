@@ -16,11 +16,11 @@ from sklearn.metrics import roc_auc_score
 import securevfl as sv
 from securevfl.cut.leakage import OTHERS_VIEW
 from securevfl.party import rule_against
-from securevfl.privacy import GaussianRelease, Measured, Policy, epsilon_rdp, measured, permitted
+from securevfl.privacy import GaussianRelease, Measured, Policy, epsilon_rdp, load_measured, permitted_by
 from securevfl.privacy import severity as severities
-from securevfl.privacy.severity import auc_of_mu, auc_of_response, largest_epsilon, mu_of, planned
+from securevfl.privacy.severity import auc_of_mu, auc_of_response, largest_epsilon, mu_of, with_planned_epsilon
 from securevfl.run.simulation import join_parties, run_parties
-from securevfl.training import algorithms, find_algorithm
+from securevfl.training import find_algorithm, registered_algorithms
 
 ROLES = ["network", "retailer"]
 
@@ -58,23 +58,23 @@ def test_mu_is_the_same_for_any_number_of_releases() -> None:
 
 def test_what_a_multiplier_costs_depends_on_the_plan() -> None:
     noise = sv.Gaussian(noise_multiplier=3.0)
-    assert permitted(noise).severity == "leak"  # nobody said how many looks there are
-    assert permitted(noise).auc == 1.0
-    one, many = (permitted(planned(noise, looks)) for looks in (1, 30))
+    assert permitted_by(noise).severity == "leak"  # nobody said how many looks there are
+    assert permitted_by(noise).auc == 1.0
+    one, many = (permitted_by(with_planned_epsilon(noise, looks)) for looks in (1, 30))
     assert one.epsilon == pytest.approx(epsilon_rdp(GaussianRelease(3.0, 1), 1e-5))
     assert one.auc == pytest.approx(auc_of_mu(1 / 3), abs=1e-3)
     assert many.auc == pytest.approx(auc_of_mu(30**0.5 / 3), abs=1e-3)
     stopped = noise.replace(on_budget="stop", epsilon=0.5)
-    assert permitted(stopped).epsilon == permitted(planned(stopped, 1000)).epsilon == 0.5
+    assert permitted_by(stopped).epsilon == permitted_by(with_planned_epsilon(stopped, 1000)).epsilon == 0.5
 
 
 def test_the_table() -> None:
-    assert [permitted(sv.Gaussian(epsilon=e)).severity for e in (0.5, 1.0, 8.0, 1000.0)] == ["note", *["leak"] * 3]
-    assert permitted(sv.Gaussian(noise_multiplier=0.1)).severity == "leak"
-    drawn = [permitted(sv.RandomisedResponse(epsilon=e)).severity for e in (0.2, 1.0, 8.0, 20.0)]
+    assert [permitted_by(sv.Gaussian(epsilon=e)).severity for e in (0.5, 1.0, 8.0, 1000.0)] == ["note", *["leak"] * 3]
+    assert permitted_by(sv.Gaussian(noise_multiplier=0.1)).severity == "leak"
+    drawn = [permitted_by(sv.RandomisedResponse(epsilon=e)).severity for e in (0.2, 1.0, 8.0, 20.0)]
     assert drawn == ["note", "leak", "leak", "leak"]
     assert largest_epsilon(auc_of_response) == 0.2
-    assert "labels ranked with AUC at most 0.74" in permitted(sv.RandomisedResponse(epsilon=1.0)).words("labels")
+    assert "labels ranked with AUC at most 0.74" in permitted_by(sv.RandomisedResponse(epsilon=1.0)).describe("labels")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_drawn_labels_leave_the_prediction_bare(monkeypatch: pytest.MonkeyPatch)
     assert worst() == {"leak"}
     told = Measured(view="gradient of drawn labels", about="labels", got=0.6, without=0.58)
     columns = Measured(view=OTHERS_VIEW, about="features", got=0.1, without=0.05)
-    monkeypatch.setattr(severities, "measured", lambda: {**measured(), told.view: told, columns.view: columns})
+    monkeypatch.setattr(severities, "measured", lambda: {**load_measured(), told.view: told, columns.view: columns})
     assert worst() == {"note"}
 
 
@@ -117,7 +117,7 @@ def test_findings_follow_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "learns z" in rule_against(job, "network", active="bank", passive=ROLES)
     views = "z, trainable bottoms", OTHERS_VIEW
     mild = {view: Measured(view=view, about="features", got=0.2, without=0.15) for view in views}
-    monkeypatch.setattr(severities, "measured", lambda: {**measured(), **mild})
+    monkeypatch.setattr(severities, "measured", lambda: {**load_measured(), **mild})
     found = job.algorithm.findings(job.protection, ROLES, "bank")
     assert {f.severity for f in found if f.party == "bank"} == {"note"}
     assert rule_against(job, "network", active="bank", passive=ROLES) == ""
@@ -125,7 +125,7 @@ def test_findings_follow_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_file_has_every_view_that_declarations_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: set[str] = set()
-    known = measured()
+    known = load_measured()
 
     class Noting(dict[str, Measured]):
         def get(self, view: str, default: object = None) -> Measured | None:  # type: ignore[override]
@@ -133,7 +133,7 @@ def test_the_file_has_every_view_that_declarations_ask_for(monkeypatch: pytest.M
             return known.get(view)
 
     monkeypatch.setattr(severities, "measured", Noting)
-    for name in algorithms():
+    for name in registered_algorithms():
         for bottom in ((), (4,)):
             for protection in (sv.Plain(), sv.BFV()):
                 try:
@@ -207,7 +207,7 @@ CHEAP: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(algorithms()))
+@pytest.mark.parametrize("name", sorted(registered_algorithms()))
 @pytest.mark.parametrize("bottom", [(), (3,)])
 def test_no_plan_makes_more_looks_than_it_says(name: str, bottom: tuple[int, ...]) -> None:
     """ε of a noise multiplier is weighed by `looks`, before any rows are known: never by fewer than are made."""
@@ -225,7 +225,7 @@ def test_no_plan_makes_more_looks_than_it_says(name: str, bottom: tuple[int, ...
     if algorithm.many_owners or name == "local":
         return
     people = scarce(1 if algorithm.most_passive == 1 else 2, rows=80)
-    looks = algorithm.looks(job.protection, job.plan, len(people.passive))
+    looks = algorithm.max_releases(job.protection, job.plan, len(people.passive))
     ran = run_parties(job, people, join_parties(people, job), run="run")
     for party, trained in ran.trained.items():
         for spent in trained.spent:
@@ -245,4 +245,4 @@ def test_the_report_says_what_the_plan_permits() -> None:
 
 def test_measured_json_is_what_the_gate_writes() -> None:
     text = severities.files("securevfl.privacy").joinpath("measured.json").read_text(encoding="utf-8")
-    assert set(json.loads(text)["views"]) == set(measured())
+    assert set(json.loads(text)["views"]) == set(load_measured())

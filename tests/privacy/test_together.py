@@ -10,7 +10,7 @@ import pytest
 
 from securevfl.errors import PeerEnded, ProtocolError
 from securevfl.party import program
-from securevfl.privacy import together
+from securevfl.privacy import gather
 
 
 async def _waits(ended: list[str], error: BaseException | None = None) -> None:
@@ -30,7 +30,7 @@ def test_the_first_error_ends_the_others_before_it_is_raised() -> None:
     ended: list[str] = []
     others = (_waits(ended), _waits(ended, PeerEnded("follows")), _waits(ended, ValueError("a cause of its own")))
     with pytest.raises(ProtocolError, match="the first") as raised:
-        asyncio.run(together(*others, _fails()))
+        asyncio.run(gather(*others, _fails()))
     assert ended == ["ended"] * 3
     assert raised.value.__notes__ == ["besides: ValueError: a cause of its own"]
 
@@ -50,9 +50,9 @@ def test_a_ledger_that_cannot_be_closed_does_not_hide_why_the_party_ended(fails:
         async def done(_: object) -> None:
             return None
 
-        patch.setattr(program, "exchange_heads", done)
+        patch.setattr(program, "exchange_ledger_heads", done)
         with pytest.raises(ProtocolError if fails else OSError) as raised:
-            asyncio.run(program.closing(site, _fails() if fails else done(site)))
+            asyncio.run(program.run_and_close(site, _fails() if fails else done(site)))
     notes = ["besides, the ledger could not be closed: OSError: [Errno 28] No space left on device"]
     assert getattr(raised.value, "__notes__", []) == notes  # a run that was done says it, too
     assert closed == ["links"]

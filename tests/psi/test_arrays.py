@@ -6,7 +6,7 @@ import secrets
 
 import numpy as np
 import pytest
-from securevfl_psi.arrays import duplicates, match, secret_order
+from securevfl_psi.arrays import count_duplicates, match_rows, secret_order
 from securevfl_psi.chunks import require_chunk
 from securevfl_psi.errors import MalformedError, SetSizeError
 
@@ -33,16 +33,16 @@ def test_many_tokens_with_equal_halves_are_refused() -> None:
         return out
 
     few = equal_halves(40)
-    assert [found.tolist() for found in match(few[::-1], few)] == [list(range(40)), list(range(39, -1, -1))]
-    assert duplicates(few) == 0
+    assert [found.tolist() for found in match_rows(few[::-1], few)] == [list(range(40)), list(range(39, -1, -1))]
+    assert count_duplicates(few) == 0
     with pytest.raises(MalformedError, match="more than 64 tokens have equal first halves"):
-        match(np.zeros((1, 16), dtype=np.uint8), equal_halves(1000))
+        match_rows(np.zeros((1, 16), dtype=np.uint8), equal_halves(1000))
 
 
 def test_matching_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("securevfl_psi.arrays._PART", 4)
     rows = np.random.default_rng(0).integers(0, 256, (30, 16), dtype=np.uint8)
-    found, places = match(rows, rows[::-2])
+    found, places = match_rows(rows, rows[::-2])
     assert found.tolist() == list(range(1, 30, 2))
     assert np.array_equal(rows[found], rows[::-2][places])
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psi_ends import BANK, SHOP, terms
 from securevfl_psi import choosing
-from securevfl_psi.choosing import choose
+from securevfl_psi.choosing import choose_protocol
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import DisagreementError, MalformedError, PSIError
-from securevfl_psi.terms import Wanted
+from securevfl_psi.terms import RequestedProtocol
 
 from benchmarks.psi_links import LINES
 
@@ -23,7 +23,7 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 SIZES = st.integers(0, 1 << 32)
 
 
-def _auto(one: Wanted, other: Wanted, **more: Any) -> tuple[Endpoint, Endpoint]:
+def _auto(one: RequestedProtocol, other: RequestedProtocol, **more: Any) -> tuple[Endpoint, Endpoint]:
     links = more.pop("links", (None, None))
     ends = [
         Endpoint(ids, terms(side, protocol, link=link, **more))  # type: ignore[arg-type]
@@ -47,7 +47,7 @@ def _auto(one: Wanted, other: Wanted, **more: Any) -> tuple[Endpoint, Endpoint]:
     ],
 )
 def test_sizes_and_link_decide(sizes: tuple[int, int], link: float | None, protocol: str) -> None:
-    chosen = choose(*sizes, link)
+    chosen = choose_protocol(*sizes, link)
     assert chosen.protocol == protocol
     assert f"{sizes[0]:,} identifiers ask {sizes[1]:,}" in chosen.why
     assert ("Mbit/s" in chosen.why) == (link is not None)
@@ -71,12 +71,12 @@ def test_what_it_takes_was_the_faster_one_on_every_line_that_was_measured() -> N
     found = list(_measured())
     assert len(found) >= 11
     for line, sizes, megabits, seconds in found:
-        assert choose(*sizes, megabits).protocol == min(seconds, key=lambda name: seconds[name]), line
+        assert choose_protocol(*sizes, megabits).protocol == min(seconds, key=lambda name: seconds[name]), line
 
 
 @given(SIZES, SIZES, st.none() | st.floats(1e-3, 1e6))
 def test_every_size_has_an_answer(client: int, server: int, link: float | None) -> None:
-    assert choose(client, server, link).protocol in ("dh", "ot")
+    assert choose_protocol(client, server, link).protocol in ("dh", "ot")
 
 
 @pytest.mark.parametrize("learns", ["both", "receiver"])
@@ -92,7 +92,7 @@ def test_both_ends_run_what_was_chosen(monkeypatch: pytest.MonkeyPatch, chosen: 
 
 
 @pytest.mark.parametrize("named", ["dh", "ot"])
-def test_who_names_a_protocol_gets_it(named: Wanted) -> None:
+def test_who_names_a_protocol_gets_it(named: RequestedProtocol) -> None:
     for one, other, who in ((named, "auto", "bank"), ("auto", named, "shop")):
         for end in _auto(one, other):  # type: ignore[arg-type]
             assert end.result.protocol == named
@@ -101,7 +101,7 @@ def test_who_names_a_protocol_gets_it(named: Wanted) -> None:
 
 
 @pytest.mark.parametrize("named", ["cardinality", "pseudonyms", "unsafe_salted_hash"])
-def test_nothing_else_can_be_slipped_in(named: Wanted) -> None:
+def test_nothing_else_can_be_slipped_in(named: RequestedProtocol) -> None:
     """A party that leaves the choice open never shows more than `dh` and `ot` do."""
     with pytest.raises(DisagreementError, match=f"protocol '{named}'|protocol 'auto'"):
         _auto("auto", named)
@@ -119,7 +119,7 @@ def test_hostile_links(link: object) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "link"), [("auto", 0.0), ("auto", float("nan")), ("dh", 5.0)])
-def test_links_that_cannot_be(protocol: Wanted, link: float) -> None:
+def test_links_that_cannot_be(protocol: RequestedProtocol, link: float) -> None:
     with pytest.raises(PSIError, match=r"link=.*megabits a second"):
         terms("receiver", protocol, link=link)
 

@@ -15,7 +15,7 @@ import pytest
 from commands import BANK, port, run, start
 from rich.console import Console
 from securevfl_psi import errors
-from securevfl_psi.terms import PROTOCOLS, Lasting, Terms
+from securevfl_psi.terms import PROTOCOLS, LastingKey, Terms
 from securevfl_psi_cli.app import exit_code
 from securevfl_psi_cli.options import Options, Shown
 from securevfl_psi_cli.party import Watch, run_party
@@ -197,7 +197,7 @@ def test_a_table_that_changes_under_the_run(tables: Path) -> None:
     import numpy as np
 
     with pytest.raises(errors.InputError, match="1 of 2 common rows are not where they were"):
-        table.write_whole(Path("out.csv"), np.array([0, 2]))
+        table.write_atomic(Path("out.csv"), np.array([0, 2]))
 
 
 def test_a_peer_that_talks_nonsense(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -280,7 +280,7 @@ def test_pseudonyms_that_last_are_kept_by_both_or_neither(tables: Path) -> None:
     assert 4 in (one, other)
     assert {one, other} <= {4, 6}
     terms = [Terms(name=a, peer=b, role=r, protocol="pseudonyms") for a, b, r in PAIR]
-    kept = replace(terms[0], lasting=Lasting())
+    kept = replace(terms[0], lasting=LastingKey())
     for mine, theirs, words in ((kept, terms[1], "does not keep"), (terms[1], kept, "keeps its key")):
         with pytest.raises(errors.DisagreementError, match=f"use one setting at both; the peer {words}"):
             mine.agree(theirs.hello(3))

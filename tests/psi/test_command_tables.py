@@ -42,7 +42,7 @@ def test_packed_tables_and_parquet_are_read(tables: Path, capsys: pytest.Capture
     table = Table.read(Path("shop.parquet"), "client")
     import numpy as np
 
-    table.write_whole(Path("out.csv"), np.array([2, 0]))
+    table.write_atomic(Path("out.csv"), np.array([2, 0]))
     assert Path("out.csv").read_text() == "spend,client,n\n9,ann,3\n3, eve,1\n"
 
 

@@ -21,7 +21,7 @@ from securevfl_psi import (
     hash_many_to_u,
     intersect_in_process,
 )
-from securevfl_psi.blinding import Gathered
+from securevfl_psi.blinding import RowBuffer
 from small_order import SMALL_ORDER
 
 P = 2**255 - 19
@@ -341,18 +341,18 @@ def test_padding_is_nobodys_row() -> None:
 def test_sets_of_several_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("securevfl_psi.blinding.Gathered._SEGMENT", 8)
     for size in (1, 7, 8, 9, 16, 61):
-        gathered = Gathered(16, 61, "the set")
+        gathered = RowBuffer(16, 61, "the set")
         rows = np.frombuffer(secrets.token_bytes(16 * size), dtype=np.uint8).reshape(size, 16)
         for part in np.array_split(rows, 5):
             gathered.add(part)
-        assert (gathered.whole(size) == rows).all()
+        assert (gathered.take_all(size) == rows).all()
     with pytest.raises(SetSizeError, match="62 points or more; at most 61"):
-        Gathered(16, 61, "the set").add(np.zeros((62, 16), dtype=np.uint8))
+        RowBuffer(16, 61, "the set").add(np.zeros((62, 16), dtype=np.uint8))
     names = [f"{i}" for i in range(61)]
     assert _intersect(names, names[10:])[0] == list(range(10, 61))
     for segment in (1 << 22, 2):
         monkeypatch.setattr("securevfl_psi.blinding.Gathered._SEGMENT", segment)
-        gathered, rows = Gathered(16, 9, "it"), np.arange(48, dtype=np.uint8).reshape(3, 16)
+        gathered, rows = RowBuffer(16, 9, "it"), np.arange(48, dtype=np.uint8).reshape(3, 16)
         for _ in range(2):  # gathered rows can be followed by others
             gathered.add(rows)
-            assert np.array_equal(gathered.whole(3), rows)
+            assert np.array_equal(gathered.take_all(3), rows)

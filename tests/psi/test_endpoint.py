@@ -24,7 +24,7 @@ from securevfl_psi.errors import (
 )
 from securevfl_psi.group import tokens
 from securevfl_psi.identifiers import IdRules
-from securevfl_psi.terms import PROTOCOLS, Lasting, Learns, Protocol
+from securevfl_psi.terms import PROTOCOLS, LastingKey, Learns, Protocol
 from securevfl_psi.wire import HEADER_BYTES, Kind
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cn")), max_size=6)  # assigned in this Python's Unicode
@@ -140,9 +140,9 @@ def test_pseudonyms_are_equal_where_identifiers_are_and_nowhere_else() -> None:
 
 
 def test_pseudonyms_last_as_long_as_both_parties_keep_their_keys() -> None:
-    kept = {side: Lasting.from_bytes(Lasting().to_bytes()) for side in ("receiver", "sender")}
+    kept = {side: LastingKey.from_bytes(LastingKey().to_bytes()) for side in ("receiver", "sender")}
 
-    def pseudonyms(shop_ids: list[str], **changed: Lasting) -> dict[str, bytes]:
+    def pseudonyms(shop_ids: list[str], **changed: LastingKey) -> dict[str, bytes]:
         keys = kept | changed
         bank = Endpoint(BANK, terms("receiver", "pseudonyms", lasting=keys["receiver"]))
         shop = Endpoint(shop_ids, terms("sender", "pseudonyms", lasting=keys["sender"]))
@@ -153,15 +153,20 @@ def test_pseudonyms_last_as_long_as_both_parties_keep_their_keys() -> None:
 
     one, two = pseudonyms(SHOP), pseudonyms([*SHOP[::-1], "new"])
     assert two.items() >= one.items()
-    assert not set(pseudonyms(SHOP, sender=Lasting()).values()) & set(one.values())
+    assert not set(pseudonyms(SHOP, sender=LastingKey()).values()) & set(one.values())
     with pytest.raises(PSIError, match="'dh' draws fresh ones"):
         terms("receiver", lasting=kept["receiver"])
-    for data in (b"", Lasting().to_bytes()[:-1], Lasting().to_bytes() + b"x", b"x" * len(Lasting().to_bytes())):
+    for data in (
+        b"",
+        LastingKey().to_bytes()[:-1],
+        LastingKey().to_bytes() + b"x",
+        b"x" * len(LastingKey().to_bytes()),
+    ):
         with pytest.raises(MalformedError, match="lasting"):
-            Lasting.from_bytes(data)
+            LastingKey.from_bytes(data)
     assert kept["sender"].secret.hex() not in repr(kept["sender"])
     with pytest.raises(PSIError, match="31 and 16"):
-        Lasting(secret=bytes(31))
+        LastingKey(secret=bytes(31))
 
 
 def test_cardinality_answers_in_a_secret_order() -> None:

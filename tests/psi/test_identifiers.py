@@ -161,4 +161,4 @@ def test_long_numbers_are_looked_at_once() -> None:
 def test_columns_in_lower_case_and_their_doubles() -> None:
     text = "".join(map(chr, range(33, 127)))
     assert list(normalise_column([text], IdRules(casefold=True))) == [text.casefold()]
-    assert Identifiers.of_texts(["a", "b", "a", "b", "a", "a\0"]).doubled() == [(0, 2), (1, 3), (0, 4)]
+    assert Identifiers.of_texts(["a", "b", "a", "b", "a", "a\0"]).find_duplicates() == [(0, 2), (1, 3), (0, 4)]

@@ -49,7 +49,7 @@ class _Wires:
         self.draw, self.change, self.window = draw, change, window
         self.queues: dict[tuple[str, str], deque[Frame]] = {way: deque() for way in ways}
         self.sending: dict[tuple[str, str], Outgoing] = {(a, b): joints[a].sending(b) for a, b in ways}
-        self.hearing: dict[tuple[str, str], Incoming] = {(a, b): joints[b].hearing(a) for a, b in ways}
+        self.hearing: dict[tuple[str, str], Incoming] = {(a, b): joints[b].receiving(a) for a, b in ways}
         self.due = {way: next(script, None) for way, script in self.hearing.items()}
         self.kinds: set[tuple[str, str, Kind]] = set()
 
@@ -186,7 +186,7 @@ def test_a_passive_party_may_refuse_pairwise_intersections() -> None:
     strict = psi.Joint(psi.Identifiers.of_texts(IDS), terms, order=lambda rows: rows, allow=lambda *_: None)
     for own, refused in ((16, True), (None, False)):
         bank = _joints(THREE, own)["bank"]
-        script = strict.hearing("bank")
+        script = strict.receiving("bank")
         assert next(script) == Kind.HELLO
         hello = next(bank.sending("shop"))
         assert hello is not None
@@ -210,7 +210,7 @@ def test_sizes_are_for_the_active_party_and_its_own_for_all() -> None:
     assert hello is not None
     assert b'"rows": 20' in hello.payload
     assert next(clinic.sending("shop")) is None  # it does not know the plan yet
-    script = clinic.hearing("bank")
+    script = clinic.receiving("bank")
     next(script)
     script.send(hello)
     told = {name: next(clinic.sending(name)) for name in ("bank", "shop")}
@@ -218,7 +218,7 @@ def test_sizes_are_for_the_active_party_and_its_own_for_all() -> None:
     assert told["shop"] is not None
     assert b'"rows": 25' in told["bank"].payload
     assert b'"rows": null' in told["shop"].payload
-    assert next(shop.hearing("clinic")) == Kind.HELLO
+    assert next(shop.receiving("clinic")) == Kind.HELLO
 
 
 @pytest.mark.parametrize("sets", [TWO, SMALL, THREE], ids=["two", "smaller", "three"])
@@ -283,7 +283,7 @@ def test_an_active_party_cannot_make_others_show_more_than_their_terms_say() -> 
         bank, shop = (_joints(TWO, protocol=one)[name] for one, name in ((mine, "bank"), (theirs, "shop")))
         hello = next(bank.sending("shop"))
         assert hello is not None
-        script = shop.hearing("bank")
+        script = shop.receiving("bank")
         next(script)
         with pytest.raises(psi.DisagreementError, match=f"this party's terms name '{theirs}'"):
             script.send(hello)
@@ -294,7 +294,7 @@ def test_transfers_by_a_joint_run_may_be_forbidden_as_pairwise_intersections() -
     shop = _joints(THREE, protocol="ot", pairwise=False)["shop"]
     hello = next(_joints(THREE, protocol="ot")["bank"].sending("shop"))
     assert hello is not None
-    script = shop.hearing("bank")
+    script = shop.receiving("bank")
     next(script)
     with pytest.raises(psi.PlanRefusedError, match="pairwise intersection with 'shop'"):
         script.send(hello)

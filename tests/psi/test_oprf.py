@@ -197,11 +197,11 @@ def test_own_identifiers_are_checked() -> None:
 def test_gather_joins_what_split_cuts() -> None:
     array = np.arange(50, dtype=np.uint8).reshape(10, 5)
     parts = [array[:3], array[3:]]
-    assert (chunks.gather(parts, 10, 5, "it") == array).all()
+    assert (chunks.join_chunks(parts, 10, 5, "it") == array).all()
     assert list(chunks.split(array[:0])) == []
-    assert chunks.gather([], 0, 5, "it").shape == (0, 5)
+    assert chunks.join_chunks([], 0, 5, "it").shape == (0, 5)
     for count in (9, 11):
         with pytest.raises(SetSizeError):
-            chunks.gather(parts, count, 5, "it")
+            chunks.join_chunks(parts, count, 5, "it")
     with pytest.raises(MalformedError):
-        chunks.gather([array.astype(np.int16)], 10, 5, "it")
+        chunks.join_chunks([array.astype(np.int16)], 10, 5, "it")

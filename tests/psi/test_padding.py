@@ -6,13 +6,13 @@ import pytest
 from psi_ends import Hostile, terms
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import PSIError
-from securevfl_psi.terms import Lasting
+from securevfl_psi.terms import LastingKey
 from securevfl_psi.wire import Kind
 
 
 def test_padding_does_not_stand_out_in_a_later_run() -> None:
     """With kept keys the points of rows come back; those of the padding have to come back, too."""
-    mine, theirs = Lasting(), Lasting()
+    mine, theirs = LastingKey(), LastingKey()
     seen = []
     for ids in (["ann", "bob"], ["ann", "bob"], ["ann", "bob", "cyd"]):
         bank = Endpoint(ids, terms("receiver", "pseudonyms", lasting=mine, pad_to=20))
@@ -34,9 +34,9 @@ def test_salted_hashes_do_not_pretend_to_pad() -> None:
 
 def test_names_of_the_padding_change_as_names_of_rows_do() -> None:
     """A receiver that changes its key, and keeps its nonce, must not see which names stay."""
-    nonce, mine = Lasting().nonce, Lasting()
+    nonce, mine = LastingKey().nonce, LastingKey()
     seen = []
-    for key in (Lasting(nonce=nonce), Lasting(nonce=nonce)):
+    for key in (LastingKey(nonce=nonce), LastingKey(nonce=nonce)):
         bank = Endpoint(["ann"], terms("receiver", "pseudonyms", lasting=key))
         shop = Endpoint(["ann", "bob"], terms("sender", "pseudonyms", lasting=mine, pad_to=20))
         run_in_process(bank, shop)

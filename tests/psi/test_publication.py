@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import securevfl_psi as psi
 from securevfl_psi import gcs, oprf, publication
-from securevfl_psi.conversations.publishing import Looking, Published, Publishing
+from securevfl_psi.conversations.publishing import LookupClient, LookupParameters, LookupServer
 from securevfl_psi.errors import MalformedError, SetSizeError
 from securevfl_psi.group import Scalar
-from securevfl_psi.publication import Offer, Publication, bits_for, most_bytes
+from securevfl_psi.publication import Offer, Publication, bits_for, max_filter_bytes
 from securevfl_psi.wire import Frame, Kind
 
 LARGE = [f"c{number}" for number in range(200)]
@@ -69,7 +69,7 @@ def _talk(ends: dict[str, psi.Joint], change: Change = lambda _, frame: frame) -
     kinds = []
     other = {"bank": "shop", "shop": "bank"}
     sending = {name: ends[name].sending(other[name]) for name in ends}
-    hearing = {name: ends[name].hearing(other[name]) for name in ends}
+    hearing = {name: ends[name].receiving(other[name]) for name in ends}
     due: dict[str, Kind | None] = {name: next(script) for name, script in hearing.items()}
     waiting: dict[str, list[Frame]] = {"bank": [], "shop": []}
     idle = 0
@@ -189,7 +189,7 @@ def test_a_point_of_an_earlier_run_proves_its_row_and_no_more_rows_than_were_ann
     ends = _ends(LARGE, early, shelves)
     _talk(ends)
     looking = ends["shop"]._plan._part  # type: ignore[union-attr]
-    assert isinstance(looking, Looking)
+    assert isinstance(looking, LookupClient)
     known = looking._client.outputs  # type: ignore[union-attr]
     ends = _ends(LARGE, ["x", "y"], shelves)
     made: list[bytes] = []
@@ -198,7 +198,7 @@ def test_a_point_of_an_earlier_run_proves_its_row_and_no_more_rows_than_were_ann
         def change(name: str, frame: Frame) -> Frame:
             if name == "shop" and frame.kind is Kind.COUNT:
                 tag = ends["shop"]._plan._part._how.tag  # type: ignore[union-attr]
-                made.append(known.bound(tag).proofs(np.arange(rows)).tobytes())
+                made.append(known.bind_to_run(tag).proofs(np.arange(rows)).tobytes())
                 return Frame(Kind.COUNT, rows.to_bytes(8, "big"))
             return frame
 
@@ -283,7 +283,7 @@ def test_a_filter_is_never_longer_than_its_count_allows(count: int) -> None:
     assert count << bits_for(count) <= 1 << 64
     for hashes in (np.zeros((count, 16), np.uint8), np.full((count, 16), 255, np.uint8)):
         data = gcs.encode(hashes, bits_for(count))
-        assert len(data) <= most_bytes(count)
+        assert len(data) <= max_filter_bytes(count)
         Offer.from_bytes(Offer(bytes(16), len(data), bytes(32)).to_bytes(), count)
     assert (bits_for(1 << 20), bits_for(1 << 24), bits_for((1 << 24) + 1)) == (44, 40, 39)
 
@@ -302,10 +302,10 @@ def test_both_ends_are_of_the_names_that_were_authenticated() -> None:
     ends = _ends(LARGE, SMALL)
     _talk(ends)
     large, small = ends["bank"]._plan._parts["shop"], ends["shop"]._plan._part  # type: ignore[union-attr]
-    assert isinstance(large, Publishing)
-    assert isinstance(small, Looking)
+    assert isinstance(large, LookupServer)
+    assert isinstance(small, LookupClient)
     one, other = (part._how for part in (large, small))
-    assert isinstance(one, Published)
+    assert isinstance(one, LookupParameters)
     assert one.session(bytes(16)) == other.session(bytes(16))
     assert one.session(bytes(16)).names == ("bank", "shop")
     assert one.tag == other.tag != one.session(bytes(16)).dst
@@ -320,12 +320,12 @@ def test_a_large_set_is_published_in_steps_and_others_have_their_turn(monkeypatc
     monkeypatch.setattr(publication, "STEP", 64)
     ends = _ends(LARGE, SMALL)
     bank, shop = (ends[one].sending(other) for one, other in (("bank", "shop"), ("shop", "bank")))
-    hearing = ends["bank"].hearing("shop")
+    hearing = ends["bank"].receiving("shop")
     next(bank)
     next(hearing)
     assert next(shop) is None  # it waits for the plan
     assert not ends["shop"].busy("bank")
-    script = ends["shop"].hearing("bank")
+    script = ends["shop"].receiving("bank")
     next(script)
     script.send(next(_ends(LARGE, SMALL)["bank"].sending("shop")))  # type: ignore[arg-type]
     hello = next(shop)

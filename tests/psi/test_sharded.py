@@ -33,7 +33,7 @@ from securevfl_psi.errors import (
     ShardError,
     SmallIntersectionError,
 )
-from securevfl_psi.okvs import MAX_KEYS, scaled, slots_for
+from securevfl_psi.okvs import MAX_KEYS, scale_fractions, slots_for
 from securevfl_psi.sharded import (
     Batch,
     ShardPlan,
@@ -117,7 +117,7 @@ def test_both_have_to_want_the_same_number_of_shards() -> None:
 @pytest.mark.parametrize("count", [1, 3, (1 << 24) - 1, 1 << 24, (1 << 24) + 1, (1 << 29) + 7, (1 << 32) - 1, 1 << 43])
 def test_products_of_sizes_above_2_24_do_not_overflow(count: int) -> None:
     fractions = [0, 1, (1 << 20) - 1, 1 << 20, (1 << 39) + 12345, (1 << 40) - 1, *range(1, 1 << 40, (1 << 40) // 50)]
-    found = scaled(np.array(fractions, dtype=np.uint64), count)
+    found = scale_fractions(np.array(fractions, dtype=np.uint64), count)
     assert found.tolist() == [fraction * count >> 40 for fraction in fractions]
     assert slots_for(MAX_KEYS) < 1 << 31
 

@@ -18,13 +18,13 @@ from securevfl.cli import app
 from securevfl.cut import Protection
 from securevfl.party import Job
 from securevfl.privacy import Finding
-from securevfl.privacy.severity import measured, severity_of_view
+from securevfl.privacy.severity import load_measured, severity_of_view
 from securevfl.report import Card, Record, card_table, make_card, render, render_text
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import STANDINGS
 from securevfl.report.derived import cards, worst
 from securevfl.report.record import LearnedRecord, PartyRecord
-from securevfl.run.recording import job_card, learned_of
+from securevfl.run.recording import job_card, merge_findings
 from securevfl.shares.exchanges import MASKED, PREDICTED
 
 PASSIVE = ["network", "retailer"]
@@ -102,7 +102,7 @@ def test_an_epsilon_bounds_only_where_it_permits_less_than_reading(epsilon: floa
 
 def test_a_multiplier_without_a_bound_on_looks_bounds_nothing() -> None:
     noise = sv.DP(features=sv.Gaussian(noise_multiplier=3.0))
-    [line] = learned_of(
+    [line] = merge_findings(
         [f for f in sv.SplitNN().findings(sv.Plain(dp=noise), ["network"], "bank") if f.party == "bank"]
     )
     card = make_card([line], THREE[:2])
@@ -150,7 +150,7 @@ def test_on_shares_the_result_tells_and_nothing_is_found_beyond_it() -> None:
     assert card.counts() == {"reads it": 0, "bounded": 2, "nothing found": 6}
     cell = card.cell("bank", "network")
     assert cell.says == "from final predictions, one value a row or class; beyond them nothing found"
-    told, rest = measured()[PREDICTED], measured()[MASKED]
+    told, rest = load_measured()[PREDICTED], load_measured()[MASKED]
     assert severity_of_view(PREDICTED) == "leak"
     assert rest.got - rest.without < 0.02
     assert cell.figure == (
@@ -165,7 +165,7 @@ def test_on_shares_the_result_tells_and_nothing_is_found_beyond_it() -> None:
 
 
 def _on_shares(columns: list[str], *more: LearnedRecord) -> Card:
-    learned = learned_of(sv.SplitNN().findings(sv.Shares(), ["network"], "bank"))
+    learned = merge_findings(sv.SplitNN().findings(sv.Shares(), ["network"], "bank"))
     shop = PartyRecord(name="network", role="passive", rows=9, columns=columns)
     card = make_card([*learned, *more], [THREE[0], shop])
     assert card is not None
@@ -178,7 +178,7 @@ def test_a_prediction_is_as_much_as_a_party_of_one_column_has() -> None:
 
 
 def test_the_line_below_the_card_says_the_same(result: sv.Result) -> None:
-    learned = learned_of(sv.SplitNN().findings(sv.Shares(), PASSIVE, "bank"))
+    learned = merge_findings(sv.SplitNN().findings(sv.Shares(), PASSIVE, "bank"))
     [run] = result.record.runs
     changed = msgspec.structs.replace(result.record, runs=[msgspec.structs.replace(run, learned=learned)])
     [(_, severity, sentence)] = worst(changed)
@@ -252,9 +252,9 @@ def test_a_record_without_sights_has_a_card_and_says_no_less(result: sv.Result) 
             del line["sights"]
     old = msgspec.json.decode(json.dumps(content), type=Record)
     [run] = old.runs
-    from securevfl.report import card_of
+    from securevfl.report import make_party_card
 
-    card = card_of(run, old.parties)
+    card = make_party_card(run, old.parties)
     assert card is not None
     assert {c.standing for c in card} == {"reads it"}
     assert "reads it" in render_text(card_table(card))

@@ -18,7 +18,7 @@ from servers import JOB
 
 from securevfl.errors import InputError
 from securevfl.run.model_parts import ModelPart
-from securevfl.serving import Buckets, DailyCounts, ModelShelf, Named, ServingPolicy, TokenFile, make_token
+from securevfl.serving import Buckets, DailyCounts, ModelRecord, ModelShelf, ServingPolicy, TokenFile, make_token
 from securevfl.serving.daily import DAY
 from securevfl.serving.policy import RULES, Refusal
 
@@ -75,7 +75,7 @@ def test_the_days_counts_are_those_of_a_list(
                 mine.count(names, [new] * len(names))
                 kept += [(int(clock[0] // DAY), name, new) for name in names]
             else:
-                assert RULES[found.rule] == found.passes
+                assert RULES[found.rule] == found.is_temporary
                 assert 0 < found.wait <= DAY
 
 
@@ -89,7 +89,7 @@ def test_a_minutes_rows_and_what_never_passes(tmp_path: Path) -> None:
     clock[0] += 20
     found = mine.refusal(PEOPLE[2:], [True] * 2, float)
     assert found is not None
-    assert (found.rule, found.passes, found.wait) == ("rows_per_minute", True, 40)
+    assert (found.rule, found.is_temporary, found.wait) == ("rows_per_minute", True, 40)
     again = counts(tmp_path, mine.policy, clock)
     assert rule(again.refusal(PEOPLE[2:], [True] * 2, float)) == "rows_per_minute", "a restart reset the minute"
     clock[0] += 40
@@ -140,7 +140,7 @@ def test_a_bucket_never_gives_more_than_rate_and_burst(asked: list[tuple[float, 
         elif wait:
             at = clock[0]
             clock[0] += wait * (1 + 1e-9) + 1e-9
-            assert buckets.wait("client", tokens) == 0, "what it was told to wait was too short"
+            assert buckets.seconds_until("client", tokens) == 0, "what it was told to wait was too short"
             clock[0] = at
         else:
             given_out.append((clock[0], tokens))
@@ -162,7 +162,7 @@ def test_buckets_are_forgotten_once_they_are_full() -> None:
     buckets.take(emptied)
     for key in range(6000, 6080):
         buckets.take(key)
-    assert buckets.wait(emptied) > 0, "the emptiest bucket was forgotten"
+    assert buckets.seconds_until(emptied) > 0, "the emptiest bucket was forgotten"
 
 
 names = st.from_regex(r"[a-z][a-z0-9_-]{0,31}", fullmatch=True)
@@ -241,9 +241,9 @@ def test_a_shelf_serves_no_other_part_than_the_one_that_was_agreed(
     shelf = ModelShelf(tmp_path, "bank", JOB)
     part = plain["bank"]
     shelf.put(part)
-    good = Named.of(part.run, {"bank": part.digest, "shop1": "0" * 64})
+    good = ModelRecord.of(part.run, {"bank": part.digest, "shop1": "0" * 64})
     shelf.commit(good)
-    wrong = Named.of(part.run, {"bank": "1" * 64, "shop1": "0" * 64})
+    wrong = ModelRecord.of(part.run, {"bank": "1" * 64, "shop1": "0" * 64})
     with pytest.raises(InputError, match="but the committed model names"):
         shelf.commit(wrong)
     assert ModelShelf(tmp_path, "bank", JOB).committed == good

@@ -18,7 +18,7 @@ from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServingPolicy, TokenFile
 from securevfl.serving.policy import RULES
 from securevfl.serving.settings import read_serving_file
-from securevfl.serving.whole import answering
+from securevfl.serving.whole import serve_http
 
 PAGE = Path(__file__).parents[2] / "docs/howto/serve.md"
 BLOCK = re.compile(r"```(toml|console|text)\n(.*?)```", re.DOTALL)
@@ -76,7 +76,7 @@ def test_the_page_does_what_it_shows(
         policies = {"shop1": read_serving_file("shop.toml").policy}
         async with (
             served(ready(tmp_path / "state", plain, policies, JOB)) as running,
-            answering(running.bank, read_serving_file("bank.toml")) as (url, metrics),
+            serve_http(running.bank, read_serving_file("bank.toml")) as (url, metrics),
         ):
             assert metrics
             found: object = None

@@ -22,13 +22,13 @@ from servers import JOB, Served, put, ready, served, trained
 import securevfl as sv
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching, Limits, ServingPolicy, TokenFile, make_token
-from securevfl.serving.desk import Desk
-from securevfl.serving.front import Front
+from securevfl.serving.desk import ScoringRouter
+from securevfl.serving.front import AccessControl
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import CERTIFICATE, application
 from securevfl.serving.metrics import Metrics
 from securevfl.serving.settings import read_serving_file
-from securevfl.serving.whole import answering
+from securevfl.serving.whole import serve_http
 from securevfl.testing.parties import parties
 
 Parts = Mapping[str, ModelPart]
@@ -59,7 +59,7 @@ async def asked(
 ) -> AsyncIterator[Asked]:
     async with served(ready(folder, parts, policies), Batching(grace=0.05)) as running:
         metrics = Metrics(running.bank)
-        front = Front(Desk(running.bank, local, away=away), metrics, tokens=tokens, limits=limits)
+        front = AccessControl(ScoringRouter(running.bank, local, away=away), metrics, tokens=tokens, limits=limits)
         hosts = ("localhost",) if tokens is None else None
         transport = httpx.ASGITransport(Guarded(application(front), hosts=hosts))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
@@ -271,7 +271,7 @@ def test_a_local_model_needs_nobody(tmp_path: Path, plain: Parts) -> None:
     async def main() -> None:
         async with served(ready(tmp_path, plain)) as running:
             with pytest.raises(sv.InputError, match="needs other parties"):
-                Desk(running.bank, plain["bank"])
+                ScoringRouter(running.bank, plain["bank"])
 
     asyncio.run(main())
 
@@ -348,7 +348,7 @@ def test_clients_show_certificates_over_tls(tmp_path: Path, plain: Parts) -> Non
     async def main() -> None:
         async with (
             served(ready(tmp_path / "state", plain)) as running,
-            answering(running.bank, read_serving_file(tmp_path / "serving.toml")) as (url, _),
+            serve_http(running.bank, read_serving_file(tmp_path / "serving.toml")) as (url, _),
         ):
             assert url.startswith("https://")
             question = {"customer": min(running.bank.common)}

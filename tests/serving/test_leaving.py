@@ -10,14 +10,14 @@ import numpy as np
 from networks import Loopback
 
 from securevfl.party.reports import View
-from securevfl.serving.gathered import Gathered
+from securevfl.serving.gathered import SessionServer
 from securevfl.transport import Channel, Kind, Mesh, Message
 
 LAST = 12 << 20
 """Bytes: more than fits between two processes at once."""
 
 
-class Speaker(Gathered):
+class Speaker(SessionServer):
     """Says its last word, and is done before it has left."""
 
     def alignment(self) -> str:
@@ -28,7 +28,7 @@ class Speaker(Gathered):
         await channels["b"].send(Message(Kind.STATISTIC, "last", {"a": np.zeros(LAST, np.uint8)}, {}))
 
 
-class Listener(Gathered):
+class Listener(SessionServer):
     """Is slow to read it."""
 
     def __init__(self, mesh: Mesh) -> None:

@@ -14,8 +14,8 @@ from servers import until
 import securevfl as sv
 from securevfl.agreement import ServingTerms
 from securevfl.serving import ServeActive, make_token
-from securevfl.serving.process import PartyProcess, at_work
-from securevfl.serving.whole import answering
+from securevfl.serving.process import PartyProcess, run_server
+from securevfl.serving.whole import serve_http
 from securevfl.testing.companies import Companies
 
 FIELDS = ("given_name", "surname", "phone", "date_of_birth")
@@ -69,14 +69,14 @@ def test_the_active_party_links_and_serves(tmp_path: Path) -> None:
             for name in where.names:
                 dials = {peer: str(one.server.mesh.listening[0]) for peer, one in made.items()}  # type: ignore[attr-defined]
                 file, serving = where.party_file(name, dials), tmp_path / name / "serving.toml"
-                work = at_work(where.agreement, name, file, serving=serving if serving.exists() else None)
+                work = run_server(where.agreement, name, file, serving=serving if serving.exists() else None)
                 made[name] = await held.enter_async_context(work)
             tasks = [await held.enter_async_context(one.running()) for one in made.values()]
             bank = made["bank"].server
             assert isinstance(bank, ServeActive)
             await until(lambda: bank.ready or bool(bank.problem) or any(task.done() for task in tasks))
             assert bank.ready, (bank.status(), tasks)
-            url, _ = await held.enter_async_context(answering(bank, made["bank"].file))
+            url, _ = await held.enter_async_context(serve_http(bank, made["bank"].file))
             async with httpx.AsyncClient() as client:
                 for name in sorted(set(bank.common) & set(expected))[:8]:
                     question, key = {"customer": name}, {"authorization": f"Bearer {token}"}

@@ -19,8 +19,8 @@ from securevfl.data import Parties
 from securevfl.errors import PolicyError
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServeActive, make_token
-from securevfl.serving.process import PartyProcess, at_work
-from securevfl.serving.whole import answering, predict_all
+from securevfl.serving.process import PartyProcess, run_server
+from securevfl.serving.whole import predict_all, serve_http
 from securevfl.testing.companies import Companies
 from securevfl.testing.parties import parties
 
@@ -50,7 +50,7 @@ async def start(where: Companies, held: AsyncExitStack, *, once: bool = False) -
         dials = {peer: str(process.server.mesh.listening[0]) for peer, process in found.items()}  # type: ignore[attr-defined]
         file = where.party_file(name, dials)
         serving = where.folder / name / "serving.toml"
-        work = at_work(where.agreement, name, file, serving=serving if serving.exists() else None, once=once)
+        work = run_server(where.agreement, name, file, serving=serving if serving.exists() else None, once=once)
         found[name] = await held.enter_async_context(work)
     return found
 
@@ -91,7 +91,7 @@ def test_three_parties_serve_over_tls(tmp_path: Path, parts: Parts) -> None:
             assert isinstance(bank, ServeActive)
             await until(lambda: bank.ready or bool(bank.problem) or any(task.done() for task in tasks))
             assert bank.ready, (bank.status(), tasks)
-            url, metrics = await held.enter_async_context(answering(bank, processes["bank"].file))
+            url, metrics = await held.enter_async_context(serve_http(bank, processes["bank"].file))
             async with httpx.AsyncClient() as client:
                 name = min(bank.common)
                 question, key = {"customer": name}, {"authorization": f"Bearer {token}"}

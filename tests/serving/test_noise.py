@@ -14,7 +14,7 @@ import securevfl as sv
 from securevfl.privacy import GaussianRelease, epsilon_rdp
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching, Refusal, ServePassive, ServingPolicy
-from securevfl.serving.groups import groups_of
+from securevfl.serving.groups import make_groups
 
 Parts = Mapping[str, ModelPart]
 Noisy = tuple[sv.Job, Parts]
@@ -110,7 +110,7 @@ def test_epsilon_without_noise_is_refused(tmp_path: Path) -> None:
         async with served(ready(tmp_path, parts, policies)) as running:
             (found,) = await running.bank.scores([min(running.bank.common)])
             assert isinstance(found, Refusal)
-            assert (found.party, found.rule, found.passes) == ("shop2", "no_noise", False)
+            assert (found.party, found.rule, found.is_temporary) == ("shop2", "no_noise", False)
 
     asyncio.run(main())
 
@@ -140,10 +140,10 @@ def test_a_padded_batch_is_the_same_for_whoever_is_in_it(tmp_path: Path, asked: 
 
 def test_groups_hold_everybody_and_need_the_key() -> None:
     names = [f"p{i}" for i in range(50)]
-    one, two = groups_of(names, 8, b"one" * 11), groups_of(names, 8, b"two" * 11)
+    one, two = make_groups(names, 8, b"one" * 11), make_groups(names, 8, b"two" * 11)
     assert {len(group) for group in one} == {8}
     assert set(np.concatenate(one).tolist()) == set(range(50))
-    assert [group.tolist() for group in one] == [group.tolist() for group in groups_of(names, 8, b"one" * 11)]
+    assert [group.tolist() for group in one] == [group.tolist() for group in make_groups(names, 8, b"one" * 11)]
     assert [group.tolist() for group in one] != [group.tolist() for group in two]
-    (everybody,) = groups_of(names[:3], 8, b"key")
+    (everybody,) = make_groups(names[:3], 8, b"key")
     assert everybody.tolist() == [0, 1, 2]

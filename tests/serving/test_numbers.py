@@ -18,8 +18,8 @@ from securevfl.cli.scores import scores_as_csv
 from securevfl.data import Parties
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching
-from securevfl.serving.desk import Desk
-from securevfl.serving.front import Front
+from securevfl.serving.desk import ScoringRouter
+from securevfl.serving.front import AccessControl
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import application
 from securevfl.serving.metrics import Metrics
@@ -65,7 +65,7 @@ def expected(parts: Parts, job: sv.Job, *, everyone: bool = False) -> dict[str, 
 
 
 def client(running: Served, local: ModelPart | None = None) -> httpx.AsyncClient:
-    front = Front(Desk(running.bank, local), Metrics(running.bank))
+    front = AccessControl(ScoringRouter(running.bank, local), Metrics(running.bank))
     transport = httpx.ASGITransport(Guarded(application(front), hosts=("localhost",)))
     return httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
@@ -103,10 +103,10 @@ def test_a_local_model_of_another_kind_of_target_is_refused(
     async def main() -> None:
         async with served(ready(tmp_path / "a", sealed, job=SEALED, people=people())) as running:
             with pytest.raises(sv.InputError, match=r"predicts a number, and the local model classes.*or none"):
-                Desk(running.bank, classes)
+                ScoringRouter(running.bank, classes)
         async with served(ready(tmp_path / "b", plain)) as running:
             with pytest.raises(sv.InputError, match="predicts classes, and the local model a number"):
-                Desk(running.bank, local)
+                ScoringRouter(running.bank, local)
 
     asyncio.run(main())
 

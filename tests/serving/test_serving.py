@@ -19,8 +19,8 @@ from securevfl.run.model_parts import ModelPart
 from securevfl.serving import (
     Batching,
     ModelMismatch,
+    ModelRecord,
     ModelShelf,
-    Named,
     Refusal,
     ServePassive,
     ServingPolicy,
@@ -135,12 +135,12 @@ def test_each_party_refuses_by_its_own_policy(tmp_path: Path, plain: Parts) -> N
             bank, (one, two, three) = running.bank, sorted(running.bank.common)[:3]
             (alone,) = await bank.scores([one])
             assert isinstance(alone, Refusal)
-            assert (alone.party, alone.rule, alone.passes) == ("shop2", "min_batch", False)
+            assert (alone.party, alone.rule, alone.is_temporary) == ("shop2", "min_batch", False)
             for _ in range(2):
                 scores_of(await bank.scores([one, two]))
             over, *rest = await bank.scores([one, three])
             assert isinstance(over, Refusal)
-            assert (over.party, over.rule, over.passes) == ("shop1", "scores_per_record", True)
+            assert (over.party, over.rule, over.is_temporary) == ("shop1", "scores_per_record", True)
             assert 0 < over.wait <= 86400
             assert isinstance(rest[0], Refusal), "one row is left, and shop2 scores two at least"
             assert rest[0].party == "shop2"
@@ -193,7 +193,7 @@ def test_a_crash_between_the_phases_leaves_one_model(
     reached = asyncio.Event()
     original = ModelShelf.commit
 
-    def commit(self: ModelShelf, model: Named) -> ModelPart:
+    def commit(self: ModelShelf, model: ModelRecord) -> ModelPart:
         if model.run == run and self.party == "shop1":
             reached.set()
             raise InputError("it dies here")

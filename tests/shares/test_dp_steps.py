@@ -19,7 +19,7 @@ from securevfl_crypto.ring import decode, encode
 import securevfl as sv
 from securevfl.attacks.epsilon import audit
 from securevfl.data import Parties
-from securevfl.privacy import GaussianRelease, Noted, calibrate, epsilon_rdp
+from securevfl.privacy import GaussianRelease, Noted, calibrate_sigma, epsilon_rdp
 from securevfl.run import Result
 from securevfl.shares import (
     Network,
@@ -264,7 +264,7 @@ def test_logits_that_could_wrap_within_the_run_are_refused() -> None:
 
 def test_every_party_reports_what_the_accountant_says(ran: Result, people: Parties) -> None:
     run = ran.record.runs[-1]
-    sigma = calibrate(NOISE.epsilon, NOISE.delta, EPOCHS)
+    sigma = calibrate_sigma(NOISE.epsilon, NOISE.delta, EPOCHS)
     wanted = epsilon_rdp(GaussianRelease(sigma, EPOCHS), NOISE.delta)
     assert wanted <= NOISE.epsilon
     both = {total.party: total for total in run.epsilon_totals if total.protects == "features and labels"}
@@ -274,7 +274,7 @@ def test_every_party_reports_what_the_accountant_says(ran: Result, people: Parti
         assert (total.releases, total.delta) == (EPOCHS, NOISE.delta)
     (ledgers,) = [found for key, found in ran.ledgers.items() if key != "alignment"]
     for ledger in ledgers.values():
-        (note,) = [one for one in ledger.each_line() if isinstance(one, Noted) and one.note == "epsilon"]
+        (note,) = [one for one in ledger.iter_lines() if isinstance(one, Noted) and one.note == "epsilon"]
         assert note.values["what"] == "model"
     assert "DP on the model, ε = 4" in run.title
     told = [note for note in run.notes if "added its own noise" in note]
@@ -403,6 +403,6 @@ def _canaries(sigma: float, clip: float = 3.0, count: int = 300) -> tuple[np.nda
 @pytest.mark.parametrize(("part", "holds"), [(1.0, True), (0.02, False)])
 def test_canaries_find_no_more_than_epsilon_and_more_where_noise_is_missing(part: float, holds: bool) -> None:
     epsilon, delta = 1.0, 1e-5
-    labels, scores = _canaries(calibrate(epsilon, delta, EPOCHS) * part)
+    labels, scores = _canaries(calibrate_sigma(epsilon, delta, EPOCHS) * part)
     found = audit(labels, scores, delta=delta)
     assert (found.lower <= epsilon) is holds, found

@@ -22,7 +22,7 @@ from securevfl.data import Parties
 from securevfl.privacy import Finding
 from securevfl.run import Result
 from securevfl.run.model_parts import PART, ModelPart
-from securevfl.serving import Place, ServeActive, ServePassive
+from securevfl.serving import ServeActive, ServePassive, ServingContext
 from securevfl.serving.helper import ServeHelper
 from securevfl.shares.shared_model import SharedModel
 from securevfl.transport import Kind, MemoryHub
@@ -60,7 +60,7 @@ def test_a_party_without_data_predicts_with_its_part_of_the_saved_model(
     model = sv.Model.load(folder, noted.model().job)
     predicted = sv.predict(model, two)
     assert _gap(noted, predicted) < 0.01  # logits are rounded at 2^-8, each time by chance
-    entries = list(predicted.ledgers["notary"].each_entry())
+    entries = list(predicted.ledgers["notary"].iter_entries())
     sent = {entry.what for entry in entries if entry.way == "sent"}
     assert {"shares/key", "shares/confirm", "shares/round", "shares/open predictions"} <= sent
     assert "shares/input" not in sent
@@ -72,7 +72,7 @@ def test_a_party_without_data_predicts_with_its_part_of_the_saved_model(
 def test_two_predictions_have_other_keys_and_other_shares(noted: Result, two: Parties) -> None:
     one, other = (sv.predict(noted.model(), two).ledgers["notary"] for _ in range(2))
     for step in ("shares/key", "shares/round"):
-        first, second = ({e.digest for e in ledger.each_entry() if e.what == step} for ledger in (one, other))
+        first, second = ({e.digest for e in ledger.iter_entries() if e.what == step} for ledger in (one, other))
         assert first
         assert not first & second
 
@@ -160,7 +160,7 @@ def test_nothing_else_is_opened_and_each_part_to_its_party_alone(parted: Result,
     got = {
         name: Counter(
             (e.what, tuple(sorted(map(tuple, e.shapes.values()))))
-            for e in ledger.each_entry()
+            for e in ledger.iter_entries()
             if e.way == "received" and e.what.startswith("shares/open")
         )
         for name, ledger in ledgers.items()
@@ -191,7 +191,7 @@ def test_a_part_is_opened_once(four: Parties, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(sv.ProtocolError, match=r"'part 0' was declared to be opened 1 times") as caught:
         sv.simulate(_job(sv.Shares(model="parts")), four)
     banks = [ledger for ledger in caught.value.ledgers if ledger.party == "bank"]
-    got = [e.what for ledger in banks for e in ledger.each_entry() if e.way == "received"]
+    got = [e.what for ledger in banks for e in ledger.iter_entries() if e.way == "received"]
     assert got.count("shares/open part") <= 2
 
 
@@ -229,7 +229,7 @@ def test_parts_predict_on_shares_and_nothing_else_of_a_row_is_opened(
     model = sv.Model.load(parted.model().save(tmp_path), job)
     predicted = sv.predict(model, four)
     assert _gap(parted, predicted) < 0.01
-    kinds = {(e.what, e.kind) for ledger in predicted.ledgers.values() for e in ledger.each_entry()}
+    kinds = {(e.what, e.kind) for ledger in predicted.ledgers.values() for e in ledger.iter_entries()}
     hidden = {Kind.CONTROL, Kind.PUBLIC_KEY, Kind.SHARE}
     assert {kind for what, kind in kinds if what.startswith(("shares/", "cut/"))} <= hidden
     opened = {what for what, _ in kinds if what.startswith("shares/open")}
@@ -240,7 +240,7 @@ def test_a_notary_gets_no_part_and_takes_part_in_predicting(two: Parties) -> Non
     protection = _with_notary(two).replace(model="parts")
     ran = sv.simulate(_job(protection), two)
     (ledgers,) = [found for key, found in ran.ledgers.items() if key != "alignment"]
-    assert not any(e.way == "received" and "open" in e.what for e in ledgers["notary"].each_entry())
+    assert not any(e.way == "received" and "open" in e.what for e in ledgers["notary"].iter_entries())
     assert ran.model().parts["notary"]["parts"]["shares"] == {"handed out": {}}
     assert _gap(ran, sv.predict(ran.model(), two)) < 0.01
 
@@ -267,8 +267,8 @@ def test_servers_of_two_parties_and_a_notary_score_together(two: Parties, tmp_pa
     folder = model.save(tmp_path / "model")
     tables = unlabelled(two)
 
-    def place(name: str) -> Place:
-        at = Place(name=name, active="bank", passive=("shop1",), coordinator="notary", job=job,
+    def place(name: str) -> ServingContext:
+        at = ServingContext(name=name, active="bank", passive=("shop1",), coordinator="notary", job=job,
                    load=lambda: tables[name], folder=tmp_path / name)  # fmt: skip
         put(at, ModelPart.load(folder, name, job))
         return at

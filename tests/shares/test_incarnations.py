@@ -192,11 +192,11 @@ def test_metrics_of_few_rows_are_refused_before_anything_is_shared(
     refused = r"refuses to open metrics of 1 validation rows.*8 are the fewest on shares: set valid"
     with pytest.raises(sv.PolicyError, match=refused) as caught:
         sv.simulate(few, people)
-    assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.each_entry())
+    assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.iter_entries())
     monkeypatch.setattr("securevfl.shares.programs.check_judged", lambda party, rows: None)
     with pytest.raises(sv.PolicyError, match=refused) as caught:  # also when it is time to open them
         sv.simulate(few, people)
-    assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.each_entry())
+    assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.iter_entries())
 
 
 def test_epochs_that_do_not_validate_let_nothing_be_opened(people: Parties, declared: list[dict[str, Opening]]) -> None:
@@ -242,7 +242,7 @@ def test_an_opening_by_code_of_training_is_refused_and_nothing_is_sent(
     monkeypatch.setattr(Course, "train", greedy)
     with pytest.raises(sv.ProtocolError, match=r"nothing was sent") as caught:
         sv.simulate(_job(), people)
-    assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.each_entry())
+    assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.iter_entries())
 
 
 class _Killed(sv.Observer):
@@ -279,7 +279,7 @@ def test_metrics_are_opened_once_an_epoch(people: Parties) -> None:
     """A share from one party and a digest of the other: of the range bit, of the metrics; at the end of predictions."""
     found = sv.simulate(_job(), people)
     (ledgers,) = [kept for key, kept in found.ledgers.items() if key != "alignment"]
-    entries = [e for e in ledgers[people.active.name].each_entry() if e.way == "received"]
+    entries = [e for e in ledgers[people.active.name].iter_entries() if e.way == "received"]
     opened = [e.what for e in entries if e.what.startswith("shares/open")]
     once = ["shares/open range"] * 2 + ["shares/open metrics"] * 2
     assert opened == once * EPOCHS + ["shares/open predictions"] * 2

@@ -70,7 +70,7 @@ def test_keys_that_are_replaced_on_the_way_are_refused(
     with pytest.raises(sv.ProtocolError, match=r"is not signed by '?.*: .* somebody may be between the two") as caught:
         sv.simulate(job, people)
     assert keys
-    assert not any(e.kind.value == "secret share" for ledger in caught.value.ledgers for e in ledger.each_entry())
+    assert not any(e.kind.value == "secret share" for ledger in caught.value.ledgers for e in ledger.iter_entries())
 
 
 def test_a_party_that_introduces_itself_with_another_key_than_the_agreements_is_refused() -> None:
@@ -81,6 +81,6 @@ def test_a_party_that_introduces_itself_with_another_key_than_the_agreements_is_
         theirs = Ledger("shop", run="train", job="00", key=key)
         return {"shop": ("passive", theirs.introduction)}
 
-    ledger.meet(said(shop))
+    ledger.record_peers(said(shop))
     with pytest.raises(sv.ProtocolError, match="somebody may be impersonating it"):
-        ledger.meet(said(other))
+        ledger.record_peers(said(other))

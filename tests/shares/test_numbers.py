@@ -125,7 +125,7 @@ def test_what_a_row_puts_into_a_gradient_is_bounded_whatever_its_number(far: flo
 
 def test_units_of_a_shared_number_are_those_in_which_delta_is_what_clips() -> None:
     y = np.random.default_rng(0).normal(100, 20, 500)
-    task = Regression.fitted(LossOfNumber("huber", delta=1.5), y)
+    task = Regression.fit_scale(LossOfNumber("huber", delta=1.5), y)
     shared = task.clipped_at(ERROR_BOUND)
     assert shared.scale == pytest.approx(task.scale / 2)
     predicted = y[:, None] + np.random.default_rng(1).normal(0, 30, (500, 1))
@@ -166,10 +166,10 @@ def test_a_regression_without_a_named_protection_trains_on_shares(ran: Result) -
 def test_what_is_opened_is_one_number_an_epoch_and_the_predictions_once(ran: Result, people: Parties) -> None:
     (ledgers,) = [found for key, found in ran.ledgers.items() if key != "alignment"]
     for name, ledger in ledgers.items():
-        got = Counter(one.what for one in ledger.each_entry() if one.way == "received" and "open" in one.what)
+        got = Counter(one.what for one in ledger.iter_entries() if one.way == "received" and "open" in one.what)
         mine = {"shares/open metrics": 2 * EPOCHS, "shares/open range": 2 * EPOCHS, "shares/open predictions": 2}
         assert got == (mine if name == people.active.name else {})
-        kinds = {one.kind for one in ledger.each_entry()}
+        kinds = {one.kind for one in ledger.iter_entries()}
         assert kinds <= {Kind.CONTROL, Kind.PUBLIC_KEY, Kind.SHARE}
 
 

@@ -63,7 +63,7 @@ def test_three_parties_train(ran: Result) -> None:
 def test_nothing_crosses_that_its_receiver_could_read(ran: Result, people: Parties) -> None:
     (ledgers,) = [found for key, found in ran.ledgers.items() if key != "alignment"]
     for name, ledger in ledgers.items():
-        for entry in ledger.each_entry():
+        for entry in ledger.iter_entries():
             if entry.what.startswith("shares/") and entry.kind not in (Kind.CONTROL, Kind.PUBLIC_KEY):
                 assert entry.kind is Kind.SHARE
                 assert entry.cipher == "masked"
@@ -74,13 +74,13 @@ def test_what_is_opened_is_one_set_of_metrics_an_epoch_and_the_predictions_once(
     (ledgers,) = [found for key, found in ran.ledgers.items() if key != "alignment"]
     active = people.active.name
     got = Counter(
-        entry.what for entry in ledgers[active].each_entry() if entry.way == "received" and "open" in entry.what
+        entry.what for entry in ledgers[active].iter_entries() if entry.way == "received" and "open" in entry.what
     )
     # a share from one party, and a digest of it from the other
     assert got == {"shares/open metrics": 2 * EPOCHS, "shares/open range": 2 * EPOCHS, "shares/open predictions": 2}
     for name, ledger in ledgers.items():
         if name != active:
-            assert not any(e.way == "received" and "open" in e.what for e in ledger.each_entry())
+            assert not any(e.way == "received" and "open" in e.what for e in ledger.iter_entries())
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_coordinator_without_data_computes_where_two_parties_have_some() -> No
     found = sv.simulate(_job(protection), people)
     (ledgers,) = [found for key, found in found.ledgers.items() if key != "alignment"]
     assert set(ledgers) == {active, passive, "helper"}
-    assert not any(e.what == "shares/input" and e.way == "sent" for e in ledgers["helper"].each_entry())
+    assert not any(e.what == "shares/input" and e.way == "sent" for e in ledgers["helper"].iter_entries())
 
 
 def test_a_fourth_party_deals_its_rows_and_computes_nothing() -> None:
@@ -123,7 +123,7 @@ def test_a_fourth_party_deals_its_rows_and_computes_nothing() -> None:
     names = [people.active.name, *(table.name for table in people.passive)]
     found = sv.simulate(_job(sv.Shares(computing=(names[0], names[2], names[3]))), people)
     (ledgers,) = [found for key, found in found.ledgers.items() if key != "alignment"]
-    steps = {entry.what for entry in ledgers[names[1]].each_entry() if entry.what.startswith("shares/")}
+    steps = {entry.what for entry in ledgers[names[1]].iter_entries() if entry.what.startswith("shares/")}
     assert steps == {"shares/width", "shares/plan", "shares/input"}
 
 
@@ -192,7 +192,7 @@ def test_a_run_goes_on_from_checkpoints_under_fresh_keys(tmp_path: Path, coordin
     run = found.record.runs[-1]
     assert len(run.epochs) == 3
     (ledgers,) = [kept for key, kept in found.ledgers.items() if key != "alignment"]
-    entries = list(ledgers[people.active.name].each_entry())
+    entries = list(ledgers[people.active.name].iter_entries())
     assert sum(e.what == "shares/key" and e.way == "sent" for e in entries) == 2  # to each of the others
     assert sum(e.what == "shares/open metrics" for e in entries) < 2 * 3  # the first epoch's are not opened again
     assert np.isfinite(run.test["log_loss"])
@@ -257,7 +257,7 @@ def test_what_is_dealt_wrongly_ends_the_run_before_anything_is_opened(
     with pytest.raises(sv.ProtocolError, match=words) as caught:
         sv.simulate(_job(), people)
     ledgers = caught.value.ledgers
-    assert not any(entry.what.startswith("shares/open") for ledger in ledgers for entry in ledger.each_entry())
+    assert not any(entry.what.startswith("shares/open") for ledger in ledgers for entry in ledger.iter_entries())
 
 
 def test_a_policy_names_whom_a_party_trusts_to_compute(people: Parties) -> None:
@@ -305,7 +305,7 @@ def test_more_openings_than_were_declared_are_refused_by_the_others(
     monkeypatch.setattr(ActiveProgram, "evaluate", twice)
     with pytest.raises(sv.ProtocolError) as caught:
         sv.simulate(_job(), people)
-    sent = [e.what for ledger in caught.value.ledgers for e in ledger.each_entry() if e.way == "sent"]
+    sent = [e.what for ledger in caught.value.ledgers for e in ledger.iter_entries() if e.way == "sent"]
     assert sent.count("shares/open predictions") <= 2
 
 

@@ -406,10 +406,10 @@ def test_who_computes_is_told_from_who_hangs() -> None:
     try:
         watch = ProgramWatch(child.pid)
         time.sleep(1.0)  # what it takes to start is no computation of interest
-        watch.look(waits=False)
+        watch.sample(waits=False)
         before = watch.worked
         watch._seen -= 10.0
-        watch.look(waits=False)
+        watch.sample(waits=False)
         assert watch.worked == before, "it waits for a line, and takes no time"
         assert child.stdin is not None
         child.stdin.write(b"\n")
@@ -417,14 +417,14 @@ def test_who_computes_is_told_from_who_hangs() -> None:
         end = time.monotonic() + PATIENCE
         while watch.worked == before and time.monotonic() < end:
             time.sleep(0.2)
-            watch.look(waits=False)
+            watch.sample(waits=False)
         assert watch.worked > before
         os.kill(child.pid, signal.SIGSTOP)
         time.sleep(0.1)
-        watch.look(waits=False)
+        watch.sample(waits=False)
         stopped = watch.worked
         time.sleep(0.3)
-        watch.look(waits=False)
+        watch.sample(waits=False)
         assert watch.worked == stopped
     finally:
         child.kill()

@@ -263,11 +263,11 @@ def test_closing_wakes_who_waits(field_: Field) -> None:
 def test_beats_pass_and_the_last_one_counts(field_: Field) -> None:
     async def work() -> None:
         a, b = await field_.pair()
-        assert b.heard.steps == 0
+        assert b.last_beat.steps == 0
         for steps in (3, 4):
             a.beat(Beat(steps=steps, sent=1, read=2, awaits="b", step="cut/back"))
-        await until(lambda: b.heard.steps == 4)
-        beat = b.heard
+        await until(lambda: b.last_beat.steps == 4)
+        beat = b.last_beat
         assert (beat.sent, beat.read, beat.awaits, beat.step) == (1, 2, "b", "cut/back")
 
     field_.run(work)

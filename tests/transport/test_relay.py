@@ -310,9 +310,9 @@ def test_allowances_count_addresses_customers_attempts_and_days() -> None:
     assert allowance.connections == 0
     assert [allowance.enter("a", 0.0), allowance.enter("a", 0.0)] == [True, False]  # the fourth attempt, the fifth
     assert allowance.enter("a", 20.0)
-    assert allowance.passed("c", 10, 0.0)
-    assert not allowance.passed("c", 1, 1.0)
-    assert allowance.passed("c", 1, 86_401.0)
+    assert allowance.count_bytes("c", 10, 0.0)
+    assert not allowance.count_bytes("c", 1, 1.0)
+    assert allowance.count_bytes("c", 1, 86_401.0)
     for number in range(5000):
         allowance._attempt(str(number), 30.0)
     assert len(allowance._attempts) == 4096

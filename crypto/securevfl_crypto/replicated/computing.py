@@ -8,13 +8,13 @@ import numpy as np
 
 from securevfl_crypto.replicated.functions import Functions
 from securevfl_crypto.replicated.keys import Streams
-from securevfl_crypto.replicated.opening import Opening, Openings, opened, same_digests
+from securevfl_crypto.replicated.opening import Opening, Openings, compare_digests, open_share
 from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.product import Product, Result, additive
 from securevfl_crypto.replicated.resharing import Reshare
 from securevfl_crypto.replicated.share import U64, Dealt, Share
 from securevfl_crypto.replicated.task import Task
-from securevfl_crypto.replicated.truncation import behind_masks
+from securevfl_crypto.replicated.truncation import run_masked_tasks
 from securevfl_crypto.replicated.wire import Wire
 from securevfl_crypto.ring import FRACTION
 
@@ -53,7 +53,7 @@ class Computing(Functions, Party):
         zeros = np.zeros_like(words)
         return Share(words if self.index == 0 else zeros, words if self.index == 2 else zeros)
 
-    def take(self, dealt: Dealt) -> Share:
+    def read_dealt(self, dealt: Dealt) -> Share:
         """Read the share that a data party dealt to this party. Call `confirm` before you use it."""
         return dealt.share()
 
@@ -72,14 +72,14 @@ class Computing(Functions, Party):
         self.begin()
         plain = Reshare(self, [additive(job, self.index) for job in jobs if not job.masked])
         tasks = [job.task(additive(job, self.index), self.fraction) for job in jobs if job.masked]
-        behind, beside = await behind_masks(self, tasks, plain)
+        behind, beside = await run_masked_tasks(self, tasks, plain)
         masked, simple = iter(behind), iter(beside)
         return [job.result(next(masked) if job.masked else [next(simple)]) for job in jobs]
 
-    async def behind(self, tasks: Sequence[Task]) -> list[list[Share]]:
+    async def run_masked(self, tasks: Sequence[Task]) -> list[list[Share]]:
         """Run tasks of `truncation` in separate rounds; see `Task`."""
         self.begin()
-        return (await behind_masks(self, tasks))[0]
+        return (await run_masked_tasks(self, tasks))[0]
 
     def summand(self, x: Share) -> U64:
         """This party's additive summand of x; those of the three parties add up to x."""
@@ -95,9 +95,9 @@ class Computing(Functions, Party):
         # Counted before anything is sent: a party that fails halfway must not open the same value again.
         self._openings.take(name, x, to)
         self.begin()
-        return await opened(self, name, x, to)
+        return await open_share(self, name, x, to)
 
-    def stage(self, *names: str) -> None:
+    def begin_stage(self, *names: str) -> None:
         """Begin a stage, such as an epoch, in which these openings are allowed, each `Opening.each` times.
 
         Concerns openings that are counted by stages. Openings that an earlier stage did not use are lost.
@@ -105,7 +105,7 @@ class Computing(Functions, Party):
         Raises:
             MalformedError: a name that was not declared, or is not counted by stages.
         """
-        self._openings.stage(names)
+        self._openings.begin_stage(names)
 
     @property
     def openings_left(self) -> dict[str, int | Opening]:
@@ -119,9 +119,9 @@ class Computing(Functions, Party):
             DisagreementError: they differ; names the pair.
         """
         self.begin()
-        await same_digests(self, label, shares)
+        await compare_digests(self, label, shares)
 
-    async def refreshed(self, *shares: Share) -> list[Share]:
+    async def refresh(self, *shares: Share) -> list[Share]:
         """Return the same values in fresh shares, one round. Use it for shares that were loaded from disk."""
         self.begin()
         reshare = Reshare(self, [share.mine for share in shares])

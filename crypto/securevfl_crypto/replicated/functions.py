@@ -48,22 +48,22 @@ class Functions(ABC):
         """Compute products, each with its truncation and function; all of them share their rounds."""
 
     @abstractmethod
-    async def behind(self, tasks: Sequence[Task]) -> list[list[Share]]:
+    async def run_masked(self, tasks: Sequence[Task]) -> list[list[Share]]:
         """Run tasks of `truncation` in separate rounds."""
 
     async def product(self, left: Share, right: Share, *, shift: int = 0) -> Share:
         """left @ right, truncated: one round without a shift, two with it."""
         return _single(await self.products([Product(left, right, shift=shift)]))
 
-    async def times(self, left: Share, right: Share, *, shift: int = 0) -> Share:
+    async def multiply(self, left: Share, right: Share, *, shift: int = 0) -> Share:
         """left · right element by element, truncated: one round without a shift, two with it."""
         return _single(await self.products([Product(left, right, "times", shift)]))
 
     async def truncate(self, x: Share, shift: int) -> Share:
         """x / 2^shift, the last bit rounded at random without bias: two rounds."""
-        return (await self.behind([Task(self.summand(x), shift)]))[0][0] if shift else x
+        return (await self.run_masked([Task(self.summand(x), shift)]))[0][0] if shift else x
 
-    async def positive(self, x: Share, thresholds: Sequence[float] = (0.0,)) -> Share:
+    async def compare(self, x: Share, thresholds: Sequence[float] = (0.0,)) -> Share:
         """[x ≥ t] for each threshold t, all behind one mask: four rounds.
 
         Args:
@@ -74,7 +74,7 @@ class Functions(ABC):
             (thresholds, *shape of x): bits as words 0 and 1.
         """
         words = tuple(round(float(t) * 2**self.fraction) for t in thresholds)
-        return (await self.behind([Task(self.summand(x), curve=bits_of(words))]))[0][0]
+        return (await self.run_masked([Task(self.summand(x), curve=bits_of(words))]))[0][0]
 
     async def sigmoid(self, x: Share) -> Share:
         """1 / (1 + exp(−x)): error at most 0.0027; six rounds.
@@ -101,7 +101,7 @@ class Functions(ABC):
             found = await self.maximum(padded.reshape(*x.shape[:-1], groups, _GROUP))
             return await self.maximum(found[..., 0])
         left, right = np.triu_indices(count, 1)
-        bits = (await self.positive(x[..., left] - x[..., right]))[0]
+        bits = (await self.compare(x[..., left] - x[..., right]))[0]
         # Factors of value k: x_k and, for each other value, the bit that x_k wins; the earlier value wins a tie.
         place = {(int(i), int(j)): pair for pair, (i, j) in enumerate(zip(left, right, strict=True))}
         factors = [x]
@@ -128,10 +128,10 @@ class Functions(ABC):
         _, wide, total = await self._exponentials(x)
         bits = self.fraction + SLOPE_BITS
         curve = inverse(bits, x.shape[-1])
-        (share,), (part,) = await self.behind(
+        (share,), (part,) = await self.run_masked(
             [Task(self.summand(wide), SLOPE_BITS), Task(self.summand(total), curve=curve)]
         )
-        return await self.times(share, part, shift=bits + INVERSE_BITS)
+        return await self.multiply(share, part, shift=bits + INVERSE_BITS)
 
     async def log_sum_exp(self, x: Share) -> Share:
         """log Σ exp(x) over the last axis of at most 64 values, (…, 1): error at most 0.006.
@@ -143,7 +143,7 @@ class Functions(ABC):
         """
         top, _, total = await self._exponentials(x)
         bits = self.fraction + SLOPE_BITS
-        ((wide,),) = await self.behind([Task(self.summand(total), curve=logarithm(bits, x.shape[-1]))])
+        ((wide,),) = await self.run_masked([Task(self.summand(total), curve=logarithm(bits, x.shape[-1]))])
         return top + await self.truncate(wide, 2 * SLOPE_BITS)
 
     async def quotient(self, a: Share, b: Share, *, least: float = 1.0, most: float = 1024.0) -> Share:
@@ -171,7 +171,7 @@ class Functions(ABC):
         powers = range(low + 1, high)
         scale = self.constant(np.full(b.shape, 1 << (high - low), np.uint64))
         if powers:
-            bits = await self.positive(b, [2.0**power for power in powers])
+            bits = await self.compare(b, [2.0**power for power in powers])
             for k, power in enumerate(powers):
                 scale = scale - bits[k] * (1 << (high - power))  # halved at each power that b reaches
         f = self.fraction
@@ -183,11 +183,11 @@ class Functions(ABC):
         )
         # On [1, 2), 24/17 − 8/17 m differs from 1 / m by at most 1/17 of it; each Newton step y (2 − m y) squares that.
         first = self._of(round(24 / 17 * 2 ** (2 * f)), normal) - normal * round(8 / 17 * 2**f)
-        miss = self._of(2 << f, normal) - await self.times(normal, first, shift=2 * f)
-        guess = await self.times(first, miss, shift=2 * f)
-        miss = self._of(2 << f, normal) - await self.times(normal, guess, shift=f)
-        guess = await self.times(guess, miss, shift=f)
-        return await self.times(part, guess.broadcast_to(part.shape), shift=f)
+        miss = self._of(2 << f, normal) - await self.multiply(normal, first, shift=2 * f)
+        guess = await self.multiply(first, miss, shift=2 * f)
+        miss = self._of(2 << f, normal) - await self.multiply(normal, guess, shift=f)
+        guess = await self.multiply(guess, miss, shift=f)
+        return await self.multiply(part, guess.broadcast_to(part.shape), shift=f)
 
     async def reciprocal(self, x: Share, *, least: float = 1.0, most: float = 1024.0) -> Share:
         """1 / x for 0 < least ≤ x ≤ most, as `quotient`."""
@@ -200,11 +200,11 @@ class Functions(ABC):
         if self.fraction > _FINEST:
             raise MalformedError(f"a softmax with {self.fraction} fractional bits; {_FINEST} at most")
         top = await self.maximum(x)
-        ((wide,),) = await self.behind([Task(self.summand(x - top), curve=exponential(self.fraction))])
+        ((wide,),) = await self.run_masked([Task(self.summand(x - top), curve=exponential(self.fraction))])
         return top, wide, wide.sum(-1, keepdims=True)
 
     async def _smooth(self, x: Share, curve: Curve) -> Share:
-        ((wide,),) = await self.behind([Task(self.summand(x), curve=curve)])
+        ((wide,),) = await self.run_masked([Task(self.summand(x), curve=curve)])
         return await self.truncate(wide, SLOPE_BITS)
 
     def _of(self, word: int, like: Share) -> Share:

@@ -12,7 +12,7 @@ from securevfl_crypto.errors import DisagreementError, MalformedError, Undeclare
 from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.share import PARTIES, U64, Share
 
-__all__ = ["Opening", "Openings", "opened", "same_digests"]
+__all__ = ["Opening", "Openings", "compare_digests", "open_share"]
 
 _DIGEST = 32
 
@@ -26,8 +26,8 @@ class Opening:
         to: the only parties that may get the values; any of the three if None.
         values: most values in one opening; any number if None.
         total: most values in all openings together; any number if None.
-        each: most openings in one stage, see `Computing.stage`; None if stages do not matter. An opening with `each` is
-            refused before the first stage that names it.
+        each: most openings in one stage, see `Computing.begin_stage`; None if stages do not matter. An opening with
+            `each` is refused before the first stage that names it.
     """
 
     times: int
@@ -51,7 +51,7 @@ class Openings:
         self._values = dict.fromkeys(declared, 0)
         self._now: dict[str, int] = {}
 
-    def stage(self, names: Sequence[str]) -> None:
+    def begin_stage(self, names: Sequence[str]) -> None:
         """Begin a stage that allows these openings, each `Opening.each` times.
 
         Raises:
@@ -121,7 +121,7 @@ def _digest(label: str, arrays: Sequence[U64]) -> np.ndarray:
     return np.frombuffer(found.digest(), np.uint8)
 
 
-async def opened(party: Party, name: str, x: Share, to: Sequence[int]) -> U64 | None:
+async def open_share(party: Party, name: str, x: Share, to: Sequence[int]) -> U64 | None:
     """Open x at each receiver i, which lacks summand i + 2: the next party sends it, the previous one its digest."""
     label = f"open {name}"
     receivers = sorted(set(to))
@@ -143,7 +143,7 @@ async def opened(party: Party, name: str, x: Share, to: Sequence[int]) -> U64 | 
     return np.asarray(x.mine + x.next + missing)
 
 
-async def same_digests(party: Party, label: str, shares: Sequence[Share]) -> None:
+async def compare_digests(party: Party, label: str, shares: Sequence[Share]) -> None:
     """Compare with each neighbour the summands that both have."""
     text = f"confirm {label}"
     own = {

@@ -9,7 +9,7 @@ import numpy as np
 from securevfl_crypto.errors import DisagreementError, MalformedError
 from securevfl_crypto.replicated.keys import Streams
 from securevfl_crypto.replicated.share import PARTIES
-from securevfl_crypto.replicated.wire import Expected, Wire, checked
+from securevfl_crypto.replicated.wire import Expected, Wire, check_message
 
 __all__ = ["Party"]
 
@@ -56,7 +56,7 @@ class Party:
         """Receive and check the next message of a peer."""
         wanted = [(np.uint64, (3,)), *expect]
         message = await self._wire.receive(source, label, wanted)
-        header, *arrays = checked(source, label, label, message, wanted)
+        header, *arrays = check_message(source, label, label, message, wanted)
         depth, operation, drawn = (int(word) for word in header)
         # Parties at different draws would mask with different words and add up to nonsense, without any other sign.
         if (operation, drawn) != (self._operations, self._drawn[source]):

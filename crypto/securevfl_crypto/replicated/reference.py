@@ -55,7 +55,7 @@ class Clear(Functions):
         """The words themselves."""
         return Share(words, np.zeros_like(words))
 
-    def take(self, dealt: tuple[Dealt, Dealt, Dealt]) -> Share:
+    def read_dealt(self, dealt: tuple[Dealt, Dealt, Dealt]) -> Share:
         """Add up the values of all three dealt parts."""
         zero, one, _ = (part.share() for part in dealt)
         return self.constant(zero.mine + zero.next + one.next)
@@ -67,11 +67,11 @@ class Clear(Functions):
     async def products(self, jobs: Sequence[Product]) -> list[Result]:
         """As `Computing.products`."""
         tasks = [job.task(additive(job, self.index), self.fraction) for job in jobs if job.masked]
-        masked = iter(await self.behind(tasks))
+        masked = iter(await self.run_masked(tasks))
         return [job.result(next(masked) if job.masked else [self.constant(additive(job, self.index))]) for job in jobs]
 
-    async def behind(self, tasks: Sequence[Task]) -> list[list[Share]]:
-        """As `Computing.behind`."""
+    async def run_masked(self, tasks: Sequence[Task]) -> list[list[Share]]:
+        """As `Computing.run_masked`."""
         total = sum(task.size for task in tasks)
         masks = np.zeros(0, np.uint64)
         if total:
@@ -100,9 +100,9 @@ class Clear(Functions):
         found = [total] * bool(curve.slopes) + [gate] * bool(curve.gates)
         return [self.constant(words) for words in (found or [np.stack(bits)])]
 
-    def stage(self, *names: str) -> None:
-        """As `Computing.stage`."""
-        self._openings.stage(names)
+    def begin_stage(self, *names: str) -> None:
+        """As `Computing.begin_stage`."""
+        self._openings.begin_stage(names)
 
     async def open(self, name: str, x: Share, to: Sequence[int]) -> U64 | None:
         """Return x if the opening was declared."""
@@ -112,7 +112,7 @@ class Clear(Functions):
     async def confirm(self, label: str, *shares: Share) -> None:
         """Do nothing: there is only one party."""
 
-    async def refreshed(self, *shares: Share) -> list[Share]:
+    async def refresh(self, *shares: Share) -> list[Share]:
         """Return the shares unchanged."""
         return list(shares)
 

@@ -30,14 +30,14 @@ from securevfl_crypto.replicated.share import U8, U64, Share
 from securevfl_crypto.replicated.task import OFFSET, Task, column_of, parts_of, public_part
 from securevfl_crypto.ring import COLUMNS, MODULUS, coins, deal_bits, found_zeros, masked_comparison
 
-__all__ = ["behind_masks"]
+__all__ = ["run_masked_tasks"]
 
 _ONE = np.uint64(1)
 _TOP = np.uint64(63)
 _SIGN = np.uint64(62)
 
 
-async def behind_masks(
+async def run_masked_tasks(
     party: Party, tasks: Sequence[Task], reshare: Reshare | None = None
 ) -> tuple[list[list[Share]], list[Share]]:
     """Run all tasks, and a `reshare` in the same rounds; return the results of both."""
@@ -48,7 +48,7 @@ async def behind_masks(
         words: list[tuple[U64, U64]] = []
         plain = await beside.receive()
     else:
-        role = _Knows(party, work) if party.index == 2 else _Opens(party, work)
+        role = _MaskParty(party, work) if party.index == 2 else _OpeningParty(party, work)
         words, plain = await role.run(beside)
     found = iter(words)
     empty = np.zeros(0, np.uint64)
@@ -76,7 +76,7 @@ class _Sizes:
         """Words that parties 2 and 1 draw."""
 
 
-class _Knows:
+class _MaskParty:
     """Party 2: knows the masks, never the opened words."""
 
     def __init__(self, party: Party, work: Sequence[Task]) -> None:
@@ -137,7 +137,7 @@ class _Knows:
         return np.concatenate(words)
 
 
-class _Opens:
+class _OpeningParty:
     """Parties 0 and 1: know the opened words, never the masks."""
 
     def __init__(self, party: Party, work: Sequence[Task]) -> None:

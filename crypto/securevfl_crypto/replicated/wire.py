@@ -16,7 +16,7 @@ import numpy as np
 from securevfl_crypto.errors import CryptoError, MalformedError
 from securevfl_crypto.replicated.share import PARTIES
 
-__all__ = ["Expected", "Links", "MemoryWire", "Wire", "checked", "memory_wires", "take_turns"]
+__all__ = ["Expected", "Links", "MemoryWire", "Wire", "check_message", "memory_wires", "take_turns"]
 
 Expected: TypeAlias = Sequence[tuple[type[np.generic], tuple[int, ...]]]
 T = TypeVar("T")
@@ -39,7 +39,9 @@ class Wire(Protocol):
         """
 
 
-def checked(source: int, label: str, found: str, arrays: Sequence[np.ndarray], expect: Expected) -> list[np.ndarray]:
+def check_message(
+    source: int, label: str, found: str, arrays: Sequence[np.ndarray], expect: Expected
+) -> list[np.ndarray]:
     """Check label, number, types and shapes of a message and return its arrays.
 
     Raises:
@@ -107,7 +109,7 @@ class MemoryWire:
         self.links.moved += 1
         if self._record:
             self.received.append((source, found, arrays))
-        return checked(source, label, found, arrays, expect)
+        return check_message(source, label, found, arrays, expect)
 
 
 def memory_wires(*, record: bool = False) -> tuple[MemoryWire, MemoryWire, MemoryWire]:

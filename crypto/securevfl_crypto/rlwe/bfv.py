@@ -17,7 +17,7 @@ import numpy as np
 from securevfl_crypto.block import Block
 from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.rlwe.base import RlweScheme
-from securevfl_crypto.rlwe.encoding import Encoding, refuse
+from securevfl_crypto.rlwe.encoding import Encoding, overflow_error
 from securevfl_crypto.rlwe.noise import Noise
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
 from securevfl_crypto.rlwe.plan import Demand
@@ -137,7 +137,7 @@ class BFV(RlweScheme):
         for chain in self.chains:
             noise = demand.noise(chain)
             # These primes are above 2^(b − 0.01), so the product of the kept ones is above 2^(their bits − 1).
-            if (2 * MOST_HOLDERS * noise.sent) << bits < 1 << (sum(chain.kept) - 1):
+            if (2 * MOST_HOLDERS * noise.answer_bound) << bits < 1 << (sum(chain.kept) - 1):
                 return _Words(noise) if bits == _WORD else _Wide(noise, bits)
         largest = demand.noise(self.chains[-1])
-        raise refuse(f"{what} of {bits} bits with its noise", bits + 6 + largest.sent.bit_length())
+        raise overflow_error(f"{what} of {bits} bits with its noise", bits + 6 + largest.answer_bound.bit_length())

@@ -27,7 +27,7 @@ import numpy as np
 from securevfl_crypto.block import Block
 from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.rlwe.base import RlweScheme
-from securevfl_crypto.rlwe.encoding import Encoding, refuse
+from securevfl_crypto.rlwe.encoding import Encoding, overflow_error
 from securevfl_crypto.rlwe.noise import Noise
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
 from securevfl_crypto.rlwe.plan import Demand
@@ -44,7 +44,7 @@ class _Residues(Encoding):
 
     def __init__(self, noise: Noise) -> None:
         super().__init__(noise, seal_context(noise.chain).kept.modulus)
-        self.error = noise.sent
+        self.error = noise.answer_bound
         self._dropped = self.seal.data.primes[-1]
 
     def messages(self, integers: np.ndarray) -> np.ndarray:
@@ -115,6 +115,8 @@ class CKKS(RlweScheme):
         """Choose the first chain where signed numbers below each bound fit, with the errors of all holders."""
         for chain in self.chains:
             modulus = seal_context(chain).kept.modulus
-            if all(2 * (bound + MOST_HOLDERS * demand.noise(chain).sent) < modulus for demand, bound in demands):
+            if all(
+                2 * (bound + MOST_HOLDERS * demand.noise(chain).answer_bound) < modulus for demand, bound in demands
+            ):
                 return _Residues(demands[0][0].noise(chain))
-        raise refuse(what, max(bound.bit_length() + 1 for _, bound in demands))
+        raise overflow_error(what, max(bound.bit_length() + 1 for _, bound in demands))

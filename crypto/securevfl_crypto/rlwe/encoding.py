@@ -11,7 +11,7 @@ from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.rlwe.noise import Noise
 from securevfl_crypto.rlwe.seal import SealContext, seal_context
 
-__all__ = ["Encoding", "refuse"]
+__all__ = ["Encoding", "overflow_error"]
 
 
 class Encoding(ABC):
@@ -63,7 +63,7 @@ class Encoding(ABC):
         return np.where(found > self.modulus // 2, found - self.modulus, found)
 
 
-def refuse(what: str, bits: int) -> OverflowRefused:
+def overflow_error(what: str, bits: int) -> OverflowRefused:
     """The error for a block that no chain has room for.
 
     Args:

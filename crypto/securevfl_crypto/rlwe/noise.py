@@ -41,7 +41,7 @@ class Noise:
     sigma: int
 
     @property
-    def telling(self) -> int:
+    def data_bound(self) -> int:
         """Bound of Σ x e."""
         # Worst case, not typical: the flood hides Σ x e by its width alone, so a bound exceeded once would show x.
         return self.terms * FRESH << self.x_bits
@@ -49,17 +49,17 @@ class Noise:
     @property
     def flood_bits(self) -> int:
         """The flood is uniform from −2^flood_bits to below 2^flood_bits."""
-        return (self.telling - 1).bit_length() + self.sigma
+        return (self.data_bound - 1).bit_length() + self.sigma
 
     @property
-    def blinding(self) -> int:
+    def zero_bound(self) -> int:
         """Bound of the noise of an encryption of zero, for ternary u and s."""
         # u e and e_1 s are sums of N products of a ternary coefficient with one of noise.
         return 2 * DEGREE * FRESH
 
     @property
-    def sent(self) -> int:
+    def answer_bound(self) -> int:
         """Bound of the noise of one answer when it is sent, modulo q'."""
-        total = self.telling + (1 << self.flood_bits) + self.blinding
+        total = self.data_bound + (1 << self.flood_bits) + self.zero_bound
         # A prime of b bits is above 2^(b − 1), so dividing by P is bounded by a shift of one bit less.
         return (total >> (self.chain.dropped - 1)) + DEGREE // 2 + 2

@@ -166,7 +166,7 @@ class RlweOwner(Owner):
             for (first, _), product, (*_, places) in zip(pair, products, tiles[start:], strict=False):
                 phase = basis.negate(basis.add(first, product[:, places.index]), places.negative)
                 if checks is not None:
-                    _check(basis, phase[:, -CHECKS:], len(messages) * encoding.noise.sent)
+                    _check(basis, phase[:, -CHECKS:], len(messages) * encoding.noise.answer_bound)
                     phase = phase[:, :-CHECKS]
                 found.append(encoding.lower(phase))
         return found

@@ -25,7 +25,7 @@ class SealedSums:
     ciphertexts: np.ndarray = field(repr=False)
     omitted: np.ndarray = field(repr=False)
 
-    def checked(self, bins: Sequence[int], nodes: int) -> np.ndarray:
+    def check_omitted(self, bins: Sequence[int], nodes: int) -> np.ndarray:
         """Check `omitted` against the columns' numbers of bins and return it as int64.
 
         Raises:

@@ -31,7 +31,7 @@ class SumHolder:
         plan.check_key(key.bits)
         self.plan, self._key = plan, key
 
-    def on(self, plan: SumPlan) -> SumHolder:
+    def with_plan(self, plan: SumPlan) -> SumHolder:
         """This holder under another plan, with the same key and tables."""
         return SumHolder(self._key, plan)
 

@@ -13,7 +13,7 @@ from securevfl_crypto.modular import Batch
 from securevfl_crypto.paillier.private_key import PaillierPrivateKey
 from securevfl_crypto.sums.answer import SealedSums
 from securevfl_crypto.sums.plan import SumPlan, offsets
-from securevfl_crypto.sums.slots import joined, split
+from securevfl_crypto.sums.slots import pack_slots, unpack_slots
 
 __all__ = ["SumOwner"]
 
@@ -71,7 +71,7 @@ class SumOwner:
         plan.check_key(key.public.bits)
         self.plan, self._key, self._ahead = plan, key, _Ahead(key, _WINDOW if plan.rows >= _MANY else _NARROW)
 
-    def on(self, plan: SumPlan) -> SumOwner:
+    def with_plan(self, plan: SumPlan) -> SumOwner:
         """This owner under another plan, with the same key, tables and blindings made ahead."""
         other = SumOwner(self._key, plan)
         other._ahead = self._ahead
@@ -82,7 +82,7 @@ class SumOwner:
         """Number of blindings in stock."""
         return len(self._ahead)
 
-    def prepare(self, count: int) -> None:
+    def make_blindings(self, count: int) -> None:
         """Make blindings for `count` rows in advance, most of the work of `encrypt`. Another thread may call it."""
         self._ahead.make(count)
 
@@ -113,7 +113,7 @@ class SumOwner:
                     f"integers from {least} to {most} in place {slot} of a row; the plan has ±{bound}: clip them, or "
                     "plan for more"
                 )
-        plaintexts = joined(values, plan.widths)
+        plaintexts = pack_slots(values, plan.widths)
         if node is not None:
             if node.dtype != np.int64 or node.shape != (len(values),):
                 raise MalformedError(f"nodes as {_shape(node)}; expected int64 ({len(values)},)")
@@ -151,7 +151,7 @@ class SumOwner:
             raise MalformedError(f"{nodes} nodes that the holder knows, and {plan.nodes} blocks; one of them must be 1")
         if totals.dtype != np.int64 or totals.shape != (segments, integers):
             raise MalformedError(f"totals as {_shape(totals)}; expected int64 ({segments}, {integers})")
-        omitted = answer.checked(bins, nodes)
+        omitted = answer.check_omitted(bins, nodes)
         left = np.ones((nodes, each), dtype=bool)
         at, column = np.nonzero(omitted >= 0)
         left[at, first[column] + omitted[at, column]] = False
@@ -159,7 +159,9 @@ class SumOwner:
         public = self._key.public
         plaintexts = self._key.decrypt_batch(public.load(answer.ciphertexts, plan.packs(groups)))
         per = -(-groups // max(1, len(plaintexts)))
-        read = split(plaintexts, plan.widths * (plan.nodes * per)).reshape(len(plaintexts), per, plan.nodes, integers)
+        read = unpack_slots(plaintexts, plan.widths * (plan.nodes * per)).reshape(
+            len(plaintexts), per, plan.nodes, integers
+        )
         # place k of pack i holds group k · packs + i
         flat = read.transpose(1, 0, 2, 3).reshape(-1, plan.nodes, integers)
         if flat[groups:].any():

@@ -15,7 +15,7 @@ from gmpy2 import mpz
 
 from securevfl_crypto.errors import OverflowRefused
 
-__all__ = ["joined", "split"]
+__all__ = ["pack_slots", "unpack_slots"]
 
 
 @lru_cache(maxsize=256)
@@ -28,7 +28,7 @@ def _halves(widths: tuple[int, ...]) -> mpz:
     return total
 
 
-def joined(values: np.ndarray, widths: tuple[int, ...]) -> list[mpz]:
+def pack_slots(values: np.ndarray, widths: tuple[int, ...]) -> list[mpz]:
     """Pack each row i into the number ``Σ_s values[i, s] 2^(Σ_{r<s} widths[r])``.
 
     Args:
@@ -48,7 +48,7 @@ def joined(values: np.ndarray, widths: tuple[int, ...]) -> list[mpz]:
     return [mpz.from_bytes(data[at : at + size], "little") - half for at in range(0, len(data), size)]
 
 
-def split(numbers: Sequence[mpz], widths: tuple[int, ...]) -> np.ndarray:
+def unpack_slots(numbers: Sequence[mpz], widths: tuple[int, ...]) -> np.ndarray:
     """Unpack the integers that `joined` packed, int64 (n, slots).
 
     Raises:

@@ -7,6 +7,6 @@ tuples, whole numbers into floats, names into members of an enumeration) and rec
 
 from securevfl_net.fields.annotations import accepts
 from securevfl_net.fields.mistaken import Mistaken
-from securevfl_net.fields.single import Accepts, Mistakes, nearest, shown
+from securevfl_net.fields.single import Accepts, Mistakes, format_value, suggest_nearest
 
-__all__ = ["Accepts", "Mistaken", "Mistakes", "accepts", "nearest", "shown"]
+__all__ = ["Accepts", "Mistaken", "Mistakes", "accepts", "format_value", "suggest_nearest"]

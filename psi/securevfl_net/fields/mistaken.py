@@ -26,7 +26,7 @@ class Mistaken(InputError):
         head = f"{where} has {len(every)} mistakes:\n  "
         super().__init__(every[0] if len(every) == 1 else head + "\n  ".join(every))
 
-    def moved(self, where: str) -> list[str]:
+    def at_path(self, where: str) -> list[str]:
         """Return the same mistakes for a configuration at another path."""
         if where == self.where:
             return [*self.found, *self.rules]

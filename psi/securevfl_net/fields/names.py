@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["wrong_name"]
+__all__ = ["explain_bad_name"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
-def wrong_name(name: str) -> str:
+def explain_bad_name(name: str) -> str:
     """Explain why a party name is invalid; empty if it is valid."""
     if _NAME.fullmatch(name):
         return ""

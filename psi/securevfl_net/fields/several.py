@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from securevfl_net.fields.single import Accepts, Bounds, Mistakes, shown
+from securevfl_net.fields.single import Accepts, Bounds, Mistakes, format_value
 
 __all__ = ["Either", "Named", "Record", "Several"]
 
@@ -27,10 +27,10 @@ class Several:
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
         """See `Accepts.take`."""
         if not self.fits(value, plain=plain) or not isinstance(value, Sequence | Set):
-            found.append(f"{path} is {shown(value)}; {self.expected} was expected")
+            found.append(f"{path} is {format_value(value)}; {self.expected} was expected")
             return value
         before = len(found)
-        if not self._length.hold(len(value)):
+        if not self._length.contain(len(value)):
             found.append(f"{path} has {len(value)} values; {self.expected} was expected")
         where = (f"{path}[{i}]" if isinstance(value, Sequence) else path for i in range(len(value)))
         items = [self._item.take(v, at, found, plain=plain) for v, at in zip(value, where, strict=True)]
@@ -51,7 +51,7 @@ class Record:
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
         """See `Accepts.take`."""
         if not isinstance(value, list | tuple) or len(value) != len(self._items):
-            found.append(f"{path} is {shown(value)}; {self.expected} was expected")
+            found.append(f"{path} is {format_value(value)}; {self.expected} was expected")
             return value
         pairs = enumerate(zip(self._items, value, strict=True))
         return tuple(item.take(v, f"{path}[{i}]", found, plain=plain) for i, (item, v) in pairs)
@@ -71,12 +71,12 @@ class Named:
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
         """See `Accepts.take`."""
         if not isinstance(value, Mapping):
-            found.append(f"{path} is {shown(value)}; {self.expected} was expected")
+            found.append(f"{path} is {format_value(value)}; {self.expected} was expected")
             return value
         taken = {}
         for name, content in value.items():
             if not isinstance(name, str):
-                found.append(f"{path} has the key {shown(name)}; a text was expected")
+                found.append(f"{path} has the key {format_value(name)}; a text was expected")
                 continue
             taken[name] = self._item.take(content, f"{path}.{name}", found, plain=plain)
         return types.MappingProxyType(taken)
@@ -106,5 +106,5 @@ class Either:
             if not attempt:
                 return taken
             best = best or attempt
-        found.extend(best or [f"{path} is {shown(value)}; {self.expected} was expected"])
+        found.extend(best or [f"{path} is {format_value(value)}; {self.expected} was expected"])
         return value

@@ -20,8 +20,8 @@ __all__ = [
     "Number",
     "Text",
     "Whatever",
-    "nearest",
-    "shown",
+    "format_value",
+    "suggest_nearest",
 ]
 
 Mistakes = list[str]
@@ -58,13 +58,13 @@ class Accepts(Protocol):
         ...
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Format a value for a message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def nearest(name: object, known: Iterable[str]) -> str:
+def suggest_nearest(name: object, known: Iterable[str]) -> str:
     """``"; did you mean 'adam'? Known: 'adam', 'sgd'"``, without the question if no name is near."""
     names = sorted(known)
     near = difflib.get_close_matches(str(name).lower(), [n.lower() for n in names], n=1, cutoff=0.5)
@@ -84,7 +84,9 @@ class Leaf:
         raise NotImplementedError
 
     def _refuse(self, value: object, path: str, found: Mistakes, reason: str = "") -> None:
-        found.append(f"{path} is {shown(value)}; {self.expected} was expected" + (f": {reason}" if reason else ""))
+        found.append(
+            f"{path} is {format_value(value)}; {self.expected} was expected" + (f": {reason}" if reason else "")
+        )
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Bounds:
         """Return True if there is any bound."""
         return (self.low, self.high, self.above, self.below) != (None, None, None, None)
 
-    def hold(self, value: float) -> bool:
+    def contain(self, value: float) -> bool:
         """Check the bounds; NaN fails any bound."""
         return (
             (self.low is None or value >= self.low)
@@ -153,7 +155,7 @@ class Number(Leaf):
                 number = operator.index(value) if self._whole else float(value)  # type: ignore[arg-type]
             except (OverflowError, TypeError):
                 number = math.nan
-            if not self._bounds.any or (math.isfinite(number) and self._bounds.hold(number)):
+            if not self._bounds.any or (math.isfinite(number) and self._bounds.contain(number)):
                 return number
         self._refuse(value, path, found, self._bounds.reason)
         return value
@@ -186,7 +188,7 @@ class Text(Exact):
 
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
         """See `Accepts.take`."""
-        if not isinstance(value, str) or not self._length.hold(len(value)):
+        if not isinstance(value, str) or not self._length.contain(len(value)):
             self._refuse(value, path, found)
         return value
 
@@ -215,7 +217,7 @@ class Choice(Leaf):
                 return member
         texts = [known for known in self._members if isinstance(known, str)]
         if isinstance(value, str) and texts:
-            found.append(f"{path} is {shown(value)}{nearest(value, texts)}")
+            found.append(f"{path} is {format_value(value)}{suggest_nearest(value, texts)}")
         else:
             self._refuse(value, path, found)
         return value

@@ -55,7 +55,7 @@ class Listener:
         host, port = self.sock.getsockname()[:2]
         return Address(str(host), int(port))
 
-    def rests(self, now: float) -> bool:
+    def is_pausing(self, now: float) -> bool:
         """Whether it is pausing and accepts nobody."""
         return now < self._rests
 

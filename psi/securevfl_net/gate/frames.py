@@ -116,7 +116,7 @@ class Outbox:
     def __bool__(self) -> bool:
         return self.waiting > 0
 
-    def say(
+    def put_frame(
         self, kind: Frames, body: bytes = b"", *, generation: int = 0, peer: int = 0, count: int = 0, number: int = 0
     ) -> None:
         """Queue a frame that passes bulk; such frames stay in their order."""
@@ -137,7 +137,7 @@ class Outbox:
         bulk.size += len(part)
         self.waiting += len(part)
 
-    def say_behind(self, kind: Frames) -> None:
+    def put_frame_behind(self, kind: Frames) -> None:
         """Queue a frame behind all bulk."""
         self.put(Bulk(kind, 0, 0, 0))
 

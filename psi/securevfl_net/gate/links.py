@@ -11,12 +11,12 @@ from securevfl_net.gate.peer import LinkRow
 from securevfl_net.incarnation import Incarnation
 from securevfl_net.link_state import Beat, LinkState
 
-__all__ = ["Standing"]
+__all__ = ["LinkStates"]
 
 _ROWS = msgspec.msgpack.Decoder(list[LinkRow])
 
 
-class Standing:
+class LinkStates:
     """The links of a mesh, by the numbers of their peers.
 
     Args:
@@ -36,15 +36,15 @@ class Standing:
         self._rows: list[LinkRow] = []
         self._beats: dict[int, tuple[Beat, float]] = {}
 
-    def told(self, rows: bytes | memoryview) -> None:
+    def update_links(self, rows: bytes | memoryview) -> None:
         """Store the gate's report on all links, a list of `LinkRow` in msgpack."""
         self._rows = _ROWS.decode(rows)
 
-    def beaten(self, index: int, beat: Beat, quiet: float) -> None:
+    def store_beat(self, index: int, beat: Beat, quiet: float) -> None:
         """Store a peer's heartbeat; its program last reported `quiet` seconds ago."""
         self._beats[index] = beat, time.monotonic() - quiet
 
-    def connected(self, index: int) -> bool:
+    def is_connected(self, index: int) -> bool:
         """Whether a peer is connected, by the gate's last report."""
         return index < len(self._rows) and self._rows[index].connected
 

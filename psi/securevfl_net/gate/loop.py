@@ -73,7 +73,7 @@ class Gate:
         self._selector.register(program, selectors.EVENT_READ, None)
         for listener in self._listeners:
             self._selector.register(listener.sock, selectors.EVENT_READ, listener)
-        self._out.say(Frames.LISTENING, REFUSAL.encode([listener.address for listener in self._listeners]))
+        self._out.put_frame(Frames.LISTENING, REFUSAL.encode([listener.address for listener in self._listeners]))
 
     def _peer(self, index: int, name: str) -> GatePeer:
         settings = self._settings
@@ -127,7 +127,7 @@ class Gate:
                 self._next_tick = min(self._next_tick, now + _SOON)
                 return False
             self._done = True
-            self._out.say(Frames.DONE)
+            self._out.put_frame(Frames.DONE)
             for peer in self._peers:
                 for one in peer.connections:
                     if one.phase == Phase.LIVE:
@@ -158,7 +158,7 @@ class Gate:
             peer.look(watch.worked, watch.spoke)
             if not self._out.urgent:
                 peer.noted = 0
-            if peer.calls and not peer.dialling and peer.aged(time.monotonic()):
+            if peer.calls and not peer.dialling and peer.is_replacement_due(time.monotonic()):
                 self._next_tick = 0.0
             held = peer.noted > NOTED
             for one in peer.connections:
@@ -287,7 +287,7 @@ class Gate:
         self._told += 1
         if self._told <= _STRANGERS:
             words = refusal.words if refusal.by == "here" else f"the peer refuses: {refusal.words}"
-            self._out.say(Frames.REFUSED, REFUSAL.encode((refusal.code, words)), peer=0xFFFF)
+            self._out.put_frame(Frames.REFUSED, REFUSAL.encode((refusal.code, words)), peer=0xFFFF)
 
     def _live(self) -> dict[str, str]:
         return {peer.name: peer.current.fingerprint for peer in self._peers if peer.current is not None}
@@ -310,12 +310,12 @@ class Gate:
         if tick:
             self._second(now)
         for peer in self._peers:
-            peer.timers(now, self._watch.worked, self._watch.spoke)
+            peer.run_timers(now, self._watch.worked, self._watch.spoke)
             for one in list(peer.connections):
                 one.late(now)
                 self._settle(one)
                 busy = busy or one.phase == Phase.LINGER
-            if peer.due(now) and not self._farewell:
+            if peer.is_call_due(now) and not self._farewell:
                 peer.dialling = True
                 meets = bool(self._settings.routes[peer.name].rendezvous)
                 seconds = self._timing.meeting if meets else self._timing.handshake
@@ -331,20 +331,20 @@ class Gate:
 
     def _second(self, now: float) -> None:
         self._watch_at = now
-        self._watch.look(waits=any(peer.awaits for peer in self._peers))
+        self._watch.sample(waits=any(peer.awaits for peer in self._peers))
         for peer in self._peers:
             peer.session.tick(peer.waits)
         if self._out.urgent < NOTED:
-            self._out.say(Frames.STATE, _ENCODER.encode([peer.row(now) for peer in self._peers]))
+            self._out.put_frame(Frames.STATE, _ENCODER.encode([peer.link_row(now) for peer in self._peers]))
         if now >= self._next_reload:
             self._next_reload = now + self._timing.reload
             self._reload()
 
     def _wait_listener(self, listener: Listener, now: float) -> None:
         listens = listener.sock in self._selector.get_map()
-        if listener.rests(now) and listens:
+        if listener.is_pausing(now) and listens:
             self._selector.unregister(listener.sock)
-        elif not listener.rests(now) and not listens:
+        elif not listener.is_pausing(now) and not listens:
             self._selector.register(listener.sock, selectors.EVENT_READ, listener)
 
     def _reload(self) -> None:
@@ -352,7 +352,7 @@ class Gate:
         try:
             self._book.reload()
         except InputError as error:
-            self._out.say(Frames.REFUSED, REFUSAL.encode(("crl-out-of-date", str(error))), peer=0xFFFF)
+            self._out.put_frame(Frames.REFUSED, REFUSAL.encode(("crl-out-of-date", str(error))), peer=0xFFFF)
         for peer in self._peers:
             for one in peer.connections:
                 if one.phase != Phase.LIVE:
@@ -437,7 +437,7 @@ class Gate:
             self._next_tick = min(self._next_tick, now + _SOON)
             return
         self._renewing = 0.0
-        self._identity = self._identity.renewed()
+        self._identity = self._identity.newest()
         self._version = -1
         for peer in self._peers:
             self._leave(peer, "this party shows another certificate from now on")
@@ -461,7 +461,7 @@ def serve(program: socket.socket) -> int:
         return 1
     except SecureVFLError as error:
         outbox = Outbox()
-        outbox.say(Frames.FAILED, REFUSAL.encode((type(error).__name__, str(error))))
+        outbox.put_frame(Frames.FAILED, REFUSAL.encode((type(error).__name__, str(error))))
         with suppress(GateLost):
             program.setblocking(True)
             outbox.write(program)

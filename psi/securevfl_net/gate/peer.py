@@ -161,13 +161,13 @@ class GatePeer:
 
     # --- the network's side
 
-    def due(self, now: float) -> bool:
+    def is_call_due(self, now: float) -> bool:
         """Whether to call now."""
         if not self.calls or self.dialling or self.left or self.aborted or now < self.next_call:
             return False
-        return not self._stand() or self.aged(now)
+        return not self._stand() or self.is_replacement_due(now)
 
-    def aged(self, now: float) -> bool:
+    def is_replacement_due(self, now: float) -> bool:
         """Whether the present connection is the only one and due for replacement."""
         one = self.current
         if one is None or self._stand() != [one]:
@@ -198,7 +198,7 @@ class GatePeer:
             self._since = time.monotonic()
             self.pause, self.next_call = 0.0, 0.0
             if not self.left:
-                self._outbox.say(Frames.DOWN, self.why.encode(), peer=self.index)
+                self._outbox.put_frame(Frames.DOWN, self.why.encode(), peer=self.index)
         elif not self._told_up and not others:
             self.failed(connection.why)
 
@@ -209,7 +209,7 @@ class GatePeer:
         if code not in self._refusals and len(self._refusals) < _CODES:  # the peer makes up its codes as it likes
             self._refusals[code] = now
             words = words if ours or words.startswith("the peer refuses: ") else f"the peer refuses: {words}"
-            self._outbox.say(Frames.REFUSED, REFUSAL.encode((code, words)), peer=self.index)
+            self._outbox.put_frame(Frames.REFUSED, REFUSAL.encode((code, words)), peer=self.index)
 
     def look(self, worked: float, spoke: float) -> None:
         """Take what happened in the session to the program."""
@@ -218,10 +218,10 @@ class GatePeer:
             self._take(event, worked, spoke)
         held = session.held
         if held < self._held:
-            self._outbox.say(Frames.ROOM, peer=self.index, generation=self.generation, number=self._held - held)
+            self._outbox.put_frame(Frames.ROOM, peer=self.index, generation=self.generation, number=self._held - held)
             self._held = held
         if self._heard is not None and not self._outbox.urgent:
-            self._outbox.say(Frames.BEAT, self._heard, peer=self.index)
+            self._outbox.put_frame(Frames.BEAT, self._heard, peer=self.index)
             self._heard = None
 
     def _take(self, event: Event, worked: float, spoke: float) -> None:
@@ -234,7 +234,7 @@ class GatePeer:
             case Noted() | Endorsed():
                 kind = Frames.NOTE if isinstance(event, Noted) else Frames.ENDORSE
                 self.noted += len(event.payload)
-                outbox.say(kind, event.payload, peer=self.index)
+                outbox.put_frame(kind, event.payload, peer=self.index)
             case Beaten():
                 self._beaten(event.beat)
             case Refused():
@@ -243,12 +243,14 @@ class GatePeer:
                 self.refused("broken-rule", event.reason, ours=True)
             case Aborted():
                 self.left = True
-                outbox.say(Frames.ABORT, event.reason.encode(), peer=self.index)
+                outbox.put_frame(Frames.ABORT, event.reason.encode(), peer=self.index)
             case Bye():
                 self.left = True
-                outbox.say(Frames.ENDED, peer=self.index)
+                outbox.put_frame(Frames.ENDED, peer=self.index)
             case Deadlocked():
-                outbox.say(Frames.DEADLOCKED, REFUSAL.encode((event.step, event.theirs, event.window)), peer=self.index)
+                outbox.put_frame(
+                    Frames.DEADLOCKED, REFUSAL.encode((event.step, event.theirs, event.window)), peer=self.index
+                )
             case Blocked():
                 pass
 
@@ -262,7 +264,7 @@ class GatePeer:
             self._bulk, self._held = None, 0
         fingerprint = self.current.fingerprint if self.current is not None else ""
         body = REFUSAL.encode((str(event.peer), fingerprint))
-        self._outbox.say(Frames.UP, body, peer=self.index, count=int(event.resumed))
+        self._outbox.put_frame(Frames.UP, body, peer=self.index, count=int(event.resumed))
         self.ping(worked, spoke)
 
     def _part(self, event: Part) -> None:
@@ -287,7 +289,7 @@ class GatePeer:
             self._round_trip = trip
         self._heard = struct.pack("<fI", worked, quiet) + beat[_PING.size :]
 
-    def row(self, now: float) -> LinkRow:
+    def link_row(self, now: float) -> LinkRow:
         """The peer's row for the program."""
         one = self.current
         return LinkRow(
@@ -300,7 +302,7 @@ class GatePeer:
             "" if self.session.up else self.why,
         )
 
-    def timers(self, now: float, worked: float, spoke: float) -> None:
+    def run_timers(self, now: float, worked: float, spoke: float) -> None:
         """Do what is due."""
         if self.session.up and now >= self._next_ping:
             self.ping(worked, spoke)

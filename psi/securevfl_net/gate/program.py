@@ -33,7 +33,7 @@ class ProgramWatch:
         self._seen = time.monotonic()
         self._taken = self._read()
 
-    def look(self, *, waits: bool) -> None:
+    def sample(self, *, waits: bool) -> None:
         """Look now; call it about once a second.
 
         Args:

@@ -135,7 +135,7 @@ class BookSettings(msgspec.Struct, frozen=True):
         for payload, seen in self.endorsed:
             found: Endorsement = made.endorse(payload)
             if seen:
-                made.used(found.party, seen)
+                made.record_use(found.party, seen)
         return made
 
 

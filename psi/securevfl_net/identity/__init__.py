@@ -9,7 +9,7 @@ from securevfl_net.identity.handshake import Accepted, Handshake, Want, shake
 from securevfl_net.identity.own import Identity
 from securevfl_net.identity.refusal import Code, Refusal
 from securevfl_net.identity.revocation import RevocationList
-from securevfl_net.identity.row import Row
+from securevfl_net.identity.row import CertificateSeries
 from securevfl_net.identity.tls import ALPN, context
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Accepted",
     "Authority",
     "Certificate",
+    "CertificateSeries",
     "Code",
     "Endorsement",
     "Handshake",
@@ -28,7 +29,6 @@ __all__ = [
     "Pin",
     "Refusal",
     "RevocationList",
-    "Row",
     "Want",
     "context",
     "read_certificates",

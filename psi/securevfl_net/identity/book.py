@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from securevfl_net.durable import write_whole
+from securevfl_net.durable import write_atomic
 from securevfl_net.errors import InputError
-from securevfl_net.identity.certificate import TOLERANCE, Certificate, read_certificates, shown_time, utc_now
+from securevfl_net.identity.certificate import TOLERANCE, Certificate, format_time, read_certificates, utc_now
 from securevfl_net.identity.endorsement import Endorsement, Verifier
 from securevfl_net.identity.files import read_bounded
 from securevfl_net.identity.refusal import Code, Refusal
@@ -197,7 +197,7 @@ class PeerBook:
             )
         return party
 
-    def used(self, party: str, fingerprint: str) -> None:
+    def record_use(self, party: str, fingerprint: str) -> None:
         """Record that a peer showed a certificate. Once it is the latest endorsed one, earlier ones are refused."""
         counter, _, newest = self._newest.get(party, (0, b"", ""))
         if fingerprint != newest:
@@ -301,7 +301,7 @@ class PeerBook:
             known = self._lists.get(rule.crl)
             if known is not None and not found.after(known):
                 raise InputError(
-                    f"{rule.crl} was made {shown_time(found.made)}, but a list of {shown_time(known.made)} was "
+                    f"{rule.crl} was made {format_time(found.made)}, but a list of {format_time(known.made)} was "
                     "read before: an older list would accept revoked certificates again"
                 )
             self._lists[rule.crl] = found
@@ -351,15 +351,15 @@ class PeerBook:
         if now < found.not_before - TOLERANCE:
             raise Refusal(
                 Code.NOT_YET_VALID,
-                f"{party!r} shows a certificate valid from {shown_time(found.not_before)}; this machine's clock "
-                f"reads {shown_time(now)} (tolerance 5 min)",
+                f"{party!r} shows a certificate valid from {format_time(found.not_before)}; this machine's clock "
+                f"reads {format_time(now)} (tolerance 5 min)",
                 party=party,
             )
         if now > found.not_after + TOLERANCE:
             raise Refusal(
                 Code.EXPIRED,
-                f"{party!r} shows a certificate valid until {shown_time(found.not_after)}; this machine's clock "
-                f"reads {shown_time(now)} (tolerance 5 min)",
+                f"{party!r} shows a certificate valid until {format_time(found.not_after)}; this machine's clock "
+                f"reads {format_time(now)} (tolerance 5 min)",
                 party=party,
             )
 
@@ -382,7 +382,7 @@ class PeerBook:
             "endorsements": {party: payload.hex() for party, (_, payload, _) in sorted(self._newest.items())},
             "replaced": dict(sorted(self._retired.items())),
         }
-        write_whole(self._store, json.dumps(whole).encode(), private=True)
+        write_atomic(self._store, json.dumps(whole).encode(), private=True)
 
     def _restore(self, store: Path) -> None:
         content = read_bounded(store, _STORED, "the accepted endorsements")

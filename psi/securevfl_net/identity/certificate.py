@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from securevfl_net.errors import InputError
-from securevfl_net.fields.names import wrong_name
+from securevfl_net.fields.names import explain_bad_name
 from securevfl_net.identity.files import read_bounded
 
-__all__ = ["TOLERANCE", "URI", "Certificate", "key_kind", "read_certificates", "shown_time", "utc_now"]
+__all__ = ["TOLERANCE", "URI", "Certificate", "format_time", "key_kind", "read_certificates", "utc_now"]
 
 URI = "securevfl:party/"
 """Prefix of the party's name in its certificate's subjectAltName of type URI (RFC 5280, section 4.2.1.6)."""
@@ -38,7 +38,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def shown_time(when: datetime) -> str:
+def format_time(when: datetime) -> str:
     """Format a time for people, UTC, to the minute."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
@@ -164,7 +164,7 @@ def _party_names(found: x509.Certificate) -> tuple[str, ...]:
     names = [
         uri.removeprefix(URI) for uri in san.get_values_for_type(x509.UniformResourceIdentifier) if uri.startswith(URI)
     ]
-    if mistakes := [mistake for name in names if (mistake := wrong_name(name))]:
+    if mistakes := [mistake for name in names if (mistake := explain_bad_name(name))]:
         raise ValueError(mistakes[0])
     return tuple(names)
 

@@ -11,9 +11,9 @@ from typing import Literal
 
 from cryptography import x509
 
-from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_atomic
 from securevfl_net.errors import InputError
-from securevfl_net.fields.names import wrong_name
+from securevfl_net.fields.names import explain_bad_name
 from securevfl_net.identity.certificate import Certificate, read_certificates, utc_now
 from securevfl_net.identity.endorsement import Endorsement, Signer
 from securevfl_net.identity.files import read_bounded, read_private, write_new
@@ -159,7 +159,7 @@ def rotate(
     Raises:
         InputError: the folder contains no certificate of the party, or files cannot be written.
     """
-    if mistake := wrong_name(name):
+    if mistake := explain_bad_name(name):
         raise InputError(mistake)
     first = folder / f"{name}.crt"
     (known,) = read_certificates(first)
@@ -258,7 +258,7 @@ def revoke(
             raise InputError(f"{certificate} was not issued by the authority in {folder}: ask the one that issued it")
         if found.x509.serial_number not in {serial for serial, _ in revoked}:
             revoked.append((found.x509.serial_number, now()))
-    write_whole(path, revocation_list(authority, key, revoked, now(), number=known.number + 1, days=days))
+    write_atomic(path, revocation_list(authority, key, revoked, now(), number=known.number + 1, days=days))
     return RevocationList.read(path, authority)
 
 

@@ -140,7 +140,7 @@ class Handshake:
         else:
             certificate = Certificate.of(der or b"")
             self._book.clocks[party] = ahead
-            self._book.used(party, certificate.fingerprint)
+            self._book.record_use(party, certificate.fingerprint)
             self.outcome = Accepted(party, certificate, ahead)
 
     def _retried(self, call: Callable[[], _T]) -> Generator[Want, None, _T]:

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from securevfl_net.errors import InputError
-from securevfl_net.fields.names import wrong_name
+from securevfl_net.fields.names import explain_bad_name
 from securevfl_net.identity.certificate import URI, Certificate
 
 __all__ = ["DAYS", "LIST_DAYS", "Key", "issue", "make_authority", "make_request", "revocation_list", "self_signed"]
@@ -88,7 +88,7 @@ def _window(days: int, most: int, now: datetime) -> tuple[datetime, datetime]:
 
 
 def _checked(name: str) -> str:
-    if mistake := wrong_name(name):
+    if mistake := explain_bad_name(name):
         raise InputError(mistake)
     return name
 

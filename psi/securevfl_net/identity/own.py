@@ -12,10 +12,10 @@ from pathlib import Path
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from securevfl_net.errors import InputError
-from securevfl_net.identity.certificate import TOLERANCE, Certificate, read_certificates, shown_time, utc_now
+from securevfl_net.identity.certificate import TOLERANCE, Certificate, format_time, read_certificates, utc_now
 from securevfl_net.identity.files import read_private
 
-__all__ = ["Identity", "row_files"]
+__all__ = ["Identity", "series_files"]
 
 _KEY = 8 << 10
 """Maximum bytes of a key file; a P-256 key file has about 240."""
@@ -59,8 +59,8 @@ class Identity:
         time = now()
         if not found.not_before - TOLERANCE <= time <= found.not_after + TOLERANCE:
             raise InputError(
-                f"{certificate} is valid from {shown_time(found.not_before)} to {shown_time(found.not_after)}, "
-                f"but this machine's clock reads {shown_time(time)}: set the clock, or make a new one with "
+                f"{certificate} is valid from {format_time(found.not_before)} to {format_time(found.not_after)}, "
+                f"but this machine's clock reads {format_time(time)}: set the clock, or make a new one with "
                 "`securevfl certs rotate`"
             )
         return loaded
@@ -90,14 +90,14 @@ class Identity:
         """Number of rotations, from the certificate's file name."""
         return _number(self.certificate_file)
 
-    def renewed(self, *, now: Callable[[], datetime] = utc_now) -> Identity:
+    def newest(self, *, now: Callable[[], datetime] = utc_now) -> Identity:
         """Return the newest certificate of this party in the same folder, as written by `securevfl certs rotate`
         (``bank.crt``, ``bank.1.crt``, ``bank.2.crt`` …); this one if there is no newer one.
 
         Raises:
             InputError: the newest cannot be used.
         """
-        newest = row_files(self.certificate_file)[0]
+        newest = series_files(self.certificate_file)[0]
         if _number(newest) <= self.renewals:
             return self
         found = Identity.load(newest, newest.with_suffix(".key"), now=now)
@@ -125,7 +125,7 @@ class Identity:
 _RENEWED = re.compile(r"(.+?)(?:\.([1-9][0-9]{0,8}))?\.crt")
 
 
-def row_files(certificate: Path) -> tuple[Path, ...]:
+def series_files(certificate: Path) -> tuple[Path, ...]:
     """Return the existing certificate files of a series, newest first: ``bank.2.crt``, ``bank.1.crt``, ``bank.crt``.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography import x509
 
 from securevfl_net.errors import InputError
-from securevfl_net.identity.certificate import TOLERANCE, Certificate, shown_time
+from securevfl_net.identity.certificate import TOLERANCE, Certificate, format_time
 from securevfl_net.identity.files import read_bounded
 from securevfl_net.identity.refusal import Code, Refusal
 
@@ -86,15 +86,15 @@ class RevocationList:
         if now > self.due + grace + TOLERANCE:
             raise Refusal(
                 Code.CRL_OUT_OF_DATE,
-                f"this party's revocation list was due for replacement {shown_time(self.due)}, and the grace "
+                f"this party's revocation list was due for replacement {format_time(self.due)}, and the grace "
                 f"period of {_hours(grace)} is over: get the authority's new list",
                 party=party,
             )
         if now < self.made - TOLERANCE:
             raise Refusal(
                 Code.CRL_OUT_OF_DATE,
-                f"this party's revocation list was made {shown_time(self.made)}, but this machine's clock reads "
-                f"{shown_time(now)}: set the clock",
+                f"this party's revocation list was made {format_time(self.made)}, but this machine's clock reads "
+                f"{format_time(now)}: set the clock",
                 party=party,
             )
         entry = self._list.get_revoked_certificate_by_serial_number(certificate.x509.serial_number)
@@ -102,7 +102,7 @@ class RevocationList:
             raise Refusal(
                 Code.REVOKED,
                 f"the authority revoked the certificate {certificate.fingerprint[:16]}… "
-                f"{shown_time(entry.revocation_date_utc)}: its party needs a new one",
+                f"{format_time(entry.revocation_date_utc)}: its party needs a new one",
                 party=party,
             )
 

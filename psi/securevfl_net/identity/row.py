@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
-from securevfl_net.durable import write_whole
+from securevfl_net.durable import write_atomic
 from securevfl_net.errors import InputError
 from securevfl_net.identity.certificate import Certificate, read_certificates, utc_now
 from securevfl_net.identity.files import read_bounded
-from securevfl_net.identity.own import Identity, row_files
+from securevfl_net.identity.own import Identity, series_files
 
-__all__ = ["Row"]
+__all__ = ["CertificateSeries"]
 
 _NOTE = 4096
 _ENDORSEMENT = 32 << 10
 
 
-class Row:
+class CertificateSeries:
     """A party's series of certificates and the one in use.
 
     Args:
@@ -62,7 +62,7 @@ class Row:
                 reason.
         """
         try:
-            newest = self.shown.renewed(now=self._now)
+            newest = self.shown.newest(now=self._now)
             if newest == self.shown:
                 return None
             payload = b""
@@ -76,10 +76,10 @@ class Row:
             raise
         return newest, payload
 
-    def take(self, newest: Identity) -> None:
+    def use(self, newest: Identity) -> None:
         """Record that a certificate is now in use."""
         if self._note is not None:
-            write_whole(self._note, newest.certificate_file.name.encode(), private=True)
+            write_atomic(self._note, newest.certificate_file.name.encode(), private=True)
         self.shown = newest
 
     def _noted(self) -> Identity | None:
@@ -92,7 +92,7 @@ class Row:
 
     def _known(self) -> Identity:
         """Return the newest certificate that the agreement names; the newest of all if an authority issued it."""
-        for file in row_files(self._first[0]):
+        for file in series_files(self._first[0]):
             (found,) = read_certificates(file)
             if not self._pinned or found in self._pinned:
                 return self._loaded(file)

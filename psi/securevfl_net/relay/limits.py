@@ -98,7 +98,7 @@ class Allowance:
         if not self._customers[customer]:
             del self._customers[customer]
 
-    def passed(self, customer: str, count: int, now: float) -> bool:
+    def count_bytes(self, customer: str, count: int, now: float) -> bool:
         """Count a customer's bytes; return True if it may continue."""
         since, whole = self._bytes.get(customer, (now, 0))
         if now - since >= _DAY:

@@ -151,7 +151,7 @@ class RelayServer:
         right = hmac.compare_digest(proof(key, nonce, asked[0], meeting), shown)
         if found is None or not right or asked[0] not in set(Side):
             raise _Refused(b"T", "unknown token or wrong proof")
-        if not self.allowance.passed(customer, 0, self._clock()):
+        if not self.allowance.count_bytes(customer, 0, self._clock()):
             raise _Refused(b"Q", "a customer's bytes of a day")
         return customer, Side(asked[0]), meeting
 
@@ -235,7 +235,7 @@ class RelayServer:
         pace = self._limits.bytes_a_second
         while count := await loop.sock_recv_into(source.sock, buffer):
             now = last[0] = self._clock()
-            if not self.allowance.passed(source.customer, count, now):
+            if not self.allowance.count_bytes(source.customer, count, now):
                 self._refused("a customer's bytes of a day")
                 raise ConnectionError("the bytes of today are used up")
             await loop.sock_sendall(target.sock, buffer[:count])

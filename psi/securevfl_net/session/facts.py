@@ -13,14 +13,14 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-__all__ = ["MOST", "differing", "facts"]
+__all__ = ["MOST", "differing_fields", "encode_facts"]
 
 _NAME = _VALUE = 3
 MOST = 200 * (_NAME + _VALUE)
 """Bytes of facts; the fields after these are not compared."""
 
 
-def facts(fields: Mapping[str, bytes], salt: bytes) -> bytes:
+def encode_facts(fields: Mapping[str, bytes], salt: bytes) -> bytes:
     """Encode the fields for a hello.
 
     Args:
@@ -30,7 +30,7 @@ def facts(fields: Mapping[str, bytes], salt: bytes) -> bytes:
     return b"".join(_name(name) + _value(digest, salt) for name, digest in fields.items())[:MOST]
 
 
-def differing(fields: Mapping[str, bytes], theirs: bytes, salt: bytes) -> list[str]:
+def differing_fields(fields: Mapping[str, bytes], theirs: bytes, salt: bytes) -> list[str]:
     """The names of own fields that differ from the peer's or that it lacks; and how many it has that this end has not.
     Of a peer that has more fields than fit into its facts, those that it could not name are taken to be the same.
 

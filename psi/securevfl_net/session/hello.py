@@ -21,7 +21,7 @@ from collections.abc import Mapping
 import msgspec
 
 from securevfl_net.incarnation import NONCE, Incarnation
-from securevfl_net.session.facts import MOST, differing
+from securevfl_net.session.facts import MOST, differing_fields
 from securevfl_net.session.frames import MAGIC, TAG, VERSIONS, FrameKind, Position, frame
 from securevfl_net.session.refusal import Refusal
 
@@ -105,7 +105,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
 
     def _differences(self, fields: Mapping[str, bytes]) -> str:
         """Fields in which the two agreements differ, as far as the hello shows; it contains no values."""
-        names = differing(fields, self.facts, self.id) if self.facts and fields else []
+        names = differing_fields(fields, self.facts, self.id) if self.facts and fields else []
         shown = [name for name in names if name != "id"][:_SHOWN]
         if not names:
             return "compare the agreement files"

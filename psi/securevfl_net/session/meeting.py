@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from securevfl_net.errors import InputError
 from securevfl_net.incarnation import NONCE, Incarnation
 from securevfl_net.session import events as ev
-from securevfl_net.session.facts import facts
+from securevfl_net.session.facts import encode_facts
 from securevfl_net.session.frames import REASON, FrameKind, Position, frame, read_blocked, read_refuse, refuse_frame
 from securevfl_net.session.hello import Hello, hello_frame, known_or_newer, read_hello
 from securevfl_net.session.limits import DEFAULT_SESSION_LIMITS, OVERHEAD, SessionLimits
@@ -168,7 +168,7 @@ class Meeting:
             received=position.received,
             allowed=position.allowed,
             # The connection's random id is the key, so that these bytes differ on every connection.
-            facts=b"" if answers or not self._first else facts(self._fields, line.id),
+            facts=b"" if answers or not self._first else encode_facts(self._fields, line.id),
         )
 
     def _on_hello(self, line: Line, hello: Hello) -> None:

@@ -59,7 +59,7 @@ class Asking:
             yield None
         yield Frame(Kind.FINISHED, b"")
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """Tokens and answers, and the receipt."""
         done = {Kind.TOKENS: 0, Kind.ANSWERS: 0}
         for kind in _turns(chunks_of(self.client.size), chunks_of(self.peer_size)):
@@ -73,7 +73,7 @@ class Asking:
         self.found(self.client.finish(self.peer_size))
         self.compared = True
         if self.prove:
-            yield from self.proving.hearing()
+            yield from self.proving.receiving()
 
 
 class Answering:
@@ -98,7 +98,7 @@ class Answering:
     ) -> None:
         self.server, self.peer_size, self.lists, self.found = server, peer_size, lists, found
         self.most_waiting = most_waiting
-        self.receiving = Receiving(server.rows, lambda: server.outputs)
+        self.proofs = Receiving(server.rows, lambda: server.outputs)
 
     def sending(self) -> Outgoing:
         """Tokens and answers in turns, and the receipt."""
@@ -111,9 +111,9 @@ class Answering:
                 yield None
             yield from framed(kind, [self.server.answer()])
         if self.lists:
-            yield from self.receiving.sending()
+            yield from self.proofs.sending()
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """The client's points, and its proofs."""
         done = 0
         while done < self.peer_size:
@@ -128,6 +128,6 @@ class Answering:
             yield Kind.FINISHED
             self.found([])
             return
-        yield from self.receiving.hearing(self.lists, self.server.size, lambda: self.server.complete)
-        self.found(list(self.receiving.lists or []))
-        self.receiving.accepted = True
+        yield from self.proofs.receiving(self.lists, self.server.size, lambda: self.server.complete)
+        self.found(list(self.proofs.lists or []))
+        self.proofs.accepted = True

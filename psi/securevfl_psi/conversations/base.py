@@ -75,7 +75,7 @@ class Conversation(ABC):
         """The script of the frames that this party sends."""
 
     @abstractmethod
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """The script that expects and processes the peer's frames."""
 
     @property
@@ -83,7 +83,7 @@ class Conversation(ABC):
         """Whether this party is the receiver, which always learns the result."""
         return self.terms.role == "receiver"
 
-    def allowed(self, count: int) -> None:
+    def require_enough(self, count: int) -> None:
         """Raise SmallIntersectionError if fewer identifiers are common than the policy demands."""
         if count < self.terms.min_intersection:
             raise SmallIntersectionError(

@@ -51,7 +51,7 @@ class Cardinality(Conversation):
         else:
             yield Frame(Kind.FINISHED, b"")
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """The peer's set; the receiver then answers, the sender the count."""
         done = 0
         while done < self.peer_size:
@@ -70,7 +70,7 @@ class Cardinality(Conversation):
             self._party.take_tokens(rows)
             done += len(rows)
         count = self._party.count(self.peer_size)
-        self.allowed(count)
+        self.require_enough(count)
         self._count = count
         self.finish(count=count)
 
@@ -83,5 +83,5 @@ class Cardinality(Conversation):
         count = int.from_bytes(payload(frame, 8), "big")
         if count > min(len(self.ids), self.peer_size):
             raise MalformedError(f"{count} common identifiers among {len(self.ids)} and {self.peer_size}")
-        self.allowed(count)
+        self.require_enough(count)
         self.finish(count=count)

@@ -59,7 +59,7 @@ class Encoding:
             yield None
         yield Frame(Kind.FINISHED, b"")
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """The base transfers' answer, the challenge, tokens, the receipt."""
         self.client.take_keys(payload((yield Kind.TRANSFERS), TRANSFERS * POINT_BYTES))
         self._ready = True
@@ -73,7 +73,7 @@ class Encoding:
         self.found(self.client.finish())
         self._compared = True
         if self.prove:
-            yield from self.proving.hearing()
+            yield from self.proving.receiving()
 
 
 class Decoding:
@@ -88,7 +88,7 @@ class Decoding:
 
     def __init__(self, server: Server, peer_size: int, lists: int, found: Callable[[list[np.ndarray]], None]) -> None:
         self.server, self.peer_size, self.lists, self.found = server, peer_size, lists, found
-        self.receiving = Receiving(server.rows, lambda: server.outputs)
+        self.proofs = Receiving(server.rows, lambda: server.outputs)
         self._begun = self._checked = False
 
     def sending(self) -> Outgoing:
@@ -104,9 +104,9 @@ class Decoding:
             yield None
         yield from framed(Kind.TOKENS, self.server.chunks())
         if self.lists:
-            yield from self.receiving.sending()
+            yield from self.proofs.sending()
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """The client's encoded set, its sums, and its proofs."""
         self.server.take_message(payload((yield Kind.TRANSFERS), POINT_BYTES))
         self._begun = True
@@ -120,6 +120,6 @@ class Decoding:
             self.found([])
             return
         most = min(self.server.size, self.peer_size)  # a client can encode more than it announced, but not prove it
-        yield from self.receiving.hearing(self.lists, most, lambda: self.server.complete)
-        self.found(list(self.receiving.lists or []))
-        self.receiving.accepted = True
+        yield from self.proofs.receiving(self.lists, most, lambda: self.server.complete)
+        self.found(list(self.proofs.lists or []))
+        self.proofs.accepted = True

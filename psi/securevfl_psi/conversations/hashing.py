@@ -13,10 +13,10 @@ from securevfl_psi.group import TOKEN_BYTES
 from securevfl_psi.salted_hash import UnsafeSaltedHash
 from securevfl_psi.wire import Frame, Kind
 
-__all__ = ["Comparing", "Telling"]
+__all__ = ["DigestReceiver", "DigestSender"]
 
 
-class Comparing:
+class DigestReceiver:
     """Scripts of the party that compares: it takes the peer's digests and proves the common rows.
 
     Args:
@@ -45,7 +45,7 @@ class Comparing:
             yield None
         yield Frame(Kind.FINISHED, b"")
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """Digests, and the receipt."""
         done = 0
         while done < self.peer_size:
@@ -56,10 +56,10 @@ class Comparing:
         self.found(self.party.finish(self.peer_size))
         self._compared = True
         if self.prove:
-            yield from self.proving.hearing()
+            yield from self.proving.receiving()
 
 
-class Telling:
+class DigestSender:
     """Scripts of the party that sends its digests.
 
     Args:
@@ -73,20 +73,20 @@ class Telling:
         self, party: UnsafeSaltedHash, size: int, lists: int, found: Callable[[list[np.ndarray]], None]
     ) -> None:
         self.party, self.size, self.lists, self.found = party, size, lists, found
-        self.receiving = Receiving(party.rows, lambda: party.outputs)
+        self.proofs = Receiving(party.rows, lambda: party.outputs)
 
     def sending(self) -> Outgoing:
         """Digests, and the receipt."""
         yield from framed(Kind.TOKENS, self.party.chunks())
         if self.lists:
-            yield from self.receiving.sending()
+            yield from self.proofs.sending()
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """Proofs."""
         if not self.lists:
             yield Kind.FINISHED
             self.found([])
             return
-        yield from self.receiving.hearing(self.lists, self.size, lambda: self.party.complete)
-        self.found(list(self.receiving.lists or []))
-        self.receiving.accepted = True
+        yield from self.proofs.receiving(self.lists, self.size, lambda: self.party.complete)
+        self.found(list(self.proofs.lists or []))
+        self.proofs.accepted = True

@@ -20,8 +20,8 @@ __all__ = ["AnsweringIntersection", "AskingIntersection", "intersection"]
 def intersection(
     ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
 ) -> Conversation:
-    """Make this party's side: the client's or the server's, by `Terms.asks`."""
-    asks = terms.asks(max(len(ids), terms.pad_to or 0), peer_size)
+    """Make this party's side: the client's or the server's, by `Terms.is_client`."""
+    asks = terms.is_client(max(len(ids), terms.pad_to or 0), peer_size)
     make = AskingIntersection if asks else AnsweringIntersection
     return make(ids, terms, session, peer_size, by)
 
@@ -40,15 +40,15 @@ class AskingIntersection(Conversation):
         """Points, and proofs."""
         return self._asking.sending()
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """Tokens, answers, the receipt."""
-        yield from self._asking.hearing()
+        yield from self._asking.receiving()
         if self._asking.proving.lists is not None:
             (rows,) = self._asking.proving.lists
             self.finish(count=len(rows), rows=rows, verified=True)
 
     def _found(self, rows: np.ndarray) -> None:
-        self.allowed(len(rows))
+        self.require_enough(len(rows))
         if self.terms.learns == "both":  # in an order that shows nothing of how this party sorts its table
             self._asking.proving.lists = [rows[secret_order(len(rows))]]
         else:
@@ -69,14 +69,14 @@ class AnsweringIntersection(Conversation):
         """Tokens, answers, the receipt."""
         return self._answering.sending()
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """Points, and proofs."""
-        return self._answering.hearing()
+        return self._answering.receiving()
 
     def _found(self, lists: list[np.ndarray]) -> None:
         if not lists:
             self.finish()
             return
         (rows,) = lists
-        self.allowed(len(rows))
+        self.require_enough(len(rows))
         self.finish(count=len(rows), rows=rows, verified=True)

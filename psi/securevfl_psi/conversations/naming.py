@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from securevfl_crypto.engine import Engine
 
-from securevfl_psi.arrays import match
-from securevfl_psi.blinding import Gathered
+from securevfl_psi.arrays import match_rows
+from securevfl_psi.blinding import RowBuffer
 from securevfl_psi.chunks import require_chunk, split
 from securevfl_psi.conversations.base import Conversation, Pseudonyms
 from securevfl_psi.conversations.scripts import Incoming, Outgoing, chunks_of, framed, rows_of
@@ -53,7 +53,7 @@ class PseudonymExchange(Conversation):
         else:
             yield from framed(Kind.TOKENS, split(self._party.shuffled()))
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """The peer's set and the own one, doubled, in turns; the receiver then the sender's names."""
         own, theirs = chunks_of(self._party.size), chunks_of(self.peer_size)
         seen = answered = 0
@@ -77,14 +77,14 @@ class PseudonymExchange(Conversation):
         self.finish(pseudonyms=Pseudonyms(own=names, peer=names[:0]))
 
     def _compare(self) -> Incoming:
-        theirs = Gathered(TOKEN_BYTES, self.peer_size, "the sender's names")
+        theirs = RowBuffer(TOKEN_BYTES, self.peer_size, "the sender's names")
         while theirs.count < self.peer_size:
             rows = rows_of((yield Kind.TOKENS), TOKEN_BYTES)
             require_chunk(rows, TOKEN_BYTES, theirs.count, self.peer_size, "the sender's names")
             theirs.add(rows)
-        peer = theirs.whole(self.peer_size)
+        peer = theirs.take_all(self.peer_size)
         own = self._party.own()
-        rows, _ = match(own, peer)
-        self.allowed(len(rows))
+        rows, _ = match_rows(own, peer)
+        self.require_enough(len(rows))
         self._named = True
         self.finish(count=len(rows), rows=rows, pseudonyms=Pseudonyms(own=own, peer=peer))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from securevfl_psi.chunks import split
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, framed, hear_rows, payload
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, framed, payload, receive_rows
 from securevfl_psi.errors import MalformedError, SetSizeError
 from securevfl_psi.proofs import PROOF_BYTES, RECEIPT_BYTES, Outputs
 from securevfl_psi.wire import Frame, Kind
@@ -54,7 +54,7 @@ class Proving:
         for rows in self.lists:
             yield from framed(Kind.PROOFS, split(self._outputs().proofs(rows)))
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """The receipt."""
         frame = yield Kind.RECEIPT
         if self.lists is None:
@@ -76,7 +76,7 @@ class Receiving:
         self.lists: Sequence[np.ndarray] | None = None
         self.accepted = False
 
-    def hearing(self, lists: int, limit: int, complete: Callable[[], bool]) -> Incoming:
+    def receiving(self, lists: int, limit: int, complete: Callable[[], bool]) -> Incoming:
         """Counts and proofs.
 
         Args:
@@ -90,7 +90,7 @@ class Receiving:
         counts = counts_of(frame, lists, limit)
         parts = []
         for count in counts:
-            parts.append((yield from hear_rows(Kind.PROOFS, PROOF_BYTES, count, "the common rows")))
+            parts.append((yield from receive_rows(Kind.PROOFS, PROOF_BYTES, count, "the common rows")))
         rows = self._rows(np.concatenate(parts))
         self.lists = np.split(rows, np.cumsum(counts)[:-1])
 

@@ -24,7 +24,7 @@ import numpy as np
 from securevfl_crypto.engine import Engine
 
 from securevfl_psi import gcs
-from securevfl_psi.blinding import Waiting
+from securevfl_psi.blinding import ChunkQueue
 from securevfl_psi.chunks import require_chunk
 from securevfl_psi.conversations.proving import Proving, Receiving
 from securevfl_psi.conversations.scripts import Incoming, Outgoing, chunks_of, framed, payload, rows_of
@@ -33,11 +33,11 @@ from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.group import CHUNK, POINT_BYTES, TOKEN_BYTES, Scalar
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.proofs import Outputs
-from securevfl_psi.publication import Offer, Publication, Shelf, bits_for, kept_or_made
+from securevfl_psi.publication import Offer, Publication, RunStore, bits_for, load_or_publish
 from securevfl_psi.session import Session
 from securevfl_psi.wire import Frame, Kind
 
-__all__ = ["Looking", "Published", "Publishing"]
+__all__ = ["LookupClient", "LookupParameters", "LookupServer"]
 
 _PART = CHUNK * TOKEN_BYTES
 """Bytes of the filter in a frame."""
@@ -45,7 +45,7 @@ _MOST_WAITING = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class LookupParameters:
     """Parameters of both ends.
 
     Attributes:
@@ -61,10 +61,10 @@ class Published:
     tag: bytes = field(repr=False)
     most: int
     by: Engine | None = None
-    shelf: Shelf | None = field(default=None, repr=False)
+    shelf: RunStore | None = field(default=None, repr=False)
 
 
-class Looking:
+class LookupClient:
     """The small side's scripts.
 
     Args:
@@ -77,7 +77,9 @@ class Looking:
         proving: the final step; `found` sets its lists.
     """
 
-    def __init__(self, ids: Identifiers, how: Published, peer_size: int, found: Callable[[np.ndarray], None]) -> None:
+    def __init__(
+        self, ids: Identifiers, how: LookupParameters, peer_size: int, found: Callable[[np.ndarray], None]
+    ) -> None:
         self._ids, self._how, self._peer_size, self._found = ids, how, peer_size, found
         self._name = "filter of " + how.session(bytes(16)).names[0]
         self._client: Client | None = None
@@ -98,7 +100,7 @@ class Looking:
         yield from framed(Kind.POINTS, self._client.chunks())
         yield from self.proving.sending()
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """The offer, the filter, answers, the receipt."""
         offer = Offer.from_bytes((yield Kind.OFFER).payload, self._peer_size)
         self._filter = self._kept(offer)
@@ -123,9 +125,9 @@ class Looking:
         if wanted and self._how.shelf is not None:
             self._how.shelf.save(self._name, data)
         own = client.outputs
-        self._outputs = own.bound(self._how.tag, self._how.by)
+        self._outputs = own.bind_to_run(self._how.tag, self._how.by)
         self._found(np.flatnonzero(hashes.contains(own.tokens())))
-        yield from self.proving.hearing()
+        yield from self.proving.receiving()
 
     def _kept(self, offer: Offer) -> bytes | None:
         data = None if self._how.shelf is None else self._how.shelf.load(self._name)
@@ -147,7 +149,7 @@ def _hear_filter(offer: Offer) -> Generator[Kind | None, Frame, bytes]:
     return data
 
 
-class Publishing:
+class LookupServer:
     """The large side's scripts.
 
     Args:
@@ -164,7 +166,7 @@ class Publishing:
     def __init__(
         self,
         ids: Identifiers,
-        how: Published,
+        how: LookupParameters,
         peer_size: int,
         lists: int,
         found: Callable[[list[np.ndarray]], None],
@@ -173,7 +175,7 @@ class Publishing:
         self._peer_size, self._lists = peer_size, lists
         self._name = "publication for " + how.session(bytes(16)).names[1]
         self.busy = False
-        self._waiting = Waiting(how.most, "the client's set")
+        self._waiting = ChunkQueue(how.most, "the client's set")
         self._publication: Publication | None = None
         self._outputs: Outputs | None = None
         self._wanted: bool | None = None
@@ -188,10 +190,10 @@ class Publishing:
     def sending(self) -> Outgoing:
         """The offer, the filter where it is wanted, answers, the receipt."""
         self.busy = True
-        making = kept_or_made(self._ids, self._how.session, by=self._how.by, shelf=self._how.shelf, name=self._name)
+        making = load_or_publish(self._ids, self._how.session, by=self._how.by, shelf=self._how.shelf, name=self._name)
         made = yield from making
         self.busy = False
-        self._outputs = Outputs.of_rest(made.rest, self._how.tag, self._how.by)
+        self._outputs = Outputs.from_published(made.rest, self._how.tag, self._how.by)
         self._publication = made
         yield Frame(Kind.OFFER, made.offer.to_bytes())
         while self._wanted is None:
@@ -203,12 +205,12 @@ class Publishing:
         while self._unanswered:
             while not self._waiting:
                 yield None
-            points = key.multiply(self._waiting.first(), "the client's set")
+            points = key.multiply(self._waiting.pop_first(), "the client's set")
             self._unanswered -= 1
             yield from framed(Kind.ANSWERS, [points])
         yield from self._receiving.sending()
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """Whether the filter is wanted, the client's points, and its proofs."""
         while self._publication is None:
             yield None
@@ -225,7 +227,7 @@ class Publishing:
             done += len(rows)
             self._waiting.add(rows)
         limit = min(len(self._ids), self._peer_size)
-        yield from self._receiving.hearing(self._lists, limit, lambda: not self._unanswered)
+        yield from self._receiving.receiving(self._lists, limit, lambda: not self._unanswered)
         self._found(list(self._receiving.lists or []))
         self._receiving.accepted = True
 

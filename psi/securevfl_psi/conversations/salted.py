@@ -7,7 +7,7 @@ from securevfl_crypto.engine import Engine
 
 from securevfl_psi.arrays import secret_order
 from securevfl_psi.conversations.base import Conversation
-from securevfl_psi.conversations.hashing import Comparing, Telling
+from securevfl_psi.conversations.hashing import DigestReceiver, DigestSender
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.salted_hash import UnsafeSaltedHash
@@ -26,26 +26,26 @@ class SaltedHash(Conversation):
         super().__init__(ids, terms, session, peer_size, by)
         party = UnsafeSaltedHash(ids, terms.salt + session.dst, max_set_size=terms.max_set_size)
         both = terms.learns == "both"
-        self._part: Comparing | Telling
+        self._part: DigestReceiver | DigestSender
         if self.receives:
-            self._part = Comparing(party, peer_size, self._found, prove=both)
+            self._part = DigestReceiver(party, peer_size, self._found, prove=both)
         else:
-            self._part = Telling(party, len(ids), int(both), self._told)
+            self._part = DigestSender(party, len(ids), int(both), self._told)
 
     def sending(self) -> Outgoing:
         """The sender's digests; the receiver's proofs."""
         return self._part.sending()
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """The sender's digests; the receiver's proofs."""
-        yield from self._part.hearing()
-        if isinstance(self._part, Comparing) and self._part.proving.lists is not None:
+        yield from self._part.receiving()
+        if isinstance(self._part, DigestReceiver) and self._part.proving.lists is not None:
             (rows,) = self._part.proving.lists
             self.finish(count=len(rows), rows=rows, verified=True)
 
     def _found(self, rows: np.ndarray) -> None:
-        self.allowed(len(rows))
-        if self.terms.learns == "both" and isinstance(self._part, Comparing):
+        self.require_enough(len(rows))
+        if self.terms.learns == "both" and isinstance(self._part, DigestReceiver):
             self._part.proving.lists = [rows[secret_order(len(rows))]]
         else:
             self.finish(count=len(rows), rows=rows, verified=True)
@@ -55,5 +55,5 @@ class SaltedHash(Conversation):
             self.finish()
             return
         (rows,) = lists
-        self.allowed(len(rows))
+        self.require_enough(len(rows))
         self.finish(count=len(rows), rows=rows, verified=True)

@@ -23,7 +23,7 @@ from securevfl_psi.chunks import require_chunk
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.wire import Frame, Kind
 
-__all__ = ["Incoming", "Outgoing", "chunks_of", "framed", "hear_rows", "payload", "rows_of"]
+__all__ = ["Incoming", "Outgoing", "chunks_of", "framed", "payload", "receive_rows", "rows_of"]
 
 Outgoing = Iterator[Frame | None]
 Incoming = Generator[Kind | None, Frame, None]
@@ -62,7 +62,7 @@ def chunks_of(count: int) -> int:
     return -(-count // chunks.CHUNK)
 
 
-def hear_rows(kind: Kind, width: int, count: int, what: str) -> Generator[Kind | None, Frame, np.ndarray]:
+def receive_rows(kind: Kind, width: int, count: int, what: str) -> Generator[Kind | None, Frame, np.ndarray]:
     """Receive `count` rows in chunks and return them, uint8 (count, width).
 
     Memory grows with arrivals, never with the announced number.

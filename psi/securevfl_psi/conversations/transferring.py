@@ -1,6 +1,7 @@
 """`ot`: find the common rows by oblivious transfer. See `oblivious` for the protocol and `encoding` for its scripts.
 
-As in `dh`, `Terms.asks` decides who asks; at the end the client proves the common rows and the server sends a receipt.
+As in `dh`, `Terms.is_client` decides who asks; at the end the client proves the common rows and the server sends
+a receipt.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ __all__ = ["AnsweringTransfer", "AskingTransfer", "transfer"]
 def transfer(
     ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
 ) -> Conversation:
-    """Make this party's side: the client's or the server's, by `Terms.asks`."""
-    asks = terms.asks(max(len(ids), terms.pad_to or 0), peer_size)
+    """Make this party's side: the client's or the server's, by `Terms.is_client`."""
+    asks = terms.is_client(max(len(ids), terms.pad_to or 0), peer_size)
     make = AskingTransfer if asks else AnsweringTransfer
     return make(ids, terms, session, peer_size, by)
 
@@ -44,15 +45,15 @@ class AskingTransfer(Conversation):
         """The encoded set, the sums that are asked for, and proofs."""
         return self._encoding.sending()
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """The base transfers' answer, the challenge, tokens, the receipt."""
-        yield from self._encoding.hearing()
+        yield from self._encoding.receiving()
         if self._encoding.proving.lists is not None:
             (rows,) = self._encoding.proving.lists
             self.finish(count=len(rows), rows=rows, verified=True)
 
     def _found(self, rows: np.ndarray) -> None:
-        self.allowed(len(rows))
+        self.require_enough(len(rows))
         if self.terms.learns == "both":  # in an order that shows nothing of how this party sorts its table
             self._encoding.proving.lists = [rows[secret_order(len(rows))]]
         else:
@@ -74,14 +75,14 @@ class AnsweringTransfer(Conversation):
         """The base transfers' answer, the challenge, tokens, the receipt."""
         return self._decoding.sending()
 
-    def hearing(self) -> Incoming:
+    def receiving(self) -> Incoming:
         """The client's encoded set, its sums, and its proofs."""
-        return self._decoding.hearing()
+        return self._decoding.receiving()
 
     def _found(self, lists: list[np.ndarray]) -> None:
         if not lists:
             self.finish()
             return
         (rows,) = lists
-        self.allowed(len(rows))
+        self.require_enough(len(rows))
         self.finish(count=len(rows), rows=rows, verified=True)

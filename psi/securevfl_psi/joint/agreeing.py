@@ -12,10 +12,10 @@ from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.verify import list_digest
 from securevfl_psi.wire import Frame, Kind
 
-__all__ = ["Agreeing"]
+__all__ = ["RowComparison"]
 
 
-class Agreeing:
+class RowComparison:
     """One party's comparisons with all others.
 
     Args:
@@ -50,7 +50,7 @@ class Agreeing:
         self._confirm(peer)
         yield Frame(Kind.CONFIRMATION, self._confirmations[peer])
 
-    def hearing(self, peer: str) -> Incoming:
+    def receiving(self, peer: str) -> Incoming:
         """The peer's."""
         frame = yield Kind.SHARE
         self._shares[peer] = payload(frame, SHARE_BYTES)

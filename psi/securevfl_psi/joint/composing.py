@@ -13,11 +13,11 @@ from functools import partial
 
 import numpy as np
 
-from securevfl_psi.choosing import Choice, choose
+from securevfl_psi.choosing import Choice, choose_protocol
 from securevfl_psi.conversations.asking import Answering, Asking
 from securevfl_psi.conversations.encoding import Decoding, Encoding
-from securevfl_psi.conversations.hashing import Comparing, Telling
-from securevfl_psi.conversations.publishing import Looking, Published, Publishing
+from securevfl_psi.conversations.hashing import DigestReceiver, DigestSender
+from securevfl_psi.conversations.publishing import LookupClient, LookupParameters, LookupServer
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
 from securevfl_psi.dh import Client, Server
 from securevfl_psi.joint.state import State
@@ -26,15 +26,15 @@ from securevfl_psi.oblivious import Server as TransferServer
 from securevfl_psi.salted_hash import UnsafeSaltedHash
 from securevfl_psi.session import Session
 
-__all__ = ["ComposingActive", "ComposingPassive", "chosen"]
+__all__ = ["ComposingActive", "ComposingPassive", "choose_pair_protocol"]
 
-_Part = Answering | Asking | Comparing | Decoding | Encoding | Looking | Publishing | Telling
-_COMPARES = Asking | Comparing | Encoding | Looking
+_Part = Answering | Asking | DigestReceiver | Decoding | Encoding | LookupClient | LookupServer | DigestSender
+_COMPARES = Asking | DigestReceiver | Encoding | LookupClient
 _MOST_WAITING = 4
 """Chunks of a peer's points that may wait for their answers: 4 MiB."""
 
 
-def chosen(state: State, passive: str) -> Choice:
+def choose_pair_protocol(state: State, passive: str) -> Choice:
     """Choose the protocol of the active party and one passive party, by the terms and, for ``auto``, both sizes."""
     active = state.terms.active
     sizes = {**state.sizes, state.terms.name: len(state.ids)}
@@ -42,7 +42,7 @@ def chosen(state: State, passive: str) -> Choice:
     if _passive_asks(state, asking, answering):
         asking, answering = answering, asking
     if state.terms.protocol == "auto":
-        return choose(asking, answering, state.terms.link)
+        return choose_protocol(asking, answering, state.terms.link)
     return Choice(state.terms.protocol, "the terms name it")
 
 
@@ -53,7 +53,7 @@ def _session(state: State, passive: str, protocol: str) -> Session:
     )
 
 
-def _published(state: State, passive: str, protocol: str, *, asks: bool) -> Published:
+def _published(state: State, passive: str, protocol: str, *, asks: bool) -> LookupParameters:
     server, client = passive, state.terms.active
     if asks == (state.terms.name == passive):
         server, client = client, server
@@ -63,7 +63,9 @@ def _published(state: State, passive: str, protocol: str, *, asks: bool) -> Publ
         return Session(names=(server, client), nonce=nonce, rules_tag=rules, protocol=f"joint {protocol}, published")
 
     tag = _session(state, passive, protocol).dst
-    return Published(session=session, tag=tag, most=state.terms.max_set_size, by=state.by, shelf=state.terms.shelf)
+    return LookupParameters(
+        session=session, tag=tag, most=state.terms.max_set_size, by=state.by, shelf=state.terms.shelf
+    )
 
 
 def _passive_asks(state: State, active_rows: int, passive_rows: int) -> bool:
@@ -73,33 +75,33 @@ def _passive_asks(state: State, active_rows: int, passive_rows: int) -> bool:
 
 def _asking(
     state: State, passive: str, peer_size: int, found: Callable[[np.ndarray], None]
-) -> Asking | Encoding | Comparing | Looking:
-    protocol, limit = chosen(state, passive).protocol, state.terms.max_set_size
+) -> Asking | Encoding | DigestReceiver | LookupClient:
+    protocol, limit = choose_pair_protocol(state, passive).protocol, state.terms.max_set_size
     session = _session(state, passive, protocol)
     if protocol == "ot":
         path = None if state.by is None else state.by.name
         return Encoding(TransferClient(state.ids, session, peer_size, max_set_size=limit, path=path), peer_size, found)
     if protocol == "unsafe_salted_hash":
-        return Comparing(UnsafeSaltedHash(state.ids, session.dst, max_set_size=limit), peer_size, found)
+        return DigestReceiver(UnsafeSaltedHash(state.ids, session.dst, max_set_size=limit), peer_size, found)
     if protocol == "unbalanced":
-        return Looking(state.ids, _published(state, passive, protocol, asks=True), peer_size, found)
+        return LookupClient(state.ids, _published(state, passive, protocol, asks=True), peer_size, found)
     return Asking(Client(state.ids, session, max_set_size=limit, by=state.by), peer_size, found)
 
 
 def _answering(
     state: State, passive: str, peer_size: int, lists: int, found: Callable[[list[np.ndarray]], None]
-) -> Answering | Decoding | Publishing | Telling:
-    protocol, limit = chosen(state, passive).protocol, state.terms.max_set_size
+) -> Answering | Decoding | LookupServer | DigestSender:
+    protocol, limit = choose_pair_protocol(state, passive).protocol, state.terms.max_set_size
     session = _session(state, passive, protocol)
     if protocol == "ot":
         path = None if state.by is None else state.by.name
         server = TransferServer(state.ids, session, peer_size, max_set_size=limit, path=path)
         return Decoding(server, peer_size, lists, found)
     if protocol == "unsafe_salted_hash":
-        return Telling(UnsafeSaltedHash(state.ids, session.dst, max_set_size=limit), len(state.ids), lists, found)
+        return DigestSender(UnsafeSaltedHash(state.ids, session.dst, max_set_size=limit), len(state.ids), lists, found)
     if protocol == "unbalanced":
         how = _published(state, passive, protocol, asks=False)
-        return Publishing(state.ids, how, peer_size, lists, found)
+        return LookupServer(state.ids, how, peer_size, lists, found)
     server_dh = Server(state.ids, session, max_set_size=limit, by=state.by)
     return Answering(server_dh, peer_size, lists, found, most_waiting=_MOST_WAITING)
 
@@ -122,14 +124,14 @@ class ComposingActive:
         """To a passive party."""
         return self._parts[peer].sending()
 
-    def hearing(self, peer: str) -> Incoming:
+    def receiving(self, peer: str) -> Incoming:
         """From a passive party."""
-        return self._parts[peer].hearing()
+        return self._parts[peer].receiving()
 
     def busy(self, peer: str) -> bool:
         """See `Joint.busy`."""
         part = self._parts[peer]
-        return isinstance(part, Publishing) and part.busy
+        return isinstance(part, LookupServer) and part.busy
 
     def _proved(self, name: str, lists: list[np.ndarray]) -> None:
         (rows,) = lists
@@ -177,14 +179,14 @@ class ComposingPassive:
         """To the active party."""
         return self._part.sending() if peer == self._state.terms.active else iter(())
 
-    def hearing(self, peer: str) -> Incoming:
+    def receiving(self, peer: str) -> Incoming:
         """From the active party."""
         if peer == self._state.terms.active:
-            yield from self._part.hearing()
+            yield from self._part.receiving()
 
     def busy(self, peer: str) -> bool:
         """See `Joint.busy`."""
-        return peer == self._state.terms.active and isinstance(self._part, Publishing) and self._part.busy
+        return peer == self._state.terms.active and isinstance(self._part, LookupServer) and self._part.busy
 
     def _matched(self, rows: np.ndarray) -> None:
         self._state.accept(self._state.order(rows))

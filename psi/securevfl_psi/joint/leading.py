@@ -14,7 +14,7 @@ from securevfl_psi import multiparty, okvs
 from securevfl_psi.chunks import require_chunk, split
 from securevfl_psi.circle import PairwiseKeys
 from securevfl_psi.conversations.proving import counts_of
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, chunks_of, framed, hear_rows, payload, rows_of
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, chunks_of, framed, payload, receive_rows, rows_of
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.group import POINT_BYTES
 from securevfl_psi.joint.state import State
@@ -38,7 +38,7 @@ class _Seeds:
     def sending(self) -> Outgoing:
         yield Frame(Kind.KEY, self._keys.public_key)
 
-    def hearing(self, peer: str) -> Incoming:
+    def receiving(self, peer: str) -> Incoming:
         frame = yield Kind.KEY
         self._theirs[peer] = payload(frame, _KEY_BYTES)
         if set(self._theirs) == self._peers:
@@ -70,14 +70,14 @@ class LeadingActive:
         yield Frame(Kind.COUNT, len(state.rows).to_bytes(8, "big"))
         yield from framed(Kind.PROOFS, self._lead().announce(peer))
 
-    def hearing(self, peer: str) -> Incoming:
+    def receiving(self, peer: str) -> Incoming:
         """From a passive party: answers, and its table."""
         state = self._state
-        yield from self._seeds.hearing(peer)
-        answers = yield from hear_rows(Kind.ANSWERS, POINT_BYTES, len(state.ids), f"the answers of {peer!r}")
+        yield from self._seeds.receiving(peer)
+        answers = yield from receive_rows(Kind.ANSWERS, POINT_BYTES, len(state.ids), f"the answers of {peer!r}")
         seed = payload((yield Kind.SEED), okvs.SEED_BYTES)
         slots = okvs.slots_for(state.sizes[peer])
-        table = yield from hear_rows(Kind.SLOTS, multiparty.SHARE_BYTES, slots, f"the table of {peer!r}")
+        table = yield from receive_rows(Kind.SLOTS, multiparty.SHARE_BYTES, slots, f"the table of {peer!r}")
         self._lead().receive(peer, split(answers), seed, split(table), state.sizes[peer])
         self._answered.add(peer)
         if self._answered == set(state.terms.passive):
@@ -141,9 +141,9 @@ class LeadingPassive:
         yield Frame(Kind.SEED, table.seed)
         yield from framed(Kind.SLOTS, split(table.slots))
 
-    def hearing(self, peer: str) -> Incoming:
+    def receiving(self, peer: str) -> Incoming:
         """From the active party its set, and what is common; from another passive one its key."""
-        yield from self._seeds.hearing(peer)
+        yield from self._seeds.receiving(peer)
         state = self._state
         if peer != state.terms.active:
             return
@@ -157,7 +157,7 @@ class LeadingPassive:
             done += len(rows)
         frame = yield Kind.COUNT
         (count,) = counts_of(frame, 1, len(state.ids))
-        proofs = yield from hear_rows(Kind.PROOFS, multiparty.RESULT_BYTES, count, "the common rows")
+        proofs = yield from receive_rows(Kind.PROOFS, multiparty.RESULT_BYTES, count, "the common rows")
         if self._party is None:
             raise MalformedError(f"{peer!r} announced common rows before it had this party's table")
         state.accept(state.order(np.sort(self._party.rows(split(proofs), count))))

@@ -15,8 +15,8 @@ from securevfl_psi.circle import Circle
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
 from securevfl_psi.errors import DisagreementError, PlanRefusedError, PSIError, SetSizeError
 from securevfl_psi.identifiers import Identifiers
-from securevfl_psi.joint.agreeing import Agreeing
-from securevfl_psi.joint.composing import ComposingActive, ComposingPassive, chosen
+from securevfl_psi.joint.agreeing import RowComparison
+from securevfl_psi.joint.composing import ComposingActive, ComposingPassive, choose_pair_protocol
 from securevfl_psi.joint.greeting import PLANS, Greeting
 from securevfl_psi.joint.leading import LeadingActive, LeadingPassive
 from securevfl_psi.joint.state import JointTerms, Order, State
@@ -142,15 +142,15 @@ class Joint:
         if self._state.agreeing is not None:
             yield from self._state.agreeing.sending(peer)
 
-    def hearing(self, peer: str) -> Incoming:
+    def receiving(self, peer: str) -> Incoming:
         """The script of frames from one peer."""
         frame = yield Kind.HELLO
         self._greeted(peer, frame.payload)
         while self._state is None or self._plan is None:
             yield None
-        yield from self._plan.hearing(peer)
+        yield from self._plan.receiving(peer)
         if self._state.agreeing is not None:
-            yield from self._state.agreeing.hearing(peer)
+            yield from self._state.agreeing.receiving(peer)
         self._ended.add(peer)
 
     def _planned(self) -> tuple[str, bool] | None:
@@ -217,12 +217,12 @@ class Joint:
             labelled_run=labelled,
             order=self._order,
             allow=self._allow,
-            agreeing=Agreeing(self.terms.name, circle.dst, self._by) if len(names) > 2 else None,
+            agreeing=RowComparison(self.terms.name, circle.dst, self._by) if len(names) > 2 else None,
             by=self._by,
         )
         if plan != _GLOBAL:
             paired = self.terms.passive if self.active else (self.terms.name,)
-            self._chosen = {name: chosen(state, name) for name in paired}
+            self._chosen = {name: choose_pair_protocol(state, name) for name in paired}
             self._plan = ComposingActive(state) if self.active else ComposingPassive(state)
         else:
             self._plan = LeadingActive(state) if self.active else LeadingPassive(state)

@@ -14,8 +14,8 @@ from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.circle import Circle
 from securevfl_psi.errors import PSIError
 from securevfl_psi.identifiers import Identifiers, IdRules
-from securevfl_psi.joint.agreeing import Agreeing
-from securevfl_psi.publication import Shelf
+from securevfl_psi.joint.agreeing import RowComparison
+from securevfl_psi.publication import RunStore
 
 __all__ = ["JOINT_PROTOCOLS", "JointProtocol", "JointTerms", "Order", "State"]
 
@@ -60,7 +60,7 @@ class JointTerms:
     protocol: JointProtocol = "dh"
     link: float | None = None
     pad_to: int | None = None
-    shelf: Shelf | None = field(default=None, repr=False)
+    shelf: RunStore | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.protocol not in JOINT_PROTOCOLS:
@@ -109,7 +109,7 @@ class State:
     labelled_run: bool
     order: Order
     allow: Callable[[int, Mapping[str, int], Mapping[str, int]], None]
-    agreeing: Agreeing | None = None
+    agreeing: RowComparison | None = None
     by: Engine | None = None
     rows: np.ndarray | None = None
     labelled: dict[str, np.ndarray] = field(default_factory=dict)

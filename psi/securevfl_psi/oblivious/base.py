@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from securevfl_psi.errors import MalformedError
-from securevfl_psi.oblivious.edwards import POINT_BYTES, compressed, decompressed, in_subgroup, montgomery
+from securevfl_psi.oblivious.edwards import POINT_BYTES, compress, decompress, in_subgroup, to_montgomery
 
 __all__ = ["KEY_BYTES", "TRANSFERS", "Chooser", "Giver"]
 
@@ -88,12 +88,12 @@ class Giver:
         what = "the answer to the base transfers"
         if len(answer) != _MESSAGE:
             raise MalformedError(f"{what} has {len(answer)} bytes; {_MESSAGE} were expected")
-        hidden = [decompressed(answer[i : i + POINT_BYTES], what) for i in range(0, _MESSAGE, POINT_BYTES)]
-        minus = -decompressed(self.message, what)
+        hidden = [decompress(answer[i : i + POINT_BYTES], what) for i in range(0, _MESSAGE, POINT_BYTES)]
+        minus = -decompress(self.message, what)
         keys = _Keys(self._tag, self.message, answer)
         out = []
         for choice, points in enumerate((hidden, [point + minus for point in hidden])):
-            products = [_product(self._secret, u, what) for u in montgomery(points)]
+            products = [_product(self._secret, u, what) for u in to_montgomery(points)]
             out.append([keys.key(number, choice, u) for number, u in enumerate(products)])
         return out[0], out[1]
 
@@ -116,14 +116,14 @@ class Chooser:
 
     def __init__(self, tag: bytes, choices: np.ndarray, message: bytes) -> None:
         what = "the first message of the base transfers"
-        point = decompressed(message, what)
+        point = decompress(message, what)
         if not in_subgroup(point):
             raise MalformedError(f"{what} contains a point of small order, or with a component of small order")
-        (u,) = montgomery([point])
+        (u,) = to_montgomery([point])
         secrets = [_secret() for _ in range(TRANSFERS)]
         without = b"".join(public for _, public in secrets)
         # Both candidates are computed for every transfer, so time does not depend on the choices.
-        with_it = compressed([decompressed(public, what) + point for _, public in secrets])
+        with_it = compress([decompress(public, what) + point for _, public in secrets])
         rows = [np.frombuffer(data, dtype=np.uint8).reshape(-1, POINT_BYTES) for data in (without, with_it)]
         mask = (np.uint8(0) - choices.astype(np.uint8))[:, None]  # chosen without a branch
         self.answer = (rows[0] ^ ((rows[0] ^ rows[1]) & mask)).tobytes()

@@ -10,26 +10,26 @@ import numpy as np
 from securevfl_crypto.bits import HASH_BYTES
 
 from securevfl_psi import okvs
-from securevfl_psi.arrays import match
-from securevfl_psi.blinding import Gathered
+from securevfl_psi.arrays import match_rows
+from securevfl_psi.blinding import RowBuffer
 from securevfl_psi.chunks import require_rows
 from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.group import TOKEN_BYTES
 from securevfl_psi.oblivious.base import Giver
-from securevfl_psi.oblivious.common import End, token_bytes
+from securevfl_psi.oblivious.common import Side, token_bytes
 from securevfl_psi.oblivious.extension import Encoder
 
 __all__ = ["Client"]
 
 
-class Client(End):
+class Client(Side):
     """The party that encodes its set and compares tokens. See `End` for its arguments."""
 
     _encodes = True
     _encoder: Encoder | None = None
     _seed: bytes | None = None
     _answered = False
-    _theirs: Gathered | None = None
+    _theirs: RowBuffer | None = None
 
     @cached_property
     def _giver(self) -> Giver:
@@ -112,7 +112,7 @@ class Client(End):
         what, width = "the server's set", token_bytes(self.size, self.peer_size)
         require_rows(tokens, width, what)
         if self._theirs is None:
-            self._theirs = Gathered(TOKEN_BYTES, self.peer_size, what)
+            self._theirs = RowBuffer(TOKEN_BYTES, self.peer_size, what)
         self._theirs.add(_widened(tokens))
 
     def finish(self) -> np.ndarray:
@@ -125,9 +125,9 @@ class Client(End):
         """
         self._once("finish")
         self.evaluate()
-        theirs = (self._theirs or Gathered(TOKEN_BYTES, 0, "the server's set")).whole(self.peer_size)
+        theirs = (self._theirs or RowBuffer(TOKEN_BYTES, 0, "the server's set")).take_all(self.peer_size)
         own = self.outputs.tokens()[:, : token_bytes(self.size, self.peer_size)]
-        return match(_widened(own), theirs)[0]
+        return match_rows(_widened(own), theirs)[0]
 
 
 def _widened(tokens: np.ndarray) -> np.ndarray:

@@ -50,7 +50,7 @@ from securevfl_psi.oblivious.extension import EXTRA
 from securevfl_psi.proofs import OUTPUT_BYTES, Outputs
 from securevfl_psi.session import Session
 
-__all__ = ["End", "hashed_identifiers", "row_count", "token_bytes"]
+__all__ = ["Side", "hashed_identifiers", "row_count", "token_bytes"]
 
 _WORD = 16  # bytes of a word in the key-value store, of which 10 count
 _PART = 1 << 13  # rows decoded at a time: half a megabyte
@@ -92,7 +92,7 @@ def hashed_identifiers(ids: Identifiers, tag: bytes, by: Loops) -> np.ndarray:
     return out
 
 
-class End:
+class Side:
     """Base of both ends: this party's hashed identifiers and their outputs.
 
     Args:
@@ -133,7 +133,7 @@ class End:
         if pad_to is not None and len(ids) > pad_to:
             raise SetSizeError(f"{len(ids)} identifiers do not fit into pad_to={pad_to}: raise pad_to")
         self._ids = Identifiers.of_texts(ids)
-        if self._ids.doubled():
+        if self._ids.find_duplicates():
             raise IdentifierError("identifiers are doubled; call normalise first: its error lists the rows")
         self.peer_size, self._session = peer_size, session
         self._by = loops(path)

@@ -16,7 +16,7 @@ from gmpy2 import mpz
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.group import ORDER
 
-__all__ = ["POINT_BYTES", "Point", "compressed", "decompressed", "in_subgroup", "montgomery"]
+__all__ = ["POINT_BYTES", "Point", "compress", "decompress", "in_subgroup", "to_montgomery"]
 
 POINT_BYTES = 32
 P = mpz(2) ** 255 - 19
@@ -49,7 +49,7 @@ class Point:
 _NEUTRAL = Point(mpz(0), mpz(1), mpz(1), mpz(0))
 
 
-def decompressed(encoded: bytes, what: str) -> Point:
+def decompress(encoded: bytes, what: str) -> Point:
     """Decode a point from 32 bytes (RFC 8032, section 5.1.3).
 
     Raises:
@@ -96,7 +96,7 @@ def _inverses(numbers: Sequence[mpz]) -> list[mpz]:
     return found[::-1]
 
 
-def compressed(points: Sequence[Point]) -> bytes:
+def compress(points: Sequence[Point]) -> bytes:
     """Encode points, 32 bytes each (RFC 8032, section 5.1.2)."""
     out = bytearray()
     for point, inverse in zip(points, _inverses([point.z for point in points]), strict=True):
@@ -105,7 +105,7 @@ def compressed(points: Sequence[Point]) -> bytes:
     return bytes(out)
 
 
-def montgomery(points: Sequence[Point]) -> list[bytes]:
+def to_montgomery(points: Sequence[Point]) -> list[bytes]:
     """Map points to X25519's u-coordinates; the neutral element maps to 0, which `_product` refuses."""
     inverses = _inverses([(point.z - point.y) % P for point in points])
     return [

@@ -31,7 +31,7 @@ from securevfl_crypto.bits import CODE_BYTES, COLUMNS, ROW_BYTES, SUM_BYTES, Loo
 from securevfl_psi.errors import MalformedError, SetSizeError
 from securevfl_psi.oblivious.code import code_tables
 
-__all__ = ["ANSWER_BYTES", "CHALLENGE_BYTES", "EXTRA", "ROWS", "Decoder", "Encoder", "padded"]
+__all__ = ["ANSWER_BYTES", "CHALLENGE_BYTES", "EXTRA", "ROWS", "Decoder", "Encoder", "round_to_blocks"]
 
 ROWS = 1 << 15
 """Rows in one message."""
@@ -43,7 +43,7 @@ ANSWER_BYTES = _SUMS * (CODE_BYTES + ROW_BYTES)
 _OFF_STRIDE = 64  # without it, columns would be 4 KiB apart and compete for the same few cache lines
 
 
-def padded(count: int) -> int:
+def round_to_blocks(count: int) -> int:
     """Round a number of rows up to full blocks of the transposition."""
     return -(-count // COLUMNS) * COLUMNS
 
@@ -106,14 +106,14 @@ class Encoder:
         self._words: np.ndarray | None = np.concatenate([words, more])
         self.count = len(words) + EXTRA
         self._columns = [_Columns(part, by) for part in keys]
-        self.matrix = np.empty((padded(self.count), ROW_BYTES), dtype=np.uint8)
+        self.matrix = np.empty((round_to_blocks(self.count), ROW_BYTES), dtype=np.uint8)
         self.complete = False
 
     def rows(self) -> Iterator[np.ndarray]:
         """Yield U in chunks of uint8 (at most 32768, 64)."""
         words = self._kept()
         for start, size in _chunks(self.count):
-            block = padded(size)
+            block = round_to_blocks(size)
             one, other = (columns.following(block) for columns in self._columns)
             np.bitwise_xor(one, other, out=other)
             self.matrix[start : start + block] = self._by.transpose(one)
@@ -179,7 +179,7 @@ class Decoder:
             raise MalformedError(f"the encoded set contains a chunk of {len(rows)} rows where {due} are due: use split")
         part = self.matrix[self.done : self.done + due]
         np.bitwise_and(rows, self._secret, out=part)
-        part ^= self._by.transpose(self._columns.following(padded(due)))[:due]
+        part ^= self._by.transpose(self._columns.following(round_to_blocks(due)))[:due]
         self.done += due
 
     @property

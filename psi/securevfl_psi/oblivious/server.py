@@ -12,13 +12,13 @@ from securevfl_psi.arrays import secret_order
 from securevfl_psi.chunks import split
 from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.oblivious.base import TRANSFERS, Chooser
-from securevfl_psi.oblivious.common import End, row_count, token_bytes
+from securevfl_psi.oblivious.common import Side, row_count, token_bytes
 from securevfl_psi.oblivious.extension import Decoder
 
 __all__ = ["Server"]
 
 
-class Server(End):
+class Server(Side):
     """The party that has the secret; it learns the size of the client's set and which of its rows the client proves.
 
     See `End` for its arguments.

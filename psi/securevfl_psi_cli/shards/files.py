@@ -31,10 +31,10 @@ __all__ = [
     "read_digest",
     "read_result",
     "read_shard",
+    "write_atomic",
     "write_digest",
     "write_result",
     "write_shard",
-    "write_whole",
 ]
 
 _HEAD = struct.Struct("<8s16sIQ")
@@ -42,7 +42,7 @@ _DIGEST = 32
 _SHARD, _RESULT, _DONE = b"SVSHARDs", b"SVSHARDr", b"SVSHARDd"
 
 
-def write_whole(path: Path, parts: Iterable[bytes | memoryview | np.ndarray]) -> None:
+def write_atomic(path: Path, parts: Iterable[bytes | memoryview | np.ndarray]) -> None:
     """A file under its name once all of it is on disk; there is no state between none and whole.
 
     Raises:
@@ -73,7 +73,7 @@ def _write(path: Path, head: bytes, arrays: list[np.ndarray]) -> None:
     digest = hashlib.sha256(head)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)
-    write_whole(path, [head, digest.digest(), *arrays])
+    write_atomic(path, [head, digest.digest(), *arrays])
 
 
 def _read(path: Path, kind: bytes, tag: bytes, shard: int) -> tuple[int, np.ndarray]:

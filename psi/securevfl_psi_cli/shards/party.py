@@ -262,6 +262,6 @@ def _write_parquet(out: Path, name: str, run: ShardedRun) -> None:
             places = by_number[np.searchsorted(numbers, rows, sorter=by_number)] if len(rows) else rows
             ends = np.concatenate([[0], np.cumsum(ids.lengths[places], dtype=np.int64)])
             texts = pa.Array.from_buffers(
-                pa.large_string(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(ids.joined(places))]
+                pa.large_string(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(ids.concatenated(places))]
             )
             writer.write_table(pa.table([pa.array(np.asarray(rows)), texts], schema=schema))

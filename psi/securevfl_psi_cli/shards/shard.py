@@ -70,7 +70,7 @@ def sorted_shard(state: RunState, shard: int, read: Callable[[], tuple[np.ndarra
     if len(equal):
         order = _by_texts(order, ordered, ids)
         _refuse_doubled(np.unique(np.concatenate([equal, equal + 1])), order, rows, ids)
-    write_shard(path, run, shard, rows[order], ids.lengths[order], ids.joined(order))
+    write_shard(path, run, shard, rows[order], ids.lengths[order], ids.concatenated(order))
     return len(rows).to_bytes(8, "big")
 
 
@@ -152,7 +152,7 @@ class ShardSession:
             due=settings.peer_pad,
         )
         by = engine() if settings.protocol == "dh" else None
-        self.end = Endpoint(ids.distinct(), self._terms, by=by, normalised=True)
+        self.end = Endpoint(ids.mark_unique(), self._terms, by=by, normalised=True)
 
     def keep(self) -> int:
         """Write what the session gave, the digest of the session last; how many rows are common."""

@@ -17,7 +17,7 @@ from securevfl_psi.sharded.bucket import KEY_BYTES
 from securevfl_psi.sharded.plan import ShardPlan
 from securevfl_psi.terms import Learns, Protocol, Role
 
-from securevfl_psi_cli.shards.files import read_digest, read_result, write_whole
+from securevfl_psi_cli.shards.files import read_digest, read_result, write_atomic
 
 __all__ = ["RunState", "Settings", "digest_of", "run_key", "run_tag"]
 
@@ -131,7 +131,7 @@ class RunState:
         """Keep a run once its rows are partitioned; what other runs left there is deleted."""
         for old in [one for name in _FILES for one in folder.glob(name)]:
             old.unlink(missing_ok=True)
-        write_whole(folder / _SETTINGS, [json.dumps(asdict(settings), indent=1).encode()])
+        write_atomic(folder / _SETTINGS, [json.dumps(asdict(settings), indent=1).encode()])
         return cls(folder)
 
     @classmethod

@@ -10,15 +10,15 @@ import torch
 from securevfl.algorithms.boosting.asking import Asking
 from securevfl.algorithms.boosting.bins import fit_bins
 from securevfl.algorithms.boosting.directions import check_parties, column_directions
-from securevfl.algorithms.boosting.growing import Limits, grow
-from securevfl.algorithms.boosting.histograms import fixed
+from securevfl.algorithms.boosting.growing import Limits, grow_tree
+from securevfl.algorithms.boosting.histograms import to_fixed_point
 from securevfl.algorithms.boosting.sampling import drawn_rows, one_sided
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.splits import Rule
 from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
 from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.objectives import Objective, objective
+from securevfl.training.objectives import Objective, find_objective
 from securevfl.training.regression import Regression
 from securevfl.training.state import State, as_dict, as_tensor
 
@@ -88,8 +88,8 @@ class BoostingActive(ActiveRole):
         self.outputs = task.outputs
         self.forest = Forest(self)
         self.parts["forest"] = self.forest
-        self.raw = np.zeros((self.table.rows, self.outputs))
-        self.scored = np.zeros(self.table.rows, dtype=np.int64)
+        self.raw = np.zeros((self.table.total_count, self.outputs))
+        self.scored = np.zeros(self.table.total_count, dtype=np.int64)
         train = self.table.split.train
         self.fitted: np.ndarray | None = None
         if len(train):
@@ -109,10 +109,10 @@ class BoostingActive(ActiveRole):
         """What the trees are grown towards."""
         task = self.task
         if isinstance(task, Regression):
-            return objective(task.loss.name, delta=task.loss.delta, power=task.loss.power)
-        return objective("logistic") if task.classes == 2 else objective("softmax", classes=task.classes)
+            return find_objective(task.loss.name, delta=task.loss.delta, power=task.loss.power)
+        return find_objective("logistic") if task.classes == 2 else find_objective("softmax", classes=task.classes)
 
-    def learned(self, rows: np.ndarray) -> np.ndarray:
+    def training_targets(self, rows: np.ndarray) -> np.ndarray:
         """What rows are trained towards, (n,): classes, or numbers in the task's scale."""
         labels, task = self.labels(rows), self.task
         found: np.ndarray = (task.targets(labels) if isinstance(task, Regression) else labels).cpu().numpy()
@@ -133,10 +133,10 @@ class BoostingActive(ActiveRole):
         return [self.training_rows(epoch)]
 
     async def train_batch(self, rows: np.ndarray) -> float:
-        y, weight = self.learned(rows), self.table.counts
+        y, weight = self.training_targets(rows), self.table.counts
         each = np.ones(len(rows)) if weight is None else weight[torch.from_numpy(rows)].double().numpy()
         if self.fitted is None:
-            self.forest.start = self.objective.start(y, each)
+            self.forest.start = self.objective.initial_score(y, each)
             self.fitted = np.tile(self.forest.start, (len(rows), 1))
         g, h = self.objective.gradients(self.fitted, y)
         for k in range(self.outputs):
@@ -146,17 +146,17 @@ class BoostingActive(ActiveRole):
     async def one_tree(self, output: int, g: np.ndarray, h: np.ndarray) -> None:
         """Grow a tree and add it."""
         config, number = self.config, len(self.forest.trees)
-        weight = self.drawn(number, np.abs(g))
+        weight = self.draw_row_weights(number, np.abs(g))
         g, h = g * weight, h * weight
-        (gi, gu), (hi, hu) = fixed(g, config.bits), fixed(h, config.bits)
+        (gi, gu), (hi, hu) = to_fixed_point(g, config.bits), to_fixed_point(h, config.bits)
         rule = Rule(
             l1=config.l1, l2=config.l2, min_gain=config.min_gain, min_hessian=config.min_hessian, scales=(gu, hu)
         )
         values = np.stack([gi, hi], axis=1)
         limits = Limits(depth=config.depth, leaves=config.leaves)
-        seen, allowed = weight > 0, self.allowed(number)
+        seen, allowed = weight > 0, self.allowed_columns(number)
         await self.asking.begin(values, seen, allowed)
-        grown = await grow(
+        grown = await grow_tree(
             values,
             (g, h),
             rule,
@@ -173,7 +173,7 @@ class BoostingActive(ActiveRole):
         if self.fitted is not None:
             self.fitted[:, output] += np.asarray(grown.tree.value)[grown.leaf]
 
-    def drawn(self, number: int, size: np.ndarray) -> np.ndarray:
+    def draw_row_weights(self, number: int, size: np.ndarray) -> np.ndarray:
         """How much each training row counts in a tree, (n,): all alike, some drawn by chance, or by their gradients."""
         if self.config.goss is not None:
             generator = np.random.default_rng(self.seed("rows of a tree", number))
@@ -182,7 +182,7 @@ class BoostingActive(ActiveRole):
         weight[drawn_rows(self.site.seed, number, len(size), self.config.rows)] = 1.0
         return weight
 
-    def allowed(self, number: int) -> np.ndarray | None:
+    def allowed_columns(self, number: int) -> np.ndarray | None:
         """Which columns a tree may split by."""
         count = len(self.asking.counts)
         if self.config.columns == 1:
@@ -199,7 +199,7 @@ class BoostingActive(ActiveRole):
         if start == 0:
             self.raw[rows] = self.forest.start
         trees = self.forest.trees[start:]
-        own, sides = self.columns_of(rows), await self.paths(trees, len(rows))
+        own, sides = self.columns_of(rows), await self.route_rows(trees, len(rows))
         taken = dict.fromkeys(sides, 0)
         for tree in trees:
             mine: dict[int, np.ndarray] = {}
@@ -212,7 +212,7 @@ class BoostingActive(ActiveRole):
         self.scored[rows] = len(self.forest.trees)
         return torch.from_numpy(self.raw[rows])
 
-    async def paths(self, trees: Sequence[Tree], rows: int) -> Mapping[int, np.ndarray]:
+    async def route_rows(self, trees: Sequence[Tree], rows: int) -> Mapping[int, np.ndarray]:
         """Passive party's place → whether rows go left at each of its splits of these trees, bool (splits, rows)."""
         found = {}
         for name in self.site.passive:

@@ -10,13 +10,13 @@ from securevfl_crypto.sums import SealedSums, SumHolder
 
 from securevfl.algorithms.boosting.asking import plan_of
 from securevfl.algorithms.boosting.bins import Bins
-from securevfl.algorithms.boosting.categories import CODES, NUMBER, unpacked
+from securevfl.algorithms.boosting.categories import CODES, NUMBER, unpack_sets
 from securevfl.algorithms.boosting.histograms import Merged, merged_bins, plain_sums
-from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, hear_rows
+from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, receive_rows
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.trees import OwnSplits
 from securevfl.cut import Protection
-from securevfl.cut.working import working
+from securevfl.cut.working import count_as_encryption
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
@@ -139,7 +139,7 @@ class OneTree:
             return np.arange(rows)
         if config.goss is None:
             return drawn_rows(role.site.seed, len(role.forest.trees), rows, config.rows)
-        return await hear_rows(self._link, rows)
+        return await receive_rows(self._link, rows)
 
     async def _asked(self) -> tuple[str, int]:
         message = await self._link.receive(Kind.CONTROL, "boost/next")
@@ -174,8 +174,8 @@ class OneTree:
             self._values = values
             return
         message = await self._link.receive(Kind.CIPHERTEXT, "boost/gradients", "c")
-        with working(role.site.clock):
-            role.holder = role.holder.on(plan_of(role.guard.bits, rows, role.config.bits, nodes))
+        with count_as_encryption(role.site.clock):
+            role.holder = role.holder.with_plan(plan_of(role.guard.bits, rows, role.config.bits, nodes))
             self._sealed = role.holder.load(np.asarray(message.arrays["c"]))
 
     async def _sums_hidden(self, nodes: int) -> None:
@@ -195,7 +195,7 @@ class OneTree:
                 f"{self._link.peer!r} does not say which of {rows} rows stand in which of {nodes} nodes"
             )
         codes = self._codes.astype(np.int64)
-        if role.config.merges:
+        if role.config.merges_small_bins:
             for k, number in enumerate(numbers.tolist()):
                 here = np.flatnonzero(place == k)
                 merged = merged_bins(self._codes[here], self._counts, role.config.merge)
@@ -206,7 +206,7 @@ class OneTree:
         role, counts = self._role, self._counts
         if not counts:
             return
-        groups = role.config.merges and self._summed > 1  # whose bins are others at each node
+        groups = role.config.merges_small_bins and self._summed > 1  # whose bins are others at each node
         role.equations += 0 if groups else 2 * self._nodes  # of g and of h
         if role.holder is None:
             if self._values is None or place is None:
@@ -216,7 +216,7 @@ class OneTree:
             return
         if self._sealed is None:
             raise ProtocolError(f"{self._link.peer!r} asks for sums before it sent gradients")
-        with working(role.site.clock):
+        with count_as_encryption(role.site.clock):
             found: SealedSums = role.holder.sums(self._sealed, codes, counts, place, nodes)
         await self._link.send(Kind.CONTROL, "boost/fullest", bins=found.omitted.astype(np.int32))
         await self._link.send(Kind.CIPHERTEXT, "boost/sums", guard=role.guard, c=found.ciphertexts)
@@ -236,16 +236,22 @@ class OneTree:
         if sets.dtype != np.uint8 or sets.shape != (len(splits), CODES // 8):
             raise ProtocolError(f"{self._link.peer!r} sent {sets.dtype} {sets.shape}, and not a set for each split")
         sides = np.empty((len(splits), len(role.codes)), dtype=bool)
-        for k, ((node, column, bin_, missing), codes) in enumerate(zip(splits.tolist(), unpacked(sets), strict=True)):
+        for k, ((node, column, bin_, missing), codes) in enumerate(
+            zip(splits.tolist(), unpack_sets(sets), strict=True)
+        ):
             if not (column in self._places and 0 <= bin_ < counts[column] - 1 and missing in (0, 1)):
                 raise ProtocolError(f"{self._link.peer!r} chose bin {bin_} of column {column}, which is not there")
-            if (codes != NUMBER) != bool(role.bins.kinds[column]) or codes >> counts[column] > 0 or codes == 0:
+            if (
+                (codes != NUMBER) != bool(role.bins.category_columns[column])
+                or codes >> counts[column] > 0
+                or codes == 0
+            ):
                 raise ProtocolError(f"{self._link.peer!r} chose codes of column {column} that it does not have")
             last, missing_left, left = bin_, bool(missing), codes
             if codes == NUMBER:
-                last = self._last_bin(node, column, bin_) if role.config.merges else bin_
+                last = self._last_bin(node, column, bin_) if role.config.merges_small_bins else bin_
             else:
-                left = self._whole(node, column, codes) if role.config.merges else codes
+                left = self._whole(node, column, codes) if role.config.merges_small_bins else codes
                 missing_left = bool(left >> (counts[column] - 1) & 1)
             sides[k] = role.bins.goes_left(role.codes, column, last, missing_left=missing_left, left=left)
             self._splits.column.append(column)

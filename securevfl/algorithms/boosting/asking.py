@@ -10,14 +10,14 @@ import securevfl_crypto as crypto
 from securevfl_crypto.sums import SealedSums, SumOwner, SumPlan
 
 from securevfl.algorithms.boosting.bins import Bins
-from securevfl.algorithms.boosting.categories import NUMBER, packed
+from securevfl.algorithms.boosting.categories import NUMBER, pack_sets
 from securevfl.algorithms.boosting.growing import Chosen, Owned
 from securevfl.algorithms.boosting.histograms import plain_sums
 from securevfl.algorithms.boosting.introductions import hear_introduction
-from securevfl.algorithms.boosting.sampling import spread, tell_columns, tell_rows
+from securevfl.algorithms.boosting.sampling import scatter_columns, tell_columns, tell_rows
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.cut import Paillier, Protection
-from securevfl.cut.working import working
+from securevfl.cut.working import count_as_encryption
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, fan_out
@@ -83,7 +83,7 @@ class Asking:
         self._role, self._bins, self._codes = role, bins, codes
         self._theirs: dict[str, tuple[int, ...]] = {}
         self._counts: tuple[int, ...] = bins.counts
-        self._kinds = bins.kinds
+        self._kinds = bins.category_columns
         self._values = np.empty((0, _VALUES), dtype=np.int64)
         self._rows = np.empty(0, dtype=np.int64)
         self._own = np.empty(0, dtype=np.int64)
@@ -98,14 +98,14 @@ class Asking:
         return self._counts
 
     @property
-    def kinds(self) -> np.ndarray:
+    def category_columns(self) -> np.ndarray:
         """Which of them hold categories."""
         return self._kinds
 
     @property
-    def subtracts(self) -> bool:
+    def can_subtract_siblings(self) -> bool:
         """Whether sums of the larger sibling are found by subtraction: not where bins are put together by node."""
-        return not self._role.config.merges
+        return not self._role.config.merges_small_bins
 
     def _links(self) -> list[Link]:
         return [self._role.site.links[name] for name in self._role.site.passive]
@@ -126,7 +126,7 @@ class Asking:
         protection = role.protection
         if isinstance(protection, Paillier) and self._theirs:
             (scheme,) = protection.schemes().values()
-            with working(role.site.clock):
+            with count_as_encryption(role.site.clock):
                 key = scheme.generate()
                 if not isinstance(key, crypto.PaillierPrivateKey):
                     raise ProtocolError("sums of rows are sealed under Paillier alone")
@@ -170,7 +170,7 @@ class Asking:
         if config.columns < 1:
             await tell_columns(self._links(), self._drawn)
         if self._owner is not None:
-            self._owner = self._owner.on(plan_of(self._guard.bits, len(self._rows), config.bits, 1))
+            self._owner = self._owner.with_plan(plan_of(self._guard.bits, len(self._rows), config.bits, 1))
         if shown:
             await self._send_gradients(None)
 
@@ -188,7 +188,7 @@ class Asking:
                 await link.send(Kind.GRADIENT, "boost/gradients", g=values)
 
         else:
-            with working(self._role.site.clock):
+            with count_as_encryption(self._role.site.clock):
                 sealed = self._owner.encrypt(values, slot)
 
             async def send(link: Link) -> None:
@@ -200,7 +200,9 @@ class Asking:
         """See `Sources.sums`."""
         counts, mine = self._bins.counts, self._own
         codes = self._codes if len(mine) == len(counts) else self._codes[:, mine]
-        own = spread(plain_sums(self._values, codes, [counts[j] for j in mine], slot, len(nodes)), counts, mine)
+        own = scatter_columns(
+            plain_sums(self._values, codes, [counts[j] for j in mine], slot, len(nodes)), counts, mine
+        )
         if not self._theirs:
             return own
         shown = self._role.config.shows_nodes(self._role.protection)
@@ -228,7 +230,7 @@ class Asking:
             if self._owner is None:
                 raise ProtocolError("hidden nodes need a key")
             plan = plan_of(self._guard.bits, len(self._rows), self._role.config.bits, len(nodes))
-            self._owner = self._owner.on(plan)
+            self._owner = self._owner.with_plan(plan)
             await self._send_gradients(slot[self._rows])
         found = []
         for link in self._links():
@@ -242,7 +244,7 @@ class Asking:
         counts = [whole[column] for column in columns]
         if not counts:
             return np.zeros((nodes, sum(whole), _VALUES), dtype=np.int64)
-        return spread(await self._summed(link, counts, nodes, totals, shown=shown), whole, columns)
+        return scatter_columns(await self._summed(link, counts, nodes, totals, shown=shown), whole, columns)
 
     async def _summed(
         self, link: Link, counts: Sequence[int], nodes: int, totals: np.ndarray, *, shown: bool
@@ -253,7 +255,7 @@ class Asking:
             if omitted.dtype != np.int32 or (omitted < 0).any() or (omitted >= 1 << 15).any():
                 raise ProtocolError(f"{link.peer!r} does not leave out one bin of each column")
             answer = SealedSums(np.asarray(message.arrays["c"]), omitted.astype(np.int32))
-            with working(self._role.site.clock):
+            with count_as_encryption(self._role.site.clock):
                 return self._owner.open(answer, counts, totals, nodes=nodes if shown else 1)
         message = await link.receive(Kind.STATISTIC, "boost/sums", "sums")
         sums = np.asarray(message.arrays["sums"])
@@ -264,8 +266,8 @@ class Asking:
             raise ProtocolError(f"{link.peer!r} sent sums that do not add up to those of all rows")
         return sums
 
-    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
-        """See `Sources.sides`."""
+    async def goes_left(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
+        """See `Sources.goes_left`."""
         rows = len(self._codes)
         sides = np.zeros((len(chosen), rows), dtype=bool)
         owned = [Owned(0, 0)] * len(chosen)
@@ -281,7 +283,9 @@ class Asking:
         for link in self._links():
             name = link.peer
             asked[name] = [k for k, one in enumerate(chosen) if first <= one.column < first + len(self._theirs[name])]
-            told = self._role.config.merges  # whose bins were put together by node; else nodes are nobody's business
+            told = (
+                self._role.config.merges_small_bins
+            )  # whose bins were put together by node; else nodes are nobody's business
             table = [
                 [chosen[k].node if told else 0, chosen[k].column - first, chosen[k].bin, chosen[k].missing_left]
                 for k in asked[name]
@@ -289,7 +293,7 @@ class Asking:
             first += len(self._theirs[name])
             await link.send(Kind.CONTROL, "boost/next", meta={"do": "split"})
             splits = np.asarray(table, dtype=np.int64).reshape(len(table), 4)
-            sets = packed(chosen[k].codes for k in asked[name])
+            sets = pack_sets(chosen[k].codes for k in asked[name])
             await link.send(Kind.CONTROL, "boost/splits", splits=splits, sets=sets)
         for link in self._links():
             name = link.peer

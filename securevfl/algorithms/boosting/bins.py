@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from securevfl.algorithms.boosting.categories import NUMBER, flags, in_levels
+from securevfl.algorithms.boosting.categories import NUMBER, code_flags, in_levels
 
 __all__ = ["Bins", "fit_bins"]
 
@@ -29,7 +29,7 @@ class Bins:
     levels: tuple[int, ...] = ()
 
     @property
-    def kinds(self) -> np.ndarray:
+    def category_columns(self) -> np.ndarray:
         """Which columns hold categories, bool (columns,)."""
         return np.asarray(self.levels, dtype=np.int64) > 0 if self.levels else np.zeros(len(self.edges), dtype=bool)
 
@@ -65,7 +65,7 @@ class Bins:
         """
         code = codes[:, column]
         if left != NUMBER:
-            inside: np.ndarray = flags(left)[code]
+            inside: np.ndarray = code_flags(left)[code]
             return inside
         missing = code == self.counts[column] - 1
         found: np.ndarray = np.where(missing, missing_left, code <= bin_)

@@ -19,13 +19,13 @@ __all__ = [
     "NUMBER",
     "SUPPORT",
     "Arranged",
-    "arrange",
-    "flags",
+    "code_flags",
     "in_levels",
-    "packed",
-    "places",
+    "order_categories",
+    "pack_sets",
+    "scan_places",
     "set_of",
-    "unpacked",
+    "unpack_sets",
 ]
 
 SUPPORT = 10.0
@@ -51,7 +51,7 @@ class Arranged:
     spare: np.ndarray = field(repr=False)
 
 
-def arrange(
+def order_categories(
     sums: np.ndarray,
     sizes: np.ndarray,
     kinds: np.ndarray,
@@ -84,7 +84,7 @@ def arrange(
     return Arranged(order, used, spare)
 
 
-def places(arranged: Arranged, column: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def scan_places(arranged: Arranged, column: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where a scan of categories may stop: with what is not ordered on the right, and on the left; bool (codes,) each.
 
     The side of what is not ordered has at least half of the ordered codes.
@@ -119,20 +119,20 @@ def set_of(arranged: Arranged, sizes: np.ndarray, column: int, at: int, *, spare
     return sum(1 << code for code in found)
 
 
-def flags(codes: int) -> np.ndarray:
+def code_flags(codes: int) -> np.ndarray:
     """Which codes are in a set, bool (256,)."""
     return np.unpackbits(np.frombuffer(codes.to_bytes(CODES // 8, "little"), dtype=np.uint8), bitorder="little").astype(
         bool
     )
 
 
-def packed(sets: Iterable[int]) -> np.ndarray:
+def pack_sets(sets: Iterable[int]) -> np.ndarray:
     """Sets, or `NUMBER`, as uint8 (n, 32), little-endian; `NUMBER` is all ones."""
     data = b"".join((codes % (1 << CODES)).to_bytes(CODES // 8, "little") for codes in sets)
     return np.frombuffer(data, dtype=np.uint8).reshape(-1, CODES // 8)
 
 
-def unpacked(data: np.ndarray) -> list[int]:
+def unpack_sets(data: np.ndarray) -> list[int]:
     """What `packed` packed: no split puts all 256 codes on one side, so that all ones stand for `NUMBER`."""
     found = [int.from_bytes(row.tobytes(), "little") for row in np.ascontiguousarray(data)]
     return [NUMBER if codes == (1 << CODES) - 1 else codes for codes in found]

@@ -18,7 +18,7 @@ from securevfl.algorithms.boosting.splits import Rule, Split, best_split, leaf_v
 from securevfl.algorithms.boosting.trees import Tree
 from securevfl.errors import ProtocolError
 
-__all__ = ["Chosen", "Grown", "Limits", "Owned", "Sources", "grow"]
+__all__ = ["Chosen", "Grown", "Limits", "Owned", "Sources", "grow_tree"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +78,12 @@ class Sources(Protocol):
         ...
 
     @property
-    def kinds(self) -> np.ndarray:
+    def category_columns(self) -> np.ndarray:
         """Which of them hold categories, bool (columns,)."""
         ...
 
     @property
-    def subtracts(self) -> bool:
+    def can_subtract_siblings(self) -> bool:
         """Whether a node's sums may be found from those of its parent and its sibling."""
         ...
 
@@ -97,7 +97,7 @@ class Sources(Protocol):
         """
         ...
 
-    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
+    async def goes_left(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
         """Whether rows go left at each split, bool (splits, n); and what the active party knows of each."""
         ...
 
@@ -137,7 +137,7 @@ class _Growth:
         self.totals = {0: values.sum(axis=0)}
         self.open: dict[int, _Open] = {}
         self.allowed: np.ndarray | None = None
-        self.kinds = sources.kinds if sources.kinds.any() else None
+        self.kinds = sources.category_columns if sources.category_columns.any() else None
         self.directions: np.ndarray | None = None
         self.within: dict[int, tuple[float, float]] = {0: (-np.inf, np.inf)}
 
@@ -157,7 +157,7 @@ class _Growth:
             slot[self.seen & (self.leaf == node)] = place
         return await self.sources.sums(nodes, slot, np.stack([self.totals[node] for node in nodes]))
 
-    def consider(self, node: int, sums: np.ndarray, depth: int) -> None:
+    def find_best_split(self, node: int, sums: np.ndarray, depth: int) -> None:
         """Find the best split of a node."""
         split = best_split(
             sums,
@@ -193,7 +193,7 @@ class _Growth:
             split = self.open[node].split
             if split is not None:
                 chosen.append(Chosen(node, split.column, split.bin, split.missing_left, split.codes))
-        sides, owned = await self.sources.sides(chosen)
+        sides, owned = await self.sources.goes_left(chosen)
         pairs = []
         for one, goes_left, what in zip(chosen, sides, owned, strict=True):
             node, was = one.node, self.open.pop(one.node)
@@ -211,11 +211,11 @@ class _Growth:
                     f"{self.totals[left].tolist()}, and its bins did to {was.split.left.tolist()}: its sums and its "
                     "sides are of different columns"
                 )
-            self.bound(node, one.column, left, right)
+            self.bound_children(node, one.column, left, right)
             pairs.append((left, right, was))
-        await self.look(pairs)
+        await self.learn_child_sums(pairs)
 
-    def bound(self, node: int, column: int, left: int, right: int) -> None:
+    def bound_children(self, node: int, column: int, left: int, right: int) -> None:
         """Within what the values below two children must stay, so that no split below undoes a monotone one: on either
         side of the middle of their own values (as in XGBoost and scikit-learn)."""
         low, high = self.within[node]
@@ -231,12 +231,12 @@ class _Growth:
         below, above = (left, right) if direction > 0 else (right, left)
         self.within[below], self.within[above] = (low, middle), (middle, high)
 
-    async def look(self, pairs: Sequence[tuple[int, int, _Open]]) -> None:
+    async def learn_child_sums(self, pairs: Sequence[tuple[int, int, _Open]]) -> None:
         """Learn the sums of children: of the smaller one, and of the larger by subtraction where that is possible."""
         asked: list[int] = []
         for left, right, was in pairs:
             going = [node for node in (left, right) if self.may_split(node, was.depth + 1)]
-            if going and self.sources.subtracts:
+            if going and self.sources.can_subtract_siblings:
                 asked.append(self.smaller(left, right))
             else:
                 asked += going
@@ -244,19 +244,19 @@ class _Growth:
             return
         found = dict(zip(asked, await self.ask(asked), strict=True))
         for left, right, was in pairs:
-            if self.sources.subtracts and (found.keys() & {left, right}):
+            if self.sources.can_subtract_siblings and (found.keys() & {left, right}):
                 small = self.smaller(left, right)
                 found[right if small == left else left] = was.sums - found[small]
             for node in (left, right):
                 if node in found and self.may_split(node, was.depth + 1):
-                    self.consider(node, found[node], was.depth + 1)
+                    self.find_best_split(node, found[node], was.depth + 1)
 
     def smaller(self, left: int, right: int) -> int:
         """The sibling with fewer rows that the tree sees."""
         return left if self.rows_seen(left) <= self.rows_seen(right) else right
 
 
-async def grow(
+async def grow_tree(
     values: np.ndarray,
     exact: tuple[np.ndarray, np.ndarray],
     rule: Rule,
@@ -286,7 +286,7 @@ async def grow(
     growth.allowed = allowed
     growth.directions = directions if directions is not None and directions.any() else None
     if growth.may_split(0, 0):
-        growth.consider(0, (await growth.ask([0]))[0], 0)
+        growth.find_best_split(0, (await growth.ask([0]))[0], 0)
     while nodes := growth.next():
         await growth.split(nodes)
     size = len(growth.tree.owner)

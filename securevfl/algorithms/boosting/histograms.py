@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["Merged", "fixed", "merged_bins", "plain_sums"]
+__all__ = ["Merged", "merged_bins", "plain_sums", "to_fixed_point"]
 
 _AT_ONCE = 1 << 22
 """Cells that are counted at once."""
@@ -41,7 +41,7 @@ def plain_sums(
     return np.rint(found).astype(np.int64).T.reshape(nodes, each, values.shape[1])
 
 
-def fixed(values: np.ndarray, bits: int) -> tuple[np.ndarray, float]:
+def to_fixed_point(values: np.ndarray, bits: int) -> tuple[np.ndarray, float]:
     """Values in fixed point, int64 of the same shape and within ±2^bits, and the unit of one of them.
 
     Args:

@@ -9,13 +9,13 @@ from securevfl.errors import ProtocolError
 from securevfl.privacy import Link
 from securevfl.transport import Kind
 
-__all__ = ["MOST_COLUMNS", "hear_introduction", "introduce"]
+__all__ = ["MOST_COLUMNS", "hear_introduction", "send_introduction"]
 
 MOST_COLUMNS = 1 << 16
 """The most columns that a passive party may bring."""
 
 
-async def introduce(link: Link, bins: Bins, directions: np.ndarray) -> None:
+async def send_introduction(link: Link, bins: Bins, directions: np.ndarray) -> None:
     """Say how many bins the columns have, which hold categories, and along which scores may only rise or fall.
 
     Args:
@@ -23,7 +23,7 @@ async def introduce(link: Link, bins: Bins, directions: np.ndarray) -> None:
         bins: of the columns.
         directions: as `column_directions` says.
     """
-    counts, kinds = np.asarray(bins.counts, dtype=np.int64), bins.kinds.astype(np.int64)
+    counts, kinds = np.asarray(bins.counts, dtype=np.int64), bins.category_columns.astype(np.int64)
     await link.send(Kind.CONTROL, "boost/columns", bins=counts, directions=directions, kinds=kinds)
 
 

@@ -12,12 +12,12 @@ from securevfl.algorithms.boosting.answering import OneTree
 from securevfl.algorithms.boosting.asking import plan_of
 from securevfl.algorithms.boosting.bins import Bins, fit_bins
 from securevfl.algorithms.boosting.directions import column_directions
-from securevfl.algorithms.boosting.introductions import introduce
+from securevfl.algorithms.boosting.introductions import send_introduction
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.trees import OwnSplits, read_splits, write_splits
 from securevfl.cut import Paillier
 from securevfl.cut.handshake import key_bytes
-from securevfl.cut.working import working
+from securevfl.cut.working import count_as_encryption
 from securevfl.errors import ProtocolError
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.state import State, as_dict
@@ -83,7 +83,7 @@ class BoostingPassive(PassiveRole):
     def build(self) -> None:
         self.forest = OwnForest(self)
         self.parts["forest"] = self.forest
-        self.scored = np.zeros(self.table.rows, dtype=np.int64)
+        self.scored = np.zeros(self.table.total_count, dtype=np.int64)
         self.holder: SumHolder | None = None
         self.guard = Guard()
         self.equations = 0
@@ -132,13 +132,13 @@ class BoostingPassive(PassiveRole):
 
     async def introduce(self) -> None:
         """Say how many bins the columns have, and take the key where sums are sealed."""
-        await introduce(self.upstream, self.bins, self.directions)
+        await send_introduction(self.upstream, self.bins, self.directions)
         protection = self.protection
         if not isinstance(protection, Paillier):
             return
         message = await self.upstream.receive(Kind.PUBLIC_KEY, "boost/key", "key")
         (scheme,) = protection.schemes().values()
-        with working(self.site.clock):
+        with count_as_encryption(self.site.clock):
             key = scheme.read_public(key_bytes(self.site.active, message.arrays["key"]))
             if not isinstance(key, crypto.PaillierPublicKey):
                 raise ProtocolError("sums of rows are sealed under Paillier alone")
@@ -154,7 +154,7 @@ class BoostingPassive(PassiveRole):
         if (self.scored[rows] != start).any():
             start = 0
         x = self.columns_of(rows)
-        sides = [tree.sides(x) for tree in self.forest.trees[start:]]
+        sides = [tree.goes_left(x) for tree in self.forest.trees[start:]]
         found = np.concatenate([np.empty((0, len(rows)), dtype=bool), *sides])
         await self.upstream.send(Kind.CONTROL, "boost/paths", bits=np.packbits(found, axis=1))
         self.scored[rows] = len(self.forest.trees)

@@ -11,7 +11,7 @@ from securevfl.party_context import derive_seed
 from securevfl.privacy import Link, fan_out
 from securevfl.transport import Kind
 
-__all__ = ["drawn_rows", "hear_columns", "hear_rows", "one_sided", "spread", "tell_columns", "tell_rows"]
+__all__ = ["drawn_rows", "hear_columns", "one_sided", "receive_rows", "scatter_columns", "tell_columns", "tell_rows"]
 
 
 def drawn_rows(seed: int, number: int, rows: int, share: float) -> np.ndarray:
@@ -52,7 +52,7 @@ def one_sided(size: np.ndarray, large: float, other: float, generator: np.random
     return weight
 
 
-def spread(sums: np.ndarray, counts: Sequence[int], columns: np.ndarray) -> np.ndarray:
+def scatter_columns(sums: np.ndarray, counts: Sequence[int], columns: np.ndarray) -> np.ndarray:
     """Sums of all columns from those of some: zeros for the others, which no split looks at.
 
     Args:
@@ -77,7 +77,7 @@ async def tell_rows(links: Sequence[Link], seen: np.ndarray) -> None:
     await fan_out(links, send)
 
 
-async def hear_rows(link: Link, rows: int) -> np.ndarray:
+async def receive_rows(link: Link, rows: int) -> np.ndarray:
     """Which of so many training rows a tree sees, int64 (n,) in rising order.
 
     Raises:

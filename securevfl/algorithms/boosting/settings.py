@@ -88,7 +88,7 @@ class Settings(Algorithm):
 
     def shows_nodes(self, protection: Protection) -> bool:
         """Whether passive parties are told which rows stand in which node."""
-        return not protection.sealed or self.nodes == "shown"
+        return not protection.is_sealed or self.nodes == "shown"
 
     def tells_rows(self, protection: Protection) -> bool:
         """Whether passive parties know which rows a tree sees, so that nobody encrypts or adds up the others.
@@ -109,17 +109,21 @@ class Settings(Algorithm):
         return min((1 << self.depth) - 1, 1 + 2 * self.most_splits)
 
     @property
-    def merges(self) -> bool:
+    def merges_small_bins(self) -> bool:
         """Whether passive parties put small bins together before they answer."""
         return self.nodes == "shown"
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:
             return ()
-        sealed, shown = protection.sealed, self.shows_nodes(protection)
+        sealed, shown = protection.is_sealed, self.shows_nodes(protection)
         ciphers, bits = (protection.ciphers, protection.key_bits) if sealed else (frozenset[str](), 0)
         sums = "sums of gradients over the rows of each of its bins"
-        what = f"of {self.merge} rows or more" if self.merges else "where a bin has one row, its place in a column"
+        what = (
+            f"of {self.merge} rows or more"
+            if self.merges_small_bins
+            else "where a bin has one row, its place in a column"
+        )
         what += "; each sum is an equation, and from enough trees it computes which bin every row is in"
         found = [
             Exchange(
@@ -162,7 +166,7 @@ class Settings(Algorithm):
                 ciphers=ciphers,
                 key_bits=bits,
                 opened=Kind.STATISTIC if sealed else None,
-                sights=(_MERGED if self.merges else _CELLS,),
+                sights=(_MERGED if self.merges_small_bins else _CELLS,),
             ),
             Exchange(
                 "boost/splits",
@@ -264,14 +268,14 @@ class Settings(Algorithm):
 
     def notes(self, protection: Protection) -> list[str]:
         found = []
-        if protection.sealed and self.shows_nodes(protection):
+        if protection.is_sealed and self.shows_nodes(protection):
             found += ["passive parties see which rows stand in one node: from that they rank labels (nodes = 'hidden')"]
             if self.goss is not None:
                 found += [
                     "passive parties see which rows goss picks for their large gradients: these tell labels, most of "
                     "all in the first trees (rows in the place of goss draws by chance)"
                 ]
-        elif self.goss is not None and protection.sealed:
+        elif self.goss is not None and protection.is_sealed:
             found += [
                 "goss saves no work with hidden nodes: the rows that it picks tell labels, so all rows are sent, most "
                 "of them as zeros (rows in the place of goss draws by chance, and saves)"

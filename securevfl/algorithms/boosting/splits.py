@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from securevfl.algorithms.boosting.categories import NUMBER, Arranged, arrange, places, set_of
+from securevfl.algorithms.boosting.categories import NUMBER, Arranged, order_categories, scan_places, set_of
 
 __all__ = ["Rule", "Split", "best_split", "leaf_value"]
 
@@ -131,7 +131,7 @@ def best_split(
         parent = float(_held_score(whole[:1], whole[1:], _held_values(whole[:1], whole[1:], rule, within), rule)[0])
     arranged: Arranged | None = None
     if kinds is not None and kinds.any():
-        arranged = arrange(sums, sizes, kinds, total, rule.scales, rows)
+        arranged = order_categories(sums, sizes, kinds, total, rule.scales, rows)
     sofar = np.cumsum(sums if arranged is None else sums[arranged.order], axis=0)
     before = np.concatenate([np.zeros((1, 2), dtype=np.int64), sofar[ends - 1]])[:-1]
     lefts = sofar - before[column]
@@ -140,7 +140,9 @@ def best_split(
     if arranged is not None and kinds is not None:
         holds = kinds[column]
         missing = np.where(holds[:, None], arranged.spare[column], missing)
-        stops = [np.where(holds, one, stop) for one, stop in zip(places(arranged, column, sizes), stops, strict=True)]
+        stops = [
+            np.where(holds, one, stop) for one, stop in zip(scan_places(arranged, column, sizes), stops, strict=True)
+        ]
     if allowed is not None:
         stops = [stop & allowed[column] for stop in stops]
     gains = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from securevfl.algorithms.boosting.categories import CODES, NUMBER, flags, packed, unpacked
+from securevfl.algorithms.boosting.categories import CODES, NUMBER, code_flags, pack_sets, unpack_sets
 from securevfl.errors import InputError
 from securevfl.training.state import State, as_tensor
 
@@ -102,7 +102,7 @@ class OwnSplits:
     def __len__(self) -> int:
         return len(self.column)
 
-    def sides(self, x: np.ndarray) -> np.ndarray:
+    def goes_left(self, x: np.ndarray) -> np.ndarray:
         """Whether rows go left, bool (splits, n), by their columns x, float64 (n, columns)."""
         found = np.empty((len(self), len(x)), dtype=bool)
         columns = zip(self.column, self.threshold, self.missing_left, self.levels, strict=True)
@@ -117,7 +117,7 @@ def _side(x: np.ndarray, threshold: float, levels: int, *, missing_left: bool) -
     if levels == NUMBER:
         by_value = x <= threshold
     else:
-        by_value = flags(levels)[np.clip(np.where(missing, 0, x), 0, CODES - 1).astype(np.int64)]
+        by_value = code_flags(levels)[np.clip(np.where(missing, 0, x), 0, CODES - 1).astype(np.int64)]
     found: np.ndarray = np.where(missing, missing_left, by_value)
     return found
 
@@ -127,14 +127,14 @@ _FLOATS = ("threshold", "value", "gain")
 
 
 def _sets(sets: list[int]) -> torch.Tensor:
-    return torch.from_numpy(packed(sets).copy())
+    return torch.from_numpy(pack_sets(sets).copy())
 
 
 def _read_sets(tensor: object) -> list[int]:
     found = as_tensor(tensor)
     if found.dtype != torch.uint8 or found.ndim != 2 or found.shape[1] != CODES // 8:
         raise InputError("a part of a boosted model whose sets of levels are none: it is damaged")
-    return unpacked(found.numpy())
+    return unpack_sets(found.numpy())
 
 
 def write_trees(trees: list[Tree]) -> State:

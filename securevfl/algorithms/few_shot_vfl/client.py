@@ -6,15 +6,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from securevfl.algorithms.few_shot_vfl.fixmatch import cluster, fixmatch, strong, weak
+from securevfl.algorithms.few_shot_vfl.fixmatch import (
+    augment_strongly,
+    augment_weakly,
+    cluster_directions,
+    fixmatch_loss,
+)
 from securevfl.algorithms.few_shot_vfl.shots import Shots
 from securevfl.party_context import derive_seed
-from securevfl.privacy import Noised, mapped
-from securevfl.training.networks import block, build_bottom
+from securevfl.privacy import Noised, map_noised
+from securevfl.training.networks import build_active_block, build_bottom
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.received import checked_rows, received
-from securevfl.training.seeding import seeded
+from securevfl.training.received import checked_rows, read_tensor
+from securevfl.training.seeding import seed_torch
 from securevfl.training.state import State, as_flag, as_int, as_rows, kept_rows
 from securevfl.transport import Kind
 
@@ -32,7 +37,7 @@ class Client(Shots, PassiveRole):
 
     def build(self) -> None:
         self.noise = FeatureNoise(self)
-        with seeded(self.seed("model")):
+        with seed_torch(self.seed("model")):
             self.bottom, self.width = build_bottom(self.config.bottom, self.features.shape)
             self.bottom.to(self.plan.device)
         self.own = self.new_networks(self.bottom)
@@ -46,55 +51,58 @@ class Client(Shots, PassiveRole):
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            await self.meet()
+            await self.run_rounds()
         return False
 
-    async def meet(self) -> None:
+    async def run_rounds(self) -> None:
         """All rounds, the first to the last upload."""
         labelled = np.arange(0)
         await self.upload(1, labelled)
         await self.improve(1, labelled)
         await self.upload(2, labelled)
         if self.config.few_shot:
-            labelled = await self.hear_rows()
+            labelled = await self.receive_rows()
             await self.improve(2, labelled)
             await self.upload(3, labelled)
         self.met = True
 
-    async def hear_rows(self) -> np.ndarray:
+    async def receive_rows(self) -> np.ndarray:
         """Which rows the classifier trains on; of this party's others, those that the active party labelled."""
         message = await self.upstream.receive(Kind.CONTROL, "few_shot_vfl/rows", "rows")
-        self.chosen = checked_rows(message.arrays["rows"], self.table.rows, self.upstream.peer)
-        return self.chosen[np.isin(self.chosen, self.table.others(self.site.name))]
+        self.chosen = checked_rows(message.arrays["rows"], self.table.total_count, self.upstream.peer)
+        return self.chosen[np.isin(self.chosen, self.table.rows_only_at(self.site.name))]
 
     async def improve(self, shot: int, labelled: np.ndarray) -> None:
         """Receive the gradient of each training row, group the rows by it, and train on the groups."""
         rows = np.concatenate([self.table.split.train, labelled])
         message = await self.upstream.receive(Kind.GRADIENT, "few_shot_vfl/gradient", "gradient")
         array = message.arrays["gradient"]
-        gradient = received(array, (len(rows), self.width), self.upstream.peer, self.plan.device)
+        gradient = read_tensor(array, (len(rows), self.width), self.upstream.peer, self.plan.device)
         if self.site.observer.listening:
             self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
         seed = derive_seed(self.site.seed, "groups", self.site.name, shot)
-        self.learn(rows, cluster(gradient, self.table.classes, seed), shot)
+        self.learn(rows, cluster_directions(gradient, self.table.classes, seed), shot)
 
     def learn(self, rows: np.ndarray, groups: torch.Tensor, shot: int) -> None:
         """Train the bottom by FixMatch: towards the groups of these rows, and without groups on the others."""
         config, table = self.config, self.table
-        others = np.setdiff1d(table.others(self.site.name), rows)
-        mean = self.features(np.concatenate([table.split.train, table.others(self.site.name)])).mean(
+        others = np.setdiff1d(table.rows_only_at(self.site.name), rows)
+        mean = self.features(np.concatenate([table.split.train, table.rows_only_at(self.site.name)])).mean(
             dim=0, keepdim=True
         )
         generator = np.random.default_rng(self.seed("batches", shot))
-        with seeded(self.seed("learn", shot)):
-            model = nn.Sequential(self.bottom, block(self.width, table.classes)).to(self.plan.device)
+        with seed_torch(self.seed("learn", shot)):
+            model = nn.Sequential(self.bottom, build_active_block(self.width, table.classes)).to(self.plan.device)
             networks = self.new_networks(model)
             for _ in range(config.local_steps):
                 some = generator.choice(len(rows), min(self.nominal_batch, len(rows)), replace=False)
-                x = weak(self.features(rows[some]), mean, config.masked)
+                x = augment_weakly(self.features(rows[some]), mean, config.masked)
                 more = self.features(generator.choice(others, min(self.nominal_batch, len(others)), replace=False))
-                twins = weak(more, mean, config.masked), strong(more, mean, config.masked, config.noise)
-                loss = fixmatch(
+                twins = (
+                    augment_weakly(more, mean, config.masked),
+                    augment_strongly(more, mean, config.masked, config.noise),
+                )
+                loss = fixmatch_loss(
                     model,
                     (x, groups[torch.from_numpy(some)]),
                     twins,
@@ -103,7 +111,7 @@ class Client(Shots, PassiveRole):
                 )
                 networks.step(loss)
         with torch.no_grad():
-            p = torch.softmax(model(self.features(table.others(self.site.name))), dim=1)
+            p = torch.softmax(model(self.features(table.rows_only_at(self.site.name))), dim=1)
         self.sure = int((p.amax(dim=1) >= config.confidence).sum()) if len(p) else 0
 
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
@@ -112,21 +120,21 @@ class Client(Shots, PassiveRole):
 
     async def upload(self, shot: int, labelled: np.ndarray) -> None:
         """Hand over representations to train with."""
-        rows = self.uploaded(self.site.name, shot, labelled)
+        rows = self.upload_rows(self.site.name, shot, labelled)
         self.site.observer.batch(self.site.name, self.site.active, 1, rows)
         await self.hand_over("upload", rows, train=True)
 
     async def hand_over(self, step: str, rows: np.ndarray, *, train: bool) -> None:
         """Send the representations of these rows."""
         with torch.no_grad():
-            h = mapped(self.activations(rows, train=train), torch.Tensor.detach)
+            h = map_noised(self.activations(rows, train=train), torch.Tensor.detach)
         await self.upstream.send(Kind.REPRESENTATION, f"few_shot_vfl/{step}", h=h)
 
     async def train_batch(self, rows: np.ndarray) -> None:
         """Nothing: the active party has all that it trains with."""
 
     async def answer(self, rows: np.ndarray) -> None:
-        if not self.known(rows):
+        if not self.has_all(rows):
             await self.hand_over("answer", rows, train=False)
 
     def remember(self) -> State:
@@ -137,7 +145,7 @@ class Client(Shots, PassiveRole):
         self.chosen = as_rows(memory["chosen"])
 
     def closing_notes(self) -> list[str]:
-        others = len(self.table.others(self.site.name))
+        others = len(self.table.rows_only_at(self.site.name))
         return [
             f"{self.site.name!r} is confident ({self.config.confidence:g} or more) in the group of {self.sure:,} of "
             f"its {others:,} other rows: these train its bottom without a label or a gradient of their own"

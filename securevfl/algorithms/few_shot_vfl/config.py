@@ -90,7 +90,7 @@ class FewShotVFL(Algorithm):
                 "noise on representations, or labels=sv.RandomisedResponse(…)"
             )
 
-    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
         return Looks(features=self.uploads, labels=self.uploads - 1)
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:

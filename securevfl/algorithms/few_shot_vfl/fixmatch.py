@@ -9,12 +9,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["cluster", "fixmatch", "purity", "strong", "weak"]
+__all__ = ["augment_strongly", "augment_weakly", "cluster_directions", "cluster_purity", "fixmatch_loss"]
 
 _ROUNDS, _STARTS = 50, 8
 
 
-def cluster(points: torch.Tensor, groups: int, seed: int) -> torch.Tensor:
+def cluster_directions(points: torch.Tensor, groups: int, seed: int) -> torch.Tensor:
     """k-means of directions: each point is divided by its length first, for gradients of one class point alike and
     differ in length.
 
@@ -57,7 +57,7 @@ def _spread(x: torch.Tensor, groups: int, generator: np.random.Generator) -> tor
     return x[chosen]
 
 
-def purity(group: torch.Tensor, y: torch.Tensor) -> float:
+def cluster_purity(group: torch.Tensor, y: torch.Tensor) -> float:
     """Share of rows that are of the most frequent class of their group.
 
     Args:
@@ -71,7 +71,7 @@ def purity(group: torch.Tensor, y: torch.Tensor) -> float:
     return float(table.amax(dim=1).sum() / len(y))
 
 
-def weak(x: torch.Tensor, mean: torch.Tensor, masked: float) -> torch.Tensor:
+def augment_weakly(x: torch.Tensor, mean: torch.Tensor, masked: float) -> torch.Tensor:
     """The weak augmentation of rows (n, …). Of a table, ``m ⊗ x + (1 − m) ⊗ x̄`` with a random binary mask; of images,
     a random shift of each by up to an eighth of its size.
 
@@ -95,17 +95,17 @@ def _shifts(n: int, size: int) -> torch.Tensor:
     return torch.randint(-most, most + 1, (n, 1))
 
 
-def strong(x: torch.Tensor, mean: torch.Tensor, masked: float, noise: float) -> torch.Tensor:
+def augment_strongly(x: torch.Tensor, mean: torch.Tensor, masked: float, noise: float) -> torch.Tensor:
     """The strong augmentation: the weak one with normal noise on top; for the arguments see `weak`.
 
     Args:
         noise: its standard deviation, in units of standardised columns.
     """
-    moved = weak(x, mean, masked)
+    moved = augment_weakly(x, mean, masked)
     return moved + noise * torch.randn_like(moved)
 
 
-def fixmatch(
+def fixmatch_loss(
     model: nn.Module,
     labelled: tuple[torch.Tensor, torch.Tensor],
     unlabelled: tuple[torch.Tensor, torch.Tensor],

@@ -9,24 +9,24 @@ import torch
 from torch import nn
 
 from securevfl.algorithms.fedcvt import attend
-from securevfl.algorithms.few_shot_vfl.fixmatch import cluster, purity
+from securevfl.algorithms.few_shot_vfl.fixmatch import cluster_directions, cluster_purity
 from securevfl.algorithms.few_shot_vfl.shots import Shots
 from securevfl.errors import ProtocolError
 from securevfl.party_context import derive_seed
 from securevfl.privacy import fan_out
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import Networks
-from securevfl.training.networks import block, build_bottom, mlp
+from securevfl.training.networks import build_active_block, build_bottom, build_mlp
 from securevfl.training.pseudo_labels import SelfTraining, give_labels
-from securevfl.training.received import received
-from securevfl.training.seeding import seeded
+from securevfl.training.received import read_tensor
+from securevfl.training.seeding import seed_torch
 from securevfl.training.state import State, as_dict, as_flag, as_list, as_rows, as_tensor, kept_rows
 from securevfl.transport import Kind
 
-__all__ = ["Server", "agreed"]
+__all__ = ["Server", "keep_agreed"]
 
 
-def agreed(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+def keep_agreed(one: np.ndarray, two: np.ndarray) -> np.ndarray:
     """What two classifiers say together: where both give a row the same class, the less sure probability of each class;
     zeros where they differ. Probabilities (n, k) each → (n, k), whose rows do not sum to one."""
     same = one.argmax(axis=1) == two.argmax(axis=1)
@@ -42,9 +42,9 @@ class Server(Shots, ActiveRole):
     """
 
     def build(self) -> None:
-        with seeded(self.seed("model")):
+        with seed_torch(self.seed("model")):
             self.bottom, self.width = build_bottom(self.config.bottom, self.features.shape)
-            self.head = block(self.width, self.task.outputs)
+            self.head = build_active_block(self.width, self.task.outputs)
         self.own = self.new_networks(nn.ModuleList([self.bottom, self.head]))
         self.parts["own"] = self.own
         self.h: dict[str, torch.Tensor] = {}
@@ -66,24 +66,25 @@ class Server(Shots, ActiveRole):
 
     def build_classifier(self, label: str, parties: Sequence[str]) -> Networks:
         """A new classifier of these parties' representations, side by side."""
-        with seeded(self.seed(label)):
+        with seed_torch(self.seed(label)):
             inputs = sum(self.widths[name] for name in parties)
-            return self.new_networks(mlp([inputs, *self.config.top, self.task.outputs]))
+            return self.new_networks(build_mlp([inputs, *self.config.top, self.task.outputs]))
 
-    def joined(self, rows: np.ndarray, parties: Sequence[str] | None = None) -> torch.Tensor:
+    def concatenate_parties(self, rows: np.ndarray, parties: Sequence[str] | None = None) -> torch.Tensor:
         """Representations of these rows, side by side, (n, sum of d)."""
         at = torch.from_numpy(rows).to(self.plan.device)
         return torch.cat([self.h[name][at] for name in parties or self.widths], dim=1)
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            await self.meet()
+            await self.run_rounds()
         return False
 
-    async def meet(self) -> None:
+    async def run_rounds(self) -> None:
         """All rounds, the first to the last upload."""
         self.h = {
-            name: torch.zeros(self.table.rows, width, device=self.plan.device) for name, width in self.widths.items()
+            name: torch.zeros(self.table.total_count, width, device=self.plan.device)
+            for name, width in self.widths.items()
         }
         none = {name: np.arange(0) for name in self.site.passive}
         self.represent()
@@ -106,21 +107,21 @@ class Server(Shots, ActiveRole):
 
     def represent(self) -> None:
         """This party's own representations, of all rows that it has."""
-        mine = self.features.own()
-        mine = mine[mine < self.table.rows]
+        mine = self.features.present_rows()
+        mine = mine[mine < self.table.total_count]
         with torch.no_grad():
             self.h[self.site.active][torch.from_numpy(mine)] = self.bottom(self.features(mine))
 
     async def take_uploads(self, shot: int, labelled: dict[str, np.ndarray]) -> None:
         """Receive upload number `shot` of each passive party into `h`."""
         for name in self.site.passive:
-            rows = self.uploaded(name, shot, labelled[name])
+            rows = self.upload_rows(name, shot, labelled[name])
             self.h[name][torch.from_numpy(rows)] = await self.receive(name, "upload", len(rows))
 
     async def receive(self, name: str, step: str, rows: int) -> torch.Tensor:
         """A party's representations of so many rows, (rows, d)."""
         message = await self.site.links[name].receive(Kind.REPRESENTATION, f"few_shot_vfl/{step}", "h")
-        return received(message.arrays["h"], (rows, self.widths[name]), name, self.plan.device)
+        return read_tensor(message.arrays["h"], (rows, self.widths[name]), name, self.plan.device)
 
     async def hand_back(self, shot: int, labelled: dict[str, np.ndarray]) -> None:
         """The gradient of a new classifier's loss at each passive party's representations of its training rows. A new
@@ -131,15 +132,15 @@ class Server(Shots, ActiveRole):
             at = torch.from_numpy(rows).to(self.plan.device)
             parts = {peer: self.h[peer][at].clone().requires_grad_() for peer in self.widths}
             logits = classifier(torch.cat(list(parts.values()), dim=1))
-            loss = self.loss(self.label_noise.correct(logits), self.labels(rows)).sum()
+            loss = self.loss(self.label_noise.correct_logits(logits), self.labels(rows)).sum()
             (gradient,) = torch.autograd.grad(loss, parts[name])
             seed = derive_seed(self.site.seed, "groups", name, shot)
-            self.pure.append(purity(cluster(gradient, self.task.classes, seed), self.labels(rows)))
+            self.pure.append(cluster_purity(cluster_directions(gradient, self.task.classes, seed), self.labels(rows)))
             await self.site.links[name].send(Kind.GRADIENT, "few_shot_vfl/gradient", gradient=gradient)
 
     def learn(self) -> None:
         """Train this party's bottom on all rows that it has labels of."""
-        rows = np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+        rows = np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
         self.fit(self.own, rows, lambda some: self.head(self.bottom(self.features(some))), "own")
 
     def fit(
@@ -151,9 +152,9 @@ class Server(Shots, ActiveRole):
         for _ in range(self.config.local_steps):
             some = generator.choice(rows, size, replace=False)
             logits = model(some)
-            networks.step(self.loss(self.label_noise.correct(logits), self.labels(some)).mean())
+            networks.step(self.loss(self.label_noise.correct_logits(logits), self.labels(some)).mean())
 
-    def completed(self, holder: str, rows: np.ndarray) -> dict[str, torch.Tensor]:
+    def complete_from(self, holder: str, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """Every party's representations of rows as if `holder` alone had them: the others' are estimated by attention
         from the holder's, over the aligned training rows (SDPA)."""
         train = torch.from_numpy(self.table.split.train).to(self.plan.device)
@@ -164,50 +165,50 @@ class Server(Shots, ActiveRole):
     def estimate(self) -> None:
         """Put estimates where a party lacks a row that trains."""
         for holder in self.widths:
-            others = self.table.others(holder)
-            for name, h in self.completed(holder, others).items():
+            others = self.table.rows_only_at(holder)
+            for name, h in self.complete_from(holder, others).items():
                 self.h[name][torch.from_numpy(others).to(self.plan.device)] = h
 
     def expand(self) -> dict[str, np.ndarray]:
         """Label the passive parties' other rows where two classifiers agree; their numbers. Validation rows, seen as if
         that party alone had them, tell how many such labels are right."""
         found, valid = {}, self.table.split.valid
-        whole = self.fitted(list(self.widths))
+        whole = self.fit_classifier(list(self.widths))
         for name in self.site.passive:
-            alone = self.fitted([name])
+            alone = self.fit_classifier([name])
 
             def says(rows: np.ndarray, name: str = name, alone: nn.Module = alone) -> np.ndarray:
-                h = self.completed(name, rows)
+                h = self.complete_from(name, rows)
                 with torch.no_grad():
                     logits = alone(h[name]), whole(torch.cat(list(h.values()), dim=1))
-                return agreed(*(self.task.probabilities(each) for each in logits))
+                return keep_agreed(*(self.task.probabilities(each) for each in logits))
 
-            others = self.table.others(name)
+            others = self.table.rows_only_at(name)
             found[name] = give_labels(self, others, says(others), self.tally)
-            self.tally.hold(says(valid), self.labels(valid).cpu().numpy())
+            self.tally.assess_held_out(says(valid), self.labels(valid).cpu().numpy())
         return found
 
-    def fitted(self, parties: Sequence[str]) -> nn.Module:
+    def fit_classifier(self, parties: Sequence[str]) -> nn.Module:
         """A classifier of these parties' representations that is trained on the aligned rows."""
         label = "+".join(parties)
         networks = self.build_classifier(label, parties)
 
         def logits(some: np.ndarray) -> torch.Tensor:
-            found: torch.Tensor = networks.model(self.joined(some, parties))
+            found: torch.Tensor = networks.model(self.concatenate_parties(some, parties))
             return found
 
         self.fit(networks, self.table.split.train, logits, label)
         return networks.model
 
     async def train_batch(self, rows: np.ndarray) -> torch.Tensor:
-        logits = self.classifier.model(self.joined(rows))
-        loss = self.loss(self.label_noise.correct(logits), self.labels(rows)).sum()
+        logits = self.classifier.model(self.concatenate_parties(rows))
+        loss = self.loss(self.label_noise.correct_logits(logits), self.labels(rows)).sum()
         self.classifier.step(loss / self.plan.batch_size)
         return loss.detach()
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
-        if self.known(rows):
-            found = self.joined(rows)
+        if self.has_all(rows):
+            found = self.concatenate_parties(rows)
         else:
             with torch.no_grad():
                 own = self.bottom(self.features(rows))

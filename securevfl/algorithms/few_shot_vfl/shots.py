@@ -56,22 +56,22 @@ class Shots(Role):
     def training_rows(self, epoch: int) -> np.ndarray:
         if self.chosen is not None:
             return self.chosen
-        train, own = self.table.split.train, self.table.others(self.site.active)
+        train, own = self.table.split.train, self.table.rows_only_at(self.site.active)
         return np.concatenate([train, own]) if self.config.few_shot else train
 
     def activation_times(self, epochs: int) -> int:
         return self.config.uploads
 
-    def uploaded(self, party: str, shot: int, labelled: np.ndarray) -> np.ndarray:
+    def upload_rows(self, party: str, shot: int, labelled: np.ndarray) -> np.ndarray:
         """Numbers of the rows of a passive party's upload number `shot`, from 1: always the aligned ones that train; in
         the second of three all of its others; in the last of its others those that were labelled. Validation rows are
         in all but the first."""
         split = self.table.split
         if shot == 1:
             return split.train
-        others = labelled if shot == self.config.uploads else self.table.others(party)
+        others = labelled if shot == self.config.uploads else self.table.rows_only_at(party)
         return np.concatenate([split.train, others, split.valid])
 
-    def known(self, rows: np.ndarray) -> bool:
+    def has_all(self, rows: np.ndarray) -> bool:
         """Whether the active party has all parties' representations of these rows already."""
         return self.met and bool(np.isin(rows, self.table.split.valid).all())

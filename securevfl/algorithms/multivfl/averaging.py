@@ -29,7 +29,15 @@ from securevfl.privacy import Clock, Link, fan_out
 from securevfl.training.state import State, as_dict
 from securevfl.transport import NO_GUARD, Array, Guard, Kind, Scalar
 
-__all__ = ["CHANGE_BITS", "Averaging", "BlindAveraging", "MaskedAveraging", "masked", "unmasked_mean", "working"]
+__all__ = [
+    "CHANGE_BITS",
+    "Averaging",
+    "BlindAveraging",
+    "MaskedAveraging",
+    "count_as_encryption",
+    "mask_values",
+    "unmasked_mean",
+]
 
 _MODULUS = gmpy2.mpz(1) << 128
 _FRACTION = 40
@@ -42,9 +50,9 @@ CHANGE_BITS = _FRACTION + _WHOLE
 
 
 @contextmanager
-def working(clock: Clock) -> Iterator[None]:
+def count_as_encryption(clock: Clock) -> Iterator[None]:
     """Count as homomorphic encryption, and turn the cryptography's errors into the toolkit's."""
-    with clock.he():
+    with clock.time_encryption():
         try:
             yield
         except crypto.CryptoError as error:
@@ -62,7 +70,7 @@ def whole_numbers(values: np.ndarray, bits: int) -> list[int]:
     return [round(value * (1 << _FRACTION)) for value in values.tolist()]
 
 
-def masked(values: np.ndarray, shares: crypto.ZeroShares) -> np.ndarray:
+def mask_values(values: np.ndarray, shares: crypto.ZeroShares) -> np.ndarray:
     """Fixed-point numbers plus this party's shares of zero, modulo 2^128, (16 n,) bytes.
 
     Raises:
@@ -163,7 +171,7 @@ class MaskedAveraging(Averaging):
         return await self._receive()
 
     async def step(self, change: np.ndarray) -> np.ndarray:
-        await self.server.send(Kind.MASKED_SHARE, "multi/change", guard=_MASK, change=masked(change, self.zero))
+        await self.server.send(Kind.MASKED_SHARE, "multi/change", guard=_MASK, change=mask_values(change, self.zero))
         return await self._receive()
 
     async def _receive(self) -> np.ndarray:
@@ -187,7 +195,7 @@ class BlindAveraging(Averaging):
         self.secret: crypto.SecretKey | None = None
         self.shares: Aggregator | None = None
 
-    async def _tell(
+    async def _send_numbers(
         self,
         kind: Kind,
         what: str,
@@ -202,54 +210,54 @@ class BlindAveraging(Averaging):
 
     async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
         public = await self._agree_key(weights, shares)
-        with working(self.site.clock):
+        with count_as_encryption(self.site.clock):
             parties = len(self.owners)
             changes = Addends(count=len(weights), bits=CHANGE_BITS, parties=parties)
             self.changes = self.scheme.aggregator(public, changes)
             self.shares = None if shares is None else self.scheme.aggregator(public, shares)
         self.guard = Guard(self.scheme.name, public.bits, public.fingerprint)
-        self.weights = await self._told("multi/weights", weights)
+        self.weights = await self._receive_numbers("multi/weights", weights)
         return self.weights
 
     async def _agree_key(self, weights: np.ndarray, shares: Addends | None) -> crypto.PublicKey:
         """The chief makes the key and tells the others directly, and the coordinator, too."""
         if self.chief:
-            with working(self.site.clock):
+            with count_as_encryption(self.site.clock):
                 self.secret = self.scheme.generate()
             public = self.secret.public
             count, bits = (0, 0) if shares is None else (shares.count, shares.bits)
             meta: dict[str, Scalar] = {"weights": len(weights), "shares": count, "share bits": bits}
             key = np.frombuffer(public.to_bytes(), dtype=np.uint8)
-            await self._tell(Kind.PUBLIC_KEY, "multi/key", self.server, meta=meta, key=key)
+            await self._send_numbers(Kind.PUBLIC_KEY, "multi/key", self.server, meta=meta, key=key)
             return public
         message = await self.site.links[self.owners[0]].receive(Kind.PUBLIC_KEY, "multi/key", "key")
-        with working(self.site.clock):
+        with count_as_encryption(self.site.clock):
             return self.scheme.read_public(key_bytes(self.owners[0], message.arrays["key"]))
 
-    async def _told(self, what: str, mine: np.ndarray) -> np.ndarray:
+    async def _receive_numbers(self, what: str, mine: np.ndarray) -> np.ndarray:
         """The chief's numbers (d,), at all label owners."""
         if self.chief:
-            await self._tell(Kind.STATISTIC, what, values=mine)
+            await self._send_numbers(Kind.STATISTIC, what, values=mine)
             return mine
         message = await self.site.links[self.owners[0]].receive(Kind.STATISTIC, what, "values")
         return _finite(message.arrays["values"], self.changes.addends.count, self.owners[0], what)
 
     async def _sum(self, aggregator: Aggregator, values: np.ndarray, what: str) -> np.ndarray | None:
         """The sum of all label owners' integers, at the chief."""
-        with working(self.site.clock):
+        with count_as_encryption(self.site.clock):
             sealed = aggregator.seal(values, self.zero)
         await self.server.send(Kind.CIPHERTEXT, what, guard=self.guard, c=sealed)
         if self.secret is None:
             return None
         message = await self.server.receive(Kind.CIPHERTEXT, f"{what} sum", "c")
-        with working(self.site.clock):
+        with count_as_encryption(self.site.clock):
             return aggregator.open(np.asarray(message.arrays["c"]), self.secret)
 
     async def step(self, change: np.ndarray) -> np.ndarray:
         values = np.array(whole_numbers(change, _WHOLE), dtype=np.int64)
         total = await self._sum(self.changes, values, "multi/change")
         mean = change if total is None else _mean(total.tolist(), len(self.owners))
-        self.weights = self.optimiser.step(self.weights, await self._told("multi/mean", mean))
+        self.weights = self.optimiser.step(self.weights, await self._receive_numbers("multi/mean", mean))
         return self.weights
 
     async def mean_shares(self, shares: np.ndarray) -> np.ndarray:
@@ -261,10 +269,10 @@ class BlindAveraging(Averaging):
         if total is not None:
             mean = np.asarray((total.astype(object) + parties // 2) // parties, dtype=object)
             packed = crypto.bigints_to_bytes(mean, width)
-            await self._tell(Kind.MASKED_SHARE, "multi/shares mean", guard=_SIGMA, values=packed)
+            await self._send_numbers(Kind.MASKED_SHARE, "multi/shares mean", guard=_SIGMA, values=packed)
             return mean
         message = await self.site.links[self.owners[0]].receive(Kind.MASKED_SHARE, "multi/shares mean", "values")
-        with working(self.site.clock):
+        with count_as_encryption(self.site.clock):
             return crypto.bigints_from_bytes(np.asarray(message.arrays["values"]), shares.shape, width)
 
     def state(self) -> State:

@@ -74,20 +74,20 @@ class MultiVFL(Convolved):
 
     @property
     def title(self) -> str:
-        how = f", {self.aggregation} aggregation" if self.blind else ""
+        how = f", {self.aggregation} aggregation" if self.is_blind else ""
         return f"{self.label}, {self.server}{how}"
 
     @property
-    def blind(self) -> bool:
+    def is_blind(self) -> bool:
         """Whether the coordinator learns nothing."""
         return self.aggregation != "masked"
 
     @property
     def cut(self) -> CutUse:
-        return dataclasses.replace(super().cut, integer_shares=self.blind)
+        return dataclasses.replace(super().cut, integer_shares=self.is_blind)
 
     def cut_spec(self, role: ActiveRole | PassiveRole, width: int) -> CutSpec:
-        return dataclasses.replace(super().cut_spec(role, width), integer_shares=self.blind)
+        return dataclasses.replace(super().cut_spec(role, width), integer_shares=self.is_blind)
 
     # What runs where.
 
@@ -103,13 +103,13 @@ class MultiVFL(Convolved):
 
     def coordinator(self, site: PartyContext, plan: Plan) -> Coordinator:
         """The coordinator's program."""
-        if self.blind:
+        if self.is_blind:
             return BlindCoordinator(site, plan, self.scheme())
         return MaskedCoordinator(site, plan, self.optimiser(plan))
 
     def averaging(self, site: PartyContext, plan: Plan) -> Averaging:
         """A label owner's side of the aggregation."""
-        if self.blind:
+        if self.is_blind:
             return BlindAveraging(site, self.scheme(), self.optimiser(plan))
         return MaskedAveraging(site)
 
@@ -126,10 +126,10 @@ class MultiVFL(Convolved):
     # What is sent, and what it tells.
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
-        if not self.blind:
+        if not self.is_blind:
             return (*super().exchanges(protection, passive), *masked_exchanges())
         key_bits = self.paillier_bits if self.aggregation == "paillier" else 0
-        added = blind_exchanges(self.aggregation, key_bits, shares=protection.sealed)
+        added = blind_exchanges(self.aggregation, key_bits, shares=protection.is_sealed)
         return (*super().exchanges(protection, passive), *added)
 
     def check(self, protection: Protection) -> None:
@@ -139,7 +139,7 @@ class MultiVFL(Convolved):
             PolicyError: masked aggregation of a sealed cut, or a Paillier key that the protection finds too small.
         """
         super().check(protection)
-        if protection.sealed and not self.blind:
+        if protection.is_sealed and not self.is_blind:
             raise PolicyError(
                 f"{self.title} averages the weights of the cut over label owners, and under {protection.name!r} nobody "
                 "holds these weights, only shares, which are added up under encryption: use aggregation 'paillier' or "
@@ -154,12 +154,14 @@ class MultiVFL(Convolved):
 
     def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
         found = super().findings(protection, passive, active)
-        if not self.blind:  # the coordinator tells the mean, as the next weights: no message between label owners does
+        if (
+            not self.is_blind
+        ):  # the coordinator tells the mean, as the next weights: no message between label owners does
             found += [Finding(OTHER_OWNERS, active, MEAN, "leak")]
         return found
 
     def notes(self, protection: Protection) -> list[str]:
-        if not self.blind:
+        if not self.is_blind:
             return super().notes(protection)
         return [
             *super().notes(protection),

@@ -9,7 +9,7 @@ from abc import abstractmethod
 import numpy as np
 from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator
 
-from securevfl.algorithms.multivfl.averaging import CHANGE_BITS, unmasked_mean, working
+from securevfl.algorithms.multivfl.averaging import CHANGE_BITS, count_as_encryption, unmasked_mean
 from securevfl.algorithms.multivfl.servers import Server
 from securevfl.cut.handshake import key_bytes
 from securevfl.errors import ProtocolError
@@ -54,7 +54,7 @@ class Coordinator(Program):
         clock, trained, observer = self.site.clock, self.trained, self.site.observer
         observer.phase("setup")
         clock.lap()
-        saved = self.site.keeper.saved()
+        saved = self.site.keeper.load()
         epoch = 0 if saved is None else as_int(saved["epoch"])
         stop = saved is not None and self._over(saved)
         if saved is not None:
@@ -81,7 +81,7 @@ class Coordinator(Program):
         return bool(meta.get("stop"))
 
     def _keep(self, epoch: int, *, stop: bool) -> None:
-        if not self.site.keeper.wants(epoch):
+        if not self.site.keeper.is_due(epoch):
             return
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
         where = {"epoch": epoch, "epochs": self.plan.epochs, "stop": stop, "readings": readings}
@@ -153,7 +153,7 @@ class BlindCoordinator(Coordinator):
             raise ProtocolError(f"{self.chief.peer!r} announces {told} as numbers of weights, of shares and their bits")
         weights, shares, bits = (int(str(value)) for value in told)
         parties = len(self.owners)
-        with working(self.site.clock):
+        with count_as_encryption(self.site.clock):
             public = self.scheme.read_public(key_bytes(self.chief.peer, message.arrays["key"]))
             self.changes = self.scheme.aggregator(public, Addends(count=weights, bits=CHANGE_BITS, parties=parties))
             self.shares: Aggregator | None = None
@@ -177,6 +177,6 @@ class BlindCoordinator(Coordinator):
         for link in self.owners:
             message = await link.receive(Kind.CIPHERTEXT, what, "c")
             parts.append(np.asarray(message.arrays["c"]))
-        with working(self.site.clock):
+        with count_as_encryption(self.site.clock):
             total = aggregator.add(parts)
         await self.chief.send(Kind.CIPHERTEXT, f"{what} sum", guard=self.guard, c=total)

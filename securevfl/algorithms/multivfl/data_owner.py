@@ -13,8 +13,8 @@ import torch
 
 from securevfl.algorithms.splitnn import Passive, SplitNN
 from securevfl.party_context import Keeper, PartyContext
-from securevfl.privacy import Journal, Spent, together
-from securevfl.privacy.releases import check_together
+from securevfl.privacy import Journal, Spent, gather
+from securevfl.privacy.releases import check_total_plan
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.program import Program
 from securevfl.training.rows import Trained
@@ -42,11 +42,11 @@ class _Shelf(Keeper):
     def journal(self) -> Journal:
         return self._keeper.journal
 
-    def saved(self) -> State | None:
+    def load(self) -> State | None:
         return self.held
 
-    def wants(self, epoch: int) -> bool:
-        return self._keeper.wants(epoch)
+    def is_due(self, epoch: int) -> bool:
+        return self._keeper.is_due(epoch)
 
     def save(self, epoch: int, state: State, *, step: int = 0) -> None:
         self.held = state
@@ -70,7 +70,7 @@ class DataOwner(Program):
             own = replace(setting, site=replace(setting.site, keeper=self.shelves[owner]))
             self.copies[owner] = Passive(config, own)
             self.programs[owner] = PassiveProgram(self.copies[owner])
-        check_together(site.name, site.policy, [copy.releases for copy in self.copies.values()])
+        check_total_plan(site.name, site.policy, [copy.releases for copy in self.copies.values()])
         self.first = next(iter(self.programs.values()))
         self.trained = Trained(split=self.first.role.table.split)
 
@@ -78,7 +78,7 @@ class DataOwner(Program):
         role, split, observer = self.first.role, self.first.role.table.split, self.site.observer
         observer.phase("setup")
         self.site.clock.lap()
-        before = self.site.keeper.saved()
+        before = self.site.keeper.load()
         for program in self.programs.values():
             program.checkpoints.begin(0 if before is None else as_int(before["epoch"]))
         for copy in self.copies.values():  # in the same order at all data owners, which share one link for all copies
@@ -90,12 +90,12 @@ class DataOwner(Program):
         observer.phase("training")
         epoch = 0 if saved is None else as_int(saved["epoch"])
         kept = role.snapshot() if saved is None else saved["kept"]
-        stop = saved is not None and self.first.checkpoints.over(saved)
+        stop = saved is not None and self.first.checkpoints.is_finished(saved)
         while not stop:
             epoch += 1
             await self.train_epoch(epoch)
             self.average()
-            if role.plan.validates(epoch):
+            if role.plan.validates_after(epoch):
                 await self.first.answer_all(split.valid)
             verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
             self.trained.readings.append(self.site.clock.lap())
@@ -109,11 +109,11 @@ class DataOwner(Program):
         role.restore(kept)
         observer.phase("test")
         await self.first.answer_all(split.test)
-        return self.ended()
+        return self.close_books()
 
     async def train_epoch(self, epoch: int) -> None:
         """Train with all label owners at once; the first error ends it for all."""
-        await together(*(program.train_epoch(epoch) for program in self.programs.values()))
+        await gather(*(program.train_epoch(epoch) for program in self.programs.values()))
 
     def average(self) -> None:
         """``W_d ← Σ_k W_{d,k} / K`` for bottoms and for the weights of the cut, or for this party's shares of them."""
@@ -135,7 +135,7 @@ class DataOwner(Program):
         """End `epoch`, and write a checkpoint where the run keeps any: every copy's own, in one."""
         for program in self.programs.values():
             program.checkpoints.keep(epoch, {"stop": stop})
-        if not self.site.keeper.wants(epoch):
+        if not self.site.keeper.is_due(epoch):
             return
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
         where = {"epoch": epoch, "epochs": self.first.role.plan.epochs, "stop": stop, "secret": self.site.secret.text}
@@ -143,7 +143,7 @@ class DataOwner(Program):
 
     def resume(self) -> State | None:
         """Come back to the last checkpoint where there is one, after the copies' setup."""
-        saved = self.site.keeper.saved()
+        saved = self.site.keeper.load()
         if saved is None:
             return None
         for owner, held in as_dict(saved["copies"]).items():
@@ -155,7 +155,7 @@ class DataOwner(Program):
     def _held(self) -> State:
         return {owner: shelf.held for owner, shelf in self.shelves.items()}
 
-    def ended(self) -> Trained:
+    def close_books(self) -> Trained:
         """Close the books.
 
         Raises:
@@ -174,8 +174,8 @@ class DataOwner(Program):
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         return await self.first.predict(model, rows)
 
-    def spent(self) -> list[Spent]:
-        return [spent for program in self.programs.values() for spent in program.spent()]
+    def privacy_spent(self) -> list[Spent]:
+        return [spent for program in self.programs.values() for spent in program.privacy_spent()]
 
 
 def _snapshot(state: object) -> tuple[Mapping[str, torch.Tensor], Any]:

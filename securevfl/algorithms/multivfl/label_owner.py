@@ -31,7 +31,7 @@ class LabelOwner(Convolving):
         Raises:
             InputError: fewer rows than a batch, where the cut computes in integers.
         """
-        if self.plan.batch_size < self.nominal_batch and self.protection.integers:
+        if self.plan.batch_size < self.nominal_batch and self.protection.uses_integers:
             raise InputError(
                 f"{self.site.name!r} has {self.plan.batch_size} rows to train on, fewer than a batch of "
                 f"{self.nominal_batch}; the fixed point of the cut depends on the batch, and weights are "
@@ -44,7 +44,7 @@ class LabelOwner(Convolving):
         parts = [parameter.detach().double().ravel() for parameter in self.half.model.parameters()]
         return torch.cat(parts).cpu().numpy()
 
-    def put(self, vector: np.ndarray) -> None:
+    def set_weights(self, vector: np.ndarray) -> None:
         """Set the weights from a vector.
 
         Raises:
@@ -75,7 +75,7 @@ class LabelOwner(Convolving):
             at += values.size
         self.half.cut.restore(shares)
 
-    def addends(self, parties: int) -> Addends | None:
+    def share_sizes(self, parties: int) -> Addends | None:
         """Sizes of the shares, as so many label owners add them up; None where there are none."""
         shares = self.shares()
         if shares is None:
@@ -109,7 +109,7 @@ class LabelOwnerProgram(ActiveProgram):
     async def setup(self) -> None:
         await super().setup()
         role = self.role
-        role.put(await self.averaging.setup(role.vector(), role.addends(len(self.owners))))
+        role.set_weights(await self.averaging.setup(role.vector(), role.share_sizes(len(self.owners))))
 
     async def prepare(self) -> State | None:
         saved = await super().prepare()
@@ -127,7 +127,7 @@ class LabelOwnerProgram(ActiveProgram):
         role = self.role
         before = role.vector()
         loss = await super().train_epoch(epoch)
-        role.put(await self.averaging.step(role.vector() - before))
+        role.set_weights(await self.averaging.step(role.vector() - before))
         await self.average_shares()
         return loss
 
@@ -144,18 +144,18 @@ class LabelOwnerProgram(ActiveProgram):
             progress.kept = self.role.snapshot()
             self.trained.best_epoch = progress.epoch
 
-    def followers(self) -> list[Link]:
-        return [*super().followers(), self.server]
+    def peers_to_notify(self) -> list[Link]:
+        return [*super().peers_to_notify(), self.server]
 
     def remember(self) -> State:
         return super().remember() | {"averaging": self.averaging.state()}
 
-    def resumed(self, saved: State) -> Progress:
+    def resume_from(self, saved: State) -> Progress:
         self.averaging.load(as_dict(saved["averaging"]))
-        return super().resumed(saved)
+        return super().resume_from(saved)
 
-    def ended(self) -> Trained:
-        trained = super().ended()
+    def close_books(self) -> Trained:
+        trained = super().close_books()
         if not self.evaluates:
             trained.model = {}
         return trained

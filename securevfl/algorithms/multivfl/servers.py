@@ -19,7 +19,7 @@ import numpy as np
 
 from securevfl.errors import UnknownNameError
 
-__all__ = ["RATES", "SERVERS", "DemonReading", "Server", "ServerName", "demon"]
+__all__ = ["RATES", "SERVERS", "DemonReading", "Server", "ServerName", "demon_momentum"]
 
 ServerName = Literal["fedavg", "fedadam", "fedyogi", "feddemonadam"]
 SERVERS: tuple[ServerName, ...] = get_args(ServerName)
@@ -28,7 +28,7 @@ RATES: dict[str, float] = {"fedavg": 1.0, "fedadam": 1e-3, "fedyogi": 1e-3, "fed
 """η_s where none is given: FedAvg takes the mean as it is, the others have the rate of Multi-VFL's Table 2."""
 
 
-def demon(beta: float, done: float) -> float:
+def demon_momentum(beta: float, done: float) -> float:
     """The decaying momentum β (1 − r/R) / ((1 − β) + β (1 − r/R)): β at first, 0 at the end.
 
     Args:
@@ -88,7 +88,7 @@ class Server:
             m = self.beta1 * m + (1 - self.beta1) * change
         else:
             beta = self.decay if printed else self.beta1
-            self.decay = demon(beta, (self.round if printed else self.round - 1) / self.rounds)
+            self.decay = demon_momentum(beta, (self.round if printed else self.round - 1) / self.rounds)
             m = self.decay * m + change
         square = m**2 if self.kind == "feddemonadam" and printed else change**2
         if self.kind == "fedyogi":

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-__all__ = ["Evidence", "Evidences", "codes_of", "cut_points", "monotone"]
+__all__ = ["Evidence", "Evidences", "codes_of", "cut_points", "merge_to_monotone"]
 
 _MOST = 6.0
 """Largest magnitude of a weight of evidence: activations of a sealed cut stay below 8."""
@@ -71,7 +71,7 @@ class Evidence:
     iv: float
 
     @classmethod
-    def of(cls, rows: np.ndarray, positives: np.ndarray) -> Evidence:
+    def from_counts(cls, rows: np.ndarray, positives: np.ndarray) -> Evidence:
         """From counts of a column's bins, int64."""
         negatives, p, n = rows - positives, int(positives.sum()), int((rows - positives).sum())
         whole = np.log((p + 0.5) / (n + 0.5))
@@ -80,7 +80,9 @@ class Evidence:
         return cls(rows, positives, woe if len(rows) > 1 else np.zeros(1), iv)
 
 
-def monotone(cuts: np.ndarray, rows: np.ndarray, positives: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def merge_to_monotone(
+    cuts: np.ndarray, rows: np.ndarray, positives: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Neighbouring bins merged until the share of the second class only rises, or only falls: pooled violators of the
     direction that changes the shares less.
 

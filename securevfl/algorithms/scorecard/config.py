@@ -136,7 +136,7 @@ class Scorecard(Settings):
                         sights=(Sight(of="labels", severity="note", through="its coefficients"),),
                     )
                 ]
-                if protection.sealed
+                if protection.is_sealed
                 else []
             ),
         )

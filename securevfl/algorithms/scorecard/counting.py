@@ -21,7 +21,7 @@ from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.privacy import Clock, Link, fan_out
 from securevfl.transport import Guard, Kind
 
-__all__ = ["COUNTS", "KEY", "POSITIVES", "SIZES", "ask", "tell_all"]
+__all__ = ["COUNTS", "KEY", "POSITIVES", "SIZES", "request_counts", "tell_all"]
 
 KEY, LABELS, SIZES, COUNTS, POSITIVES = (
     "scorecard/key",
@@ -34,9 +34,9 @@ _MOST_COLUMNS = 1 << 16
 
 
 @contextmanager
-def _working(clock: Clock) -> Iterator[None]:
+def _count_as_encryption(clock: Clock) -> Iterator[None]:
     """Count as homomorphic encryption, and turn the cryptography's errors into the toolkit's."""
-    with clock.he():
+    with clock.time_encryption():
         try:
             yield
         except crypto.WeakKeyError as error:
@@ -67,7 +67,7 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
     Raises:
         ProtocolError: a party answers with bins that the job does not allow, or with no counts.
     """
-    with _working(clock):
+    with _count_as_encryption(clock):
         key = crypto.Paillier(bits=bits).generate()
         guard = Guard("paillier", key.public.bits, key.public.fingerprint)
         owner = SumOwner(key, _plan(key.public.bits, len(labels)))
@@ -89,7 +89,7 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
                 f"{link.peer!r} has columns of {sizes.min()} to {sizes.max()} bins; the job says {bins}"
             )
         answer = await link.receive(Kind.CIPHERTEXT, COUNTS, "counts")
-        with _working(clock):
+        with _count_as_encryption(clock):
             if (np.asarray(message.arrays["omitted"]) < 0).any():  # then bins need not add up to all rows
                 raise ProtocolError(f"{link.peer!r} does not leave out one bin of each column")
             sums = SealedSums(np.asarray(answer.arrays["counts"]), np.asarray(message.arrays["omitted"]))
@@ -110,7 +110,9 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
     return max(told)
 
 
-async def ask(link: Link, codes: np.ndarray, sizes: Sequence[int], bits: int, clock: Clock) -> list[np.ndarray]:
+async def request_counts(
+    link: Link, codes: np.ndarray, sizes: Sequence[int], bits: int, clock: Clock
+) -> list[np.ndarray]:
     """A passive party's half: how many rows of each bin are of the second class, int64 for each column.
 
     Args:
@@ -128,11 +130,11 @@ async def ask(link: Link, codes: np.ndarray, sizes: Sequence[int], bits: int, cl
     columns = order.permutation(len(sizes))
     bins = [order.permutation(sizes[j]) for j in columns]  # of column j, bin b is asked for as bins[j][b]
     message = await link.receive(Kind.PUBLIC_KEY, KEY, "key")
-    with _working(clock):
+    with _count_as_encryption(clock):
         key = crypto.Paillier(bits=bits).read_public(key_bytes(link.peer, message.arrays["key"]))
     guard = Guard("paillier", key.bits, key.fingerprint)
     message = await link.receive(Kind.CIPHERTEXT, LABELS, "labels")
-    with _working(clock):
+    with _count_as_encryption(clock):
         holder = SumHolder(key, _plan(key.bits, len(codes)))
         labels = holder.load(np.asarray(message.arrays["labels"]))
         shuffled = np.stack([new[codes[:, j]] for j, new in zip(columns, bins, strict=True)], axis=1)

@@ -16,7 +16,7 @@ import numpy as np
 from securevfl.algorithms.scorecard.binning import Evidence
 from securevfl.training.state import State
 
-__all__ = ["factor_and_offset", "party_card", "summary"]
+__all__ = ["factor_and_offset", "party_card", "summarise_columns"]
 
 
 def factor_and_offset(base: float, odds: float, pdo: float) -> tuple[float, float]:
@@ -48,7 +48,7 @@ def party_card(
     columns = []
     for name, cut, unit, one, weight in zip(names, cuts, units, found, weights.tolist(), strict=True):
         own = bool(np.isfinite(unit).all())
-        ends = _told(unit if own else cut)
+        ends = _format_ends(unit if own else cut)
         bins = [
             {
                 "above": low,
@@ -71,14 +71,14 @@ def party_card(
     return {"points to begin with": round(start, 3), "columns": columns}
 
 
-def _told(ends: np.ndarray) -> list[float]:
+def _format_ends(ends: np.ndarray) -> list[float]:
     """Ends as people read them: to six digits of the largest, for they were single-precision numbers on the way."""
     largest = float(np.abs(ends).max(initial=0.0))
     digits = 5 - int(np.floor(np.log10(largest))) if largest > 0 else 0
     return [round(float(end), digits) + 0.0 for end in ends]
 
 
-def summary(party: str, names: Sequence[str], found: Sequence[Evidence]) -> str:
+def summarise_columns(party: str, names: Sequence[str], found: Sequence[Evidence]) -> str:
     """One sentence for the report: which columns tell most."""
     single = sum(len(one.rows) < 2 for one in found)
     best = sorted(zip(names, found, strict=True), key=lambda pair: -pair[1].iv)[:5]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from torch import nn
 
-from securevfl.algorithms.scorecard.binning import Evidence, Evidences, codes_of, cut_points, monotone
-from securevfl.algorithms.scorecard.counting import ask, check_features, tell_all
-from securevfl.algorithms.scorecard.points import factor_and_offset, party_card, summary
+from securevfl.algorithms.scorecard.binning import Evidence, Evidences, codes_of, cut_points, merge_to_monotone
+from securevfl.algorithms.scorecard.counting import check_features, request_counts, tell_all
+from securevfl.algorithms.scorecard.points import factor_and_offset, party_card, summarise_columns
 from securevfl.algorithms.scorecard.settings import CardArchitecture, Settings
 from securevfl.algorithms.splitnn import Active, Passive
 from securevfl.cut import HasShares, OpensWeights, read_share, share_bytes
@@ -99,9 +99,9 @@ class _Card(Role):
         """Evidence from the counts of each column, with neighbours merged where the job says so."""
         columns = [*zip(self.cuts, rows, positives, strict=True)]
         if self.config.monotone:
-            columns = [monotone(*column) for column in columns]
+            columns = [merge_to_monotone(*column) for column in columns]
         self.cuts = [cut for cut, _, _ in columns]
-        self.found = [Evidence.of(count, good) for _, count, good in columns]
+        self.found = [Evidence.from_counts(count, good) for _, count, good in columns]
         if not isinstance(bottom, Evidences):
             raise TypeError(f"a {type(bottom).__name__} is no bottom of a scorecard")
         bottom.fill(self.cuts, self.found)
@@ -122,7 +122,7 @@ class _Card(Role):
         factor, offset = factor_and_offset(config.base_points, config.base_odds, config.pdo)
         start = 0.0 if bias is None else offset - factor * bias
         own = [
-            np.full(len(cut), np.nan) if encoder is None else encoder.undone(j, cut) for j, cut in enumerate(self.cuts)
+            np.full(len(cut), np.nan) if encoder is None else encoder.decode(j, cut) for j, cut in enumerate(self.cuts)
         ]
         self.card = party_card(self.names(), self.cuts, own, self.found, weights, factor, start)
 
@@ -130,7 +130,7 @@ class _Card(Role):
         return super().part_of_model() | {"scorecard": self.card}
 
     def closing_notes(self) -> list[str]:
-        more = [summary(self.site.name, self.names(), self.found)] if self.found else []
+        more = [summarise_columns(self.site.name, self.names(), self.found)] if self.found else []
         return [*super().closing_notes(), *more]
 
 
@@ -198,13 +198,13 @@ class CardPassive(_Card, Passive):
             return
         codes, config = self.cut_columns(self.rows_to_cut()), self.config
         sizes = [len(cut) + 1 for cut in self.cuts]
-        positives = await ask(self.upstream, codes, sizes, config.key_bits, self.site.clock)
+        positives = await request_counts(self.upstream, codes, sizes, config.key_bits, self.site.clock)
         self.take_counts(_by_column(codes, None, self.cuts), positives, self.half.bottom)
 
     async def take_share(self) -> None:
         """After the test: this party's coefficients, and its points."""
         other, width = None, self.features.shape[0]
-        if self.protection.sealed:
+        if self.protection.is_sealed:
             message = await self.upstream.receive(Kind.MASKED_SHARE, SHARE, "share")
             other = read_share(message.arrays["share"], (width, self.half.cut_width), self.upstream.peer)
         if not isinstance(self.half.cut, OpensWeights):

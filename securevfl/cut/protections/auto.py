@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar
 
 import securevfl_crypto as crypto
 from msgspec import Meta
-from securevfl_net.fields import nearest
+from securevfl_net.fields import suggest_nearest
 
 from securevfl.cut.auto import AutoActive, AutoPassive, Speed
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
-from securevfl.cut.costs import choose
+from securevfl.cut.costs import choose_protection
 from securevfl.cut.declared import measuring_exchanges
 from securevfl.cut.protections.base import Protection, find_protection
 from securevfl.cut.protections.sealed import BFV, CKKS, KeyBits, Paillier, Sealed, key_problems
@@ -50,7 +50,7 @@ class Auto(Sealed):
 
     def problems(self) -> list[str]:
         known = {*_OFFERED, _SHARES}
-        found = [f"auto offers {name!r}{nearest(name, known)}" for name in self.offers if name not in known]
+        found = [f"auto offers {name!r}{suggest_nearest(name, known)}" for name in self.offers if name not in known]
         if _SHARES in self.offers and self.mbit is None:
             found.append("auto offers 'shares', which is settled before there are links to measure: give mbit=…")
         if set(self.offers) == {_SHARES}:
@@ -73,8 +73,8 @@ class Auto(Sealed):
     def schemes(self) -> Mapping[str, crypto.Scheme]:
         return {name: scheme for kind in self._offered() for name, scheme in kind.schemes().items()}
 
-    def reshares(self, use: CutUse) -> bool | None:
-        answers = {kind.reshares(use) for kind in self._offered()}
+    def redraws_shares(self, use: CutUse) -> bool | None:
+        answers = {kind.redraws_shares(use) for kind in self._offered()}
         return answers.pop() if len(answers) == 1 else None
 
     def policy(self) -> Policy:
@@ -92,7 +92,7 @@ class Auto(Sealed):
         rest = self.replace(offers=tuple(name for name in self.offers if name != _SHARES))
         if not on_shares:
             return rest, ""
-        took, why = choose(self.offers, rows, mbit=self.mbit, latency_ms=self.latency_ms, cores=self.cores)
+        took, why = choose_protection(self.offers, rows, mbit=self.mbit, latency_ms=self.latency_ms, cores=self.cores)
         return (find_protection(_SHARES)(dp=self.dp) if took == _SHARES else rest), why
 
     @property

@@ -54,14 +54,14 @@ class Protection(Config):
         return frozenset()
 
     @property
-    def sealed(self) -> bool:
+    def is_sealed(self) -> bool:
         """Whether row-level content crosses encrypted only."""
         return bool(self.ciphers)
 
     @property
-    def integers(self) -> bool:
+    def uses_integers(self) -> bool:
         """Whether the cut computes in fixed-point integers, on the CPU."""
-        return self.sealed
+        return self.is_sealed
 
     @property
     def key_bits(self) -> int:
@@ -140,9 +140,9 @@ class Protection(Config):
 
     def policy(self) -> Policy:
         """The floor that this protection sets for every party: what it forbids cannot be sent."""
-        return Policy(sealed=self.sealed, noised=_noised_kinds(self.dp))
+        return Policy(sealed=self.is_sealed, noised=_noised_kinds(self.dp))
 
-    def assumes(self, active: Sequence[str], passive: Sequence[str]) -> str:
+    def assumptions(self, active: Sequence[str], passive: Sequence[str]) -> str:
         """What has to hold besides, so that nobody learns more than is declared; empty where nothing does. It follows
         "if", and stands above the table of who could read what.
 

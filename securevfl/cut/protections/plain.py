@@ -33,7 +33,7 @@ class Plain(Protection):
         return self.dp.title if self.dp else "plain"
 
     @property
-    def integers(self) -> bool:
+    def uses_integers(self) -> bool:
         return self.fixed_point
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:

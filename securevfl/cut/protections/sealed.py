@@ -46,14 +46,14 @@ class Sealed(Protection):
     def ciphers(self) -> frozenset[str]:
         return frozenset(self.schemes())
 
-    def reshares(self, use: CutUse) -> bool | None:
+    def redraws_shares(self, use: CutUse) -> bool | None:
         """Whether shares of the weights are drawn anew in each step; None where that depends on sizes or choices."""
         if use.rounds or use.integer_shares:
             return True
         return None if use.trainable else False
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
-        ciphers = Ciphers(names=self.ciphers, key_bits=self.key_bits, reshares=self.reshares(use))
+        ciphers = Ciphers(names=self.ciphers, key_bits=self.key_bits, reshares=self.redraws_shares(use))
         return sealed_exchanges(self.dp, ciphers, use, passive)
 
     def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
@@ -110,7 +110,7 @@ class Paillier(Sealed):
     def schemes(self) -> Mapping[str, crypto.Scheme]:
         return {self.name: crypto.Paillier(bits=self.bits, classical=self.classical)}
 
-    def reshares(self, use: CutUse) -> bool | None:
+    def redraws_shares(self, use: CutUse) -> bool | None:
         return True
 
     def policy(self) -> Policy:

@@ -10,7 +10,7 @@ import numpy as np
 from securevfl.data.categories import Categories, Column
 from securevfl.data.prepare.coded import CodedDate, CodedLevels, CodedNumber
 from securevfl.data.prepare.dates import parts_of
-from securevfl.data.prepare.kinds import Reader, as_categories, unreadable
+from securevfl.data.prepare.kinds import Reader, as_categories, explain_unreadable
 from securevfl.data.prepare.levels import Levels
 from securevfl.data.prepare.scaling import Linear, Scores
 
@@ -161,9 +161,9 @@ class PreparedColumn:
         if isinstance(self.how, PreparedCategory):
             return ""
         if isinstance(values, Categories):
-            return unreadable(values.words, self.how.reader)
+            return explain_unreadable(values.words, self.how.reader)
         if values.dtype.kind in "OUS":
-            return unreadable(as_categories(values).words, self.how.reader)
+            return explain_unreadable(as_categories(values).words, self.how.reader)
         return ""
 
     def encoder(self, values: Column) -> Writer:

@@ -16,7 +16,7 @@ from securevfl.data.prepare.levels import Levels, fit_levels
 from securevfl.data.prepare.numbers import decimal_marks
 from securevfl.data.prepare.rules import ColumnRules, Preparation
 from securevfl.data.prepare.scaling import Linear, fit_scaling
-from securevfl.data.storage import let_go
+from securevfl.data.storage import release_memory
 
 __all__ = ["SAMPLED", "Fitted", "PreparedLine", "fit_columns"]
 
@@ -112,7 +112,7 @@ def fit_columns(
             kind = "date" if values.dtype.kind == "M" or rules.kind == "date" else "number"
             reader = Reader("flag" if rules.kind == "flag" else kind)
             _fit_numbers(found, name, reader, reader.numbers(_taken(values, sampled)), rules)
-        let_go(values)
+        release_memory(values)
     return found
 
 

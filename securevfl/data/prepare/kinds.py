@@ -12,7 +12,7 @@ from securevfl.data.prepare.dates import ORDERS, date_orders, parse_dates
 from securevfl.data.prepare.numbers import decimal_marks, parse_numbers
 from securevfl.data.prepare.rules import ColumnRules
 
-__all__ = ["ABSENT", "Reader", "as_categories", "find_reader", "unreadable"]
+__all__ = ["ABSENT", "Reader", "as_categories", "explain_unreadable", "find_reader"]
 
 ABSENT = frozenset(
     ["", "?", "-", "--", ".", "…", "na", "n/a", "#n/a", "#na", "nan", "null", "none", "nil", "k.a.", "nat", "missing"]
@@ -192,7 +192,7 @@ def _both_ways(texts: Sequence[str], counts: np.ndarray, readings: Mapping[str, 
     return f"contains {what} ({', '.join(first)}): write all in one way, or set kind='category' for it"
 
 
-def unreadable(words: Sequence[str], reader: Reader) -> str:
+def explain_unreadable(words: Sequence[str], reader: Reader) -> str:
     """Explain why the reader cannot read texts, in a sentence without the column's name; empty if it can."""
     _, wrong = reader.words(words)
     if not wrong.any():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from securevfl_net.incarnation import Incarnation
 from securevfl_net.session import Refused, SessionEnd
-from securevfl_net.session.facts import MOST, differing, facts
+from securevfl_net.session.facts import MOST, differing_fields, encode_facts
 
 from .ends import Pair
 
@@ -66,22 +66,22 @@ def test_many_fields_are_counted() -> None:
 
 def test_no_value_crosses_and_no_two_connections_say_the_same() -> None:
     fields = _digests({"job.epochs": "10"})
-    said = {facts(fields, secrets.token_bytes(16)) for _ in range(50)}
+    said = {encode_facts(fields, secrets.token_bytes(16)) for _ in range(50)}
     assert len(said) == 50
     assert all(len(one) == 6 for one in said)
 
 
 @given(digests, digests, st.binary(min_size=16, max_size=16))
 def test_exactly_what_differs_is_named(mine: dict[str, bytes], theirs: dict[str, bytes], salt: bytes) -> None:
-    found = differing(mine, facts(theirs, salt), salt)
+    found = differing_fields(mine, encode_facts(theirs, salt), salt)
     assert found[: len(mine)][: sum(name in found for name in mine)] == [
         name for name in mine if theirs.get(name) != mine[name]
     ]
-    assert differing(mine, facts(mine, salt), salt) == []
+    assert differing_fields(mine, encode_facts(mine, salt), salt) == []
 
 
 @given(st.binary(max_size=2 * MOST), st.binary(min_size=16, max_size=16))
 def test_whatever_a_peer_sends_is_compared(theirs: bytes, salt: bytes) -> None:
-    found = differing(_digests(FIELDS), theirs, salt)
+    found = differing_fields(_digests(FIELDS), theirs, salt)
     assert len(found) <= len(FIELDS) + 1
     assert all(name in FIELDS or name.endswith("that only the peer has") for name in found)
