@@ -33,7 +33,7 @@ from securevfl.training.networks import Bottom, bottom_problems, build_bottom, b
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.optimizers import Adam
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.received import read_tensor
+from securevfl.training.received_tensors import read_tensor
 from securevfl.training.representations import representation_exchange
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan

@@ -36,7 +36,6 @@ from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Subsets, find_algorithm, registered_algorithms
 from securevfl.training.fits import Fits
-from securevfl.training.members import Member
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.program import Program
@@ -44,6 +43,7 @@ from securevfl.training.rows import NumberedRows, Plan
 from securevfl.training.setting import Setting
 from securevfl.training.split import Split
 from securevfl.training.state import as_dict
+from securevfl.training.submodels import Member
 from securevfl.transport import PASSIVE, Exchange
 
 __all__ = ["Best"]

@@ -15,7 +15,6 @@ from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.cut import Protection
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm
-from securevfl.training.members import Done, Member, member_site, run_members, sum_readings
 from securevfl.training.outcome import constant_metrics, few_rows, went_nowhere
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pooling import average_probabilities, log_loss, stacked_weights
@@ -24,6 +23,7 @@ from securevfl.training.role import Role
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, NumberedRows, Plan, Trained
 from securevfl.training.setting import Configuration, Setting
 from securevfl.training.state import State, as_dict, as_int
+from securevfl.training.submodels import Done, Member, member_site, run_members, sum_readings
 from securevfl.training.task import Task
 from securevfl.transport import PASSIVE
 

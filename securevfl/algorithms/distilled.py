@@ -23,6 +23,7 @@ from securevfl.cut import CutSpec, Plain, Protection
 from securevfl.party_context import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks, Subsets
+from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.noise import FeatureNoise
@@ -31,7 +32,6 @@ from securevfl.training.role import Role
 from securevfl.training.rows import Plan
 from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
-from securevfl.training.sides import active_side
 from securevfl.training.split import epoch_batches, split_chunks
 from securevfl.training.state import State, as_tensor
 from securevfl.training.task import Task

@@ -32,7 +32,7 @@ from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems, bu
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import SelfTraining
-from securevfl.training.received import read_tensor
+from securevfl.training.received_tensors import read_tensor
 from securevfl.training.representations import handing_over
 from securevfl.training.role import Role
 from securevfl.training.seeding import seed_torch

@@ -34,7 +34,7 @@ from securevfl.training.networks import HANDED_OVER, Bottom, build_mlp
 from securevfl.training.optimizers import Adam
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
-from securevfl.training.received import checked_rows, read_tensor
+from securevfl.training.received_tensors import checked_rows, read_tensor
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan
 from securevfl.training.seeding import seed_torch

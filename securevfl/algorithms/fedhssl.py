@@ -37,18 +37,18 @@ from securevfl.party_context import derive_seed
 from securevfl.privacy import Link, Noised, RowRelease, fan_out
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
+from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.networks import Bottom, build_bottom
 from securevfl.training.optimizers import Adam
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.received import read_tensor
+from securevfl.training.received_tensors import read_tensor
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan
 from securevfl.training.seeding import seed_torch
 from securevfl.training.self_supervised import augment_rows
 from securevfl.training.setting import Setting
-from securevfl.training.sides import active_side
 from securevfl.training.split import epoch_batches
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 

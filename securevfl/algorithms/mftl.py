@@ -37,7 +37,7 @@ from securevfl.training.halves import Networks
 from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems, build_active_block, build_bottom
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.received import read_tensor
+from securevfl.training.received_tensors import read_tensor
 from securevfl.training.representations import handing_over
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan

@@ -33,15 +33,15 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Subsets
+from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, Networks
 from securevfl.training.networks import build_active_block, build_bottom, build_mlp
+from securevfl.training.parallel_submodels import SideBySide
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.rows import FEWEST_TO_CHOOSE
 from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
-from securevfl.training.side_by_side import SideBySide
-from securevfl.training.sides import active_side
 from securevfl.training.split import epoch_batches, split_chunks
 from securevfl.training.state import State, as_tensor
 

@@ -43,7 +43,7 @@ from securevfl.training.networks import (
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import SelfTraining, give_labels
-from securevfl.training.received import checked_rows, read_tensor
+from securevfl.training.received_tensors import checked_rows, read_tensor
 from securevfl.training.representations import handing_over
 from securevfl.training.role import Role
 from securevfl.training.seeding import seed_torch

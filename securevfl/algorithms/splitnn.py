@@ -17,6 +17,7 @@ from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.privacy import Noised
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks
+from securevfl.training.cut_noise import active_side, widen_ranges
 from securevfl.training.fits import Fits
 from securevfl.training.frozen import Frozen
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
@@ -26,7 +27,6 @@ from securevfl.training.passive_role import PassiveRole
 from securevfl.training.rows import Plan
 from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
-from securevfl.training.sides import active_side, widen_ranges
 from securevfl.training.state import State
 
 __all__ = ["Active", "Passive", "Rate", "SplitNN"]

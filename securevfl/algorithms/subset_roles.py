@@ -16,10 +16,10 @@ import torch
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Protection
 from securevfl.privacy import Noised, map_noised
+from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
 from securevfl.training.halves import Architecture, PassiveHalf
 from securevfl.training.role import Role
-from securevfl.training.sides import active_side
 from securevfl.training.subsets import Draw, SubsetHalf, Subsets, scatter_rows
 
 __all__ = ["Masks", "OnSubsets", "SubsetActive", "SubsetPassive"]

@@ -7,8 +7,8 @@ package alone uses the conversations of `securevfl_psi`; jobs and party programs
 parties verified can be trained on.
 """
 
+from securevfl.align.clear_join import join
 from securevfl.align.exchanges import EXCHANGES, declarable, exchanges
-from securevfl.align.joined import join
 from securevfl.align.linkage import CodeField, DateField, Linkage, NumberField, TextField
 from securevfl.align.linking import LinkedRows, check_fields, link_exchanges, link_rows
 from securevfl.align.options import Align

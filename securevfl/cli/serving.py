@@ -18,7 +18,7 @@ from securevfl.errors import InputError, Parked
 
 if TYPE_CHECKING:
     from securevfl.serving.process import PartyProcess
-    from securevfl.serving.whole import Scored
+    from securevfl.serving.process_tasks import Scored
 
 __all__ = ["predict_as"]
 
@@ -93,7 +93,7 @@ async def _stay(process: PartyProcess, end: asyncio.Event) -> None:
     _say(f"{server.place.name} serves{f', and peers reach it at {listening}' if listening else ''}; Ctrl-C ends it.")
     async with process.running() as task:
         if isinstance(server, ServeActive):
-            from securevfl.serving.whole import serve_http
+            from securevfl.serving.process_tasks import serve_http
 
             async with serve_http(server, process.file) as (address, metrics):
                 _say(f"Questions: {address}")
@@ -176,7 +176,7 @@ def predict_as(
 async def _predict(agreement: Path, party: str, file: Path, data: Path | None, *, everyone: bool) -> Scored | None:
     from securevfl.process.operations import keep_to_quota, stop_on_signals
     from securevfl.serving.process import run_server
-    from securevfl.serving.whole import predict_all
+    from securevfl.serving.process_tasks import predict_all
 
     keep_to_quota()
     end = asyncio.Event()

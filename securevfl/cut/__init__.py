@@ -4,7 +4,8 @@ imports privacy, transport and sites."""
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.bounded import BoundedCut
 from securevfl.cut.masking import agree_masks
-from securevfl.cut.opened import HasShares, OpensWeights, read_share, share_bytes
+from securevfl.cut.observed_cut import ObservedCut, WrappedCut
+from securevfl.cut.opened_weights import HasShares, OpensWeights, read_share, share_bytes
 from securevfl.cut.protections import (
     BFV,
     CKKS,
@@ -19,7 +20,6 @@ from securevfl.cut.protections import (
     protections,
     sealing_protections,
 )
-from securevfl.cut.wrapped import ObservedCut, WrappedCut
 
 __all__ = [
     "BFV",

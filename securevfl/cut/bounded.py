@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from securevfl.cut.base import ActiveCut, CutSpec
-from securevfl.cut.wrapped import WrappedCut
+from securevfl.cut.observed_cut import WrappedCut
 from securevfl.errors import InputError, RangeError
 from securevfl.privacy import Noised, map_noised
 from securevfl.privacy.joint import check_norms

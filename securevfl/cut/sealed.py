@@ -26,7 +26,7 @@ from securevfl_crypto.pools import kept_pool
 from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.blocks import SIGMA, block_sizes, check_errors, shared_alike
 from securevfl.cut.handshake import announce_width, as_share, key_bytes, receive_widths, require_fed
-from securevfl.cut.hidden import Hidden
+from securevfl.cut.hiding_count import Hidden
 from securevfl.cut.integers import (
     fixed_activations,
     fixed_noise,
@@ -37,7 +37,7 @@ from securevfl.cut.integers import (
 )
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.plain import split_by_party
-from securevfl.cut.working import count_as_encryption
+from securevfl.cut.sealed_work import count_as_encryption
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, Noised, NoiseShare, fan_out, map_noised, strip_noise_mark

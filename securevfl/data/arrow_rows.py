@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from securevfl.data.columns import ColumnUse, column_names
+from securevfl.data.file_locations import FileLocation
 from securevfl.data.limits import TableLimits
-from securevfl.data.places import FileLocation
 from securevfl.data.row_source import BATCH, Count, RowSource, bytes_each, is_text, kinds_of, translate_arrow_errors
 from securevfl.errors import InputError
 

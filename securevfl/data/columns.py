@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 
 from securevfl.data.categories import Column
-from securevfl.data.gathering import CategoryColumn, LabelColumn, NumberColumn
-from securevfl.data.gathering_any import AnyColumn
+from securevfl.data.column_builders import CategoryColumn, LabelColumn, NumberColumn
 from securevfl.data.labels import Coded
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
 from securevfl.data.prepare import Preparation
+from securevfl.data.prepared_columns import AnyColumn
 from securevfl.data.storage import DEFAULT_STORAGE, Storage
 from securevfl.errors import InputError, UnknownNameError
 

@@ -8,7 +8,7 @@ from typing import Any
 from securevfl_psi import IdentifierError, IdRules
 from securevfl_psi.identifiers import normalise_rows
 
-from securevfl.data.gathering import IdentifierColumn
+from securevfl.data.column_builders import IdentifierColumn
 from securevfl.data.names import Names
 from securevfl.data.table import run_all
 from securevfl.errors import InputError

@@ -12,8 +12,8 @@ from typing import Any
 
 from securevfl.data.columns import ColumnUse, column_names
 from securevfl.data.dialect import HEAD, CsvForm, Dialect, dialect_of
+from securevfl.data.file_locations import FileLocation
 from securevfl.data.limits import NUMBER, TEXT, TableLimits
-from securevfl.data.places import FileLocation
 from securevfl.data.row_source import BATCH, RowSource, translate_arrow_errors
 from securevfl.errors import InputError
 

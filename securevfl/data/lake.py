@@ -8,7 +8,7 @@ from __future__ import annotations
 from securevfl.data.arrow_rows import PARQUET, ArrowRows, ParquetRows
 from securevfl.data.csv_rows import CsvRows
 from securevfl.data.dialect import CsvForm
-from securevfl.data.places import FileLocation
+from securevfl.data.file_locations import FileLocation
 from securevfl.data.row_source import BATCH, RowSource
 
 __all__ = ["ARROW", "BATCH", "PARQUET", "ArrowRows", "CsvRows", "ParquetRows", "RowSource", "source_of"]

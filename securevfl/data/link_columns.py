@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from securevfl.data.columns import ColumnUse
+from securevfl.data.file_locations import place_of
 from securevfl.data.lake import source_of
 from securevfl.data.limits import TableLimits
-from securevfl.data.places import place_of
 from securevfl.errors import UnknownNameError
 
 __all__ = ["read_texts", "table_columns"]

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.data.column_builders import LabelColumn
 from securevfl.data.columns import ColumnUse, Target, column_names, doubled_names
 from securevfl.data.compound_ids import identifier_of
 from securevfl.data.csv_rows import NotConverted
 from securevfl.data.dialect import CsvForm
-from securevfl.data.gathering import LabelColumn
+from securevfl.data.file_locations import place_of
 from securevfl.data.labels import encode_labels
 from securevfl.data.lake import BATCH, source_of
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
-from securevfl.data.places import place_of
 from securevfl.data.prepare import Preparation
 from securevfl.data.roles import column_builders, name_labels, several_labels
 from securevfl.data.row_source import OF, refuse_extension

@@ -14,9 +14,9 @@ from securevfl.data.categories import Categories, Column
 from securevfl.data.columns import ColumnUse, column_names
 from securevfl.data.csv_rows import CsvRows
 from securevfl.data.dialect import CsvForm
+from securevfl.data.file_locations import place_of
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
-from securevfl.data.places import place_of
 from securevfl.data.prepare import Preparation, PreparedLine, fit_columns
 from securevfl.data.prepare.dates import ORDERS, parse_dates
 from securevfl.data.prepare.numbers import parse_numbers

@@ -14,11 +14,11 @@ from securevfl.data.categories import Column
 from securevfl.data.columns import ColumnUse, column_names, labels
 from securevfl.data.compound_ids import identifier_of
 from securevfl.data.dialect import CsvForm
+from securevfl.data.file_locations import place_of
 from securevfl.data.labels import Coded, check_labels, require_classes, require_two
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.names import Names
-from securevfl.data.places import place_of
 from securevfl.data.prepare import fit_columns
 from securevfl.data.roles import check_flags, check_target, check_weight, column_builders
 from securevfl.data.table import check_ids, check_numbers

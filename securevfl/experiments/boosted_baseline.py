@@ -18,8 +18,8 @@ from securevfl.party.numbering import own_labels
 from securevfl.party.weights import class_weights
 from securevfl.run.threads import tree_threads
 from securevfl.training import Split, Trained
+from securevfl.training.multilabel import Labels
 from securevfl.training.regression import Regression
-from securevfl.training.several import Labels
 from securevfl.training.task import Task
 
 __all__ = ["boosted"]

@@ -13,9 +13,9 @@ from typing import Any
 
 from securevfl.data.columns import ColumnUse, doubled_names
 from securevfl.data.csv_rows import CsvRows
+from securevfl.data.file_locations import place_of
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
-from securevfl.data.places import place_of
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.jobfile.joining import (
     count_distinct,

@@ -20,8 +20,8 @@ from securevfl.cut import Protection, Unnamed
 from securevfl.data import LabelBook, Parties, PartyTable, Preparation, Storage, TableLimits, datasets, read_table
 from securevfl.data.columns import ColumnUse
 from securevfl.data.dialect import CsvForm
+from securevfl.data.file_locations import is_address
 from securevfl.data.link_columns import read_texts, table_columns
-from securevfl.data.places import is_address
 from securevfl.data.storage import IN_MEMORY
 from securevfl.data.table import explain_bad_name
 from securevfl.errors import InputError

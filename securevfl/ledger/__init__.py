@@ -27,7 +27,7 @@ from securevfl.ledger.lines import (
     decode,
     hash_of,
 )
-from securevfl.ledger.own import OpensLedgers, OwnLedgers
+from securevfl.ledger.own_ledger import OpensLedgers, OwnLedgers
 from securevfl.ledger.reading import Flaw, Located, raise_flaws, read
 from securevfl.ledger.verifying import Chain, chains_of
 

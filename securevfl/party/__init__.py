@@ -16,6 +16,7 @@ names no algorithm.
 from securevfl.party.alone import Alone
 from securevfl.party.consent import Terms, rule_against, terms_of_job
 from securevfl.party.declarations import job_exchanges
+from securevfl.party.default_protection import choose_protection, possible_defaults, with_default_protection
 from securevfl.party.job import Job, JobOptions, JobTerms
 from securevfl.party.program import (
     Alignments,
@@ -29,7 +30,6 @@ from securevfl.party.program import (
     train_party,
 )
 from securevfl.party.roster import too_few_epochs, too_many_classes, wrong_parties
-from securevfl.party.settling import choose_protection, possible_defaults, with_default_protection
 
 __all__ = [
     "Alignments",

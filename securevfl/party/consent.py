@@ -16,8 +16,8 @@ from securevfl.align import exchanges as alignment_exchanges
 from securevfl.align import link_exchanges
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.party.attempts import agree_attempt, attempt_fields
-from securevfl.party.cures import find_remedies
 from securevfl.party.job import Job
+from securevfl.party.remedies import find_remedies
 from securevfl.party_context import PartyContext
 from securevfl.privacy import (
     READABLE_KINDS,

@@ -7,7 +7,8 @@ Links enforce it, receipts and audits take their words from it, refusals and fin
 from __future__ import annotations
 
 from securevfl.align import declarable, link_exchanges
-from securevfl.party import consent, heads, numbering
+from securevfl.party import consent, numbering
+from securevfl.party import ledger_heads as heads
 from securevfl.party.job import Job
 from securevfl.transport import Exchange, Exchanges
 

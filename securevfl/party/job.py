@@ -238,7 +238,7 @@ class Job(JobOptions):
             defaults.
         protection: how what crosses the cut is protected: `Plain`, `BFV` or another, each with `dp` or without;
             likewise. Without one, secret shares where the parties and the algorithm allow it; else the job is refused
-            unless it has `accept_leak`: see `securevfl.party.settling`.
+            unless it has `accept_leak`: see `securevfl.party.default_protection`.
         align: how common rows are found.
         link: how records without a common identifier are linked before that; None if they have one.
         policies: party → that party's own policy, on top of what the protection demands.

@@ -21,8 +21,16 @@ from securevfl.party.weights import add_weights
 from securevfl.party_context import PartyContext, PartySecret, derive_seed
 from securevfl.privacy import fan_out
 from securevfl.training import NumberedRows, Split
-from securevfl.training.marks import UNUSED, class_folds, fold_marks, group_folds, group_marks, time_fold, time_marks
 from securevfl.training.split import stratified_marks
+from securevfl.training.split_columns import (
+    UNUSED,
+    class_folds,
+    fold_marks,
+    group_folds,
+    group_marks,
+    time_fold,
+    time_marks,
+)
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Message
 
 __all__ = [

@@ -26,18 +26,18 @@ from securevfl.privacy.accountant import (
     epsilon_rdp,
 )
 from securevfl.privacy.clock import Clock, Reading
+from securevfl.privacy.disclosure_book import DisclosureBook
 from securevfl.privacy.dp import DP
 from securevfl.privacy.findings import OTHER_OWNERS, Finding
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.journal import Journal, describe_lost_attempts
 from securevfl.privacy.labels import LabelRelease, randomised_response
 from securevfl.privacy.link import Declared, Link, MessageObserver, fan_out, gather, send_all
-from securevfl.privacy.look_book import DisclosureBook
-from securevfl.privacy.looks import OpenedValues, allowed_values
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.privacy.means import group_means
 from securevfl.privacy.mechanisms import Gaussian, JointNoise, RandomisedResponse
 from securevfl.privacy.noise import Noised, NoiseShare, clip_rows, draw_gaussian, map_noised, strip_noise_mark
+from securevfl.privacy.opened_values import OpenedValues, allowed_values
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, protection_of
 from securevfl.privacy.releases import Releases
 from securevfl.privacy.rows import RowRelease

@@ -73,7 +73,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
         max_looks: most values of z that may be opened of any one row of this party, for each of its columns, over all
             jobs and predictions; or None for no bound. Opening a row discloses as many values as the cut is wide: 0.5
             allows a party with 18 columns 9 values of a row, which is nine openings at a cut of width 1 or none at a
-            cut of width 16. See `securevfl.privacy.looks` for what a number of values reveals.
+            cut of width 16. See `securevfl.privacy.opened_values` for what a number of values reveals.
 
     A policy checks the kind, the guard and the noise that the sending code declares for a message. It trusts the
     installed code: it cannot detect an algorithm that sends features as whole-number settings. With `sealed`, `noised`

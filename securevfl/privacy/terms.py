@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from securevfl.errors import PolicyError
-from securevfl.privacy.looks import OpenedValues
+from securevfl.privacy.opened_values import OpenedValues
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, quoted
 from securevfl.transport import Guard, Kind, Message
 

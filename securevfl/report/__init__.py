@@ -7,10 +7,10 @@ from securevfl.report.card_making import make_card, make_party_card
 from securevfl.report.derived import cards
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.html import render, write
-from securevfl.report.line import progress_line
+from securevfl.report.notebook_display import Shown, table_html
 from securevfl.report.overviews import overview_table
+from securevfl.report.progress_line import progress_line
 from securevfl.report.record import Record, RunRecord
-from securevfl.report.shown import Shown, table_html
 from securevfl.report.sweep import count_table, failures_text, sweep_table, verdict_table
 from securevfl.report.sweep_page import render_sweep, write_sweep
 from securevfl.report.sweep_plots import sweep_axes

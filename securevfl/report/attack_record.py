@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from securevfl.attacks import Measured
-from securevfl.report.stored import read_record
+from securevfl.report.record_files import read_record
 
 __all__ = ["ATTACK_FORMAT", "AttackRecord", "Claimed", "Line", "attacks_beside", "lines"]
 

@@ -30,7 +30,7 @@ from securevfl.report.derived import (
     verified,
     worst,
 )
-from securevfl.report.holdings import flow, holdings, overlap
+from securevfl.report.party_diagrams import flow, holdings, overlap
 from securevfl.report.quality import pictures_of, privacy_price, target_words
 from securevfl.report.record import Record
 from securevfl.report.template import fill

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from securevfl.report.evaluation import Evaluation
-from securevfl.report.stored import read_record
+from securevfl.report.record_files import read_record
 
 __all__ = [
     "FORMAT",

@@ -14,7 +14,7 @@ import msgspec
 
 from securevfl.config import Config
 from securevfl.errors import InputError
-from securevfl.report.stored import read_record
+from securevfl.report.record_files import read_record
 
 __all__ = [
     "SWEEP_FORMAT",

@@ -21,7 +21,7 @@ from securevfl.report.evaluation import (
 )
 from securevfl.training import Trained
 from securevfl.training.calibration import FEWEST_TO_CHOOSE, expected_calibration_error
-from securevfl.training.several import HALF, Labels
+from securevfl.training.multilabel import HALF, Labels
 
 __all__ = ["evaluate", "evaluate_classes", "evaluate_labels", "evaluate_numbers", "population_stability"]
 

@@ -29,7 +29,7 @@ from securevfl.errors import (
     RangeError,
     SecureVFLError,
 )
-from securevfl.party.gathering import Action, Began, Go, Park, Rendezvous, Say
+from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import View
 from securevfl.run.attempts import Attempts, Restored
 from securevfl.run.events import RunEvents

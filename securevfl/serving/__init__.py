@@ -12,9 +12,9 @@ from securevfl.serving.daily import DailyCounts
 from securevfl.serving.limits import Buckets, Limits
 from securevfl.serving.local import LocalModel
 from securevfl.serving.passive import ServePassive
-from securevfl.serving.place import ServingContext
 from securevfl.serving.policy import Refusal, ScoringRefused, ServingPolicy
 from securevfl.serving.questions import Batching, ModelMismatch, Unavailable
+from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.shelf import ModelRecord, ModelShelf
 from securevfl.serving.tokens import Client, TokenFile, make_token
 

@@ -15,9 +15,9 @@ from securevfl.serving.answers import Answers
 from securevfl.serving.exchanges import receive_answer
 from securevfl.serving.groups import make_groups
 from securevfl.serving.joint import JointScores, collect_answers, send_command_to_all
-from securevfl.serving.place import ServingContext
 from securevfl.serving.policy import Refusal
 from securevfl.serving.questions import Ask, Batching, Command, ModelMismatch, Questions, Unavailable
+from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.session import LEDGER_LINES, Index, PartyServer
 from securevfl.serving.shelf import ModelRecord
 from securevfl.training import ActiveProgram

@@ -9,14 +9,14 @@ from functools import partial
 
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party import consent_party, helping_program
-from securevfl.party.heads import exchange_ledger_heads
+from securevfl.party.ledger_heads import exchange_ledger_heads
 from securevfl.party.reports import View
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.serving.exchanges import receive_command, refuse, send_acceptance
-from securevfl.serving.gathered import SessionServer
-from securevfl.serving.place import ServingContext
 from securevfl.serving.policy import Refusal
+from securevfl.serving.serving_context import ServingContext
+from securevfl.serving.serving_sessions import SessionServer
 from securevfl.serving.shelf import ModelRecord, ModelShelf
 from securevfl.training import HelperProgram
 from securevfl.transport import Channel, Mesh, Scalar

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from securevfl.serving.front import AccessControl, Denied
+from securevfl.serving.access import AccessControl, Denied
 from securevfl.serving.page import render_page
 from securevfl.serving.questions import ModelMismatch, Unavailable
 from securevfl.serving.schema import (

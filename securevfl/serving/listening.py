@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from securevfl.agreement import Address
 from securevfl.errors import InputError
-from securevfl.serving.front import AccessControl
+from securevfl.serving.access import AccessControl
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import CERTIFICATE, application
 from securevfl.serving.settings import ServingFile

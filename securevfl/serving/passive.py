@@ -12,8 +12,8 @@ from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving.exchanges import receive_command, refuse, send_acceptance
-from securevfl.serving.place import ServingContext
 from securevfl.serving.policy import MOST_ROWS, Refusal
+from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.session import Index, PartyServer, Serving
 from securevfl.serving.shelf import ModelRecord
 from securevfl.training import PassiveProgram, PassiveRole

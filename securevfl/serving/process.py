@@ -27,9 +27,9 @@ from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving.active import ServeActive
 from securevfl.serving.helper import ServeHelper
 from securevfl.serving.passive import ServePassive
-from securevfl.serving.place import ServingContext
 from securevfl.serving.policy import ServingPolicy
 from securevfl.serving.questions import Batching
+from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.settings import ServingFile, read_serving_file
 from securevfl.serving.shelf import ModelShelf
 from securevfl.transport.network_mesh import NetworkMesh

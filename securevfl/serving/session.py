@@ -17,14 +17,14 @@ from securevfl.align import Alignment
 from securevfl.data import PartyTable
 from securevfl.errors import InputError, ProtocolError, SecureVFLError
 from securevfl.party import align_party, consent_party, note_spent, scoring_program
-from securevfl.party.heads import exchange_ledger_heads
+from securevfl.party.ledger_heads import exchange_ledger_heads
 from securevfl.party.reports import View
 from securevfl.party_context import PartyContext
 from securevfl.run.model_parts import ModelPart
 from securevfl.run.store import read_tree, write_tree
 from securevfl.serving.daily import DailyCounts
-from securevfl.serving.gathered import SessionServer
-from securevfl.serving.place import ServingContext, table_digest
+from securevfl.serving.serving_context import ServingContext, table_digest
+from securevfl.serving.serving_sessions import SessionServer
 from securevfl.serving.shelf import ModelRecord, ModelShelf
 from securevfl.training import ActiveProgram, PassiveProgram
 from securevfl.transport import Channel, Mesh

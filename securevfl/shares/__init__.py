@@ -9,14 +9,14 @@ It imports `training`, `cut`, `privacy`, `transport` and `site`. Jobs find it by
 imports it.
 """
 
-from securevfl.shares.course import Course, Words, check_judged, check_sizes
 from securevfl.shares.dp_steps import StepNoise, check_clipped, check_logits, clipped, gradient_bound, row_bounds
-from securevfl.shares.handing import Block, Handing, blocks
-from securevfl.shares.member import Member, input_words
+from securevfl.shares.epochs import Course, Words, check_judged, check_sizes
 from securevfl.shares.metrics import Scores, named
+from securevfl.shares.model_release import Block, Handing, blocks
 from securevfl.shares.network import Network
+from securevfl.shares.network_ranges import ERROR_BOUND, INPUT_BOUND, TARGET_BOUND, Layer, NetworkShape, Rule
 from securevfl.shares.protection import Shares
-from securevfl.shares.shape import ERROR_BOUND, INPUT_BOUND, TARGET_BOUND, Layer, NetworkShape, Rule
+from securevfl.shares.share_party import Member, input_words
 
 __all__ = [
     "ERROR_BOUND",

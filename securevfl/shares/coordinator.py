@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from securevfl.shares.course import Course
+from securevfl.shares.epochs import Course
 from securevfl.shares.shared_model import SharedModel
 from securevfl.shares.sharing import Sharing, by_name, notes_of, told_epoch, told_plan
 from securevfl.training.program import HelperProgram

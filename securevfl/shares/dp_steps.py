@@ -34,7 +34,7 @@ from securevfl_crypto.ring import FRACTION, decode, encode
 
 from securevfl.errors import InputError, RangeError
 from securevfl.privacy.noise import Entropy, clip_rows, noise_share
-from securevfl.shares.shape import CURVATURE_BITS, ERROR_BOUND, NetworkShape, Rule
+from securevfl.shares.network_ranges import CURVATURE_BITS, ERROR_BOUND, NetworkShape, Rule
 
 __all__ = ["StepNoise", "check_clipped", "check_logits", "clipped", "gradient_bound", "row_bounds"]
 

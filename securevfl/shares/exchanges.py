@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from securevfl.cut.leakage import Revealed
 from securevfl.privacy import Gaussian, permitted_by, severity_of_view
-from securevfl.shares.handed_exchanges import handed_exchanges
+from securevfl.shares.release_exchanges import handed_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["MASKED", "METRICS", "PREDICTED", "PREDICTIONS", "RANGE", "ROUND", "share_exchanges"]

@@ -16,7 +16,7 @@ from securevfl_crypto.ring import FRACTION
 
 from securevfl.shares.engine import ONE, Engine, products, scaled
 from securevfl.shares.network import Network
-from securevfl.shares.shape import ERROR_BOUND
+from securevfl.shares.network_ranges import ERROR_BOUND
 
 __all__ = ["EDGES", "METRIC_BITS", "Scores", "named"]
 

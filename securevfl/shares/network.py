@@ -16,7 +16,7 @@ from securevfl_crypto.ring import FRACTION
 
 from securevfl.shares.dp_steps import StepNoise
 from securevfl.shares.engine import ONE, Engine, products, scaled
-from securevfl.shares.shape import ERROR_BOUND, Layer, NetworkShape, Rule
+from securevfl.shares.network_ranges import ERROR_BOUND, Layer, NetworkShape, Rule
 
 __all__ = ["Network", "Tape"]
 

@@ -14,12 +14,12 @@ import torch
 
 from securevfl.errors import InputError, ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
-from securevfl.shares.course import Course, Words, check_judged
 from securevfl.shares.dp_steps import check_clipped, clipped, row_bounds
+from securevfl.shares.epochs import Course, Words, check_judged
 from securevfl.shares.exchanges import EPOCH, PLAN, WIDTH
-from securevfl.shares.member import input_words
 from securevfl.shares.metrics import named
-from securevfl.shares.shape import ERROR_BOUND, TARGET_BOUND, NetworkShape
+from securevfl.shares.network_ranges import ERROR_BOUND, TARGET_BOUND, NetworkShape
+from securevfl.shares.share_party import input_words
 from securevfl.shares.shared_model import SharedModel
 from securevfl.shares.sharing import MOST_WIDTH, Sharing, by_name, notes_of, told_plan, whole
 from securevfl.training.active_program import ActiveProgram, Progress

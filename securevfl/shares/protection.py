@@ -8,14 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.cut.no_cut import NoActiveCut, NoPassiveCut
 from securevfl.cut.protections.base import Protection
-from securevfl.cut.unused import NoActiveCut, NoPassiveCut
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
 from securevfl.shares.coordinator import SharesCoordinator
 from securevfl.shares.exchanges import share_exchanges
+from securevfl.shares.network_ranges import ERROR_BOUND
 from securevfl.shares.programs import SharesActive, SharesPassive
-from securevfl.shares.shape import ERROR_BOUND
 from securevfl.shares.sharing import Sharing
 from securevfl.training.algorithm import Algorithm
 from securevfl.training.rows import Plan

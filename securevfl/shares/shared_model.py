@@ -9,7 +9,7 @@ import torch
 from securevfl_crypto.replicated import Share
 
 from securevfl.errors import InputError
-from securevfl.shares.handing import Handing
+from securevfl.shares.model_release import Handing
 from securevfl.shares.network import Network
 from securevfl.training.state import State, as_dict, as_list, as_tensor
 

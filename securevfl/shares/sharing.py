@@ -16,13 +16,13 @@ from securevfl.cut import Protection
 from securevfl.errors import ProtectionInactive, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Gaussian, Link
-from securevfl.shares.course import Course, check_sizes
 from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
+from securevfl.shares.epochs import Course, check_sizes
 from securevfl.shares.exchanges import EPOCH, PLAN
-from securevfl.shares.handing import Handing
-from securevfl.shares.member import Member
+from securevfl.shares.model_release import Handing
 from securevfl.shares.network import Network
-from securevfl.shares.shape import NetworkShape, Rule
+from securevfl.shares.network_ranges import NetworkShape, Rule
+from securevfl.shares.share_party import Member
 from securevfl.shares.shared_steps import SharedSteps
 from securevfl.training.halves import Architecture
 from securevfl.training.role import Role

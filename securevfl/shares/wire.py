@@ -13,7 +13,7 @@ from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.shares.exchanges import CONFIRM, INPUT, KEY, ROUND
-from securevfl.shares.handed_exchanges import PART
+from securevfl.shares.release_exchanges import PART
 from securevfl.transport import Guard, Kind, Message
 
 __all__ = ["MASKED", "LinkWire", "computing_at", "read_dealt", "send_dealt"]

@@ -9,11 +9,11 @@ import torch
 
 from securevfl.errors import InputError
 from securevfl.privacy.loss import Loss
+from securevfl.training.multilabel import Labels
 from securevfl.training.noise import LabelNoise
 from securevfl.training.regression import Regression
 from securevfl.training.role import Role
 from securevfl.training.setting import Configuration, Setting, Tally
-from securevfl.training.several import Labels
 from securevfl.training.state import State
 from securevfl.training.task import Task
 from securevfl.transport import to_device

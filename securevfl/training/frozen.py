@@ -9,7 +9,7 @@ With `learned`, the same layer is first trained on the party's own rows without 
 a choice of features that costs no message either.
 
 What a frozen bottom does *not* do: z stays a linear image of it, and each look at a row is an equation more about that
-row; see `securevfl.privacy.looks`.
+row; see `securevfl.privacy.opened_values`.
 """
 
 from __future__ import annotations

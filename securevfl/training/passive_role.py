@@ -7,10 +7,10 @@ from abc import abstractmethod
 import numpy as np
 
 from securevfl.privacy import Link, OpenedValues
+from securevfl.training.multilabel import Labels
 from securevfl.training.role import Role
 from securevfl.training.rows import Numbers
 from securevfl.training.setting import Configuration, Setting
-from securevfl.training.several import Labels
 from securevfl.training.task import Task
 
 __all__ = ["PassiveRole"]

@@ -1,8 +1,8 @@
 """What is learned: the probabilities and the metrics of a classification with two or more classes.
 
 A numeric target is a `securevfl.training.regression.Regression`, several labels of a row are
-`securevfl.training.several.Labels`; both answer the same questions. The loss and its sensitivity are an object of their
-own, see `securevfl.privacy.loss`.
+`securevfl.training.multilabel.Labels`; both have the same methods. `securevfl.privacy.loss` has the loss and its
+sensitivity.
 """
 
 from __future__ import annotations

@@ -24,10 +24,10 @@ from securevfl.algorithms import best, best_roles
 from securevfl.party_context import Keeper, PartyContext, PartySecret
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.training import Plan, Setting
-from securevfl.training.members import member_setting, member_site
 from securevfl.training.pooling import average_probabilities, log_loss, stacked_weights
 from securevfl.training.program import Program
 from securevfl.training.split import Split
+from securevfl.training.submodels import member_setting, member_site
 
 PEOPLE = scarce(1, rows=140, overlap=0.4)
 FEW = scarce(1, rows=100, overlap=0.25)

@@ -33,7 +33,7 @@ from securevfl.algorithms.risa import threshold_at
 from securevfl.privacy.loss import CrossEntropy
 from securevfl.training import NumberedRows, Split, Task
 from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
-from securevfl.training.received import checked_rows, read_tensor
+from securevfl.training.received_tensors import checked_rows, read_tensor
 from securevfl.training.rows import Features
 from securevfl.training.self_supervised import augment_rows, nt_xent
 from securevfl.training.split import epoch_batches

@@ -10,7 +10,7 @@ from cuts import SEALED, Kit, sites
 
 import securevfl as sv
 from securevfl.cut.base import CutSpec, CutUse
-from securevfl.cut.hidden import Hidden
+from securevfl.cut.hiding_count import Hidden
 from securevfl.cut.protections import Sealed
 from securevfl.transport import ACTIVE, Kind
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import securevfl as sv
-from securevfl.training.marks import class_folds, fold_marks, group_folds, group_marks, time_fold, time_marks
+from securevfl.training.split_columns import class_folds, fold_marks, group_folds, group_marks, time_fold, time_marks
 
 ROWS = 160
 RNG = np.random.default_rng(0)

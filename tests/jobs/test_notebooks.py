@@ -19,7 +19,7 @@ from rich.table import Table
 import securevfl as sv
 from securevfl.party_context import Observer
 from securevfl.report import progress_line, table_html
-from securevfl.report.line import ProgressLine
+from securevfl.report.progress_line import ProgressLine
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -19,7 +19,7 @@ from securevfl.attacks.measure import draw_known, ranked
 from securevfl.cut import Protection
 from securevfl.experiments import record_job
 from securevfl.privacy.loss import EachLabel
-from securevfl.training.several import Labels
+from securevfl.training.multilabel import Labels
 
 ROWS = 300
 NAMES = ("card", "loan", "fund")
@@ -322,7 +322,7 @@ def test_parties_with_files_of_their_own_learn_the_same_labels(tmp_path: Path) -
 def test_servers_answer_with_each_label(tmp_path: Path) -> None:
     from servers import ready, served, trained, unlabelled
 
-    from securevfl.serving.whole import predict_all
+    from securevfl.serving.process_tasks import predict_all
 
     people, job = _people(100), _job(epochs=1)
     parts = trained(tmp_path / "model", job, people)

@@ -1,4 +1,4 @@
-"""The view rule, over all orders of events; what is checked is `Gathering` itself, by `securevfl.testing.gathering`."""
+"""The view rule over all orders of events: `securevfl.testing.rendezvous_search` drives `Gathering` itself."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from securevfl.errors import ProtocolError
-from securevfl.party.gathering import Action, Began, Go, Park, Rendezvous, Say
+from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import CheckpointKey, Ready, Report, View, decode, encode, view_of
-from securevfl.testing.gathering import Bounds, Search, Wrong
+from securevfl.testing.rendezvous_search import Bounds, Search, Wrong
 
 NONCE = "0" * 32
 

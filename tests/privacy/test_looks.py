@@ -49,7 +49,7 @@ def test_values_are_looks_times_width_of_the_row_that_was_looked_at_most() -> No
 
 
 def test_looks_that_wait_are_counted_as_those_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("securevfl.privacy.looks._AT_ONCE", 7)
+    monkeypatch.setattr("securevfl.privacy.opened_values._AT_ONCE", 7)
     generator = np.random.default_rng(1)
     looks, given, times = OpenedValues("shop", 10, [str(i) for i in range(9)]), np.zeros(9, int), np.zeros(9, int)
     for step in range(60):

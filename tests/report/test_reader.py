@@ -18,7 +18,7 @@ import securevfl as sv
 from securevfl.cli import main
 from securevfl.report import Record, render, render_text
 from securevfl.report.drawing import Line, chart
-from securevfl.report.holdings import flow, holdings, overlap
+from securevfl.report.party_diagrams import flow, holdings, overlap
 from securevfl.report.quality import chosen_by, pictures_of, privacy_price
 from securevfl.report.runs_page import alike, render_runs, write_runs
 from securevfl.report.runs_table import runs_table

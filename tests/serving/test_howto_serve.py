@@ -17,8 +17,8 @@ from securevfl import cli
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServingPolicy, TokenFile
 from securevfl.serving.policy import RULES
+from securevfl.serving.process_tasks import serve_http
 from securevfl.serving.settings import read_serving_file
-from securevfl.serving.whole import serve_http
 
 PAGE = Path(__file__).parents[2] / "docs/howto/serve.md"
 BLOCK = re.compile(r"```(toml|console|text)\n(.*?)```", re.DOTALL)

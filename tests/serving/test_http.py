@@ -22,13 +22,13 @@ from servers import JOB, Served, put, ready, served, trained
 import securevfl as sv
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching, Limits, ServingPolicy, TokenFile, make_token
-from securevfl.serving.desk import ScoringRouter
-from securevfl.serving.front import AccessControl
+from securevfl.serving.access import AccessControl
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import CERTIFICATE, application
 from securevfl.serving.metrics import Metrics
+from securevfl.serving.process_tasks import serve_http
+from securevfl.serving.scoring import ScoringRouter
 from securevfl.serving.settings import read_serving_file
-from securevfl.serving.whole import serve_http
 from securevfl.testing.parties import parties
 
 Parts = Mapping[str, ModelPart]

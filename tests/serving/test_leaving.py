@@ -10,7 +10,7 @@ import numpy as np
 from networks import Loopback
 
 from securevfl.party.reports import View
-from securevfl.serving.gathered import SessionServer
+from securevfl.serving.serving_sessions import SessionServer
 from securevfl.transport import Channel, Kind, Mesh, Message
 
 LAST = 12 << 20

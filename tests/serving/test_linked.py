@@ -15,7 +15,7 @@ import securevfl as sv
 from securevfl.agreement import ServingTerms
 from securevfl.serving import ServeActive, make_token
 from securevfl.serving.process import PartyProcess, run_server
-from securevfl.serving.whole import serve_http
+from securevfl.serving.process_tasks import serve_http
 from securevfl.testing.companies import Companies
 
 FIELDS = ("given_name", "surname", "phone", "date_of_birth")

@@ -20,7 +20,7 @@ from securevfl.errors import PolicyError
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServeActive, make_token
 from securevfl.serving.process import PartyProcess, run_server
-from securevfl.serving.whole import predict_all, serve_http
+from securevfl.serving.process_tasks import predict_all, serve_http
 from securevfl.testing.companies import Companies
 from securevfl.testing.parties import parties
 

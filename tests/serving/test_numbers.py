@@ -18,12 +18,12 @@ from securevfl.cli.scores import scores_as_csv
 from securevfl.data import Parties
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching
-from securevfl.serving.desk import ScoringRouter
-from securevfl.serving.front import AccessControl
+from securevfl.serving.access import AccessControl
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import application
 from securevfl.serving.metrics import Metrics
-from securevfl.serving.whole import predict_all
+from securevfl.serving.process_tasks import predict_all
+from securevfl.serving.scoring import ScoringRouter
 from securevfl.testing.parties import parties
 
 Parts = Mapping[str, ModelPart]

@@ -26,7 +26,7 @@ from securevfl.serving import (
     ServingPolicy,
     Unavailable,
 )
-from securevfl.serving.whole import predict_all
+from securevfl.serving.process_tasks import predict_all
 from securevfl.testing.parties import parties
 
 Parts = Mapping[str, ModelPart]

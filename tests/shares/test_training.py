@@ -253,7 +253,7 @@ def _another(side: str, part: np.ndarray) -> np.ndarray:
 def test_what_is_dealt_wrongly_ends_the_run_before_anything_is_opened(
     people: Parties, change: Callable[[str, np.ndarray], np.ndarray], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("securevfl.shares.member.deal", _Deals(change))
+    monkeypatch.setattr("securevfl.shares.share_party.deal", _Deals(change))
     with pytest.raises(sv.ProtocolError, match=words) as caught:
         sv.simulate(_job(), people)
     ledgers = caught.value.ledgers

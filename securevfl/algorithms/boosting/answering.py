@@ -16,7 +16,7 @@ from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, rec
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.trees import OwnSplits
 from securevfl.cut import Protection
-from securevfl.cut.working import count_as_encryption
+from securevfl.cut.sealed_work import count_as_encryption
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link

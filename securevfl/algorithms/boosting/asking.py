@@ -17,7 +17,7 @@ from securevfl.algorithms.boosting.introductions import hear_introduction
 from securevfl.algorithms.boosting.sampling import scatter_columns, tell_columns, tell_rows
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.cut import Paillier, Protection
-from securevfl.cut.working import count_as_encryption
+from securevfl.cut.sealed_work import count_as_encryption
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, fan_out

@@ -17,7 +17,7 @@ from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.trees import OwnSplits, read_splits, write_splits
 from securevfl.cut import Paillier
 from securevfl.cut.handshake import key_bytes
-from securevfl.cut.working import count_as_encryption
+from securevfl.cut.sealed_work import count_as_encryption
 from securevfl.errors import ProtocolError
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.state import State, as_dict

@@ -18,7 +18,7 @@ from securevfl.privacy import Noised, map_noised
 from securevfl.training.networks import build_active_block, build_bottom
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.received import checked_rows, read_tensor
+from securevfl.training.received_tensors import checked_rows, read_tensor
 from securevfl.training.seeding import seed_torch
 from securevfl.training.state import State, as_flag, as_int, as_rows, kept_rows
 from securevfl.transport import Kind

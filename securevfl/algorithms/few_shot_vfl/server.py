@@ -18,7 +18,7 @@ from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import Networks
 from securevfl.training.networks import build_active_block, build_bottom, build_mlp
 from securevfl.training.pseudo_labels import SelfTraining, give_labels
-from securevfl.training.received import read_tensor
+from securevfl.training.received_tensors import read_tensor
 from securevfl.training.seeding import seed_torch
 from securevfl.training.state import State, as_dict, as_flag, as_list, as_rows, as_tensor, kept_rows
 from securevfl.transport import Kind

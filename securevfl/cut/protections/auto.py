@@ -12,7 +12,7 @@ from securevfl_net.fields import suggest_nearest
 from securevfl.cut.auto import AutoActive, AutoPassive, Speed
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.costs import choose_protection
-from securevfl.cut.declared import measuring_exchanges
+from securevfl.cut.declared_exchanges import measuring_exchanges
 from securevfl.cut.protections.base import Protection, find_protection
 from securevfl.cut.protections.sealed import BFV, CKKS, KeyBits, Paillier, Sealed, key_problems
 from securevfl.party_context import PartyContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
-from securevfl.cut.declared import plain_exchanges
+from securevfl.cut.declared_exchanges import plain_exchanges
 from securevfl.cut.exact import FixedActive, FixedPassive
 from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.protections.base import Protection, with_dp
@@ -47,9 +47,9 @@ class Plain(Protection):
 
 
 class Unnamed(Plain):
-    """No protection was named. What holds by default depends on the parties, and is settled once they are known: see
-    `securevfl.party.settling`. Until then everything is declared as in the clear, which is the worst, and nothing can
-    train with anybody.
+    """The job names no protection. The default depends on the parties, so it is chosen once they are known: see
+    `securevfl.party.default_protection`. Until then every message counts as in the clear, the worst case, and no run
+    starts.
     """
 
     name: ClassVar[str] = "unnamed"

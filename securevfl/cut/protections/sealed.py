@@ -10,7 +10,7 @@ import securevfl_crypto as crypto
 from msgspec import Meta
 
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
-from securevfl.cut.declared import Ciphers, sealed_exchanges
+from securevfl.cut.declared_exchanges import Ciphers, sealed_exchanges
 from securevfl.cut.protections.base import Protection, find_protection, protections, with_dp
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import ProtectionInactive

@@ -60,7 +60,7 @@ BREAKS = (
     ),
     Break(
         name="a server that leaves for good drops what it said last",
-        file="securevfl/serving/gathered.py",
+        file="securevfl/serving/serving_sessions.py",
         old="                        parks = False ",
         new="                        parks = True ",
         tests=("tests/serving/test_leaving.py",),

@@ -6,7 +6,7 @@ from mutations.base import Break
 __all__ = ["BREAKS"]
 
 _WIRE = "securevfl/shares/wire.py"
-_COURSE = "securevfl/shares/course.py"
+_COURSE = "securevfl/shares/epochs.py"
 _SHARING = "securevfl/shares/sharing.py"
 _MODEL = "securevfl/shares/shared_model.py"
 _SHARE = "crypto/securevfl_crypto/replicated/share.py"

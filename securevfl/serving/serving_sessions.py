@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from securevfl.errors import Parked, PeerEnded, ProtocolError, RangeError
-from securevfl.party.gathering import Action, Began, Go, Park, Rendezvous, Say
+from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import Report, View
 from securevfl.run.events import RunEvents
 from securevfl.transport import Aborted, Channel, Down, Ended, Mesh, MeshEvent, Noted, Refused, Up

@@ -20,10 +20,10 @@ from securevfl_crypto.ring import FRACTION, decode, encode
 
 from securevfl.errors import InputError, ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
-from securevfl.shares.handed_exchanges import PART
-from securevfl.shares.member import Member
 from securevfl.shares.network import Network
-from securevfl.shares.shape import NetworkShape
+from securevfl.shares.network_ranges import NetworkShape
+from securevfl.shares.release_exchanges import PART
+from securevfl.shares.share_party import Member
 from securevfl.shares.wire import MASKED
 from securevfl.transport import Kind
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from securevfl.serving.desk import Answer, ScoringRouter, UnknownCustomer
 from securevfl.serving.limits import Buckets, Limits
 from securevfl.serving.metrics import Metrics
 from securevfl.serving.policy import Refusal
 from securevfl.serving.schema import Predicted, Problem, Score
+from securevfl.serving.scoring import Answer, ScoringRouter, UnknownCustomer
 from securevfl.serving.tokens import SCOPES, Client, Scope, TokenFile
 
 __all__ = ["AccessControl", "Denied", "Response"]

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from securevfl.errors import PolicyError
-from securevfl.privacy.look_book import DisclosureBook
+from securevfl.privacy.disclosure_book import DisclosureBook
 
 __all__ = ["OpenedValues", "allowed_values"]
 

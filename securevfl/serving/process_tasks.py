@@ -49,10 +49,10 @@ async def serve_http(server: ServeActive, file: ServingFile) -> AsyncIterator[tu
         InputError: the extra packages are not there, or a file or an address cannot be used.
     """
     try:
-        from securevfl.serving.desk import ScoringRouter
-        from securevfl.serving.front import AccessControl
+        from securevfl.serving.access import AccessControl
         from securevfl.serving.listening import serve_application
         from securevfl.serving.metrics import Metrics, served_metrics
+        from securevfl.serving.scoring import ScoringRouter
     except ImportError as error:
         raise InputError(f"{_NO_EXTRA} ({error.name} is missing)") from None
     from securevfl.serving.process import local_part

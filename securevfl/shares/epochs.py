@@ -14,9 +14,9 @@ from securevfl_crypto.ring import FRACTION, decode
 
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.shares.engine import products, scaled
-from securevfl.shares.member import Member
 from securevfl.shares.metrics import METRIC_BITS, Scores
 from securevfl.shares.network import Network
+from securevfl.shares.share_party import Member
 
 __all__ = ["FEWEST_JUDGED", "Course", "Words", "check_judged", "check_sizes"]
 

@@ -9,7 +9,7 @@ import torch
 
 from securevfl.cut.base import ActiveCut, CutSpec
 from securevfl.cut.integers import scaled_gradient
-from securevfl.cut.opened import HasShares
+from securevfl.cut.opened_weights import HasShares
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, strip_noise_mark
 

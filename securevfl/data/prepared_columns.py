@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.data.categories import Column
-from securevfl.data.gathering import CategoryColumn, NumberColumn
+from securevfl.data.column_builders import CategoryColumn, NumberColumn
 from securevfl.data.limits import TableLimits
 from securevfl.data.storage import Storage
 from securevfl.errors import InputError

@@ -14,7 +14,7 @@ from securevfl_crypto.ring import encode
 from securevfl.errors import ProtocolError, RangeError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out, gather
-from securevfl.shares.shape import INPUT_BOUND
+from securevfl.shares.network_ranges import INPUT_BOUND
 from securevfl.shares.wire import computing_at, read_dealt, send_dealt
 
 __all__ = ["Member", "Shapes", "input_words"]

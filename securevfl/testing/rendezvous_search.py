@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from securevfl.party.gathering import Action, Began, Go, Park, Rendezvous, Say
+from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import CheckpointKey, Ready, Report, View, decode
 
 NAMES = ("a", "b", "c")
