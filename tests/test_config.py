@@ -126,7 +126,7 @@ class Whole(Config):
     ],
 )
 def test_mistakes_give_path_value_and_bound(values: dict[str, Any], message: str) -> None:
-    for make in (lambda: Split(**values), lambda: Split.draw(values), lambda: Model.of({"name": "split"} | values)):
+    for make in (lambda: Split(**values), lambda: Split.of(values), lambda: Model.of({"name": "split"} | values)):
         with pytest.raises(InputError) as error:
             make()
         text = str(error.value).replace("model: ", "").replace("model.", "split.").replace("model ", "split ")
@@ -135,7 +135,7 @@ def test_mistakes_give_path_value_and_bound(values: dict[str, Any], message: str
 
 def test_all_mistakes_are_told_at_once() -> None:
     values: dict[str, Any] = {"hiden": 3, "lr": -1, "bottom": [0, -1], "server": "x"}
-    for make in (lambda: Split(**values), lambda: Split.draw(values)):
+    for make in (lambda: Split(**values), lambda: Split.of(values)):
         with pytest.raises(InputError) as error:
             make()
         text = str(error.value)
@@ -288,7 +288,7 @@ SPLITS = st.builds(
 @given(SPLITS)
 def test_a_description_is_plain_and_reads_back(split: Split) -> None:
     assert Model.of(json.loads(json.dumps(split.describe()))) == split
-    assert Split.draw(split.describe()) == split
+    assert Split.of(split.describe()) == split
     if not split.colours:  # members of an enumeration have no repr that reads back
         assert eval(repr(split), {"Split": Split}) == split  # noqa: S307
     assert split.replace() == split
@@ -298,7 +298,7 @@ def test_a_description_is_plain_and_reads_back(split: Split) -> None:
 @given(st.dictionaries(st.sampled_from([*Split.__struct_fields__, "nonsense"]), PLAIN))
 def test_whatever_the_values_they_are_taken_or_refused_and_never_break(values: dict[str, Any]) -> None:
     """An object that exists keeps its bounds, from Python and from files alike."""
-    made: list[Callable[[], Split]] = [lambda: Split(**values), lambda: Split.draw(values)]
+    made: list[Callable[[], Split]] = [lambda: Split(**values), lambda: Split.of(values)]
     outcomes = []
     for make in made:
         try:

@@ -48,7 +48,7 @@ _NAMES = {
     "mesh": "Aborted Down Ended Endorsed Mesh MeshEvent Noted Refused Up",
     "message": "NO_GUARD Array Guard Kind Message Scalar",
     "parts": "PART Assembler in_parts",
-    "wire": "DEFAULT_LIMITS Limits begin_copies decode encode encode_parts hosted measure numbers size",
+    "wire": "DEFAULT_LIMITS Limits begin_copies decode encode encode_parts hosted measure size wire_arrays",
 }
 """Module → its public names."""
 

@@ -69,7 +69,7 @@ BREAKS = (
     Break(
         name="the peers' signed words are not held against the chain",
         file=_LEDGER + "comparing.py",
-        old="        if given != other.told if last else given not in other.marks:\n",
+        old="        if given != other.head_sent if last else given not in other.marks:\n",
         new="        if False:\n",
         tests=_TAMPERING,
     ),
@@ -132,7 +132,7 @@ BREAKS = (
     Break(
         name="a checkpoint without its journal is loaded",
         file="securevfl/run/checkpoint.py",
-        old='        if not self.journal.knows(str(tree.get("journal"))):\n',
+        old='        if not self.journal.has_line(str(tree.get("journal"))):\n',
         new="        if False:\n",
         tests=_CHECKPOINTS,
     ),
@@ -146,8 +146,8 @@ BREAKS = (
     Break(
         name="a reservation that was never closed counts nothing",
         file="securevfl/privacy/journal.py",
-        old="counts[line.release] = np.broadcast_to(np.int64(line.most), _checked(line.rows))\n",
-        new="counts[line.release] = np.broadcast_to(np.int64(0), _checked(line.rows))\n",
+        old="counts[line.release] = np.broadcast_to(np.int64(line.most), _check_rows(line.rows))\n",
+        new="counts[line.release] = np.broadcast_to(np.int64(0), _check_rows(line.rows))\n",
         tests=_JOURNAL,
     ),
     Break(
@@ -160,7 +160,7 @@ BREAKS = (
     Break(
         name="a changed line of the journal is believed",
         file="securevfl/privacy/journal.py",
-        old="                right = line.prev == self._head and line.hash == _chained(line, self._head).hash\n",
+        old="                right = line.prev == self._head and line.hash == _chain_line(line, self._head).hash\n",
         new="                right = True\n",
         tests=_JOURNAL,
     ),

@@ -10,22 +10,22 @@ BREAKS = (
     Break(
         name="noise is half as large",
         file=_PRIVACY + "noise.py",
-        old="    noise = gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)\n",
-        new="    noise = gaussian(tuple(values.shape), 0.5 * sigma * sensitivity, entropy).to(values.device)\n",
+        old="    noise = draw_gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)\n",
+        new="    noise = draw_gaussian(tuple(values.shape), 0.5 * sigma * sensitivity, entropy).to(values.device)\n",
         tests=("tests/privacy/test_rows.py", "tests/privacy/test_noise.py"),
     ),
     Break(
         name="noise ignores the sensitivity",
         file=_PRIVACY + "noise.py",
-        old="    noise = gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)\n",
-        new="    noise = gaussian(tuple(values.shape), sigma, entropy).to(values.device)\n",
+        old="    noise = draw_gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)\n",
+        new="    noise = draw_gaussian(tuple(values.shape), sigma, entropy).to(values.device)\n",
         tests=("tests/privacy/test_rows.py", "tests/privacy/test_noise.py"),
     ),
     Break(
         name="all columns of a row get the same noise",
         file=_PRIVACY + "noise.py",
-        old="    noise = gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)\n",
-        new="    noise = gaussian((len(values), *(1 for _ in values.shape[1:])), sigma * sensitivity, entropy)\n"
+        old="    noise = draw_gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)\n",
+        new="    noise = draw_gaussian((len(values), *(1 for _ in values.shape[1:])), sigma * sensitivity, entropy)\n"
         "    noise = noise.to(values.device)\n",
         tests=("tests/privacy/test_rows.py", "tests/privacy/test_noise.py"),
     ),
@@ -60,7 +60,7 @@ BREAKS = (
     Break(
         name="a plan is held against the policy release by release, not together",
         file=_PRIVACY + "releases.py",
-        old="        for planned, depends_on in self._planned:\n            accountant.add(planned, depends_on)\n",
+        old="        for planned, of_release in self._planned:\n            accountant.add(planned, of_release)\n",
         new="        accountant.add(release, subjects)\n",
         tests=("tests/privacy/test_releases.py", "tests/privacy/test_budget.py", "tests/privacy/test_policy.py"),
     ),

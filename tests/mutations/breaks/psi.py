@@ -31,7 +31,7 @@ BREAKS = (
     Break(
         name="a proof may come twice",
         file=_PSI + "proofs.py",
-        old="        if duplicates(proofs):\n",
+        old="        if count_duplicates(proofs):\n",
         new="        if False:\n",
         tests=("tests/psi/test_attacks.py", "tests/psi/test_hostile_peers.py", "tests/psi/test_endpoint.py"),
     ),

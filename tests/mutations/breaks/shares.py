@@ -47,7 +47,7 @@ BREAKS = (
     Break(
         name="loaded shares used as they are",
         file=_MODEL,
-        old="        fresh = iter(await network.engine.refreshed(*kept))\n",
+        old="        fresh = iter(await network.engine.refresh(*kept))\n",
         new="        fresh = iter(kept)\n",
         tests=(_TESTS + "test_loaded_shares_are_drawn_anew_before_they_are_used",),
     ),
@@ -100,8 +100,8 @@ BREAKS = (
     Break(
         name="metrics may be opened in epochs that do not validate",
         file=_COURSE,
-        old='self.network.engine.stage(*(("range", "metrics") if validates else ()))',
-        new='self.network.engine.stage("range", "metrics")',
+        old='self.network.engine.begin_stage(*(("range", "metrics") if validates else ()))',
+        new='self.network.engine.begin_stage("range", "metrics")',
         tests=(_TESTS + "test_what_an_epoch_may_open_is_not_opened_in_another",),
     ),
     Break(
