@@ -108,7 +108,7 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
         return cls.tag() or cls.__name__.lower()
 
     @classmethod
-    def known(cls) -> Mapping[str, type[Config]]:
+    def known_types(cls) -> Mapping[str, type[Config]]:
         """Tag → class, for every class that a section for `cls` can select; a base class returns its registry."""
         return {cls.tag(): cls} if cls.tag() else {}
 
@@ -232,7 +232,7 @@ class _Section:
 
 def _tags(kinds: Sequence[type[Config]]) -> dict[str, type[Config]]:
     """Return tag → class for all classes that a section for these can select."""
-    return {tag: known for kind in kinds for tag, known in kind.known().items() if issubclass(known, kind)}
+    return {tag: known for kind in kinds for tag, known in kind.known_types().items() if issubclass(known, kind)}
 
 
 def _made(

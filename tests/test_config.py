@@ -38,7 +38,7 @@ class Model(Config):
     def title(self) -> str: ...
 
     @classmethod
-    def known(cls) -> Mapping[str, type[Config]]:
+    def known_types(cls) -> Mapping[str, type[Config]]:
         return {"split": Split, "wide": Wide}
 
 

@@ -137,7 +137,7 @@ def test_noise_times_zero_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> Non
     assert judge.judge([*CONTROLS, _measured(one)]) == []
     honest = rows_module.add_noise
     monkeypatch.setattr(
-        rows_module, "noised", lambda exact, sigma, sensitivity, entropy: honest(exact, 1e-6, sensitivity, entropy)
+        rows_module, "add_noise", lambda exact, sigma, sensitivity, entropy: honest(exact, 1e-6, sensitivity, entropy)
     )
     lines = judge.judge([*CONTROLS, _measured(one)])
     assert any("ranks labels" in line and "its ε permits 0.569" in line for line in lines)
@@ -150,7 +150,7 @@ def test_a_finding_that_is_too_mild_fails_the_gate(monkeypatch: pytest.MonkeyPat
     """With "note" for what z and gradients tell, the gate says so, and that a policy admits it."""
     mild = {view: changed(known, got=0.4, without=0.4) for view, known in load_measured().items()}
     views = {v: severity.Measured(view=v, about="labels", got=0.6, without=0.6) for v in ("gradient at the cut",)}
-    monkeypatch.setattr(severity, "measured", lambda: mild | views)
+    monkeypatch.setattr(severity, "load_measured", lambda: mild | views)
     lines = judge.judge([*CONTROLS, _measured(cells.Cell("credit", "splitnn", "plain"))])
     assert any("says note, and labels" in line for line in lines)
     assert any("leaks = false admits it, and labels" in line for line in lines)

@@ -49,7 +49,7 @@ class LinkField(Config):
     @classmethod
     def known(cls) -> Mapping[str, type[Config]]:
         """All kinds of fields; a concrete class returns itself."""
-        return super().known() or {kind.tag(): kind for kind in (TextField, CodeField, DateField, NumberField)}
+        return super().known_types() or {kind.tag(): kind for kind in (TextField, CodeField, DateField, NumberField)}
 
     @abstractmethod
     def compared(self) -> Compared:

@@ -211,7 +211,7 @@ def _party(
     if not rows:
         raise InputError(f"{where} has no rows")
     indexes, known = (None, ()) if labels is None else encode_labels(labels.finish(), use.classes, where)
-    own = {role: gathered.whole() for role, (_, gathered) in roles.items()}
+    own = {role: gathered.finish() for role, (_, gathered) in roles.items()}
     if use.labels:
         several = {column: own.pop(f"label {place}") for place, column in enumerate(use.labels)}
         own["label"], known = several_labels(several, where), use.labels

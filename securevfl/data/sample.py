@@ -114,7 +114,7 @@ def _identifiers(table: Any, use: ColumnUse, where: str) -> Names:
 def _check_role(values: Any, role: str, gatherer: Any, where: str) -> None:
     for part in values.chunks:
         gatherer.add(part)
-    found = gatherer.whole()
+    found = gatherer.finish()
     if role.startswith("label "):
         check_flags(found, role.removeprefix("label "), where)
     if role == "label":

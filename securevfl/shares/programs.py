@@ -135,7 +135,7 @@ class SharesActive(ActiveProgram):
         classes, rows = role.task.classes, len(role.table.split.test)
         told = np.array(widths, dtype=np.int64)
         meta = {"classes": classes, "batch_size": role.plan.batch_size, "test": rows, "times": _times(role)}
-        await fan_out(self.followers(), lambda link: link.send(Kind.CONTROL, PLAN, meta=meta, widths=told))
+        await fan_out(self.peers_to_notify(), lambda link: link.send(Kind.CONTROL, PLAN, meta=meta, widths=told))
         await self.begin(widths, classes, rows)
 
     async def begin(self, widths: Sequence[int], classes: int, rows: int) -> None:
@@ -242,10 +242,10 @@ class SharesActive(ActiveProgram):
     def calibrate(self) -> None:
         """Not possible: scores of the validation rows are not opened."""
 
-    def followers(self) -> list[Link]:
+    def peers_to_notify(self) -> list[Link]:
         return self.sharing.site.others
 
-    def ended(self) -> Trained:
+    def close_books(self) -> Trained:
         trained = super().close_books()
         trained.notes += notes_of(self.course, self.sharing)
         trained.notes.append(_LEFT_OUT)
@@ -338,7 +338,7 @@ class SharesPassive(PassiveProgram):
     async def after_test(self) -> None:
         await self.model.hand_out()
 
-    def ended(self) -> Trained:
+    def close_books(self) -> Trained:
         trained = super().close_books()
         trained.notes += notes_of(self.course, self.sharing)
         return trained

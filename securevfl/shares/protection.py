@@ -80,7 +80,7 @@ class Shares(Protection):
         return self.model == "parts"
 
     @property
-    def sealed(self) -> bool:
+    def is_sealed(self) -> bool:
         return True
 
     def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class Shares(Protection):
         others = sorted(name for name in self.computing if name not in (active, *strangers))
         return (active, *others, *strangers)
 
-    def assumes(self, active: Sequence[str], passive: Sequence[str]) -> str:
+    def assumptions(self, active: Sequence[str], passive: Sequence[str]) -> str:
         one, other, last = self.computing or ("the active party", "a second", "a third one")
         if not self.computing and active and passive:
             known = [active[0], *sorted(passive), "the coordinator"]

@@ -296,8 +296,8 @@ class Search:
 
     def _crashes(self, now: tuple[int, ...], i: int) -> Iterator[tuple[int, ...]]:
         party = self._things[now[i]]
-        count = party.state.own.starts + 1
-        counts = [self._things[now[j]].state.own.starts for j in range(3)]
+        count = party.state.own.start_count + 1
+        counts = [self._things[now[j]].state.own.start_count for j in range(3)]
         ran = party.ran
         disks = {party.disk}
         if self.bounds.grows and ran is not None:

@@ -68,7 +68,7 @@ class Algorithm(Abilities):
     @classmethod
     def known_types(cls) -> Mapping[str, type[Config]]:
         """All installed algorithms, or a class itself where it has a name."""
-        return super().known() or {name: find_algorithm(name) for name in registered_algorithms()}
+        return super().known_types() or {name: find_algorithm(name) for name in registered_algorithms()}
 
     @abstractmethod
     def active(self, setting: Setting) -> ActiveRole:

@@ -78,7 +78,7 @@ def test_vertical_trees_of_some_rows_are_those_over_a_pooled_table_of_these_rows
     samples = [drawn_rows(by_name["bank"].site.seed, k, len(train), 0.4) for k in range(3)]
     assert len({len(np.intersect1d(one, samples[0])) for one in samples}) > 1
     config = sv.Boosting.of(work.algorithm.describe())
-    allowed = [by_name["bank"].allowed(k) for k in range(3)] if share < 1 else ()
+    allowed = [by_name["bank"].allowed_columns(k) for k in range(3)] if share < 1 else ()
     x = np.concatenate(columns, axis=1)
     forest, raw, _ = pooled_forest(x, y, config, 3, samples=samples, allowed=allowed)
     mine = read_trees(part(ran, "bank")["trees"], owners=2, outputs=1, columns=columns[0].shape[1])
@@ -136,7 +136,7 @@ def test_columns_that_a_tree_does_not_see_are_not_added_up(nodes: str, monkeypat
     assert same_trees(plain, sealed)
     (bank,) = (role for role in begun if role.site.name == "bank")
     own = bank.width
-    drawn = [bank.allowed(number) for number in range(4)]  # type: ignore[attr-defined]
+    drawn = [bank.allowed_columns(number) for number in range(4)]  # type: ignore[attr-defined]
     theirs = [int(one[own:].sum()) for one in drawn]
     assert min(theirs) < max(theirs)
     assert any(not one[own : own + 2].any() for one in drawn) or any(not one[own + 2 :].any() for one in drawn)

@@ -60,8 +60,8 @@ def _running() -> set[str]:
 @pytest.mark.parametrize("name", ["splitnn", "risa", "fedcvt", "fedda", "zero_imputation"])
 def test_no_step_of_training_waits_for_a_number(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # on a CPU, what came is looked at
-    monkeypatch.setattr(fedcvt, "received", lambda array, *_: array.float())
-    monkeypatch.setattr(link, "_finite", lambda _: True)
+    monkeypatch.setattr(fedcvt, "read_tensor", lambda array, *_: array.float())
+    monkeypatch.setattr(link, "_are_finite", lambda _: True)
     waits, algorithm = Waits(), make(name)
     job = sv.Job(
         protection=sv.Plain(), algorithm=algorithm, epochs=algorithm.least_epochs + 1, steps=2, batch_size=16, seed=1

@@ -65,8 +65,8 @@ def test_a_run_tells_how_many_labels_of_rows_held_out_are_right(rule: str) -> No
         )
     active = next(role for role in roles if role.site.role == "active")
     passive = next(role for role in roles if role.site.role == "passive")
-    held = active.held  # type: ignore[attr-defined]
-    assert np.array_equal(held, passive.held)  # type: ignore[attr-defined]
+    held = active.held_out_rows  # type: ignore[attr-defined]
+    assert np.array_equal(held, passive.held_out_rows)  # type: ignore[attr-defined]
     assert len(held) == round(0.3 * len(active.table.split.train))
     tally = active.tally  # type: ignore[attr-defined]
     assert tally.held == len(held)
@@ -87,7 +87,7 @@ def test_each_row_held_out_is_seen_by_one_passive_party() -> None:
         )
     active = next(role for role in roles if role.site.role == "active")
     parts = [active.held_by(name) for name in active.site.passive]  # type: ignore[attr-defined]
-    assert sorted(np.concatenate(parts)) == sorted(active.held)  # type: ignore[attr-defined]
+    assert sorted(np.concatenate(parts)) == sorted(active.held_out_rows)  # type: ignore[attr-defined]
 
 
 def test_rules_that_look_at_exact_labels_are_refused_with_noise_on_gradients() -> None:

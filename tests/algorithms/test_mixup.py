@@ -85,7 +85,7 @@ def test_a_mixup_mixes_no_row_that_is_scored(bottom: tuple[int, ...], monkeypatc
     kinds = (SplitNN, Mixup, Careless)
     together = {kind: scores(kind(**sizes), sv.Plain()) for kind in kinds}
     for program in ("active_program", "passive_program"):
-        monkeypatch.setattr(f"securevfl.training.{program}.chunks", one_by_one)
+        monkeypatch.setattr(f"securevfl.training.{program}.split_chunks", one_by_one)
     alone = {kind: scores(kind(**sizes), sv.Plain()) for kind in kinds}
     assert np.allclose(together[Mixup], alone[Mixup], atol=1e-4)
     assert not np.allclose(together[Careless], alone[Careless], atol=1e-2)

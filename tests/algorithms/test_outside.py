@@ -84,7 +84,7 @@ def test_noise_is_sized_by_twice_the_clip_as_the_loss_states_no_sensitivity(
         made.append(rows(self, *given, **settings))
         return made[-1]
 
-    monkeypatch.setattr(Releases, "rows", watched)
+    monkeypatch.setattr(Releases, "plan_rows", watched)
     protection = sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8.0, clip=clip)))
     job = sv.Job(algorithm=small(smoothed), protection=protection, epochs=2, batch_size=16)
     result = sv.simulate(job, scarce(1, rows=60))

@@ -198,7 +198,7 @@ def test_counts_of_many_bins_are_equations_that_give_every_label(
         heard.append((codes, found))
         return found
 
-    monkeypatch.setattr(roles_module, "ask", listened)
+    monkeypatch.setattr(roles_module, "request_counts", listened)
     with roles_begun() as begun:
         ran = _run(sv.Plain(), people=people)
     (bank,) = (role for role in begun if role.site.name == "bank")

@@ -132,7 +132,7 @@ def test_sfhtl_counts_its_labels_and_warns_at_none() -> None:
     with roles_begun() as roles:
         (record,) = sv.simulate(job, people).record.runs
     active: Any = next(role for role in roles if isinstance(role, ActiveRole))
-    y = active.y.numpy()[active.table.others("shop1")]
+    y = active.y.numpy()[active.table.rows_only_at("shop1")]
     assert int(record.self_training.split(" of ")[0].replace(",", "")) == (y >= 0).sum() > 0
     assert "held out" in record.self_training
     none = sv.simulate(job.replace(algorithm=make("sfhtl", confidence=1.0)), people).record.runs[0]

@@ -65,7 +65,7 @@ def test_comparison_is_exact_over_the_whole_range() -> None:
         (relu, gate), *_ = await party.products(
             [Product(x, party.constant(np.ones(1, np.uint64)), "times", 16, then="relu")]
         )
-        return [gate, await party.positive(y, (0, -1.5, 2**40 / 3)), relu, await party.truncate(x, 16)]
+        return [gate, await party.compare(y, (0, -1.5, 2**40 / 3)), relu, await party.truncate(x, 16)]
 
     gate, bits, relu, _ = opened(program, z, small)
     np.testing.assert_array_equal(gate, z >= 0)
@@ -117,7 +117,7 @@ def test_products_against_exact_integers(m: int, k: int, n: int, shift: int, the
 def test_values_without_elements_pass() -> None:
     async def program(party, x):
         (relu, gate), plain = await party.products([Product(x, x, "times", 16, then="relu"), Product(x, x, "times")])
-        return [relu, gate, plain, *await party.refreshed(x)]
+        return [relu, gate, plain, *await party.refresh(x)]
 
     assert [words.shape for words in opened(program, np.zeros((0, 3), np.int64))] == [(0, 3)] * 4
 
@@ -210,7 +210,7 @@ def test_a_task_may_have_any_thresholds() -> None:
     curve = Curve((-3, 0, 7), (2, -5, 1), (1, 10, 100), start=-4)
 
     async def program(party, x):
-        return (await party.behind([Task(party.summand(x), curve=curve)]))[0]
+        return (await party.run_masked([Task(party.summand(x), curve=curve)]))[0]
 
     value, gate = opened(program, y)
     np.testing.assert_array_equal(value, curve(y))

@@ -25,7 +25,7 @@ TIMINGS = {"small": Timing(0.05, 0.05, 100_000), "large": Timing(0.01, 0.01, 3_0
 @pytest.fixture(autouse=True)
 def _timed(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {scheme: name for name, scheme in SCHEMES.items()}
-    monkeypatch.setattr(auto, "measure", lambda scheme, spec, width: TIMINGS[names[scheme]])
+    monkeypatch.setattr(auto, "time_step", lambda scheme, spec, width: TIMINGS[names[scheme]])
 
 
 def run(link: Speed | None, offered: dict[str, crypto.Scheme] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -159,7 +159,7 @@ def test_a_width_that_no_cut_has_is_not_timed(width: float, fine: bool) -> None:
         await AutoActive(world["a"], SPEC, SCHEMES, link=Speed(1e9, 0.0)).setup()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auto, "measure", measure)
+        patch.setattr(auto, "time_step", measure)
         with pytest.raises(sv.ProtocolError, match="can seal this job" if fine else "wide"):
             asyncio.run(together())
     assert timed == ([1024] if fine else [])

@@ -155,7 +155,7 @@ class Talks(Broken):
 
 class Sealing(Broken):
     @property
-    def sealed(self) -> bool:
+    def is_sealed(self) -> bool:
         return True
 
 

@@ -283,7 +283,7 @@ def test_a_sealed_run_goes_on_as_if_nothing_had_happened(algorithm: sv.SplitNN, 
 
 def test_a_checkpoint_without_a_secret_is_refused() -> None:
     class Old(Keeper):
-        def saved(self) -> dict[str, object]:
+        def load(self) -> dict[str, object]:
             return {"epoch": 1}
 
     with pytest.raises(InputError, match="contains no secret"):

@@ -219,7 +219,7 @@ def test_mistakes_are_named(values: dict[str, Any], words: str) -> None:
 
 
 def test_protections_that_seal() -> None:
-    assert {name: kind().sealed for name, kind in Protection.known().items()} == {
+    assert {name: kind().is_sealed for name, kind in Protection.known().items()} == {
         "auto": True,
         "bfv": True,
         "ckks": True,

@@ -462,7 +462,7 @@ def test_no_window_of_a_channel_blocks_the_parties(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("securevfl_psi.chunks.CHUNK", 16)
     hub = partial(MemoryHub, window=window)
     monkeypatch.setattr("securevfl.run.in_memory.MemoryHub", hub)
-    monkeypatch.setattr("securevfl.run.in_memory.blocking", _with_deadline)
+    monkeypatch.setattr("securevfl.run.in_memory.run_blocking", _with_deadline)
     ids = [f"i{n:04d}" for n in range(300)]
     people = {
         "two": sv.Parties.of(_table("a", ids, label=True), _table("b", ids[:240])),

@@ -251,7 +251,7 @@ def test_a_party_killed_before_it_began_has_lost_nothing(tmp_path: Path, monkeyp
         original(self, attempt)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "agree", agree)
+        patch.setattr(Journal, "record_agreed", agree)
         for _ in range(3):
             with pytest.raises(sv.PartyFailed, match="killed"):
                 _attempt(tmp_path, dies=None)

@@ -215,7 +215,7 @@ def test_a_window_of_one_message_changes_nothing(name: str, monkeypatch: pytest.
         return hubs[-1]
 
     monkeypatch.setattr(together, "MemoryHub", narrow)
-    monkeypatch.setattr(together, "blocking", _with_deadline)
+    monkeypatch.setattr(together, "run_blocking", _with_deadline)
     found = sv.simulate(job, people, secrets=alike)
     assert {pipe.window for hub in hubs for pipe in hub.pipes.values()} == {1}
     if name not in NOISY:

@@ -44,7 +44,7 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return run_blocking(within)
 
     monkeypatch.setattr(simulated, "build_context", impatient)
-    monkeypatch.setattr(together, "blocking", bounded)
+    monkeypatch.setattr(together, "run_blocking", bounded)
     return found
 
 

@@ -177,7 +177,7 @@ def test_a_plan_beyond_the_budget_is_refused_before_anything_is_sent() -> None:
 
 def test_an_active_party_that_asks_for_more_than_was_planned_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its side of the plan is not believed: the count is the passive party's own. Here it does not know the plan."""
-    monkeypatch.setattr(OpenedValues, "plan", lambda self, values: None)
+    monkeypatch.setattr(OpenedValues, "check_plan", lambda self, values: None)
     monkeypatch.setattr(sv.SplitNN, "values_opened", lambda self, plan: 0)
     counts: list[int] = []
     add = OpenedValues.add

@@ -46,7 +46,7 @@ def test_replacing_a_row_moves_sums_and_sizes_by_no_more_than_the_sensitivity(mo
         seen.append((values, sensitivity))
         return add_noise(values, sigma, sensitivity, entropy)
 
-    monkeypatch.setattr("securevfl.privacy.means.noised", watched)
+    monkeypatch.setattr("securevfl.privacy.means.add_noise", watched)
     base = torch.tensor([[30.0, 0.0], [0.0, 0.1]])
     for other, group in (([-30.0, 0.0], 0), ([-30.0, 0.0], 1), ([0.0, 0.0], 1), ([0.0, 9.0], 0)):
         changed = base.clone()

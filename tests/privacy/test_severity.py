@@ -103,7 +103,9 @@ def test_drawn_labels_leave_the_prediction_bare(monkeypatch: pytest.MonkeyPatch)
     assert worst() == {"leak"}
     told = Measured(view="gradient of drawn labels", about="labels", got=0.6, without=0.58)
     columns = Measured(view=OTHERS_VIEW, about="features", got=0.1, without=0.05)
-    monkeypatch.setattr(severities, "measured", lambda: {**load_measured(), told.view: told, columns.view: columns})
+    monkeypatch.setattr(
+        severities, "load_measured", lambda: {**load_measured(), told.view: told, columns.view: columns}
+    )
     assert worst() == {"note"}
 
 
@@ -117,7 +119,7 @@ def test_findings_follow_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "learns z" in rule_against(job, "network", active="bank", passive=ROLES)
     views = "z, trainable bottoms", OTHERS_VIEW
     mild = {view: Measured(view=view, about="features", got=0.2, without=0.15) for view in views}
-    monkeypatch.setattr(severities, "measured", lambda: {**load_measured(), **mild})
+    monkeypatch.setattr(severities, "load_measured", lambda: {**load_measured(), **mild})
     found = job.algorithm.findings(job.protection, ROLES, "bank")
     assert {f.severity for f in found if f.party == "bank"} == {"note"}
     assert rule_against(job, "network", active="bank", passive=ROLES) == ""
@@ -132,7 +134,7 @@ def test_the_file_has_every_view_that_declarations_ask_for(monkeypatch: pytest.M
             asked.add(view)
             return known.get(view)
 
-    monkeypatch.setattr(severities, "measured", Noting)
+    monkeypatch.setattr(severities, "load_measured", Noting)
     for name in registered_algorithms():
         for bottom in ((), (4,)):
             for protection in (sv.Plain(), sv.BFV()):
@@ -168,9 +170,9 @@ def test_a_refusal_names_a_cure_that_the_same_policy_accepts(
     job = sv.Job(algorithm=algorithm, protection=protection, policies={party: Policy(leaks=False)})
     rule = rule_against(job, party, active="bank", passive=passive)
     if not rule:
-        assert (party, protection.sealed, algorithm.trainable) == ("bank", True, False)
+        assert (party, protection.is_sealed, algorithm.trainable) == ("bank", True, False)
         return
-    assert not (protection.sealed and "protection 'bfv'" in rule), "no cure for what is sealed"
+    assert not (protection.is_sealed and "protection 'bfv'" in rule), "no cure for what is sealed"
     for change in _cures(rule):
         changed = _applied(job, change)
         assert rule_against(changed, party, active="bank", passive=passive) == "", change

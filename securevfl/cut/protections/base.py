@@ -41,7 +41,7 @@ class Protection(Config):
     @classmethod
     def known(cls) -> Mapping[str, type[Config]]:
         """All installed protections, or a class itself where it has a name."""
-        return super().known() or {name: find_protection(name) for name in protections()}
+        return super().known_types() or {name: find_protection(name) for name in protections()}
 
     @property
     @abstractmethod
