@@ -13,9 +13,9 @@ from securevfl.cut.exact import FixedActive, FixedPassive
 from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.party_context import PartyContext
-from securevfl.testing import sites
+from securevfl.testing import link_in_memory
 
-__all__ = ["KITS", "SEALED", "Kit", "sealed", "sites"]
+__all__ = ["KITS", "SEALED", "Kit", "link_in_memory", "sealed"]
 
 
 @dataclass(frozen=True)

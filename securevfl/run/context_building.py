@@ -8,10 +8,11 @@ from pathlib import Path
 from securevfl.party import Job, job_exchanges
 from securevfl.party_context import SILENCE, Keeper, Observer, PartyContext, PartySecret
 from securevfl.privacy import Clock, DisclosureBook, Ledger, Link, OpensLedgers, Policy
+from securevfl.privacy.link import MessageObserver
 from securevfl.run.roster import Roster
 from securevfl.transport import Channel, Exchanges, PartyRole
 
-__all__ = ["build_context", "draw_secret", "record_declarations"]
+__all__ = ["build_context", "build_links", "draw_secret", "record_declarations"]
 
 
 def draw_secret(job: Job, name: str) -> PartySecret:
@@ -64,20 +65,8 @@ def build_context(
     ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
     if channels:
         record_declarations(ledger, messages, role)
-    links = {
-        peer: Link(
-            name,
-            peer,
-            channel,
-            ledger,
-            policy,
-            clock,
-            sends=messages.between(role, roster.role(peer)),
-            takes=messages.between(roster.role(peer), role),
-            heard=observer.heard if observer.listening else None,
-        )
-        for peer, channel in sorted(channels.items())
-    }
+    heard = observer.heard if observer.listening else None
+    links = build_links(roster, name, channels, messages, ledger=ledger, policy=policy, clock=clock, heard=heard)
     return PartyContext(
         name=name,
         active=roster.owners[0],
@@ -98,6 +87,46 @@ def build_context(
         filters=filters,
         pool=job.pool,
     )
+
+
+def build_links(
+    roster: Roster,
+    name: str,
+    channels: Mapping[str, Channel],
+    messages: Exchanges | None,
+    *,
+    ledger: Ledger,
+    policy: Policy,
+    clock: Clock,
+    heard: MessageObserver | None = None,
+) -> dict[str, Link]:
+    """Build a party's links to its peers.
+
+    Args:
+        roster: who takes part.
+        name: the party.
+        channels: peer → the channel to it.
+        messages: the only ones that the links pass; None to pass all, which only tests do.
+        ledger: the party's own.
+        policy: the party's own.
+        clock: the party's own.
+        heard: receives every message; see `Observer.heard`.
+    """
+    role = roster.role(name)
+    return {
+        peer: Link(
+            name,
+            peer,
+            channel,
+            ledger,
+            policy,
+            clock,
+            sends=None if messages is None else messages.between(role, roster.role(peer)),
+            takes=None if messages is None else messages.between(roster.role(peer), role),
+            heard=heard,
+        )
+        for peer, channel in sorted(channels.items())
+    }
 
 
 def record_declarations(ledger: Ledger, messages: Exchanges, role: PartyRole) -> None:

@@ -16,7 +16,7 @@ from securevfl.party_context import PartyContext
 from securevfl.run.attempts import Attempts
 from securevfl.run.blocking import carrying, run_blocking
 from securevfl.run.runner import PartyRunner
-from securevfl.transport import Channel, MemoryHub
+from securevfl.transport import WINDOW, Channel, MemoryHub
 
 __all__ = ["run_in_memory"]
 
@@ -26,12 +26,15 @@ T = TypeVar("T")
 def run_in_memory(
     programs: Mapping[str, Callable[[PartyContext], Awaitable[T]]],
     site_at: Callable[[str, Mapping[str, Channel]], PartyContext],
+    *,
+    window: int = WINDOW,
 ) -> tuple[dict[str, T], dict[str, PartyContext]]:
     """Run all parties to their end.
 
     Args:
         programs: party → the program to run with its context.
-        site_at: makes a party's site of its name and its channels.
+        site_at: builds a party's context from its name and its channels.
+        window: bytes that may be on their way in each direction of a channel; 1 lets one message through at a time.
 
     Returns:
         Party → its result, and party → its site.
@@ -59,7 +62,7 @@ def run_in_memory(
             raise
 
     async def together() -> dict[str, T]:
-        hub = MemoryHub(sorted(programs))
+        hub = MemoryHub(sorted(programs), window=window)
         async with asyncio.TaskGroup() as group:
             tasks = {}
             for name, mesh in hub.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from securevfl.data import Parties
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 
 __all__ = ["Roster"]
@@ -18,11 +19,14 @@ class Roster:
         owners: parties with labels, in the job's order; the first one validates and tests.
         passive: parties with features alone, sorted.
         coordinator: the party without a table; empty if there is none.
+        books: the label owners that are known to have a label book: a check of a job file reads no tables and knows
+            none.
     """
 
     owners: tuple[str, ...]
     passive: tuple[str, ...]
     coordinator: str = ""
+    books: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, names: Iterable[str], *, owners: Iterable[str], coordinator: str = "") -> Roster:
@@ -36,6 +40,15 @@ class Roster:
         labelled = tuple(owners)
         others = tuple(sorted(set(names) - set(labelled) - {coordinator}))
         return cls(owners=labelled, passive=others, coordinator=coordinator)
+
+    @classmethod
+    def from_tables(cls, parties: Parties) -> Roster:
+        """Build a roster from the parties' tables."""
+        return cls(
+            owners=tuple(table.name for table in parties.label_owners),
+            passive=tuple(table.name for table in parties.passive),
+            books=frozenset(name for name, table in parties.items() if table.book is not None),
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from securevfl.run.context_building import build_context, draw_secret
 from securevfl.run.id_spelling import find_spellings
 from securevfl.run.in_memory import run_in_memory
 from securevfl.run.roster import Roster
-from securevfl.transport import Channel
+from securevfl.transport import WINDOW, Channel
 
 __all__ = ["COORDINATOR", "Simulated", "coordinator_of"]
 
@@ -58,6 +58,7 @@ class Simulated:
         secrets: party → its secret; the others get a first one.
         signing: opens the ledgers; with new keys unless given.
         looks: party → its book of looks.
+        window: see `run_in_memory`.
 
     Raises:
         InputError: parties that the algorithm cannot serve, or a party with the coordinator's name.
@@ -75,6 +76,7 @@ class Simulated:
     secrets: Mapping[str, PartySecret] | None = field(default=None, repr=False)
     signing: Ledgers | None = None
     looks: Mapping[str, DisclosureBook] | None = None
+    window: int = WINDOW
 
     def __post_init__(self) -> None:
         """A user's mistakes end here, before anything runs: each party's program would find them too."""
@@ -130,7 +132,7 @@ class Simulated:
             return await program(site, tables.get(site.name))
 
         try:
-            return run_in_memory(dict.fromkeys(self.roster.names, at), site_at)
+            return run_in_memory(dict.fromkeys(self.roster.names, at), site_at, window=self.window)
         except NoCommonRows as error:
             if self.job.link is None and all(table.rows <= _COMPARED for table in tables.values()):
                 for hint in find_spellings({repr(name): table.ids for name, table in tables.items()}):

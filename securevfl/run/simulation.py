@@ -204,7 +204,7 @@ def run_parties(
         observers: party → receiver of that party's events, instead of `observer`.
         keepers: party → what keeps its checkpoints.
         secrets: party → its secret, for runs that must begin alike. A checkpoint contains its own; the others are drawn
-            as described in `sites_of`.
+            as `draw_secret` describes.
         signing: opens the ledgers; with new keys unless given.
         looks: party → its book of looks.
 

@@ -6,7 +6,7 @@ package; the rest of the toolkit never does.
 
 from securevfl.testing.algorithms import check_algorithm, checks
 from securevfl.testing.failure import CheckFailed
-from securevfl.testing.places import sites
+from securevfl.testing.linked_parties import link_in_memory
 from securevfl.testing.protections import check_protection
 
-__all__ = ["CheckFailed", "check_algorithm", "check_protection", "checks", "sites"]
+__all__ = ["CheckFailed", "check_algorithm", "check_protection", "checks", "link_in_memory"]

@@ -14,9 +14,9 @@ from securevfl.cut import CutSpec, Protection
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, NoiseShare, Policy, strip_noise_mark
 from securevfl.testing.failure import CheckFailed
-from securevfl.testing.places import sites
+from securevfl.testing.linked_parties import link_in_memory
 
-__all__ = ["SPEC", "WIDTHS", "Batch", "CutRun", "batches", "drive", "place", "within"]
+__all__ = ["SPEC", "WIDTHS", "Batch", "CutRun", "batches", "drive", "link_cut_parties", "within"]
 
 SPEC = CutSpec(width=3, lr=0.5, batch_size=16, activation_bound=8.0)
 """What checks ask of a cut, but for what they try."""
@@ -90,11 +90,11 @@ def batches(spec: CutSpec, passive: Sequence[str], *, sizes: Sequence[int] = (8,
     return found
 
 
-def place(
+def link_cut_parties(
     protection: Protection, spec: CutSpec, passive: Sequence[str], floor: Policy | None = None
 ) -> dict[str, PartyContext]:
     """Sites under the protection's policy, whose links take one message at a time and only what it declares."""
-    return sites(
+    return link_in_memory(
         passive=passive,
         policy=floor or protection.policy(),
         declared=protection.exchanges(spec.use, len(passive)),
@@ -146,7 +146,7 @@ def drive(
     Raises:
         CheckFailed: the parties wait for each other.
     """
-    world = place(protection, spec, passive, floor)
+    world = link_cut_parties(protection, spec, passive, floor)
     run = CutRun(world, back={name: [] for name in passive})
     units = _units(passive)
     first = replace(steps[0], activations=steps[0].values, gradient=strip_noise_mark(steps[0].gradient), noise={})

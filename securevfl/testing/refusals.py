@@ -10,7 +10,7 @@ import torch
 from securevfl.cut import CutSpec, Protection
 from securevfl.errors import ProtectionInactive, ProtocolError, RangeError
 from securevfl.party_context import PartyContext
-from securevfl.testing.cut_run import SPEC, WIDTHS, place, within
+from securevfl.testing.cut_run import SPEC, WIDTHS, link_cut_parties, within
 from securevfl.testing.failure import CheckFailed
 from securevfl.transport import Kind
 
@@ -48,7 +48,7 @@ def _meet(protection: Protection, peers: _Peers) -> None:
     Raises:
         _Met: it ended with an error.
     """
-    world = place(protection, replace(peers.spec, trainable=None), ("p1",))
+    world = link_cut_parties(protection, replace(peers.spec, trainable=None), ("p1",))
 
     async def active() -> None:
         cut = protection.active_cut(world["a"], peers.spec)
@@ -133,7 +133,7 @@ def check_alone(protection: Protection) -> None:
     Raises:
         CheckFailed: z is something else.
     """
-    world = place(protection, SPEC, ())
+    world = link_cut_parties(protection, SPEC, ())
 
     async def alone() -> torch.Tensor:
         cut = protection.active_cut(world["a"], SPEC)

@@ -12,15 +12,15 @@ from unittest import mock
 import numpy as np
 
 from securevfl.cut import BFV, Paillier, Plain, Protection
-from securevfl.data import Parties
+from securevfl.data import Parties, PartyTable
 from securevfl.errors import InputError, PartyFailed, PolicyError
 from securevfl.party import Job, consent_party, train_party
 from securevfl.party_context import Keeper, PartyContext, PartySecret
 from securevfl.run.receipt import check_protection
-from securevfl.run.simulation import COORDINATOR, RunOutcome, join_parties
+from securevfl.run.simulated_parties import COORDINATOR, Simulated
+from securevfl.run.simulation import RunOutcome, join_parties
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.parties import label_owners, scarce, silent_active
-from securevfl.testing.programs import run_programs, sites_of
 from securevfl.training import Algorithm, Trained
 from securevfl.training.role import Role
 from securevfl.transport import WINDOW, Exchange
@@ -152,32 +152,29 @@ class Trial:
             SecureVFLError: whatever ended the run.
         """
         people = people or self.people()
-        owners = [table.name for table in people.label_owners]
-        coordinator = COORDINATOR if job.algorithm.many_owners else ""
-        names = [*people, *([coordinator] if coordinator else [])]
         aligned = join_parties(people, job)
-        sites = sites_of(
-            job,
-            names,
-            owners=owners,
-            run="check",
-            coordinator=coordinator,
-            keepers=keepers,
-            secrets={name: PartySecret.from_seed(job.seed, name) for name in names},  # runs are held against each other
-            window=window,
-        )
-        tables = dict(people)
+        sites: dict[str, PartyContext] = {}
 
-        async def program(site: PartyContext) -> Trained:
-            table = tables.get(site.name)
+        async def program(site: PartyContext, table: PartyTable | None) -> Trained:
+            sites[site.name] = site
+            return await _watch_progress(partial(consented_training, site, table), sites)
+
+        async def consented_training(site: PartyContext, table: PartyTable | None) -> Trained:
             await consent_party(site, table, job)
             return await train_party(site, table, aligned.alignments.get(site.name, {}), job)
 
-        programs: dict[str, Callable[[], Awaitable[Trained]]] = {
-            name: partial(_going_on, partial(program, site), sites) for name, site in sites.items()
-        }
+        simulated = Simulated(
+            job=job,
+            parties=people,
+            run="check",
+            coordinated=job.algorithm.many_owners,
+            keepers=keepers,
+            # The checks compare runs bit by bit, sealed ones included, so all secrets come from the job's seed.
+            secrets={name: PartySecret.from_seed(job.seed, name) for name in [*people, COORDINATOR]},
+            window=window,
+        )
         try:
-            trained = run_programs(programs, sites)
+            trained, _ = simulated.play(program)
         except PartyFailed as error:
             if isinstance(error.__cause__, CheckFailed):
                 raise error.__cause__ from None
@@ -186,14 +183,18 @@ class Trial:
         resumed = any(keeper.load() is not None for keeper in (keepers or {}).values())
         own = {name: ledgers[name] for name in people}
         check_protection(job, own, [table.name for table in people.passive], resumed=resumed)
-        return RunOutcome(trained=trained, ledgers=ledgers, split=trained[owners[0]].split)
+        return RunOutcome(trained=trained, ledgers=ledgers, split=trained[simulated.roster.owners[0]].split)
 
 
-async def _going_on(work: Callable[[], Awaitable[T]], sites: Mapping[str, PartyContext]) -> T:
-    """What `work` returns.
+async def _watch_progress(work: Callable[[], Awaitable[T]], sites: Mapping[str, PartyContext]) -> T:
+    """Return the result of `work`, unless the parties stop exchanging messages before it has one.
+
+    Args:
+        work: one party's program.
+        sites: party → its context, of all parties that have begun.
 
     Raises:
-        CheckFailed: no party records a message any more, and the event loop has nothing to do.
+        CheckFailed: for about three seconds no party recorded a message.
     """
     task = asyncio.ensure_future(work())
     idle, before = 0, -1

@@ -18,7 +18,7 @@ from securevfl.ledger import chain
 from securevfl.party import job as job_module
 from securevfl.privacy import Ledger, link
 from securevfl.run.simulation import join_parties, run_parties
-from securevfl.testing import sites
+from securevfl.testing import link_in_memory
 from securevfl.training import ActiveProgram, PassiveProgram, Trained
 from securevfl.training.active_program import to_floats
 from securevfl.training.rows import Features, Numbers
@@ -317,4 +317,4 @@ def test_arrays_of_numpy_and_of_the_cpu_are_on_the_host() -> None:
     assert on_host(np.ones(1))
     assert on_host(torch.ones(1))
     assert not on_host(torch.ones(1, device="meta"))
-    assert sites(passive=("shop",))["a"].links["shop"].ready
+    assert link_in_memory(passive=("shop",))["a"].links["shop"].ready

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from cuts import KITS, SEALED, Kit, sites
+from cuts import KITS, SEALED, Kit, link_in_memory
 
 import securevfl as sv
 from securevfl.cut.base import CutSpec
@@ -36,7 +36,7 @@ class Seen:
 
 def drive(kit: Kit, passive: tuple[str, ...], *, trainable: bool) -> Seen:
     seen = Seen(passive)
-    seen.sites = sites(passive=passive)
+    seen.sites = link_in_memory(passive=passive)
 
     async def active() -> None:
         cut = kit.active(seen.sites["a"], APART)
@@ -89,7 +89,7 @@ def test_sealed_equals_fixed_point(kit: Kit, parties: int, trainable: bool) -> N
 @pytest.mark.parametrize("kit", ["plain", "fixed point"])
 def test_without_passive_parties_there_is_no_part(kit: str) -> None:
     async def alone() -> torch.Tensor:
-        cut = KITS[kit].active(sites(passive=())["a"], APART)
+        cut = KITS[kit].active(link_in_memory(passive=())["a"], APART)
         await cut.setup()
         z = await cut.forward(4, train=True)
         await cut.backward(torch.zeros(0, 4, 3))

@@ -9,7 +9,7 @@ import pytest
 import securevfl_crypto as crypto
 import torch
 from clear_scheme import Clear
-from cuts import KITS, sites
+from cuts import KITS, link_in_memory
 
 import securevfl as sv
 from securevfl.cut import auto
@@ -29,7 +29,7 @@ def _timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(link: Speed | None, offered: dict[str, crypto.Scheme] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
-    world = sites()
+    world = link_in_memory()
 
     async def active() -> torch.Tensor:
         cut = AutoActive(world["a"], SPEC, SCHEMES, link=link)
@@ -72,7 +72,7 @@ def test_links_are_measured_where_they_are_not_stated() -> None:
 
 def test_it_computes_what_the_scheme_it_takes_computes() -> None:
     z, _ = run(Speed(1e9, 0.0))
-    world = sites()
+    world = link_in_memory()
 
     async def together() -> torch.Tensor:
         kit = KITS["fixed point"]
@@ -100,7 +100,7 @@ def test_what_not_all_parties_offer_is_not_taken() -> None:
 
 @pytest.mark.parametrize("choice", ["rsa", 3])
 def test_a_choice_that_the_job_does_not_offer_is_refused(choice: str | int) -> None:
-    world = sites(passive=("p1",))
+    world = link_in_memory(passive=("p1",))
 
     async def active() -> None:
         await world["a"].links["p1"].receive(Kind.CONTROL, "cut/measured")
@@ -148,7 +148,7 @@ def test_a_snapshot_of_another_scheme_is_refused_with_the_cure() -> None:
 @pytest.mark.parametrize(("width", "fine"), [((1 << 24) // 3, False), (1 << 20, True), (0, False), (4.0, False)])
 def test_a_width_that_no_cut_has_is_not_timed(width: float, fine: bool) -> None:
     """Nor is a wide one timed in full: what is encrypted for the measurement does not grow with what a peer says."""
-    world, timed = sites(passive=("p1",)), list[int]()
+    world, timed = link_in_memory(passive=("p1",)), list[int]()
 
     def measure(scheme: crypto.Scheme, spec: CutSpec, columns: int) -> Timing:
         timed.append(columns)
@@ -171,7 +171,7 @@ def test_times_of_a_block_that_is_wider_than_is_timed_grow_with_it() -> None:
 
 
 def test_a_party_that_feeds_another_width_than_it_measured_is_refused() -> None:
-    world = sites(passive=("p1",))
+    world = link_in_memory(passive=("p1",))
 
     async def passive() -> None:
         await world["p1"].links["a"].send(Kind.CONTROL, "cut/measured", meta={"width": 2, "small": 0.1, "large": 0.1})

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from cuts import KITS, Kit, sites
+from cuts import KITS, Kit, link_in_memory
 
 import securevfl as sv
 from securevfl.cut import ActiveCut, BoundedCut
@@ -38,7 +38,7 @@ class Run:
         self.z: list[torch.Tensor] = []
         self.gradient = -size * torch.ones(8, 3) / 8
         self.a = CLIP * torch.ones(8, WIDTH) / WIDTH**0.5
-        self.world = sites(passive=("p1",))
+        self.world = link_in_memory(passive=("p1",))
         asyncio.run(self.together())
 
     async def active(self) -> None:
@@ -125,7 +125,7 @@ def test_momentum_carries_a_step_no_further_than_it_is_counted() -> None:
 
 
 def test_the_first_weights_are_scaled_to_half_of_the_bound() -> None:
-    site = sites()["p1"]
+    site = link_in_memory()["p1"]
     free = initial_weights(site, 6, 16)
     assert np.linalg.norm(free, 2) > 2
     held = initial_weights(site, 6, 16, 2.0)
@@ -142,7 +142,7 @@ def test_a_bound_that_rounding_passes_is_refused_and_so_is_a_gradient_that_is_no
 
 
 def test_a_snapshot_keeps_what_the_norm_reached() -> None:
-    cut = BoundedCut(KITS["plain"].active(sites(passive=())["a"], SPEC), SPEC, clip=1, longest=1, notes=[])
+    cut = BoundedCut(KITS["plain"].active(link_in_memory(passive=())["a"], SPEC), SPEC, clip=1, longest=1, notes=[])
     asyncio.run(cut.setup())
     state, first = cut.snapshot(), cut.reached
     asyncio.run(cut.backward(torch.full((8, 3), 0.01)))

@@ -11,7 +11,7 @@ import pytest
 import securevfl_crypto as crypto
 import torch
 from clear_scheme import Clear
-from cuts import KITS, SEALED, Kit, sites
+from cuts import KITS, SEALED, Kit, link_in_memory
 
 from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.plain import FloatPassive
@@ -52,7 +52,7 @@ def steady_share(rows: int, width: int = SPEC.width) -> NoiseShare:
 
 def drive(kit: Kit, batches: Batches, *, trainable: bool = True, spec: CutSpec = SPEC, noisy: bool = False) -> Seen:
     """Train on all batches, then score the first again."""
-    world = sites()
+    world = link_in_memory()
     z: list[torch.Tensor] = []
     back: dict[str, list[torch.Tensor | None]] = {p: [] for p in WIDTHS}
 
@@ -120,7 +120,7 @@ def test_momentum_and_weight_decay_on_shares(kit: Kit, momentum: float, decay: f
 def test_momentum_and_weight_decay_are_torch_s(kit: Kit) -> None:
     spec = replace(SPEC, momentum=0.9, weight_decay=0.02)
     batches = Batches()
-    world = sites()
+    world = link_in_memory()
     w = {p: torch.from_numpy(initial_weights(world[p], width, 3)).requires_grad_() for p, width in WIDTHS.items()}
     optimizer = torch.optim.SGD(w.values(), lr=spec.lr, momentum=0.9, weight_decay=0.02)
     for a, g in zip(batches.a, batches.g, strict=True):
@@ -222,7 +222,7 @@ def test_exploding_gradients_stop(kind: str) -> None:
 
 
 def test_a_policy_that_demands_sealing_stops_a_plain_cut() -> None:
-    world = sites(policy=Policy(sealed=True))
+    world = link_in_memory(policy=Policy(sealed=True))
 
     async def passive() -> None:
         cut = FloatPassive(world["p1"], SPEC)

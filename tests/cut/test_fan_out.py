@@ -14,7 +14,7 @@ from securevfl.cut.handshake import announce_width
 from securevfl.cut.plain import FloatActive
 from securevfl.cut.sealed import SealedActive
 from securevfl.party_context import PartyContext
-from securevfl.testing import sites
+from securevfl.testing import link_in_memory
 from securevfl.transport import Array, Kind
 
 SPEC = CutSpec(width=3, lr=0.5, batch_size=8)
@@ -29,7 +29,7 @@ async def _both(active: ActiveCut, world: dict[str, PartyContext], protection: s
 
 @pytest.mark.parametrize("kind", [FloatActive, FixedActive])
 def test_gradients_of_a_plain_cut(kind: type[FloatActive]) -> None:
-    world = sites(window=1)
+    world = link_in_memory(window=1)
 
     async def run() -> Array:
         active = kind(world["a"], SPEC)
@@ -50,7 +50,7 @@ def test_gradients_of_a_plain_cut(kind: type[FloatActive]) -> None:
 
 
 def test_weights_of_a_sealed_cut() -> None:
-    world = sites(window=1)
+    world = link_in_memory(window=1)
 
     async def run() -> Array:
         active = SealedActive(world["a"], SPEC, Clear())

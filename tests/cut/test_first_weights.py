@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cuts import KITS, Kit, sites
+from cuts import KITS, Kit, link_in_memory
 from scipy.stats import chi2
 
 import securevfl as sv
@@ -105,7 +105,7 @@ def halves(of: Mapping[str, int], seed: int) -> np.ndarray:
 
 def from_the_job_file(names: Mapping[str, int], seed: int) -> Iterator[np.ndarray]:
     """First weights as whoever has the job file computes them: with this version's rule, and with that of 0.1."""
-    world = sites(passive=tuple(names))
+    world = link_in_memory(passive=tuple(names))
     secrets = {name: PartySecret.from_seed(seed, name) for name in names}
     yield np.vstack([_drawn(world[name], secrets[name], width) for name, width in names.items()])
     own = {name: derive_seed(seed, "private", name) for name in ("bank", *names)}
@@ -191,7 +191,7 @@ def test_after_a_step_the_active_partys_share_is_wide_and_uniform(
 
 
 def test_the_first_weights_are_normal_of_the_usual_size_and_differ_by_party() -> None:
-    world = sites()
+    world = link_in_memory()
     one, two = initial_weights(world["p1"], 500, 40), initial_weights(world["p2"], 500, 40)
     assert one.std() * 500**0.5 == pytest.approx(1, rel=0.03)
     assert abs(one.mean()) * 500**0.5 < 0.05
@@ -203,7 +203,7 @@ def test_the_first_weights_are_normal_of_the_usual_size_and_differ_by_party() ->
 @pytest.mark.parametrize("kind", ["plain", "fixed point", "bfv"])
 def test_every_protection_begins_with_the_passive_partys_own_weights(kind: str) -> None:
     kit: Kit = KITS[kind]
-    world, spec = sites(), CutSpec(width=3, lr=0.5, batch_size=8)
+    world, spec = link_in_memory(), CutSpec(width=3, lr=0.5, batch_size=8)
 
     async def active() -> torch.Tensor:
         cut = kit.active(world["a"], spec)

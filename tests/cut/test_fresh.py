@@ -16,7 +16,7 @@ import pytest
 import securevfl_crypto as crypto
 import torch
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cuts import KITS, SEALED, Kit, sites
+from cuts import KITS, SEALED, Kit, link_in_memory
 from gmpy2 import mpz
 from scipy import stats
 from securevfl_crypto.rlwe.seal import seal_context
@@ -55,7 +55,7 @@ def run(
     widths: Mapping[str, int] = MappingProxyType(WIDTHS),
 ) -> Run:
     """A few steps with activations of one and the same value, so that nothing but the cut is random."""
-    world, seen = sites(passive=tuple(widths)), Run()
+    world, seen = link_in_memory(passive=tuple(widths)), Run()
     send = Link.send
 
     async def recorded(self: Link, kind: Any, what: str, **rest: Any) -> None:
@@ -202,7 +202,7 @@ def test_the_keys_of_masks_are_new_in_each_setup_and_for_each_party(monkeypatch:
 
 def _seeds(purpose: str, job: str, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """What two parties with known keys derive."""
-    world, seeds, found = sites(passive=names), dict[str, bytes](), iter([bytes([1] * 32), bytes([2] * 32)])
+    world, seeds, found = link_in_memory(passive=names), dict[str, bytes](), iter([bytes([1] * 32), bytes([2] * 32)])
     fixed = classmethod(lambda cls: X25519PrivateKey.from_private_bytes(next(found)))
 
     async def one(name: str) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 import securevfl_crypto as crypto
-from cuts import sealed, sites
+from cuts import link_in_memory, sealed
 
 from securevfl.cut.base import CutSpec
 from securevfl.cut.handshake import announce_width, key_bytes, receive_widths
@@ -18,7 +18,7 @@ SPEC = CutSpec(width=3, lr=0.5, batch_size=8)
 
 
 def test_a_width_that_is_no_number_is_refused() -> None:
-    world = sites(passive=("p1",))
+    world = link_in_memory(passive=("p1",))
     meta: dict[str, str | int | bool] = {
         "job": "j",
         "protection": "bfv",
@@ -37,7 +37,7 @@ def test_a_width_that_is_no_number_is_refused() -> None:
 
 @pytest.mark.parametrize(("width", "fits"), [(1 << 19, True), ((1 << 19) + 1, False)])
 def test_a_block_of_too_many_weights_is_refused_before_it_is_drawn(width: int, fits: bool) -> None:
-    world, spec = sites(passive=("p1",)), CutSpec(width=32, lr=0.5, batch_size=8)
+    world, spec = link_in_memory(passive=("p1",)), CutSpec(width=32, lr=0.5, batch_size=8)
 
     async def received() -> object:
         await announce_width(world["p1"], spec, "bfv", width, trainable=False)
@@ -62,7 +62,10 @@ def test_keys_longer_than_any_and_no_bytes_are_refused_before_they_are_copied(ke
 
 @pytest.mark.parametrize("kit", ["bfv", "ckks", "paillier"])
 def test_a_cut_refuses_a_key_of_a_megabyte_unread(kit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, scheme = sites(passive=("p1",)), {"bfv": crypto.BFV(), "ckks": crypto.CKKS()}.get(kit, crypto.Paillier(2048))
+    world, scheme = (
+        link_in_memory(passive=("p1",)),
+        {"bfv": crypto.BFV(), "ckks": crypto.CKKS()}.get(kit, crypto.Paillier(2048)),
+    )
     monkeypatch.setattr(type(scheme), "read_public", lambda self, data: pytest.fail("read"))
 
     async def together() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 import torch
-from cuts import SEALED, Kit, sites
+from cuts import SEALED, Kit, link_in_memory
 
 import securevfl as sv
 from securevfl.cut.base import CutSpec, CutUse
@@ -24,7 +24,7 @@ BY_HAND = {
 
 @pytest.mark.parametrize("name", list(BY_HAND))
 def test_a_cut_tells_what_its_messages_add_up_to(name: str) -> None:
-    world, spec, kit = sites(passive=("p1",)), CutSpec(width=3, lr=0.5, batch_size=8), SEALED[name]
+    world, spec, kit = link_in_memory(passive=("p1",)), CutSpec(width=3, lr=0.5, batch_size=8), SEALED[name]
     asyncio.run(_two_steps(world, spec, kit))
     (note,) = world["p1"].notes
     assert note.startswith(f"of what 'p1' answered under {kit.name}, {BY_HAND[name]} numbers are hidden to 2^-40 each")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import securevfl_crypto as crypto
-from cuts import sealed, sites
+from cuts import link_in_memory, sealed
 
 from securevfl.cut.auto import time_step
 from securevfl.cut.base import CutSpec
@@ -47,7 +47,7 @@ def test_at_usual_settings_the_error_is_small_and_counts_for_each_holder(momentu
 
 def test_a_cut_refuses_to_be_set_up_with_a_coarse_scheme() -> None:
     spec = replace(SPEC, batch_size=1, lr=10.0)
-    world = sites(passive=("p1",))
+    world = link_in_memory(passive=("p1",))
     kit = sealed(CKKS)
 
     async def together() -> None:

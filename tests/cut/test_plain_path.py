@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from securevfl.cut import CutSpec, Plain
-from securevfl.testing import sites
+from securevfl.testing import link_in_memory
 from securevfl.training import NumberedRows, Split
 from securevfl.training.optimizers import forget_gradients
 from securevfl.training.rows import Features
@@ -17,7 +17,7 @@ from securevfl.transport import Array, Message
 
 
 def test_steps_leave_snapshots_and_what_was_sent_as_they_were() -> None:
-    world, spec = sites(passive=("shop",)), CutSpec(width=3, lr=0.5, batch_size=4)
+    world, spec = link_in_memory(passive=("shop",)), CutSpec(width=3, lr=0.5, batch_size=4)
     a, sent = torch.randn(4, 2), list[Array]()
     top, bottom = Plain().active_cut(world["a"], spec), Plain().passive_cut(world["shop"], spec)
     channel = world["shop"].links["a"]._channel

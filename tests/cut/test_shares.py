@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import securevfl_crypto as crypto
 import torch
-from cuts import Kit, sealed, sites
+from cuts import Kit, link_in_memory, sealed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.errors import MalformedError
@@ -22,7 +22,7 @@ SPEC = CutSpec(width=3, lr=0.5, batch_size=8)
 
 def _once(kit: Kit, states: dict[str, object] | None) -> dict[str, object]:
     """Set up, restore `states`, score; both sides' states after a step."""
-    world, kept = sites(passive=("p1",)), {}
+    world, kept = link_in_memory(passive=("p1",)), {}
     x, g = torch.linspace(-1, 1, 32).reshape(8, 4), torch.linspace(-1, 1, 24).reshape(8, 3) / 8
 
     async def active() -> None:

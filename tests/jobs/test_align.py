@@ -7,7 +7,6 @@ import itertools
 import json
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -460,8 +459,7 @@ def _with_smaller() -> sv.Parties:
 def test_no_window_of_a_channel_blocks_the_parties(monkeypatch: pytest.MonkeyPatch, window: int, kind: str) -> None:
     """Even where a channel holds one message: whoever sends keeps reading. More chunks than the window holds."""
     monkeypatch.setattr("securevfl_psi.chunks.CHUNK", 16)
-    hub = partial(MemoryHub, window=window)
-    monkeypatch.setattr("securevfl.run.in_memory.MemoryHub", hub)
+    monkeypatch.setattr("securevfl.run.in_memory.MemoryHub", lambda names, **_: MemoryHub(names, window=window))
     monkeypatch.setattr("securevfl.run.in_memory.run_blocking", _with_deadline)
     ids = [f"i{n:04d}" for n in range(300)]
     people = {
@@ -494,7 +492,7 @@ def test_waiting_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         most = max(most, len(self))
 
     monkeypatch.setattr(ChunkQueue, "add", add)
-    monkeypatch.setattr("securevfl.run.in_memory.MemoryHub", partial(MemoryHub, window=1 << 30))
+    monkeypatch.setattr("securevfl.run.in_memory.MemoryHub", lambda names, **_: MemoryHub(names, window=1 << 30))
     ids = [f"i{n:04d}" for n in range(400)]
     align_parties(sv.Parties.of(_table("a", ids, label=True), _table("b", ids)), JOB)
     assert 0 < most <= 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ import securevfl as sv
 from securevfl.data import Parties, PartyTable
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party import Job, run_party
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Policy
-from securevfl.testing.programs import run_programs, sites_of
+from securevfl.run.simulated_parties import Simulated
 from securevfl.training import Trained
 from securevfl.transport import Kind
 
@@ -23,11 +23,13 @@ PLAIN = sv.Job(
 )
 
 
-def together(job: Job, people: Parties, *, window: int = 1 << 25, owners: tuple[str, ...] = ("bank",)) -> Any:
+def together(job: Job, people: Parties, *, window: int = 1 << 25) -> Any:
     """Every party's whole program, from consent to the model, each over its own table and links."""
-    sites = sites_of(job, people, owners=owners, run="whole", window=window)
-    programs = {name: partial(run_party, site, people[name], job) for name, site in sites.items()}
-    return run_programs(programs, sites), sites
+
+    async def program(site: PartyContext, table: PartyTable | None) -> Trained:
+        return await run_party(site, table, job)
+
+    return Simulated(job=job, parties=people, run="whole", window=window).play(program)
 
 
 @pytest.mark.parametrize("passive", [1, 2])

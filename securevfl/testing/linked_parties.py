@@ -1,4 +1,4 @@
-"""Parties' sites in one process, linked by memory, for checks and tests."""
+"""Contexts of parties in one process, linked by memory, for checks and tests of a cut."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from securevfl.party_context import PartyContext, PartySecret
-from securevfl.privacy import Clock, Ledger, Link, Policy
-from securevfl.transport import (
-    ACTIVE,
-    PASSIVE,
-    WINDOW,
-    Exchange,
-    Exchanges,
-    MemoryChannel,
-    PartyRole,
-    memory_pair,
-)
+from securevfl.privacy import Clock, Ledger, Policy
+from securevfl.run.context_building import build_links
+from securevfl.run.roster import Roster
+from securevfl.transport import WINDOW, Channel, Exchange, Exchanges, memory_pair
 
-__all__ = ["sites"]
+__all__ = ["link_in_memory"]
 
 
-def sites(
+def link_in_memory(
     *,
     passive: Sequence[str] = ("p1", "p2"),
     active: str = "a",
@@ -30,7 +23,7 @@ def sites(
     window: int = WINDOW,
     seed: int = 1,
 ) -> dict[str, PartyContext]:
-    """A site for each party, every two of them linked.
+    """Build a context for each party, every two of them linked.
 
     Args:
         passive: names of the passive parties.
@@ -40,34 +33,20 @@ def sites(
         window: bytes on their way in each direction of each link; 1 lets one message through at a time.
         seed: of the job. The parties' secrets are 100, 101, …, in the order active, passive.
     """
+    roster, own = Roster(owners=(active,), passive=tuple(passive)), policy or Policy()
     names = [active, *passive]
-    ends: dict[tuple[str, str], MemoryChannel] = {}
+    channels: dict[str, dict[str, Channel]] = {name: {} for name in names}
     for one, other in itertools.combinations(names, 2):
-        ends[one, other], ends[other, one] = memory_pair(window)
-    every = None if declared is None else Exchanges(declared)
-    role: dict[str, PartyRole] = {name: ACTIVE if name == active else PASSIVE for name in names}
+        channels[one][other], channels[other][one] = memory_pair(window)
+    messages = None if declared is None else Exchanges(declared)
     made = {}
     for number, name in enumerate(names):
-        own, ledger, clock = policy or Policy(), Ledger(name, run="r", job="j"), Clock()
-        links = {
-            peer: Link(
-                name,
-                peer,
-                ends[name, peer],
-                ledger,
-                own,
-                clock,
-                sends=None if every is None else every.between(role[name], role[peer]),
-                takes=None if every is None else every.between(role[peer], role[name]),
-            )
-            for peer in names
-            if peer != name
-        }
+        ledger, clock = Ledger(name, run="r", job="j"), Clock()
         made[name] = PartyContext(
             name=name,
             active=active,
-            passive=tuple(passive),
-            links=links,
+            passive=roster.passive,
+            links=build_links(roster, name, channels[name], messages, ledger=ledger, policy=own, clock=clock),
             ledger=ledger,
             policy=own,
             clock=clock,
