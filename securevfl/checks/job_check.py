@@ -21,7 +21,8 @@ from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.experiments.baselines import wrong_baselines
 from securevfl.experiments.sweep_file import read_sweep_sections
 from securevfl.jobfile.job_file import JobSections, PartySection, read_job_sections
-from securevfl.jobfile.job_roster import Roster, listed_roster, refusals
+from securevfl.jobfile.job_roster import listed_roster, refusals
+from securevfl.run.roster import Roster
 from securevfl.jobfile.toml_text import read_toml
 from securevfl.party import Job, too_few_epochs, too_many_classes, with_default_protection, wrong_parties
 from securevfl.report import Card
@@ -249,12 +250,7 @@ def _loaded(sections: JobSections) -> Roster:
     Raises:
         InputError: it cannot be loaded.
     """
-    parties = sections.load(Path(), "")
-    return Roster(
-        owners=[table.name for table in parties.label_owners],
-        passive=[table.name for table in parties.passive],
-        books=frozenset(name for name, table in parties.items() if table.book is not None),
-    )
+    return Roster.from_tables(sections.load(Path(), ""))
 
 
 def _about_parties(sections: JobSections, broken: frozenset[str], roster: Roster) -> list[str]:

@@ -43,7 +43,7 @@ from securevfl.experiments.search_trial import Asked, final_seeds, with_one_spli
 from securevfl.experiments.study import Search, Study, Trial
 from securevfl.experiments.sweep import choose_seeds, count_missing, empty_study, sweep
 from securevfl.experiments.table_store import digest_tables
-from securevfl.jobfile.job_roster import Roster
+from securevfl.run.roster import Roster
 from securevfl.party import Job
 from securevfl.party_context import Observer
 
@@ -109,7 +109,8 @@ def search(
         choose_seeds(seeds, job.seed)
     one_split, parties, aligned = with_one_split(job, parties)
     roster = Roster(
-        owners=[table.name for table in parties.label_owners], passive=[table.name for table in parties.passive]
+        owners=tuple(table.name for table in parties.label_owners),
+        passive=tuple(table.name for table in parties.passive),
     )
     metric = find_metric(job, len(parties.active.classes))
     asked = Asked(

@@ -19,7 +19,8 @@ from securevfl.experiments.privacy_cost import describe_cost, plan_cost
 from securevfl.experiments.study import Study
 from securevfl.experiments.sweep_sections import Axis
 from securevfl.experiments.table_store import digest_tables
-from securevfl.jobfile.job_roster import Roster, refusals
+from securevfl.jobfile.job_roster import refusals
+from securevfl.run.roster import Roster
 from securevfl.party import Job, with_default_protection, wrong_parties
 from securevfl.report import CellFigures, write_sweep
 
@@ -221,17 +222,14 @@ def check_grid(grid: Grid, parties: Parties) -> Grid:
         InputError: an algorithm that cannot serve these parties.
         PolicyError: a policy that refuses a job.
     """
-    owners = [table.name for table in parties.label_owners]
-    passive = [table.name for table in parties.passive]
-    books = frozenset(name for name, table in parties.items() if table.book is not None)
-    roster = Roster(owners=owners, passive=passive, books=books)
+    roster = Roster.from_tables(parties)
     points, wrong, refused = [], [], []
     for point in grid.points:
-        mistakes = wrong_parties(point.job.algorithm, owners, passive)
+        mistakes = wrong_parties(point.job.algorithm, roster.owners, roster.passive)
         if mistakes:
             wrong += mistakes
             continue
-        made = with_default_protection(point.job, owners, passive)
+        made = with_default_protection(point.job, roster.owners, roster.passive)
         refused += refusals(made, roster)
         points.append(Point(settings=point.settings, job=made, method=point.method, x=point.x))
     if wrong:

@@ -1,32 +1,18 @@
-"""The parties of a job and their roles, as known without the tables' rows, and what their policies allow."""
+"""The parties that a job file names, and the rules of their policies that a job breaks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from securevfl_net.fields import suggest_nearest
 
 from securevfl.party import Job, rule_against
+from securevfl.run.roster import Roster
 
-__all__ = ["Roster", "listed_roster", "refusals"]
+__all__ = ["listed_roster", "refusals"]
 
 
 _PREDICT = "; to predict without them, name it with --active"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Roster:
-    """The parties of a job, as known without the tables' rows."""
-
-    owners: Sequence[str]
-    passive: Sequence[str]
-    books: frozenset[str] = frozenset()
-
-    @property
-    def names(self) -> list[str]:
-        """Names of all parties, those with labels first."""
-        return [*self.owners, *self.passive]
 
 
 def listed_roster(sections: Sequence[object], active: str) -> tuple[Roster | None, list[str]]:
@@ -38,13 +24,13 @@ def listed_roster(sections: Sequence[object], active: str) -> tuple[Roster | Non
     owners = [active] if active else [str(one["name"]) for one in named if "label" in one]
     if not owners:
         return None, [f"none of {len(names)} parties owns labels; give label = … for the one that does{_PREDICT}"]
-    return Roster(owners=owners, passive=[name for name in names if name not in owners]), []
+    return Roster(owners=tuple(owners), passive=tuple(name for name in names if name not in owners)), []
 
 
 def refusals(job: Job, roster: Roster) -> list[str]:
     """The rules of the parties' policies that the job breaks."""
     found = []
-    for name in roster.names:
+    for name in [*roster.owners, *roster.passive]:
         for owner in [name] if name in roster.owners else roster.owners:
             rule = rule_against(job, name, active=owner, passive=roster.passive, pairwise=owner in roster.books)
             found += [f"{name!r} refuses the job: {rule}"] if rule else []

@@ -23,7 +23,7 @@ from securevfl.experiments.search_pool import _OnPool, _Order, check_pruner, tri
 from securevfl.experiments.search_study import make_study, spent_by
 from securevfl.experiments.search_trial import Asked, Outcome, with_one_split
 from securevfl.experiments.table_store import store_tables
-from securevfl.jobfile.job_roster import Roster
+from securevfl.run.roster import Roster
 from securevfl.run.simulation import Aligned
 
 SPACE = {"algorithm.lr": {"low": 1e-5, "high": 0.1, "log": True}, "batch_size": [32, 64]}
@@ -124,7 +124,7 @@ def asked_of(job: sv.Job, parties: sv.Parties, aligned: Aligned, budget: float |
         job=job,
         parties=parties,
         aligned=aligned,
-        roster=Roster(owners=["bank"], passive=["shop"]),
+        roster=Roster(owners=("bank",), passive=("shop",)),
         metric="auc",
         space={"epochs": [1, 2]},
         repeats=1,

@@ -210,7 +210,7 @@ def test_a_window_of_one_message_changes_nothing(name: str, monkeypatch: pytest.
     reference = sv.simulate(job, people, secrets=alike)
     hubs: list[MemoryHub] = []
 
-    def narrow(names: Iterable[str]) -> MemoryHub:
+    def narrow(names: Iterable[str], **_: int) -> MemoryHub:
         hubs.append(MemoryHub(names, window=1))
         return hubs[-1]
 
