@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from securevfl.errors import InputError
 from securevfl.ledger import Flaw
-from securevfl.privacy import READABLE_KINDS, Chain, Entry, GaussianRelease, Noted, PureRelease, epsilon_rdp
+from securevfl.privacy import READABLE_KINDS, Chain, Entry, GaussianRelease, NoteLine, PureRelease, epsilon_rdp
 from securevfl.transport import Kind
 
 __all__ = ["Epsilon", "find_wrong_epsilons", "recompute_epsilons"]
@@ -63,7 +63,7 @@ def recompute_epsilons(chain: Chain) -> Iterator[Epsilon]:
     yield from (Epsilon(chain.run, chain.party, what, float("inf"), 0.0, 0, "no noise") for what in sorted(bare))
 
 
-def _numbers(note: Noted) -> tuple[float, float, int]:
+def _numbers(note: NoteLine) -> tuple[float, float, int]:
     values = note.values
     epsilon = next((values[name] for name in ("epsilon", "epsilon_rdp", "epsilon_prv") if name in values), "inf")
     releases = next((values[name] for name in ("releases", "times") if name in values), 0)
@@ -87,7 +87,7 @@ def find_wrong_epsilons(chain: Chain) -> Iterator[Flaw]:
         yield Flaw(chain.file, chain.last, chain.party, "messages left with noise, but no note records their ε")
 
 
-def _wrong(note: Noted, noisy: dict[Kind, float]) -> str:
+def _wrong(note: NoteLine, noisy: dict[Kind, float]) -> str:
     try:
         epsilon, delta, _ = _numbers(note)
         release = _release(note)
@@ -108,7 +108,7 @@ def _wrong(note: Noted, noisy: dict[Kind, float]) -> str:
     return ""
 
 
-def _release(note: Noted) -> GaussianRelease | PureRelease | None:
+def _release(note: NoteLine) -> GaussianRelease | PureRelease | None:
     """The release that the note describes."""
     values = {name.removeprefix("release."): v for name, v in note.values.items() if name.startswith("release.")}
     kind = values.pop("kind", None)

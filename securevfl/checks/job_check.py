@@ -22,12 +22,12 @@ from securevfl.experiments.baselines import wrong_baselines
 from securevfl.experiments.sweep_file import read_sweep_sections
 from securevfl.jobfile.job_file import JobSections, PartySection, read_job_sections
 from securevfl.jobfile.job_roster import listed_roster, refusals
-from securevfl.run.roster import Roster
 from securevfl.jobfile.toml_text import read_toml
 from securevfl.party import Job, too_few_epochs, too_many_classes, with_default_protection, wrong_parties
 from securevfl.report import Card
 from securevfl.run.id_spelling import find_spellings
 from securevfl.run.recording import job_card
+from securevfl.run.roster import Roster
 
 __all__ = ["JobCheck", "check_file", "roster_of"]
 

@@ -13,11 +13,11 @@ from securevfl.cut import BFV, CKKS, Paillier
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.jobfile.job_file import read_job_sections
 from securevfl.jobfile.job_roster import refusals
-from securevfl.run.roster import Roster
 from securevfl.jobfile.policy_file import read_policy, with_policies
 from securevfl.jobfile.toml_text import raise_all, read_toml
 from securevfl.party import Job, with_default_protection
 from securevfl.privacy import DP, Gaussian
+from securevfl.run.roster import Roster
 
 __all__ = ["PolicyCheck", "check_policy"]
 

@@ -43,9 +43,9 @@ from securevfl.experiments.search_trial import Asked, final_seeds, with_one_spli
 from securevfl.experiments.study import Search, Study, Trial
 from securevfl.experiments.sweep import choose_seeds, count_missing, empty_study, sweep
 from securevfl.experiments.table_store import digest_tables
-from securevfl.run.roster import Roster
 from securevfl.party import Job
 from securevfl.party_context import Observer
+from securevfl.run.roster import Roster
 
 if TYPE_CHECKING:
     from optuna.study import Study as OptunaStudy

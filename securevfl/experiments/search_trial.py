@@ -18,11 +18,11 @@ from securevfl.experiments.search_space import Space, job_of, suggested
 from securevfl.experiments.search_study import PLANNED, spent_by
 from securevfl.experiments.sweep import choose_seeds
 from securevfl.jobfile.job_roster import refusals
-from securevfl.run.roster import Roster
 from securevfl.party import Job, with_default_protection, wrong_parties
 from securevfl.party.numbering import excluded_rows, split_own_rows
 from securevfl.party_context import Observer, PartySecret
 from securevfl.privacy import Spent
+from securevfl.run.roster import Roster
 from securevfl.run.simulation import Aligned, join_parties, run_parties
 
 if TYPE_CHECKING:

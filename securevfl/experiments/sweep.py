@@ -20,9 +20,9 @@ from securevfl.experiments.study import Study
 from securevfl.experiments.sweep_sections import Axis
 from securevfl.experiments.table_store import digest_tables
 from securevfl.jobfile.job_roster import refusals
-from securevfl.run.roster import Roster
 from securevfl.party import Job, with_default_protection, wrong_parties
 from securevfl.report import CellFigures, write_sweep
+from securevfl.run.roster import Roster
 
 __all__ = ["Progress", "check_grid", "choose_seeds", "count_missing", "empty_study", "run_sweep", "sweep"]
 

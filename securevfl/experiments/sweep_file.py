@@ -26,9 +26,9 @@ from securevfl.experiments.sweep_sections import (
 from securevfl.experiments.table_store import digest_tables
 from securevfl.jobfile.job_file import load_parties, right_parties
 from securevfl.jobfile.job_roster import refusals
-from securevfl.run.roster import Roster
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.party import wrong_parties
+from securevfl.run.roster import Roster
 from securevfl.training import find_algorithm, registered_algorithms
 
 __all__ = ["read_sweep", "read_sweep_sections"]

@@ -13,8 +13,8 @@ from msgspec import Meta
 from securevfl.config import Config
 from securevfl.jobfile.job_file import PartySection, doubled_parties
 from securevfl.jobfile.job_roster import listed_roster
-from securevfl.run.roster import Roster
 from securevfl.report import Claim, PaperFigure
+from securevfl.run.roster import Roster
 
 __all__ = [
     "OWN",

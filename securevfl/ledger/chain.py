@@ -36,10 +36,10 @@ from securevfl.ledger.lines import (
     Entry,
     Line,
     Mark,
-    Noted,
+    NoteLine,
     Opening,
     Peer,
-    Roster,
+    PeersLine,
     Word,
     Words,
     decode,
@@ -273,7 +273,7 @@ class Ledger:
             raise AuditError(f"{self.party!r}'s ledger of run {self.run!r} is closed; add note {note!r} earlier")
         named = {"text": values} if isinstance(values, str) else values
         plain = {name: _plain(value) for name, value in named.items()}
-        self._append(Noted(time=self._now(), note=note, values=plain, prev=self.head))
+        self._append(NoteLine(time=self._now(), note=note, values=plain, prev=self.head))
 
     @property
     def introduction(self) -> dict[str, Scalar]:
@@ -312,7 +312,7 @@ class Ledger:
             found[name] = Peer(role=role, key=key, session=session)
         if found and found != self._peers:
             self._peers = found
-            self._append(Roster(time=self._now(), peers=found, prev=self.head))
+            self._append(PeersLine(time=self._now(), peers=found, prev=self.head))
 
     def vouch(self, kind: str, content: bytes) -> str:
         """Sign `content` of type `kind` with the party's key, for its peers."""

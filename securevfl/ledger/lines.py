@@ -25,10 +25,10 @@ __all__ = [
     "Entry",
     "Line",
     "Mark",
-    "Noted",
+    "NoteLine",
     "Opening",
     "Peer",
-    "Roster",
+    "PeersLine",
     "Word",
     "Words",
     "decode",
@@ -117,7 +117,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     session: Hex
 
 
-class Roster(_Line, frozen=True, kw_only=True, tag="peers"):
+class PeersLine(_Line, frozen=True, kw_only=True, tag="peers"):
     """The peers with their keys, as the party received them."""
 
     peers: Annotated[dict[Name, Peer], Meta(max_length=1024)]
@@ -150,7 +150,7 @@ class Entry(_Line, frozen=True, kw_only=True, tag="message", gc=False):
         return Guard(self.cipher, self.bits, self.key, self.noise)
 
 
-class Noted(_Line, frozen=True, kw_only=True, tag="note"):
+class NoteLine(_Line, frozen=True, kw_only=True, tag="note"):
     """A party's note on the run, for example the ε spent."""
 
     note: Name
@@ -192,7 +192,7 @@ class Closing(_Line, frozen=True, kw_only=True, tag="close"):
     signature: Hex = ""
 
 
-Line = Opening | AttemptLine | Roster | Entry | Noted | Mark | Words | Closing
+Line = Opening | AttemptLine | PeersLine | Entry | NoteLine | Mark | Words | Closing
 
 encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Line)

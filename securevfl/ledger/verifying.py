@@ -18,10 +18,10 @@ from securevfl.ledger.lines import (
     Entry,
     Line,
     Mark,
-    Noted,
+    NoteLine,
     Opening,
     Peer,
-    Roster,
+    PeersLine,
     Word,
     Words,
     signed_kind,
@@ -65,7 +65,7 @@ class Chain:
     last: int
     entries: list[Entry] = field(default_factory=list)
     at: list[int] = field(default_factory=list)
-    notes: list[Noted] = field(default_factory=list)
+    notes: list[NoteLine] = field(default_factory=list)
     notes_at: list[int] = field(default_factory=list)
     peers: dict[str, Peer] = field(default_factory=dict)
     peers_at: int = 0
@@ -130,12 +130,12 @@ class Chain:
             self._message(number, line)
         elif isinstance(line, AttemptLine | Words):
             self._of_attempt(number, line)
-        elif isinstance(line, Noted):
+        elif isinstance(line, NoteLine):
             if self.head_sent is not None:
                 self.flaw(number, f"note {line.note!r} was added after the party sent its peers its signed head")
             self.notes.append(line)
             self.notes_at.append(number)
-        elif isinstance(line, Roster):
+        elif isinstance(line, PeersLine):
             if self.peers:
                 self.flaw(number, "a second list of peers; a chain has one")
             self.peers, self.peers_at = dict(line.peers), number

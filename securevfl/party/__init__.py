@@ -1,15 +1,16 @@
 """One party: what it agrees to, and the program it runs on its own table and links.
 
-- `job`: what all parties agree to run. `declarations`: every message that such a run may send. `roster`: which parties
-  an algorithm can serve.
-- `settling`: the protection of a job that names none.
+- `job`: what all parties agree to run. `declarations`: every message that such a run may send. `eligibility`: which
+  parties, epochs and labels an algorithm can serve.
+- `default_protection`: the protection of a job that names none.
 - `consent`: each party checks the job against its own policy and sends the others its decision.
 - `numbering`: the parties number their rows alike and agree which of them train, validate and test.
-- `reports`, `gathering`: parties that may crash at any moment agree on the one state to resume from.
+- `reports`, `rendezvous`: parties that may crash at any moment agree on the one state to resume from. `attempts`: what
+  a party must keep between attempts at a run.
 - `program`: consent, alignment, training and prediction of one party. `alone`: the active party scores rows without
   peers.
 
-`jobs`, `testing` and the command line import from here; this folder imports `align`, `training` and what is below. It
+`run` and the rooms above it import from here; this folder imports `align`, `training` and what is below. It
 names no algorithm.
 """
 
@@ -17,6 +18,7 @@ from securevfl.party.alone import Alone
 from securevfl.party.consent import Terms, rule_against, terms_of_job
 from securevfl.party.declarations import job_exchanges
 from securevfl.party.default_protection import choose_protection, possible_defaults, with_default_protection
+from securevfl.party.eligibility import too_few_epochs, too_many_classes, wrong_parties
 from securevfl.party.job import Job, JobOptions, JobTerms
 from securevfl.party.program import (
     Alignments,
@@ -29,7 +31,6 @@ from securevfl.party.program import (
     scoring_program,
     train_party,
 )
-from securevfl.party.roster import too_few_epochs, too_many_classes, wrong_parties
 
 __all__ = [
     "Alignments",

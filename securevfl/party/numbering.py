@@ -15,8 +15,8 @@ from securevfl.align import Alignment
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.table import TEST, TRAIN
 from securevfl.errors import InputError, PolicyError, ProtocolError
+from securevfl.party.eligibility import too_many_classes
 from securevfl.party.job import Job
-from securevfl.party.roster import too_many_classes
 from securevfl.party.weights import add_weights
 from securevfl.party_context import PartyContext, PartySecret, derive_seed
 from securevfl.privacy import fan_out

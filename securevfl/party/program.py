@@ -21,11 +21,11 @@ from securevfl.errors import InputError, PeerEnded
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
 from securevfl.party.consent import exchange_consent
 from securevfl.party.default_protection import refuse_unnamed
+from securevfl.party.eligibility import check_labels, check_roster
 from securevfl.party.job import Job
 from securevfl.party.ledger_heads import exchange_ledger_heads
 from securevfl.party.liveness import run_with_liveness
 from securevfl.party.numbering import agree_rows, coded_columns, encode_features, fit_rows, number_rows
-from securevfl.party.roster import check_labels, check_roster
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Accountant, Ledger, Spent
 from securevfl.privacy.repeated import RepeatedNoise

@@ -10,10 +10,10 @@ from securevfl_net.incarnation import Incarnation
 from securevfl.agreement import Agreement, AgreementUse, check_running
 from securevfl.agreement.party_file import Budget
 from securevfl.errors import InputError
+from securevfl.party.attempts import Attempts, Restored
 from securevfl.party.reports import CheckpointKey, Report, View
 from securevfl.process.chains import Chains
 from securevfl.process.state_folder import StateFolder
-from securevfl.run.attempts import Attempts, Restored
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.run_files import file_digest
 

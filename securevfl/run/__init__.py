@@ -1,7 +1,7 @@
 """Run one job: from parties' tables to a trained model and the record of the run.
 
 - `runner`: runs one party over any mesh: connect, rendezvous, run its program, park and resume after a lost peer, end.
-  `attempts`: what it must remember between attempts. `timeouts`: how long it waits. `events`: what it reports.
+  `timeouts`: how long it waits. `events`: what it reports.
 - `roster`, `context_building`: who takes part, and the context that a party's program runs in.
 - `simulation`, `simulated_parties`, `in_memory`: all parties in one process, connected by memory.
 - `model`, `model_parts`, `checkpoint`, `store`: what was learned, on disk. `partial_scoring`: scores by several sets of

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TypeVar
 
 from securevfl.errors import PartyFailed, PeerEnded, SecureVFLError
+from securevfl.party.attempts import Attempts
 from securevfl.party.program import run_and_close
 from securevfl.party.reports import View
 from securevfl.party_context import PartyContext
-from securevfl.run.attempts import Attempts
 from securevfl.run.blocking import carrying, run_blocking
 from securevfl.run.runner import PartyRunner
 from securevfl.transport import WINDOW, Channel, MemoryHub

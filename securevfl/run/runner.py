@@ -29,13 +29,23 @@ from securevfl.errors import (
     RangeError,
     SecureVFLError,
 )
+from securevfl.party.attempts import Attempts, Restored
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import View
-from securevfl.run.attempts import Attempts, Restored
 from securevfl.run.events import RunEvents
 from securevfl.run.timeouts import Timeouts
 from securevfl.transport import Channel
-from securevfl.transport.mesh import Aborted, Down, Ended, Endorsed, Mesh, MeshEvent, Noted, Refused, Up
+from securevfl.transport.mesh import (
+    CertificateReplaced,
+    Connected,
+    ConnectionRefused,
+    Disconnected,
+    JobAborted,
+    Mesh,
+    MeshEvent,
+    NoteReceived,
+    PeerLeft,
+)
 
 __all__ = ["PartyRunner", "Program"]
 
@@ -191,7 +201,7 @@ class PartyRunner(Generic[T]):
         return all(self._finished.get(peer) == mark for peer in self._mesh.peers)
 
     async def _take(self, event: MeshEvent) -> None:
-        if isinstance(event, Up):
+        if isinstance(event, Connected):
             self._away.pop(event.peer, None)
             self._refused.pop(event.peer, None)
             self._attempts.met(event.peer, event.incarnation)
@@ -199,21 +209,21 @@ class PartyRunner(Generic[T]):
             await self._do(self._gathering.on_connected(event.peer, str(event.incarnation), event.resumed))
             if self._has_result and self.view is not None:
                 await self._mesh.note(event.peer, _FINISHED + self.view.mark)
-        elif isinstance(event, Down):
+        elif isinstance(event, Disconnected):
             self._left(event.peer, event.why)
-        elif isinstance(event, Noted):
+        elif isinstance(event, NoteReceived):
             await self._on_note(event.peer, event.payload)
-        elif isinstance(event, Refused):
+        elif isinstance(event, ConnectionRefused):
             words = f"{event.peer or 'a connection'} was refused: {event.words} ({event.code})"
             self._news.happened("refused", words, peer=event.peer, code=event.code)
             if event.peer:
                 self._refused[event.peer] = PeerRefused(event.code, event.words)
-        elif isinstance(event, Aborted):
+        elif isinstance(event, JobAborted):
             await self._aborted(event)
-        elif isinstance(event, Ended):
+        elif isinstance(event, PeerLeft):
             if self.view is None or self._finished.get(event.peer) != self.view.mark:
                 self._left(event.peer, "its process ended")
-        elif isinstance(event, Endorsed):
+        elif isinstance(event, CertificateReplaced):
             words = f"{event.peer} has a new certificate, SHA-256 {event.fingerprint}"
             self._news.happened("rotated", words, peer=event.peer, fingerprint=event.fingerprint)
 
@@ -233,7 +243,7 @@ class PartyRunner(Generic[T]):
         else:
             raise ProtocolError(f"{peer!r} sent an unknown kind of note: {kind.hex() or 'nothing'}")
 
-    async def _aborted(self, event: Aborted) -> None:
+    async def _aborted(self, event: JobAborted) -> None:
         self._was_aborted = True
         if self._work is not None:
             # The program may already have the cause (a peer's refusal, say), which explains more than the abort.

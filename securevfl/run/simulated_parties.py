@@ -10,7 +10,7 @@ from typing import TypeVar
 from securevfl.data import Parties, PartyTable
 from securevfl.errors import InputError, NoCommonRows, UnknownNameError
 from securevfl.party import Job, job_exchanges
-from securevfl.party.roster import check_roster
+from securevfl.party.eligibility import check_roster
 from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret
 from securevfl.privacy import DisclosureBook, Ledgers
 from securevfl.run.context_building import build_context, draw_secret

@@ -12,7 +12,17 @@ from securevfl.errors import Parked, PeerEnded, ProtocolError, RangeError
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import Report, View
 from securevfl.run.events import RunEvents
-from securevfl.transport import Aborted, Channel, Down, Ended, Mesh, MeshEvent, Noted, Refused, Up
+from securevfl.transport import (
+    Channel,
+    Connected,
+    ConnectionRefused,
+    Disconnected,
+    JobAborted,
+    Mesh,
+    MeshEvent,
+    NoteReceived,
+    PeerLeft,
+)
 
 __all__ = ["SessionServer"]
 
@@ -110,29 +120,29 @@ class SessionServer(ABC):
     def _heard(self, gathering: Rendezvous, event: MeshEvent) -> list[Action]:
         actions: list[Action] = []
         match event:
-            case Up():
+            case Connected():
                 self.away.pop(event.peer, None)
                 self.news.happened("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
                 actions = gathering.on_connected(event.peer, str(event.incarnation), event.resumed)
-            case Down():
+            case Disconnected():
                 self.away[event.peer] = event.why
                 self.news.happened("down", f"{event.peer} is not connected: {event.why}", peer=event.peer)
                 actions = gathering.on_disconnected(event.peer)
-            case Ended():
+            case PeerLeft():
                 self.away[event.peer] = "it stopped serving"
                 self.news.happened("down", f"{event.peer} stopped serving", peer=event.peer)
                 actions = gathering.on_disconnected(event.peer)
-            case Noted():
+            case NoteReceived():
                 try:
                     actions = gathering.on_note(event.peer, _content(event))
                 except ProtocolError as error:  # its message is ignored; the next report replaces it
                     self.failure = str(error)
-            case Refused():
+            case ConnectionRefused():
                 words = f"{event.code}: {event.words}"
                 self.news.happened("refused", words, peer=event.peer, code=event.code)
                 if event.peer in self.away:
                     self.away[event.peer] = f"{event.code}: {event.words}"
-            case Aborted():
+            case JobAborted():
                 raise PeerEnded(f"{event.peer!r} ended serving for all: {event.reason}")
             case _:
                 pass
@@ -189,7 +199,7 @@ def _everybody(reports: Mapping[str, Report]) -> bool:
     return True
 
 
-def _content(note: Noted) -> bytes:
+def _content(note: NoteReceived) -> bytes:
     if note.payload[:1] != _SERVING:
         raise ProtocolError(f"{note.peer!r} runs another command: all parties serve, or all predict")
     return note.payload[1:]

@@ -23,7 +23,17 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
     from securevfl.transport.hub import MemoryHub, MemoryMesh
     from securevfl.transport.memory import MemoryChannel, memory_pair
-    from securevfl.transport.mesh import Aborted, Down, Ended, Endorsed, Mesh, MeshEvent, Noted, Refused, Up
+    from securevfl.transport.mesh import (
+        CertificateReplaced,
+        Connected,
+        ConnectionRefused,
+        Disconnected,
+        JobAborted,
+        Mesh,
+        MeshEvent,
+        NoteReceived,
+        PeerLeft,
+    )
     from securevfl.transport.message import NO_GUARD, Array, Guard, Kind, Message, Scalar
     from securevfl.transport.parts import PART, Assembler, in_parts
     from securevfl.transport.wire import (
@@ -45,7 +55,8 @@ _NAMES = {
     "exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity Sight",
     "hub": "MemoryHub MemoryMesh",
     "memory": "MemoryChannel memory_pair",
-    "mesh": "Aborted Down Ended Endorsed Mesh MeshEvent Noted Refused Up",
+    "mesh": "CertificateReplaced Connected ConnectionRefused Disconnected JobAborted Mesh MeshEvent NoteReceived "
+    "PeerLeft",
     "message": "NO_GUARD Array Guard Kind Message Scalar",
     "parts": "PART Assembler in_parts",
     "wire": "DEFAULT_LIMITS Limits begin_copies decode encode encode_parts hosted measure size wire_arrays",
@@ -62,17 +73,18 @@ __all__ = [
     "PART",
     "PASSIVE",
     "WINDOW",
-    "Aborted",
     "Array",
     "Assembler",
+    "CertificateReplaced",
     "Channel",
-    "Down",
-    "Ended",
-    "Endorsed",
+    "Connected",
+    "ConnectionRefused",
+    "Disconnected",
     "Exchange",
     "Exchanges",
     "Guard",
     "HostCopy",
+    "JobAborted",
     "Kind",
     "Limits",
     "MemoryChannel",
@@ -81,13 +93,12 @@ __all__ = [
     "Mesh",
     "MeshEvent",
     "Message",
-    "Noted",
+    "NoteReceived",
     "PartyRole",
-    "Refused",
+    "PeerLeft",
     "Scalar",
     "Severity",
     "Sight",
-    "Up",
     "begin_copies",
     "decode",
     "encode",

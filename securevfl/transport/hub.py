@@ -13,7 +13,17 @@ from securevfl_net.link_state import Beat, LinkState
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
 from securevfl.transport.channel import WINDOW, Channel
 from securevfl.transport.memory import MemoryChannel, Pipe
-from securevfl.transport.mesh import NOTE, VIEW, Aborted, Down, Ended, MeshEvent, Noted, Refused, Up
+from securevfl.transport.mesh import (
+    NOTE,
+    VIEW,
+    Connected,
+    ConnectionRefused,
+    Disconnected,
+    JobAborted,
+    MeshEvent,
+    NoteReceived,
+    PeerLeft,
+)
 
 __all__ = ["MemoryHub", "MemoryMesh"]
 
@@ -91,15 +101,15 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
             f"{mesh.me!r} opened a view that {peer.me!r} did not begin: open one after all have announced that "
             "they began it"
         )
-        mesh.put_event(Refused(peer.me, "other-view", words))
-        peer.put_event(Refused(mesh.me, "other-view", words))
+        mesh.put_event(ConnectionRefused(peer.me, "other-view", words))
+        peer.put_event(ConnectionRefused(mesh.me, "other-view", words))
 
     def cut(self, one: str, other: str) -> None:
         """Break the connection of two parties until `mend`; what is on its way stays."""
         if self.are_connected(one, other):
             self._cut.add(frozenset((one, other)))
-            self._meshes[one].put_event(Down(other, "the connection was cut"))
-            self._meshes[other].put_event(Down(one, "the connection was cut"))
+            self._meshes[one].put_event(Disconnected(other, "the connection was cut"))
+            self._meshes[other].put_event(Disconnected(one, "the connection was cut"))
             self.flow(one, other)
 
     def mend(self, one: str, other: str) -> None:
@@ -113,7 +123,7 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
         there = [peer for peer in self.names if peer != name and self.are_connected(name, peer)]
         self._meshes[name].die(f"{name!r} crashed")
         for peer in there:
-            self._meshes[peer].put_event(Down(name, "the connection broke"))
+            self._meshes[peer].put_event(Disconnected(name, "the connection broke"))
 
     def start(self, name: str, incarnation: Incarnation | None = None) -> MemoryMesh:
         """Restart a party that crashed or closed.
@@ -172,7 +182,7 @@ class MemoryMesh:
         """Handle a new connection to a peer."""
         before, count, _ = self._met.get(peer.me, (None, 0, 0.0))
         self._met[peer.me] = (peer.incarnation, count + 1, time.monotonic())
-        self.put_event(Up(peer.me, peer.incarnation, before == peer.incarnation))
+        self.put_event(Connected(peer.me, peer.incarnation, before == peer.incarnation))
 
     def die(self, why: str) -> None:
         """Every call raises from now on."""
@@ -189,7 +199,7 @@ class MemoryMesh:
         if peer not in self.peers:
             raise InputError(f"{self.me!r} has no peer {peer!r}; it has {', '.join(self.peers)}")
         if self._hub.are_connected(self.me, peer):
-            self._hub[peer].put_event(Noted(self.me, bytes(payload)))
+            self._hub[peer].put_event(NoteReceived(self.me, bytes(payload)))
 
     def begin(self, view: bytes) -> Mapping[str, Channel]:
         """See `Mesh.begin`."""
@@ -244,7 +254,7 @@ class MemoryMesh:
 
     def aborted(self, peer: str, reason: str) -> None:
         """A peer ended the job."""
-        self.put_event(Aborted(peer, reason))
+        self.put_event(JobAborted(peer, reason))
         for channel in self._channels.values():
             channel.fail(PeerEnded(f"{peer!r} ended the job for all: {reason}"))
 
@@ -256,7 +266,7 @@ class MemoryMesh:
                 channel.close()
             self.die(f"the mesh of {self.me!r} was closed")
             for peer in there:
-                self._hub[peer].put_event(Ended(self.me))
+                self._hub[peer].put_event(PeerLeft(self.me))
 
     def links(self) -> Mapping[str, LinkState]:
         """See `Mesh.links`."""

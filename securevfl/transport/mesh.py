@@ -5,7 +5,8 @@ rendezvous before training and after one of them has restarted. *Channels* carry
 one *view* only: who takes part in which incarnation, and the state from which they continue. `begin` makes the channels
 of a view and opens their receiving side; `open` releases what was sent; `park` closes them all when a peer is lost.
 
-A connection that breaks and comes back changes nothing in the channels: `Down`, then `Up` with `resumed`.
+A connection that breaks and comes back changes nothing in the channels: the events are `Disconnected`, then `Connected`
+with `resumed`.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from securevfl.transport.channel import Channel
 __all__ = [
     "NOTE",
     "VIEW",
-    "Aborted",
-    "Down",
-    "Ended",
-    "Endorsed",
+    "CertificateReplaced",
+    "Connected",
+    "ConnectionRefused",
+    "Disconnected",
+    "JobAborted",
     "Mesh",
     "MeshEvent",
-    "Noted",
-    "Refused",
-    "Up",
+    "NoteReceived",
+    "PeerLeft",
 ]
 
 NOTE = 64 << 10
@@ -40,7 +41,7 @@ VIEW = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Up:
+class Connected:
     """A peer is connected.
 
     Attributes:
@@ -56,7 +57,7 @@ class Up:
 
 
 @dataclass(frozen=True, slots=True)
-class Down:
+class Disconnected:
     """A connection is gone. The mesh tries to connect again.
 
     Attributes:
@@ -69,8 +70,8 @@ class Down:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """A note came.
+class NoteReceived:
+    """A note arrived.
 
     Attributes:
         peer: who wrote it.
@@ -82,7 +83,7 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ConnectionRefused:
     """A connection was refused, here or there.
 
     Attributes:
@@ -97,7 +98,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Aborted:
+class JobAborted:
     """A peer ended the job for all.
 
     Attributes:
@@ -110,8 +111,8 @@ class Aborted:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A peer is done, has read everything and needs nobody any more.
+class PeerLeft:
+    """A peer has its result, has read everything and needs no other party.
 
     Attributes:
         peer: which.
@@ -121,7 +122,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Endorsed:
+class CertificateReplaced:
     """A peer replaced its certificate by another, signed by its signing key.
 
     Attributes:
@@ -133,7 +134,7 @@ class Endorsed:
     fingerprint: str
 
 
-MeshEvent = Up | Down | Noted | Refused | Aborted | Ended | Endorsed
+MeshEvent = Connected | Disconnected | NoteReceived | ConnectionRefused | JobAborted | PeerLeft | CertificateReplaced
 
 
 class Mesh(Protocol):
@@ -169,7 +170,8 @@ class Mesh(Protocol):
         ...
 
     async def note(self, peer: str, payload: bytes) -> None:
-        """Send a note to a peer. Notes arrive in order within one connection and are lost with it: repeat them on `Up`.
+        """Send a note to a peer. Notes arrive in order within one connection and are lost with it: repeat them on
+        `Connected`.
 
         Raises:
             InputError: more than 64 KiB, or nobody of this name.

@@ -25,7 +25,18 @@ from securevfl_net.session import DEFAULT_SESSION_LIMITS, SessionLimits
 
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
 from securevfl.transport.channel import Channel
-from securevfl.transport.mesh import NOTE, VIEW, Aborted, Down, Ended, Endorsed, MeshEvent, Noted, Refused, Up
+from securevfl.transport.mesh import (
+    NOTE,
+    VIEW,
+    CertificateReplaced,
+    Connected,
+    ConnectionRefused,
+    Disconnected,
+    JobAborted,
+    MeshEvent,
+    NoteReceived,
+    PeerLeft,
+)
 from securevfl.transport.network_channel import NetworkChannel
 from securevfl.transport.wire import Limits
 
@@ -386,19 +397,19 @@ class NetworkMesh:
                 self._standing.incarnations[peer] = incarnation = Incarnation.read(text)
                 if fingerprint:
                     self._book.record_use(peer, fingerprint)
-                self._tell(Up(peer, incarnation, bool(count)))
+                self._tell(Connected(peer, incarnation, bool(count)))
             case Frames.DOWN:
-                self._tell(Down(peer, body.decode(errors="replace")))
+                self._tell(Disconnected(peer, body.decode(errors="replace")))
             case Frames.NOTE:
-                self._tell(Noted(peer, body))
+                self._tell(NoteReceived(peer, body))
             case Frames.REFUSED:
-                self._tell(Refused(peer, *_PAIR.decode(body)))
+                self._tell(ConnectionRefused(peer, *_PAIR.decode(body)))
             case Frames.ABORT:
                 reason = body.decode(errors="replace")
                 self._fail(PeerEnded(f"{peer!r} ended the job for all: {reason}"))
-                self._tell(Aborted(peer, reason))
+                self._tell(JobAborted(peer, reason))
             case Frames.ENDED:
-                self._tell(Ended(peer))
+                self._tell(PeerLeft(peer))
             case Frames.ENDORSE:
                 self._endorsed(peer, body)
             case Frames.DEADLOCKED:
@@ -421,11 +432,11 @@ class NetworkMesh:
         try:
             found = self._book.endorse(payload, sender=peer)
         except IdentityRefusal as refusal:
-            self._tell(Refused(peer, refusal.code, refusal.words))
+            self._tell(ConnectionRefused(peer, refusal.code, refusal.words))
             return
         self.outbox.put_frame(Frames.PIN, payload)
         self.wake()
-        self._tell(Endorsed(peer, found.certificate.fingerprint))
+        self._tell(CertificateReplaced(peer, found.certificate.fingerprint))
 
     def _deadlocked(self, peer: str, body: bytes) -> None:
         step, theirs, window = msgspec.json.decode(body, type=tuple[str, str, int])

@@ -19,7 +19,7 @@ from securevfl.agreement.plain_words import describe_proposal
 from securevfl.align import EXCHANGES, Align, declarable, exchanges
 from securevfl.data import LabelBook
 from securevfl.errors import PolicyError, ProtocolError
-from securevfl.ledger import Noted
+from securevfl.ledger import NoteLine
 from securevfl.party import rule_against
 from securevfl.party.consent import terms_of_job
 from securevfl.privacy import Link, Policy
@@ -40,7 +40,9 @@ def test_every_protocol_finds_the_same_rows_and_the_ledgers_say_which_ran(protoc
     for name, one in found.parties.items():
         assert one.rows.tolist() == usual.parties[name].rows.tolist()
         assert set(one.verified_by) == set(people) - {name}
-        (note,) = [line for line in found.ledgers[name].lines if isinstance(line, Noted) and line.note == "alignment"]
+        (note,) = [
+            line for line in found.ledgers[name].lines if isinstance(line, NoteLine) and line.note == "alignment"
+        ]
         assert note.values["protocol"] == one.protocol != ""
         assert note.values["sizes padded to"] == (pad or 0)
     words = found.parties["bank"].protocol

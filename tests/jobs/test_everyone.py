@@ -18,7 +18,7 @@ import securevfl as sv
 from securevfl.algorithms.splitnn import Active
 from securevfl.cli import app
 from securevfl.cut import Protection
-from securevfl.ledger.lines import Noted
+from securevfl.ledger.lines import NoteLine
 from securevfl.party import Alone
 from securevfl.party.program import FEWER
 from securevfl.party_context import PartySecret
@@ -97,7 +97,7 @@ def test_each_row_is_scored_once_by_the_largest_set_that_holds_it() -> None:
         other = next(name for name in ("shop1", "shop2") if name not in step.parties)
         for ledgers in step.ledgers.values():
             assert set(ledgers) == set(step.parties)  # whoever has none of the rows hears of nothing
-            lines = [line for ledger in ledgers.values() for line in ledger.lines if isinstance(line, Noted)]
+            lines = [line for ledger in ledgers.values() for line in ledger.lines if isinstance(line, NoteLine)]
             assert [line.values["without"] for line in lines if line.note == FEWER] == [other, other]
 
 

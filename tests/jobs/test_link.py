@@ -22,7 +22,7 @@ from securevfl.align import Alignment, DateField, Linkage, link_exchanges
 from securevfl.checks.job_check import check_file
 from securevfl.data import PartyTable
 from securevfl.errors import AlignmentError, InputError, PolicyError, ProtocolError
-from securevfl.ledger import Noted
+from securevfl.ledger import NoteLine
 from securevfl.party import rule_against
 from securevfl.party.aligning import with_link_weights
 from securevfl.privacy import Link, Policy
@@ -95,7 +95,7 @@ def test_linked_rows_are_the_same_people_whoever_compares(linker: Any) -> None:
     seen = {(e.what, e.kind) for x in aligned.ledgers.values() for e in x.entries if e.what.startswith("link/")}
     assert seen == declared
     for ledger in aligned.ledgers.values():
-        (note,) = [line for line in ledger.lines if isinstance(line, Noted) and line.note == "linkage"]
+        (note,) = [line for line in ledger.lines if isinstance(line, NoteLine) and line.note == "linkage"]
         assert "recall between" in str(note.values["what"])
     assert ("coordinator" in aligned.ledgers) is (linker == "coordinator")
 
@@ -116,7 +116,7 @@ def test_witnesses_tell_recall_to_every_party(linker: Any, blocks: tuple[str, ..
     assert right >= 0.9 * pairs
     told = set()
     for ledger in aligned.ledgers.values():
-        (note,) = [line for line in ledger.lines if isinstance(line, Noted) and line.note == "linkage"]
+        (note,) = [line for line in ledger.lines if isinstance(line, NoteLine) and line.note == "linkage"]
         said = re.search(r"recall about ([0-9.]+) \(([0-9.]+) to ([0-9.]+)\) of some ([0-9]+) people", str(note.values))
         assert said is not None
         told.add(said.groups())

@@ -8,7 +8,7 @@ import pytest
 
 from securevfl.auditing.audit import audit
 from securevfl.errors import AuditError
-from securevfl.ledger import Noted
+from securevfl.ledger import NoteLine
 from securevfl.party.reports import View
 from securevfl.privacy import PrivateKey, read
 from securevfl.process.chains import Chains
@@ -25,7 +25,7 @@ def _chains(folder: Path) -> Chains:
 
 def _told(folder: Path) -> list[tuple[str, str, int]]:
     lines = [line for _, line in read(folder / "ledgers" / "bank.jsonl")]
-    notes = [line.values for line in lines if isinstance(line, Noted) and line.note == NOTE]
+    notes = [line.values for line in lines if isinstance(line, NoteLine) and line.note == NOTE]
     return [(str(note["peer"]), str(note["code"]), int(note["times"])) for note in notes]
 
 

@@ -10,13 +10,13 @@ import pytest
 import securevfl as sv
 from securevfl.agreement import Agreement
 from securevfl.errors import PeerRefused
+from securevfl.party.attempts import Restored
 from securevfl.party.reports import Report
 from securevfl.privacy import read
 from securevfl.process.attempt_store import StoredAttempts
 from securevfl.process.launch import read_start
 from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
-from securevfl.run.attempts import Restored
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from securevfl.errors import AlignmentError, InputError, Parked, PartyFailed, PeerEnded, SecureVFLError
+from securevfl.party.attempts import Attempts
 from securevfl.party.reports import View
 from securevfl.run import runner as module
-from securevfl.run.attempts import Attempts
 from securevfl.run.events import RunEvents
 from securevfl.run.runner import PartyRunner
 from securevfl.run.timeouts import Timeouts

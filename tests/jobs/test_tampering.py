@@ -23,9 +23,9 @@ from securevfl.ledger.lines import (
     Entry,
     Line,
     Mark,
-    Noted,
+    NoteLine,
     Opening,
-    Roster,
+    PeersLine,
     encode,
     hash_of,
     signed_kind,
@@ -186,14 +186,14 @@ def rename(folder: Path) -> None:
 
 
 def without_notes(lines: list[Line]) -> list[Line]:
-    return [found for found in lines if not (isinstance(found, Noted) and found.note.startswith("epsilon"))]
+    return [found for found in lines if not (isinstance(found, NoteLine) and found.note.startswith("epsilon"))]
 
 
 def cheaper(lines: list[Line]) -> list[Line]:
     """A smaller ε."""
     return [
         replace(found, values=found.values | {"epsilon_rdp": 0.01})
-        if isinstance(found, Noted) and found.note == "epsilon"
+        if isinstance(found, NoteLine) and found.note == "epsilon"
         else found
         for found in lines
     ]
@@ -203,7 +203,7 @@ def other_words(lines: list[Line]) -> list[Line]:
     """What a declared exchange tells its receiver, made harmless."""
     return [
         replace(found, values=found.values | {"reveals": ""})
-        if isinstance(found, Noted) and found.note == "exchange"
+        if isinstance(found, NoteLine) and found.note == "exchange"
         else found
         for found in lines
     ]
@@ -262,7 +262,7 @@ def late_note(folder: Path) -> None:
     raw = sum_up_chain(folder)
     end = chain_of(raw, "noisy")[1]
     lines = [decode(one.rstrip(b"\n")) for one in raw]
-    note = next(line for line in reversed(lines) if isinstance(line, Noted) and line.note == "epsilon")
+    note = next(line for line in reversed(lines) if isinstance(line, NoteLine) and line.note == "epsilon")
     again = replace(note, time=lines[end - 1].time)
     file_of(folder).write_bytes(rechain([*lines[: end - 1], again, *lines[end - 1 :]], MINE))
 
@@ -339,7 +339,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
     "own key: expected runs": (forge(each(Opening, runs=["alignment"]), MINE), LINE),
     "own key: declarations": (forge(other_words, MINE), LINE),
     "own key: peers' words left out": (forge(each(Closing, words={}), MINE), LINE),
-    "own key: peers left out": (forge(lambda lines: [x for x in lines if not isinstance(x, Roster)], MINE), LINE),
+    "own key: peers left out": (forge(lambda lines: [x for x in lines if not isinstance(x, PeersLine)], MINE), LINE),
     "own key: a run failed early": (forge(failed, MINE), LINE),
     "metrics edited": (lambda f: (f / "metrics.json").write_text((f / "metrics.json").read_text() + " "), LINE),
     "scores edited": (lambda f: (f / "scores.csv").write_text("id,plain\n"), LINE),

@@ -18,7 +18,7 @@ from securevfl.agreement import Agreement, Approval, read_agreement, write_appro
 from securevfl.agreement.approvals import SIGNED
 from securevfl.errors import InputError, Parked, PeerRefused, SecureVFLError
 from securevfl.ledger import Closing, Opening, read_private_key
-from securevfl.ledger import Noted as LedgerNote
+from securevfl.ledger import NoteLine as LedgerNote
 from securevfl.party.reports import Ready, Report, decode, encode, view_of
 from securevfl.privacy import PrivateKey, read
 from securevfl.process.launch import read_start
@@ -29,7 +29,7 @@ from securevfl.run.events import RunEvents
 from securevfl.run.timeouts import Timeouts
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
-from securevfl.transport import Kind, MemoryHub, Message, Noted, Scalar
+from securevfl.transport import Kind, MemoryHub, Message, NoteReceived, Scalar
 
 ME, PEER = "bank", "shop1"
 LIMIT = 120.0
@@ -98,7 +98,7 @@ def _attacked(company: Company, approval: bytes, held: Agreement) -> Seen:
         await mesh.note(ME, b"\x01" + encode(own))
         while True:
             event = await mesh.next()
-            if not isinstance(event, Noted) or event.payload[:1] != b"\x01":
+            if not isinstance(event, NoteReceived) or event.payload[:1] != b"\x01":
                 continue
             said = decode(ME, event.payload[1:])
             if isinstance(said, Ready):

@@ -14,7 +14,7 @@ from securevfl.algorithms import LaserVFL, PartyDropout
 from securevfl.errors import InputError, PolicyError
 from securevfl.experiments.recorder import Recorder
 from securevfl.party_context import Observer
-from securevfl.privacy import DisclosureBook, Noted, OpenedValues, allowed_values
+from securevfl.privacy import DisclosureBook, NoteLine, OpenedValues, allowed_values
 from securevfl.training import Algorithm, Plan, Split
 
 SMALL = {"hidden": 2, "top": (4,), "lr": 0.02, "bottom": {"width": 6}}
@@ -32,7 +32,9 @@ def job(kind: type[Algorithm] = sv.SplitNN, *, max_looks: float | None = None, *
 
 def noted(result: sv.Result, party: str = "shop1") -> dict[str, object]:
     """What a party's ledger says of looks."""
-    (one,) = [line for line in result.ledgers["plain"][party].lines if isinstance(line, Noted) and line.note == "looks"]
+    (one,) = [
+        line for line in result.ledgers["plain"][party].lines if isinstance(line, NoteLine) and line.note == "looks"
+    ]
     return dict(one.values)
 
 

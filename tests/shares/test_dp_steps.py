@@ -19,7 +19,7 @@ from securevfl_crypto.ring import decode, encode
 import securevfl as sv
 from securevfl.attacks.epsilon import audit
 from securevfl.data import Parties
-from securevfl.privacy import GaussianRelease, Noted, calibrate_sigma, epsilon_rdp
+from securevfl.privacy import GaussianRelease, NoteLine, calibrate_sigma, epsilon_rdp
 from securevfl.run import Result
 from securevfl.shares import (
     Network,
@@ -274,7 +274,7 @@ def test_every_party_reports_what_the_accountant_says(ran: Result, people: Parti
         assert (total.releases, total.delta) == (EPOCHS, NOISE.delta)
     (ledgers,) = [found for key, found in ran.ledgers.items() if key != "alignment"]
     for ledger in ledgers.values():
-        (note,) = [one for one in ledger.iter_lines() if isinstance(one, Noted) and one.note == "epsilon"]
+        (note,) = [one for one in ledger.iter_lines() if isinstance(one, NoteLine) and one.note == "epsilon"]
         assert note.values["what"] == "model"
     assert "DP on the model, ε = 4" in run.title
     told = [note for note in run.notes if "added its own noise" in note]

@@ -26,7 +26,19 @@ from securevfl_net.session import SessionLimits
 
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
 from securevfl.ledger import PrivateKey
-from securevfl.transport import Aborted, Channel, Down, Ended, Endorsed, Kind, MeshEvent, Message, Noted, Refused, Up
+from securevfl.transport import (
+    CertificateReplaced,
+    Channel,
+    Connected,
+    ConnectionRefused,
+    Disconnected,
+    JobAborted,
+    Kind,
+    MeshEvent,
+    Message,
+    NoteReceived,
+    PeerLeft,
+)
 from securevfl.transport.network_mesh import NetworkMesh
 
 T = TypeVar("T", bound=MeshEvent)
@@ -65,7 +77,7 @@ async def _begun(loopback: Loopback, view: bytes = bytes(7) + b"one......") -> t
             await mesh.note(peer, b"ready" + view)
     for mesh in meshes.values():
         for _ in mesh.peers:
-            while (await _of(mesh, Noted)).payload != b"ready" + view:
+            while (await _of(mesh, NoteReceived)).payload != b"ready" + view:
                 pass
         mesh.open()
     return channels["a"]["b"], channels["b"]["a"]
@@ -74,7 +86,7 @@ async def _begun(loopback: Loopback, view: bytes = bytes(7) + b"one......") -> t
 async def _two(loopback: Loopback, *, limits: SessionLimits = SMALL, timing: Timing = QUICK) -> None:
     await loopback.start("ab", limits=limits, timing=timing)
     for mesh in loopback.meshes.values():
-        await _of(mesh, Up)
+        await _of(mesh, Connected)
 
 
 def _message(i: int, size: int = MB) -> Message:
@@ -106,11 +118,11 @@ def test_a_peer_that_was_started_anew_is_another_incarnation(play: Play) -> None
         a, _ = await _begun(loopback)
         reader = asyncio.create_task(a.receive())
         loopback.meshes["b"].kill()
-        assert (await _of(loopback.meshes["a"], Down)).peer == "b"
+        assert (await _of(loopback.meshes["a"], Disconnected)).peer == "b"
         assert not reader.done()
         b = await loopback.one("b")
-        await _of(b, Up)
-        up = await _of(loopback.meshes["a"], Up)
+        await _of(b, Connected)
+        up = await _of(loopback.meshes["a"], Connected)
         assert (up.incarnation, up.resumed) == (b.incarnation, False)
         await a.send(_message(1, 10))  # of a view that is void: it waits, and no one gets it
         loopback.meshes["a"].park("'b' was restarted")
@@ -172,12 +184,12 @@ def test_no_caller_ends_a_listener_or_keeps_a_party_out(play: Play) -> None:
         await asyncio.to_thread(outdated)
         codes: set[str] = set()
         while not {"not-tls", "tls-version"} <= codes:
-            event = await _of(mesh, Refused)
+            event = await _of(mesh, ConnectionRefused)
             assert event.peer == ""
             codes.add(event.code)
         await loopback.one("b", timing=timing)
-        await _of(mesh, Up)
-        await _of(loopback.meshes["b"], Up)
+        await _of(mesh, Connected)
+        await _of(loopback.meshes["b"], Connected)
         a, b = await _begun(loopback)
         await a.send(_message(1))
         assert (await b.receive())[0].what == "m1"
@@ -202,7 +214,7 @@ def test_memory_is_bounded_where_a_peer_is_frozen(play: Play) -> None:
                 await a.send(_message(i))
 
         writer = asyncio.create_task(write())
-        down = await _of(mesh, Down)
+        down = await _of(mesh, Disconnected)
         assert "nothing came" in down.why
         assert not writer.done()
         assert _resident(mesh.gate) - before < 16 * MB
@@ -210,7 +222,7 @@ def test_memory_is_bounded_where_a_peer_is_frozen(play: Play) -> None:
         for i in range(64):
             assert (await b.receive())[0].meta["i"] == i
         await writer
-        assert (await _of(mesh, Up)).resumed
+        assert (await _of(mesh, Connected)).resumed
 
     play(work)
 
@@ -235,8 +247,8 @@ def test_connections_are_replaced_before_they_age_and_nobody_notices(play: Play)
         for mesh in loopback.meshes.values():
             await mesh.note(mesh.peers[0], b"last")
         for mesh in loopback.meshes.values():
-            while not isinstance(event := await mesh.next(), Noted):
-                assert isinstance(event, Up)
+            while not isinstance(event := await mesh.next(), NoteReceived):
+                assert isinstance(event, Connected)
                 assert event.resumed
 
     play(work)
@@ -252,7 +264,7 @@ def test_the_reason_of_an_abort_passes_bulk(play: Play) -> None:
         await loopback.meshes["a"].abort("the table changed")
         with pytest.raises(ProtocolError, match="'a' ended the job: the table changed"):
             await task
-        assert await _of(loopback.meshes["b"], Aborted) == Aborted("a", "the table changed")
+        assert await _of(loopback.meshes["b"], JobAborted) == JobAborted("a", "the table changed")
         with pytest.raises(PeerEnded, match="'a' ended the job for all: the table changed"):
             await b.receive()
         with pytest.raises(ProtocolError, match="ended the job"):
@@ -273,7 +285,7 @@ def test_a_party_that_closes_leaves_after_all_of_it_arrived(play: Play) -> None:
         await closing
         with pytest.raises(PeerEnded):
             await b.receive()
-        assert await _of(loopback.meshes["b"], Ended) == Ended("a")
+        assert await _of(loopback.meshes["b"], PeerLeft) == PeerLeft("a")
         await loopback.meshes["b"].close()
 
     play(work)
@@ -296,10 +308,10 @@ def test_a_certificate_that_is_revoked_in_mid_job_ends_the_connection_by_name(pl
                 timing=timing,
             )
         for mesh in loopback.meshes.values():
-            await _of(mesh, Up)
+            await _of(mesh, Connected)
         ca.revoke(own["b"].certificate)
-        assert (await _of(loopback.meshes["a"], Refused)).code == "revoked"
-        refused = await _of(loopback.meshes["b"], Refused)
+        assert (await _of(loopback.meshes["a"], ConnectionRefused)).code == "revoked"
+        refused = await _of(loopback.meshes["b"], ConnectionRefused)
         assert (refused.peer, refused.code) == ("a", "revoked")
         assert "the peer refuses" in refused.words
 
@@ -318,16 +330,16 @@ def test_a_new_certificate_takes_over_in_mid_job(play: Play) -> None:
         for name in "ab":
             await loopback.one(name)
         for mesh in loopback.meshes.values():
-            await _of(mesh, Up)
+            await _of(mesh, Connected)
         a, b = await _begun(loopback)
         new = world.own("b", file="b.1")
         endorsement = Endorsement("b", 1, AGREEMENT, new.certificate).signed(signer)
         writer = asyncio.create_task(a.send(_message(1, 8 * MB)))
         loopback.meshes["b"].renew(endorsement)
-        assert await _of(loopback.meshes["a"], Endorsed) == Endorsed("b", new.fingerprint)
+        assert await _of(loopback.meshes["a"], CertificateReplaced) == CertificateReplaced("b", new.fingerprint)
         assert (await b.receive())[0].what == "m1"
         await writer
-        while not (up := await _of(loopback.meshes["a"], Up)).resumed:
+        while not (up := await _of(loopback.meshes["a"], Connected)).resumed:
             pass
         assert up.peer == "b"
         await b.send(_message(2))
@@ -350,7 +362,7 @@ def test_parties_of_other_agreements_are_refused_on_both_sides(play: Play) -> No
         )
         loopback.meshes["b"] = second
         for mesh, peer in ((first, "b"), (second, "a")):
-            event = await _of(mesh, Refused)
+            event = await _of(mesh, ConnectionRefused)
             assert (event.peer, event.code) == (peer, "other-agreement")
 
     play(work)

@@ -18,7 +18,7 @@ from securevfl_net.identity import Identity, PeerBook
 from securevfl_net.incarnation import Incarnation
 
 from securevfl.errors import InputError
-from securevfl.transport import Kind, Message, Noted, Refused, Up
+from securevfl.transport import Connected, ConnectionRefused, Kind, Message, NoteReceived
 from securevfl.transport.network_mesh import NetworkMesh
 
 PATIENCE = 60.0
@@ -50,8 +50,8 @@ class Two:
 
     async def up(self) -> None:
         for mesh in self.meshes.values():
-            while not isinstance(event := await mesh.next(), Up):
-                assert not isinstance(event, Refused), event
+            while not isinstance(event := await mesh.next(), Connected):
+                assert not isinstance(event, ConnectionRefused), event
 
     async def exchange(self, number: int, between: Callable[[], object] = bool) -> None:
         """Messages of 4 MB both ways at once, in a view of their own."""
@@ -59,7 +59,7 @@ class Two:
         for mesh in self.meshes.values():
             await mesh.note(mesh.peers[0], b"begun")
         for mesh in self.meshes.values():
-            while not isinstance(await mesh.next(), Noted):
+            while not isinstance(await mesh.next(), NoteReceived):
                 pass
             mesh.open()
         data = np.arange(1 << 20, dtype=np.float32)
@@ -139,7 +139,7 @@ def test_a_relay_that_refuses_the_token_is_told_with_its_reason(play: Play) -> N
 
         async def work(two: Two) -> None:
             mesh = await two.start("bank", Route(running.address, rendezvous=MEETING.hex(), token="77" * 32))
-            while not isinstance(event := await mesh.next(), Refused):
+            while not isinstance(event := await mesh.next(), ConnectionRefused):
                 pass
             assert (event.peer, event.code) == ("shop", "relay")
             assert "unknown token or wrong proof" in event.words
@@ -152,7 +152,7 @@ def test_a_proxy_that_wants_a_password_is_told_with_its_reason(play: Play) -> No
 
         async def work(two: Two) -> None:
             mesh = await two.start("bank", Route(LOCAL, proxy=where))
-            while not isinstance(event := await mesh.next(), Refused):
+            while not isinstance(event := await mesh.next(), ConnectionRefused):
                 pass
             assert (event.peer, event.code) == ("shop", "proxy")
             assert "it requires a user and password" in event.words

@@ -12,17 +12,17 @@ from securevfl_net.incarnation import Incarnation
 
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
 from securevfl.transport import (
-    Aborted,
-    Down,
-    Ended,
+    Connected,
+    ConnectionRefused,
+    Disconnected,
+    JobAborted,
     Kind,
     MemoryHub,
     MemoryMesh,
     MeshEvent,
     Message,
-    Noted,
-    Refused,
-    Up,
+    NoteReceived,
+    PeerLeft,
 )
 
 VIEW, NEXT = b"v" * 16, b"w" * 16
@@ -50,12 +50,12 @@ def _begun(hub: MemoryHub, view: bytes = VIEW) -> dict[str, Any]:
 def test_all_are_connected_at_first_and_write_notes_in_order() -> None:
     async def main() -> None:
         hub = MemoryHub(["a", "b", "c"])
-        assert await _events(hub["a"], 2) == [Up(p, hub[p].incarnation, False) for p in "bc"]
+        assert await _events(hub["a"], 2) == [Connected(p, hub[p].incarnation, False) for p in "bc"]
         assert hub["c"].peers == ("a", "b")
-        assert await _events(hub["b"], 2) == [Up(p, hub[p].incarnation, False) for p in "ac"]
+        assert await _events(hub["b"], 2) == [Connected(p, hub[p].incarnation, False) for p in "ac"]
         for word in (b"one", b"two"):
             await hub["a"].note("b", word)
-        assert await _events(hub["b"], 2) == [Noted("a", b"one"), Noted("a", b"two")]
+        assert await _events(hub["b"], 2) == [NoteReceived("a", b"one"), NoteReceived("a", b"two")]
 
     _run(main())
 
@@ -81,7 +81,7 @@ def test_a_view_that_the_peer_never_began_is_refused_on_both_sides() -> None:
         hub["a"].open()
         for me, peer in ("ab", "ba"):
             _, event = await _events(hub[me], 2)
-            assert isinstance(event, Refused)
+            assert isinstance(event, ConnectionRefused)
             assert (event.peer, event.code) == (peer, "other-view")
 
     _run(main())
@@ -103,9 +103,9 @@ def test_a_cut_link_goes_on_where_it_was() -> None:
         assert hub["a"].links()["b"].connections == 2
         up = hub["a"].incarnation
         assert await _events(hub["b"], 3) == [
-            Up("a", up, False),
-            Down("a", "the connection was cut"),
-            Up("a", up, True),
+            Connected("a", up, False),
+            Disconnected("a", "the connection was cut"),
+            Connected("a", up, True),
         ]
 
     _run(main())
@@ -128,7 +128,10 @@ def test_a_crash_is_silent_and_a_new_start_has_another_incarnation() -> None:
             hub.start("b")
         after = hub.start("a").incarnation
         assert (after.count, after.nonce != before.nonce) == (before.count + 1, True)
-        assert (await _events(hub["b"], 3))[1:] == [Down("a", "the connection broke"), Up("a", after, False)]
+        assert (await _events(hub["b"], 3))[1:] == [
+            Disconnected("a", "the connection broke"),
+            Connected("a", after, False),
+        ]
         hub["b"].park("'a' restarted")
         with pytest.raises(Parked, match="restarted"):
             await waits[1]
@@ -174,7 +177,7 @@ def test_an_abort_reaches_peers_and_ends_their_channels() -> None:
         await hub["a"].abort("the table changed")
         with pytest.raises(PeerEnded, match="'a' ended the job for all: the table changed"):
             await waits
-        assert (await _events(hub["b"], 3))[2] == Aborted("a", "the table changed")
+        assert (await _events(hub["b"], 3))[2] == JobAborted("a", "the table changed")
 
     _run(main())
 
@@ -188,7 +191,7 @@ def test_who_closes_is_read_to_the_end() -> None:
         assert (await channels["b"]["a"].receive())[0].what == "m1"
         with pytest.raises(PeerEnded):
             await channels["b"]["a"].receive()
-        assert (await _events(hub["b"], 2))[1] == Ended("a")
+        assert (await _events(hub["b"], 2))[1] == PeerLeft("a")
         with pytest.raises(ProtocolError, match="was closed"):
             hub["a"].begin(NEXT)
 

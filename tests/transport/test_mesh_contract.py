@@ -14,7 +14,19 @@ from networks import SMALL, Loopback, until
 from securevfl_net.link_state import Beat
 
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
-from securevfl.transport import Channel, Down, Kind, MemoryHub, Mesh, MeshEvent, Message, Noted, Up, encode, measure
+from securevfl.transport import (
+    Channel,
+    Connected,
+    Disconnected,
+    Kind,
+    MemoryHub,
+    Mesh,
+    MeshEvent,
+    Message,
+    NoteReceived,
+    encode,
+    measure,
+)
 
 PATIENCE = 60.0
 NAMES = ("a", "b", "c")
@@ -62,7 +74,7 @@ class Field:
             missing = {b"settle" + peer.encode() for peer in mesh.peers}
             while missing:
                 event = await mesh.next()
-                if isinstance(event, Noted):
+                if isinstance(event, NoteReceived):
                     missing.discard(event.payload)
 
 
@@ -90,7 +102,7 @@ def field_(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             await loopback.start(NAMES)
             for mesh in loopback.meshes.values():
                 for _ in mesh.peers:
-                    await _until(mesh, Up)
+                    await _until(mesh, Connected)
 
         async def sever(one: str, other: str) -> None:
             loopback.wire(one, other).cut()
@@ -280,7 +292,7 @@ def test_notes_pass_bulk_and_keep_their_order(field_: Field) -> None:
             task = asyncio.create_task(a.send(_message(i, 400_000)))
         for i in range(50):
             await field_.meshes["a"].note("b", b"%d" % i)
-        found = [(await _until(field_.meshes["b"], Noted)).payload for _ in range(50)]
+        found = [(await _until(field_.meshes["b"], NoteReceived)).payload for _ in range(50)]
         assert found == [b"%d" % i for i in range(50)]
         field_.meshes["a"].park("enough")
         with pytest.raises(Parked):
@@ -354,9 +366,9 @@ def test_cuts_are_not_noticed_by_channels(field_: Field) -> None:
 
         await asyncio.gather(write(a), read(b), write(b), read(a))
         await until(lambda: field_.meshes["b"].links()["a"].connections > before)
-        event = await _until(field_.meshes["a"], Down)
+        event = await _until(field_.meshes["a"], Disconnected)
         assert event.peer == "b"
-        event = await _until(field_.meshes["a"], Up)
+        event = await _until(field_.meshes["a"], Connected)
         assert (event.peer, event.resumed, event.incarnation) == ("b", True, field_.meshes["b"].incarnation)
 
     field_.run(work)
