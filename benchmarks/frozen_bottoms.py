@@ -29,11 +29,9 @@ import torch
 import securevfl as sv
 from benchmarks.common import RESULTS, data
 from benchmarks.gate.measure import opened
-from securevfl.attacks import Known, View
-from securevfl.attacks import features as on_features
-from securevfl.attacks import label_gradients as on_labels
-from securevfl.attacks.learners import linear_solve, ridge
-from securevfl.attacks.measure import draw_known, r_squared, ranked
+from securevfl.attacks import Known, PartyView, feature_inference, label_inference
+from securevfl.attacks.learners import fit_ridge, linear_solve
+from securevfl.attacks.measure import draw_known, r_squared, score_ranking
 from securevfl.experiments.recorder import Recorder
 from securevfl.run import join_parties
 from securevfl.run.machine import machine, versions
@@ -106,7 +104,7 @@ def job_of(name: str, bottom: str, hidden: int, seed: int, *, epochs: int) -> sv
     )
 
 
-def features(bank: View, rows: np.ndarray, seen: np.ndarray, x: np.ndarray, count: int, seed: int) -> float | None:
+def features(bank: PartyView, rows: np.ndarray, seen: np.ndarray, x: np.ndarray, count: int, seed: int) -> float | None:
     """R² of a party's columns by the best attack with `count` known records; None where there are too few rows.
 
     Args:
@@ -123,14 +121,14 @@ def features(bank: View, rows: np.ndarray, seen: np.ndarray, x: np.ndarray, coun
     own = _own(bank, rows)
     found = [
         linear_solve(rows, seen, known),
-        ridge(rows, np.hstack([seen, own]), known),
-        ridge(rows, np.hstack([_bent(seen, count), own]), known),
+        fit_ridge(rows, np.hstack([seen, own]), known),
+        fit_ridge(rows, np.hstack([_bent(seen, count), own]), known),
     ]
     rests = [estimate.without(known.rows) for estimate in found]
     return max(_explained(rest.values, x[rest.rows]) for rest in rests)
 
 
-def _own(bank: View, rows: np.ndarray) -> np.ndarray:
+def _own(bank: PartyView, rows: np.ndarray) -> np.ndarray:
     """The active party's own columns and labels; of images the principal directions."""
     own = bank.own_columns(rows)
     if own.shape[1] < _IMAGE:
@@ -154,10 +152,10 @@ def _bent(seen: np.ndarray, count: int) -> np.ndarray:
     return np.hstack([c, c[:, :_BENT] ** 2, np.abs(c[:, :_BENT])])
 
 
-def own_columns(bank: View, rows: np.ndarray, x: np.ndarray, count: int, seed: int) -> float:
+def own_columns(bank: PartyView, rows: np.ndarray, x: np.ndarray, count: int, seed: int) -> float:
     """R² by the active party's own columns and labels, without z."""
     known = draw_known(rows, x, count, seed)
-    rest = ridge(rows, _own(bank, rows), known).without(known.rows)
+    rest = fit_ridge(rows, _own(bank, rows), known).without(known.rows)
     return _explained(rest.values, x[rest.rows])
 
 
@@ -178,13 +176,18 @@ def distances(rows: np.ndarray, seen: np.ndarray, x: np.ndarray) -> float:
     return float(spearmanr(apart(z), apart(true)).statistic)
 
 
-def labels(view: View, y: np.ndarray, seed: int) -> float | None:
+def labels(view: PartyView, y: np.ndarray, seed: int) -> float | None:
     """AUC of the best attack on labels of training rows from gradients; None where none came."""
     if not view.gradients():
         return None
     known: Known = draw_known(view.train, y, _LABELS, seed)
-    tried = [on_labels.norm(view), on_labels.direction(view), on_labels.spectral(view), on_labels.learned(view, known)]
-    return max(ranked(one.without(known.rows), y, view.classes)[0] for one in tried)
+    tried = [
+        label_inference.score_by_norm(view),
+        label_inference.score_by_direction(view),
+        label_inference.score_by_spectrum(view),
+        label_inference.fit_on_gradients(view, known),
+    ]
+    return max(score_ranking(one.without(known.rows), y, view.classes)[0] for one in tried)
 
 
 def cell(name: str, people: sv.Parties, aligned: Aligned, bottom: str, hidden: int, seed: int, *, quick: bool) -> Cell:
@@ -202,8 +205,8 @@ def cell(name: str, people: sv.Parties, aligned: Aligned, bottom: str, hidden: i
     found |= {"test": result.record.runs[-1].test[metric], "labels": labels(views[victim], truth.y, seed)}
     found |= {"labels, own columns": _without(views[victim], truth.y, seed)}
     found |= {"width of z": width, "columns": x.shape[1], "values a column": epochs * width / x.shape[1]}
-    trained, shown = on_features.stacked_observations(bank, victim, "trained")
-    validated, scored = on_features.stacked_observations(bank, victim, "scored")
+    trained, shown = feature_inference.stacked_observations(bank, victim, "trained")
+    validated, scored = feature_inference.stacked_observations(bank, victim, "scored")
     sights = {
         "training rows": (trained, shown),
         "validation rows, every epoch": (validated, scored),
@@ -225,7 +228,7 @@ def cell(name: str, people: sv.Parties, aligned: Aligned, bottom: str, hidden: i
     return found
 
 
-def opened_by(view: View) -> View:
+def opened_by(view: PartyView) -> PartyView:
     """What a sealed cut leaves of a view. With one passive party, z is its part."""
     parts = {("z", about): looks for (what, about), looks in view.looks.items() if what == "part of z"}
     left = opened(view)
@@ -233,9 +236,9 @@ def opened_by(view: View) -> View:
     return left
 
 
-def _without(view: View, y: np.ndarray, seed: int) -> float:
+def _without(view: PartyView, y: np.ndarray, seed: int) -> float:
     known = draw_known(view.train, y, _LABELS, seed)
-    return ranked(on_labels.without_gradients(view, known).without(known.rows), y, view.classes)[0]
+    return score_ranking(label_inference.fit_on_own_columns(view, known).without(known.rows), y, view.classes)[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:

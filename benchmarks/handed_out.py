@@ -31,7 +31,7 @@ from securevfl_crypto.ring import decode
 
 import securevfl as sv
 from benchmarks.common import RESULTS
-from securevfl.attacks.learners import ridge
+from securevfl.attacks.learners import fit_ridge
 from securevfl.attacks.measure import Estimate, auc, draw_known, r_squared
 from securevfl.data import Parties
 from securevfl.experiments.attacking import record_job
@@ -132,7 +132,8 @@ def _marks(algorithm: sv.Algorithm, people: Parties, seed: int, epochs: int) -> 
     bare = truth.x["network"][numbers][:, : -len(names)]
     told = draw_known(np.arange(len(numbers)), other[numbers], known, seed)
     gain = [
-        _explained(ridge(np.arange(len(numbers)), one, told).without(told.rows), other[numbers]) for one in (seen, bare)
+        _explained(fit_ridge(np.arange(len(numbers)), one, told).without(told.rows), other[numbers])
+        for one in (seen, bare)
     ]
     return {
         "marked training rows": len(numbers),
@@ -158,7 +159,7 @@ def _active(model: sv.Model, result: Any, x: Any, test: np.ndarray, seed: int) -
             bare = np.column_stack([x["bank"][test], logits])
             seen = np.hstack([bare, at, implied])
             for name, one in (("with its part", seen), ("without", bare), ("own columns", x["bank"][test])):
-                guess = ridge(np.arange(len(test)), one, told).without(told.rows)
+                guess = fit_ridge(np.arange(len(test)), one, told).without(told.rows)
                 found[f"{victim}'s columns, {count} known, {name}"] = _explained(guess, target)
     return found
 

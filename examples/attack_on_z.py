@@ -22,8 +22,8 @@ import torch
 from sklearn.linear_model import RidgeCV
 
 import securevfl as sv
-from securevfl.attacks.gram import GramObservations, factor, full_batch, gram_error, observations_of
-from securevfl.attacks.label_gradients import single
+from securevfl.attacks.gram import GramObservations, factor_gram, full_batch, gram_error, observations_of
+from securevfl.attacks.label_inference import score_single_observations
 from securevfl.attacks.measure import auc
 from securevfl.cut import ActiveCut, CutSpec, Protection, WrappedCut
 from securevfl.experiments.recorder import Recorder
@@ -117,7 +117,7 @@ def watch(
     for name in active.passive:
         view, what = transcript.view(name), ("gradient at the activations", name)
         if view.looks.get(what):  # a trainable bottom's
-            found = single(replace(view, looks={what: view.looks[what]}))
+            found = score_single_observations(replace(view, looks={what: view.looks[what]}))
             ranked = auc(truth.y[found.rows] == 1, found.values)
             labels[name] = max(ranked, 1 - ranked)  # which class is the rarer one is known
     return View(
@@ -148,8 +148,8 @@ def feature_errors(found: np.ndarray, truth: np.ndarray, draws: int = 5) -> dict
 def figures(view: View) -> dict[str, object]:
     """What the attacks get out of a view."""
     seen = view.shown
-    n, h = seen.trained, seen.looks.shape[2]
-    stacked = seen.stacked()
+    n, h = seen.training_rows, seen.looks.shape[2]
+    stacked = seen.stack_observations()
     looks = np.linalg.svd(stacked[n:], full_matrices=False)[0][:, : seen.width]
     found: dict[str, object] = {
         "epochs": len(seen.looks),
@@ -163,7 +163,7 @@ def figures(view: View) -> dict[str, object]:
         "features of validation rows": feature_errors(looks, view.truth[n:]),
     }
     if len(seen.looks) > 1 and stacked.shape[1] >= seen.width:  # one look fewer is not enough, as the table shows
-        x, left = factor(seen)
+        x, left = factor_gram(seen)
         found |= {"z unexplained": left, "gram": gram_error(x[:n], view.truth[:n])}
         found["features, transcript"] = feature_errors(x[:n], view.truth[:n])
     return found
@@ -274,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     view = watch(job.replace(batch_size=1 << 16, epochs=4), parties, aligned)
     parts = {count: view.first(count) for count in (2, 3, 4)}
     found["Gram error in closed form"] = {
-        f"{count} steps": gram_error(full_batch(part.shown), part.truth[: part.shown.trained])
+        f"{count} steps": gram_error(full_batch(part.shown), part.truth[: part.shown.training_rows])
         for count, part in parts.items()
     }
     print("\nFull batches, in closed form:", found["Gram error in closed form"])

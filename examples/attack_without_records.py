@@ -30,7 +30,7 @@ from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
 import securevfl as sv
-from securevfl.attacks.gram import factor
+from securevfl.attacks.gram import factor_gram
 from securevfl.data import FeatureEncoder
 from securevfl.party_context import PartySecret, derive_seed
 from securevfl.privacy.noise import draw_gaussian
@@ -99,7 +99,7 @@ def half_of_them(job: sv.Job, active: str, widths: dict[str, int], h: int) -> np
 def first_looks(view: View) -> np.ndarray:
     """z of each training row as it was first seen, (n, h)."""
     seen = view.shown
-    found = np.zeros((seen.trained, seen.z[0].shape[1]))
+    found = np.zeros((seen.training_rows, seen.z[0].shape[1]))
     for rows, z in zip(seen.batches[: seen.per_epoch], seen.z, strict=False):
         found[rows] = z
     return found
@@ -107,13 +107,13 @@ def first_looks(view: View) -> np.ndarray:
 
 def attacks(view: View, sample: np.ndarray, known: np.ndarray, half: np.ndarray) -> dict[str, dict[str, float]]:
     """Name of each attack → its score on the training rows."""
-    rows = view.shown.trained
+    rows = view.shown.training_rows
     truth, z = view.truth[:rows], first_looks(view)
     prior = half @ half.T + np.eye(len(half))
     found = {
         "the job file, one look": score(z @ np.linalg.pinv(known), truth),
         "half of the first weights by the rule of 0.1, one look": score(np.linalg.solve(prior, half @ z.T).T, truth),
-        "Gram matrix, public sample": score(by_components(factor(view.shown)[0][:rows], sample), truth),
+        "Gram matrix, public sample": score(by_components(factor_gram(view.shown)[0][:rows], sample), truth),
         "other clients (control)": score(np.resize(sample, truth.shape), truth),
     }
     if z.shape[1] >= truth.shape[1]:

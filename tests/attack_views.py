@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.attacks import Observation, Observations, Rule, View
+from securevfl.attacks import CutRule, Observation, Observations, PartyView
 
 ROWS, TRAIN = 500, 400
 
@@ -16,7 +16,7 @@ def classes(seed: int = 0, share: float = 0.25) -> np.ndarray:
     return (np.random.default_rng(seed).random(ROWS) < share).astype(np.int64)
 
 
-def passive(y: np.ndarray, *, noise: float, epochs: int = 6, width: int = 5, seed: int = 0) -> View:
+def passive(y: np.ndarray, *, noise: float, epochs: int = 6, width: int = 5, seed: int = 0) -> PartyView:
     """A passive party's view: gradients (p − y) along a direction that turns, and noise drawn anew for each look."""
     draw = np.random.default_rng(seed)
     train, looks = np.arange(TRAIN), []
@@ -29,10 +29,10 @@ def passive(y: np.ndarray, *, noise: float, epochs: int = 6, width: int = 5, see
     return view("shop", looks={("gradient at the cut", "shop"): Observations(looks)}, x=draw.normal(size=(ROWS, 3)))
 
 
-def view(party: str, *, looks: Any, x: np.ndarray, **more: Any) -> View:
+def view(party: str, *, looks: Any, x: np.ndarray, **more: Any) -> PartyView:
     """A view in a federation of a bank, which owns labels, with a shop."""
     known: dict[str, Any] = {"y": None, "widths": {"shop": x.shape[1]}, "classes": 2} | more
-    return View(
+    return PartyView(
         party=party,
         owner="bank",
         passive=("shop",),
@@ -48,7 +48,7 @@ def view(party: str, *, looks: Any, x: np.ndarray, **more: Any) -> View:
 
 def linear(
     *, momentum: float = 0.0, decay: float = 0.0, batch: int = 100, epochs: int = 6, width: int = 6, h: int = 4
-) -> tuple[View, np.ndarray]:
+) -> tuple[PartyView, np.ndarray]:
     """An active party's view of a linear cut with random gradients, and the features behind it, (ROWS, width)."""
     lr, draw = 0.2, np.random.default_rng(0)
     x = draw.normal(size=(ROWS, width)) * np.linspace(0.5, 2.0, width)
@@ -71,6 +71,6 @@ def linear(
         y=classes(),
         widths={"shop": width},
         steps={"shop": Observations(steps)},
-        rule=Rule(lr, momentum, decay),
+        rule=CutRule(lr, momentum, decay),
     )
     return found, x

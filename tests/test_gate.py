@@ -149,7 +149,7 @@ def test_noise_times_zero_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_finding_that_is_too_mild_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """With "note" for what z and gradients tell, the gate says so, and that a policy admits it."""
     mild = {view: changed(known, got=0.4, without=0.4) for view, known in load_measured().items()}
-    views = {v: severity.Measured(view=v, about="labels", got=0.6, without=0.6) for v in ("gradient at the cut",)}
+    views = {v: severity.MeasuredView(view=v, about="labels", got=0.6, without=0.6) for v in ("gradient at the cut",)}
     monkeypatch.setattr(severity, "load_measured", lambda: mild | views)
     lines = judge.judge([*CONTROLS, _measured(cells.Cell("credit", "splitnn", "plain"))])
     assert any("says note, and labels" in line for line in lines)

@@ -14,12 +14,10 @@ from benchmarks.gate import on_scorecards, on_trees
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
 from benchmarks.gate.on_shares import Attacked, Wiretap, of_all, uneven
-from securevfl.attacks import Estimate, Known, Transcript, View
-from securevfl.attacks import features as on_features
-from securevfl.attacks import label_gradients as on_labels
-from securevfl.attacks.epsilon import audit
-from securevfl.attacks.learners import classify
-from securevfl.attacks.measure import auc, auc_error, correlated, draw_known, r_squared, ranked
+from securevfl.attacks import Estimate, Known, PartyView, Transcript, feature_inference, label_inference
+from securevfl.attacks.epsilon import bound_epsilon
+from securevfl.attacks.learners import fit_classifier
+from securevfl.attacks.measure import auc, auc_error, draw_known, r_squared, score_correlation, score_ranking
 from securevfl.cut.leakage import DRAWN, features_view, labels_view
 from securevfl.experiments.recorder import Recorder
 from securevfl.party import rule_against
@@ -70,7 +68,7 @@ def _recorded(cell: Cell, rows: int, recorder: Recorder) -> tuple[RunOutcome, Tr
     return ran, recorder.transcript()
 
 
-def opened(view: View) -> View:
+def opened(view: PartyView) -> PartyView:
     """What of a view a sealed cut leaves: what is decrypted. Its exact twin computes the same integers in the clear."""
     return replace(view, looks={key: looks for key, looks in view.looks.items() if key[0] not in _HIDDEN})
 
@@ -172,7 +170,7 @@ def _measured_on_shares(cell: Cell, rows: int) -> Figures:
     )
 
 
-def _got_on_shares(cell: Cell, bank: View, one: Attacked) -> Got:
+def _got_on_shares(cell: Cell, bank: PartyView, one: Attacked) -> Got:
     name, (value, without, error) = max(one.tried.items(), key=lambda item: _sure_gain(*item[1]))
     severity, admitted = _said(cell, bank, one.attacker, one.victim)
     return Got(
@@ -194,7 +192,7 @@ def _sure_gain(value: float, without: float, error: float) -> float:
     return value - max(without, 0.0) - SIGMAS * error
 
 
-def _said(cell: Cell, bank: View, learner: str, about: str) -> tuple[str, bool]:
+def _said(cell: Cell, bank: PartyView, learner: str, about: str) -> tuple[str, bool]:
     """The worst that the job says `learner` learns about `about`, and whether the latter's ``leaks = false`` admits
     it."""
     return _stated(cell, bank.party, bank.passive, learner, about)
@@ -209,7 +207,7 @@ def _stated(cell: Cell, owner: str, passive: tuple[str, ...], learner: str, abou
     return worst, not rule_against(strict, about, active=owner, passive=passive)
 
 
-def _permitted(cell: Cell, bank: View, what: str) -> float:
+def _permitted(cell: Cell, bank: PartyView, what: str) -> float:
     """The AUC that the planned ε permits of a secret that nothing else tells; 1 where something else does."""
     protection = cell.job.planned(len(bank.passive))
     mechanism = None if protection.dp is None else getattr(protection.dp, what)
@@ -219,7 +217,7 @@ def _permitted(cell: Cell, bank: View, what: str) -> float:
 
 
 def _got(
-    cell: Cell, bank: View, tried: dict[str, tuple[float, float, float]], learner: str, about: str, what: str
+    cell: Cell, bank: PartyView, tried: dict[str, tuple[float, float, float]], learner: str, about: str, what: str
 ) -> Got:
     """The attack that gains most of those tried: name → value, without, error."""
     if not tried:
@@ -256,20 +254,20 @@ def _view(cell: Cell, *, labels: bool) -> str:
     return features_view(sealed=cell.sealed, trainable=algorithm.trainable, frozen=frozen)
 
 
-def _labels(cell: Cell, bank: View, view: View, y: np.ndarray) -> Got:
+def _labels(cell: Cell, bank: PartyView, view: PartyView, y: np.ndarray) -> Got:
     """Labels of training rows, from gradients at one passive party, with no label known and with 40. Of a number the
     AUC is that of *above its median*, and the best correlation stands beside it."""
     known = draw_known(view.train, y, _KNOWN_LABELS, cell.seed)
-    baseline = on_labels.without_gradients(view, known).without(known.rows)
+    baseline = label_inference.fit_on_own_columns(view, known).without(known.rows)
     above = (y > np.median(y[view.train])).astype(np.int64) if cell.numeric else y
     floor = max(_ranked(view, baseline, above)[0], 0.5)
-    tried, correlations = {}, [(correlated(baseline, y)[0], 0.0)] if cell.numeric else []
+    tried, correlations = {}, [(score_correlation(baseline, y)[0], 0.0)] if cell.numeric else []
     if view.gradients():
         for name, estimate in _label_scores(view, known).items():
             rest = estimate.without(known.rows)
             value, error = _ranked(view, rest, above)
             tried[name] = value, floor, error
-            correlations += [correlated(rest, y)] if cell.numeric else []
+            correlations += [score_correlation(rest, y)] if cell.numeric else []
     got = _got(cell, bank, tried, view.party, view.owner, "labels")
     if not cell.numeric:
         return got
@@ -277,34 +275,37 @@ def _labels(cell: Cell, bank: View, view: View, y: np.ndarray) -> Got:
     return msgspec.structs.replace(got, correlation=best, correlation_without=max(correlations[0][0], 0.0))
 
 
-def _ranked(view: View, estimate: Estimate, classes: np.ndarray) -> tuple[float, float]:
+def _ranked(view: PartyView, estimate: Estimate, classes: np.ndarray) -> tuple[float, float]:
     """AUC of an estimate of classes, or of a number that is above its median or not; and its standard error."""
     if not view.numeric:
-        return ranked(estimate, classes, view.classes)
+        return score_ranking(estimate, classes, view.classes)
     flat = Estimate(estimate.rows, estimate.values.reshape(len(estimate.rows)), estimate.either_way)
-    return ranked(flat, classes, 2)
+    return score_ranking(flat, classes, 2)
 
 
-def _label_scores(view: View, known: Known) -> dict[str, Estimate]:
+def _label_scores(view: PartyView, known: Known) -> dict[str, Estimate]:
     return {
-        "labels: norm": on_labels.norm(view),
-        "labels: direction": on_labels.direction(view),
-        "labels: spectral, all looks": on_labels.spectral(view),
-        "labels: learned from 40": on_labels.learned(view, known),
+        "labels: norm": label_inference.score_by_norm(view),
+        "labels: direction": label_inference.score_by_direction(view),
+        "labels: spectral, all looks": label_inference.score_by_spectrum(view),
+        "labels: learned from 40": label_inference.fit_on_gradients(view, known),
     }
 
 
-def _features(cell: Cell, bank: View, victim: str, x: np.ndarray) -> Got:
+def _features(cell: Cell, bank: PartyView, victim: str, x: np.ndarray) -> Got:
     """A passive party's columns, from all looks at its rows and 72 known records."""
     tried = {}
     for which in ("trained", "scored"):
-        rows, seen = on_features.stacked_observations(bank, victim, which)  # type: ignore[arg-type]
+        rows, seen = feature_inference.stacked_observations(bank, victim, which)  # type: ignore[arg-type]
         if len(rows) < _KNOWN_RECORDS + 20 or not seen.size:
             continue
         known = draw_known(rows, x, _KNOWN_RECORDS, cell.seed)
-        own = _explained(on_features.own_only(bank, victim, known, which=which), known, x)  # type: ignore[arg-type]
+        own = _explained(feature_inference.infer_columns_baseline(bank, victim, known, which=which), known, x)  # type: ignore[arg-type]
         for learner in ("linear", "ridge"):
-            for name, attack in (("", on_features.infer), (" with own columns", on_features.infer_with_own)):
+            for name, attack in (
+                ("", feature_inference.infer_columns),
+                (" with own columns", feature_inference.infer_columns_with_own),
+            ):
                 estimate = attack(bank, victim, known, learner=learner, which=which)  # type: ignore[arg-type]
                 tried[f"features: {learner}{name}, {which} rows"] = _explained(estimate, known, x), own, 0.0
     return _got(cell, bank, tried, bank.party, victim, "features")
@@ -326,38 +327,42 @@ def _attributes(cell: Cell, x: np.ndarray) -> list[np.ndarray]:
     return [_bits(cell, x), (x[:, 1] > 0).astype(np.int64)] if cell.data == "planted" else [_bits(cell, x)]
 
 
-def _attribute(cell: Cell, bank: View, victim: str, bits: np.ndarray) -> Got:
+def _attribute(cell: Cell, bank: PartyView, victim: str, bits: np.ndarray) -> Got:
     """The attribute of training rows, with 72 known ones and with none."""
-    rows, seen = on_features.stacked_observations(bank, victim, "trained")
+    rows, seen = feature_inference.stacked_observations(bank, victim, "trained")
     tried = {}
     if len(rows) and seen.size:
         known = draw_known(rows, bits, _KNOWN_RECORDS, cell.seed)
-        without = max(0.5, ranked(classify(rows, bank.own_columns(rows), known, 2).without(known.rows), bits, 2)[0])
+        without = max(
+            0.5, score_ranking(fit_classifier(rows, bank.own_columns(rows), known, 2).without(known.rows), bits, 2)[0]
+        )
         for name, estimate in _attribute_scores(bank, victim, rows, seen, known).items():
-            value, error = ranked(estimate.without(known.rows), bits, 2)
+            value, error = score_ranking(estimate.without(known.rows), bits, 2)
             tried[name] = value, without, error
     return _got(cell, bank, tried, bank.party, victim, "features")
 
 
-def _attribute_scores(bank: View, victim: str, rows: np.ndarray, seen: np.ndarray, known: Known) -> dict[str, Estimate]:
+def _attribute_scores(
+    bank: PartyView, victim: str, rows: np.ndarray, seen: np.ndarray, known: Known
+) -> dict[str, Estimate]:
     found = {
-        "attribute: learned from 72": classify(rows, seen, known, 2),
-        "attribute: learned from 72 with own columns": classify(
+        "attribute: learned from 72": fit_classifier(rows, seen, known, 2),
+        "attribute: learned from 72 with own columns": fit_classifier(
             rows, np.hstack([seen, bank.own_columns(rows)]), known, 2
         ),
     }
-    kept, looks = bank.of_features(victim).training().of(bank.train)
+    kept, looks = bank.of_features(victim).training().of_rows(bank.train)
     if len(kept):
         total = np.zeros(len(kept))
         for look in np.moveaxis(looks, 1, 0):
-            along = on_labels.first_singular(look - look.mean(axis=0))
+            along = label_inference.project_on_first_singular(look - look.mean(axis=0))
             along = along / max(float(along.std()), 1e-300)
             total += -along if along @ total < 0 else along
         found["attribute: spectral, all looks"] = Estimate(kept, total, either_way=True)
     return found
 
 
-def _order(cell: Cell, bank: View, victim: str, others: np.ndarray | None) -> Got | None:
+def _order(cell: Cell, bank: PartyView, victim: str, others: np.ndarray | None) -> Got | None:
     """The secret that the victim's table is sorted by, from how its rows that are not aligned are numbered."""
     if others is None or len(others) < 50:
         return None
@@ -369,7 +374,7 @@ def _order(cell: Cell, bank: View, victim: str, others: np.ndarray | None) -> Go
 
 
 def _audits(
-    cell: Cell, ran: RunOutcome, bank: View, passive: View, y: np.ndarray, x: np.ndarray, tests: int
+    cell: Cell, ran: RunOutcome, bank: PartyView, passive: PartyView, y: np.ndarray, x: np.ndarray, tests: int
 ) -> list[Audited]:
     """Bounds on ε of coin labels and of the coin among the features, where a run reports an ε of them."""
     found = []
@@ -380,7 +385,7 @@ def _audits(
         found.append(Audited(what="labels", reported=reported, lower=_lower(chosen, known, y, tests)))
     if (reported := _reported(ran, passive.party, FEATURES)) is not None:
         bits = _bits(cell, x)
-        rows, seen = on_features.stacked_observations(bank, passive.party, "trained")
+        rows, seen = feature_inference.stacked_observations(bank, passive.party, "trained")
         known = draw_known(rows, bits, _KNOWN_RECORDS, cell.seed)
         scores = _attribute_scores(bank, passive.party, rows, seen, known)
         found.append(Audited(what="features", reported=reported, lower=_lower(scores, known, bits, tests)))
@@ -401,7 +406,7 @@ def _lower(scores: dict[str, Estimate], known: Known, bits: np.ndarray, tests: i
     for estimate in scores.values():
         rest = estimate.without(known.rows)
         score = rest.values if rest.values.ndim == 1 else rest.values[:, 1]
-        found = audit(
+        found = bound_epsilon(
             bits[rest.rows], score, delta=_DELTA, confidence=1 - level, either_way=rest.either_way, shares=_SHARES
         )
         lowers.append(found.lower)

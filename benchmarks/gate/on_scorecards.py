@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from benchmarks.gate.judge import Got
-from securevfl.attacks import Estimate, View
-from securevfl.attacks import label_gradients as on_labels
-from securevfl.attacks.measure import draw_known, ranked
+from securevfl.attacks import Estimate, PartyView, label_inference
+from securevfl.attacks.measure import draw_known, score_ranking
 
 __all__ = ["COUNTS", "by_evidence", "evidence"]
 
@@ -32,7 +31,9 @@ def evidence(role: Any, rows: np.ndarray) -> Estimate:
     return Estimate(rows, score.double().cpu().numpy())
 
 
-def by_evidence(view: View, role: Any, y: np.ndarray, seed: int, said: Callable[[str, str], tuple[str, bool]]) -> Got:
+def by_evidence(
+    view: PartyView, role: Any, y: np.ndarray, seed: int, said: Callable[[str, str], tuple[str, bool]]
+) -> Got:
     """How well labels are ranked so, beside the party's own columns and 40 known labels.
 
     Args:
@@ -43,8 +44,8 @@ def by_evidence(view: View, role: Any, y: np.ndarray, seed: int, said: Callable[
         said: learner, whose data it is → the severity that the job states, and whether ``leaks = false`` admits it.
     """
     known = draw_known(view.train, y, _KNOWN_LABELS, seed)
-    without = ranked(on_labels.without_gradients(view, known).without(known.rows), y, 2)[0]
-    value, error = ranked(evidence(role, view.train).without(known.rows), y, 2)
+    without = score_ranking(label_inference.fit_on_own_columns(view, known).without(known.rows), y, 2)[0]
+    value, error = score_ranking(evidence(role, view.train).without(known.rows), y, 2)
     severity, admitted = said(view.party, view.owner)
     return Got(
         severity=severity,  # type: ignore[arg-type]

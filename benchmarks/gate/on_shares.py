@@ -11,11 +11,10 @@ from typing import Literal
 import numpy as np
 from securevfl_crypto.replicated import Dealt
 
-from securevfl.attacks import Estimate, Known, Transcript, View
-from securevfl.attacks import label_gradients as on_labels
-from securevfl.attacks.features import LEARNERS
-from securevfl.attacks.learners import classify
-from securevfl.attacks.measure import draw_known, r_squared, ranked
+from securevfl.attacks import Estimate, Known, PartyView, Transcript, label_inference
+from securevfl.attacks.feature_inference import LEARNERS
+from securevfl.attacks.learners import fit_classifier
+from securevfl.attacks.measure import draw_known, r_squared, score_ranking
 from securevfl.experiments.recorder import Recorder
 from securevfl.transport import Message
 
@@ -261,7 +260,9 @@ def _explained(learner: str, rows: np.ndarray, columns: np.ndarray, known: Known
     return r_squared(rest.values, x[rest.rows])
 
 
-def features_of(view: View, seen: Sights, victim: str, x: np.ndarray, scores: np.ndarray | None, seed: int) -> Tried:
+def features_of(
+    view: PartyView, seen: Sights, victim: str, x: np.ndarray, scores: np.ndarray | None, seed: int
+) -> Tried:
     """Every attack of a computing party on another's columns. The baseline has its own columns, and of test rows the
     final predictions that it was told, and columns of chance in place of what it received; chance where an attack uses
     neither.
@@ -312,7 +313,7 @@ def _by_chance(
     return max(alone, float(np.mean(found))), float(np.std(found, ddof=1))
 
 
-def predictions_of(view: View, x: np.ndarray, scores: np.ndarray, seed: int) -> Tried:
+def predictions_of(view: PartyView, x: np.ndarray, scores: np.ndarray, seed: int) -> Tried:
     """What final predictions alone tell of another's columns, beside the attacker's own: the baseline of `features_of`,
     over own columns."""
     rows = view.test
@@ -329,7 +330,7 @@ def predictions_of(view: View, x: np.ndarray, scores: np.ndarray, seed: int) -> 
     }
 
 
-def _predicted(view: View, rows: np.ndarray, scores: np.ndarray | None) -> np.ndarray:
+def _predicted(view: PartyView, rows: np.ndarray, scores: np.ndarray | None) -> np.ndarray:
     """Own columns of test rows, and their final predictions where the party was told them."""
     if scores is None:
         return view.x[rows]
@@ -341,7 +342,7 @@ def _predicted(view: View, rows: np.ndarray, scores: np.ndarray | None) -> np.nd
     return np.hstack([view.x[rows], odds[:, 1:] - odds[:, :1]])
 
 
-def attribute_of(view: View, seen: Sights, victim: str, bits: np.ndarray, seed: int) -> Tried:
+def attribute_of(view: PartyView, seen: Sights, victim: str, bits: np.ndarray, seed: int) -> Tried:
     """A yes-or-no attribute of training rows, with 72 known ones and with none; with own columns where the attacker is
     the active party, as elsewhere in the gate."""
     tried: Tried = {}
@@ -350,18 +351,18 @@ def attribute_of(view: View, seen: Sights, victim: str, bits: np.ndarray, seed: 
         given = {"learned from 72": (columns, 0.5)}
         if view.active:
             own = view.own_columns(kept)
-            alone = ranked(classify(kept, own, known, 2).without(known.rows), bits, 2)[0]
+            alone = score_ranking(fit_classifier(kept, own, known, 2).without(known.rows), bits, 2)[0]
             given["learned from 72 with own columns"] = np.hstack([columns, own]), max(0.5, alone)
         for what, (held, without) in given.items():
-            value, error = ranked(classify(kept, held, known, 2).without(known.rows), bits, 2)
+            value, error = score_ranking(fit_classifier(kept, held, known, 2).without(known.rows), bits, 2)
             tried[f"attribute: {what}, {name}"] = value, without, error
-        along = on_labels.first_singular(columns - columns.mean(axis=0))
-        value, error = ranked(Estimate(kept, along, either_way=True), bits, 2)
+        along = label_inference.project_on_first_singular(columns - columns.mean(axis=0))
+        value, error = score_ranking(Estimate(kept, along, either_way=True), bits, 2)
         tried[f"attribute: spectral, {name}"] = value, 0.5, error
     return tried
 
 
-def labels_of(view: View, seen: Sights, y: np.ndarray, seed: int) -> Tried:
+def labels_of(view: PartyView, seen: Sights, y: np.ndarray, seed: int) -> Tried:
     """Labels of training rows, with 40 known and with none; of a number, whether it is above its median."""
     tried: Tried = {}
     if view.numeric:
@@ -372,16 +373,16 @@ def labels_of(view: View, seen: Sights, y: np.ndarray, seed: int) -> Tried:
         estimates = {
             "norm": Estimate(kept, np.linalg.norm(columns, axis=1), either_way=True),
             "direction": Estimate(kept, centred @ centred[np.linalg.norm(centred, axis=1).argmax()], either_way=True),
-            "spectral": Estimate(kept, on_labels.first_singular(centred), either_way=True),
-            "learned from 40": classify(kept, columns, known, view.classes),
+            "spectral": Estimate(kept, label_inference.project_on_first_singular(centred), either_way=True),
+            "learned from 40": fit_classifier(kept, columns, known, view.classes),
         }
         for attack, estimate in estimates.items():
-            value, error = ranked(estimate.without(known.rows), y, view.classes)
+            value, error = score_ranking(estimate.without(known.rows), y, view.classes)
             tried[f"labels: {attack}, {name}"] = value, 0.5, error
     return tried
 
 
-def _view_of(transcript: Transcript, party: str, owner: str) -> View:
+def _view_of(transcript: Transcript, party: str, owner: str) -> PartyView:
     """What a computing party has; without columns of its own, what everybody knows of rows."""
     if (party, owner) in transcript.views:
         return transcript.view(party, owner)

@@ -14,9 +14,9 @@ import numpy as np
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import Figures, Got
 from securevfl.algorithms.boosting import answering, asking
-from securevfl.attacks import label_gradients as on_labels
-from securevfl.attacks.learners import classify, ridge
-from securevfl.attacks.measure import Estimate, Known, auc, auc_error, draw_known, r_squared, ranked
+from securevfl.attacks import label_inference
+from securevfl.attacks.learners import fit_classifier, fit_ridge
+from securevfl.attacks.measure import Estimate, Known, auc, auc_error, draw_known, r_squared, score_ranking
 from securevfl.party_context import PartySecret
 from securevfl.run import join_parties
 from securevfl.run.simulation import run_parties
@@ -203,16 +203,18 @@ def _nodes_seen(places: list[np.ndarray]) -> np.ndarray:
 def _labels(
     cell: Cell, rows: np.ndarray, seen: np.ndarray, x: np.ndarray, y: np.ndarray, known: Known, told: tuple[str, bool]
 ) -> Got:
-    without = max(0.5, ranked(classify(rows, x, known, 2).without(known.rows), y, 2)[0])
+    without = max(0.5, score_ranking(fit_classifier(rows, x, known, 2).without(known.rows), y, 2)[0])
     tried: dict[str, tuple[float, float]] = {}
     if seen.shape[1]:
         middle = seen - seen.mean(axis=0)
         attacks = {
-            "labels: spectral over nodes": Estimate(rows, on_labels.first_singular(middle), either_way=True),
-            "labels: learned from 40": classify(rows, seen, known, 2),
-            "labels: learned from 40 with own columns": classify(rows, np.hstack([seen, x]), known, 2),
+            "labels: spectral over nodes": Estimate(
+                rows, label_inference.project_on_first_singular(middle), either_way=True
+            ),
+            "labels: learned from 40": fit_classifier(rows, seen, known, 2),
+            "labels: learned from 40 with own columns": fit_classifier(rows, np.hstack([seen, x]), known, 2),
         }
-        tried = {name: ranked(one.without(known.rows), y, 2) for name, one in attacks.items()}
+        tried = {name: score_ranking(one.without(known.rows), y, 2) for name, one in attacks.items()}
     name, (value, error) = max(tried.items(), key=lambda item: item[1][0], default=("nothing to attack", (0.5, 0.0)))
     severity, admitted = told
     return Got(severity=severity, value=value, without=without, error=error, attack=name, admitted=admitted)  # type: ignore[arg-type]
@@ -237,6 +239,6 @@ def _features(
         rest = estimate.without(known.rows)
         return r_squared(rest.values, x[rest.rows])
 
-    without = explained(ridge(rows, own, known))
-    value = explained(ridge(rows, np.hstack([sides, own]), known)) if sides.shape[1] else 0.0
+    without = explained(fit_ridge(rows, own, known))
+    value = explained(fit_ridge(rows, np.hstack([sides, own]), known)) if sides.shape[1] else 0.0
     return Got(severity=severity, value=value, without=without, attack="features: sides of splits", admitted=admitted)  # type: ignore[arg-type]

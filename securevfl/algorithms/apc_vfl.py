@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn import functional
 
 from securevfl.cut import Protection
-from securevfl.cut.leakage import handed_over
+from securevfl.cut.leakage import describe_representations
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Finding, map_noised
 from securevfl.training.active_role import ActiveRole
@@ -106,7 +106,7 @@ class APCVFL(Algorithm):
         if not passive:
             return ()
         dp = protection.dp
-        told = handed_over(dp, "the code of each aligned row that trains, once", CODES)
+        told = describe_representations(dp, "the code of each aligned row that trains, once", CODES)
         codes = representation_exchange("apc/codes", "codes of aligned rows", told, dp)
         return (*super().exchanges(protection, passive), codes)
 

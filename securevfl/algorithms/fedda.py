@@ -23,7 +23,7 @@ from torch import nn
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
-from securevfl.cut.leakage import handed_over
+from securevfl.cut.leakage import describe_representations
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Noised, RowRelease, map_noised
 from securevfl.training.active_role import ActiveRole
@@ -103,7 +103,7 @@ class FedDA(SplitNN):
         dp = protection.dp
         noisy = dp is not None and dp.activations is not None
         what = "its representations of aligned rows once, and what it generates for its other rows"
-        told = handed_over(dp, what, REPRESENTATIONS)
+        told = describe_representations(dp, what, REPRESENTATIONS)
         trained = f"{told.text}; they come of networks that are trained on labels"
         for sender, receiver in ((PASSIVE, ACTIVE), (ACTIVE, PASSIVE)):
             found += (

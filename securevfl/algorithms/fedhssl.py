@@ -31,7 +31,7 @@ from torch.nn import functional
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
-from securevfl.cut.leakage import handed_over
+from securevfl.cut.leakage import describe_representations
 from securevfl.errors import InputError, ProtocolError
 from securevfl.party_context import derive_seed
 from securevfl.privacy import Link, Noised, RowRelease, fan_out
@@ -126,7 +126,9 @@ class FedHSSL(SplitNN):
         if not passive or not self.rounds:
             return found
         dp = protection.dp
-        told = handed_over(dp, "its projections of aligned rows, in every step of pretraining", PROJECTIONS)
+        told = describe_representations(
+            dp, "its projections of aligned rows, in every step of pretraining", PROJECTIONS
+        )
         noisy = dp is not None and dp.activations is not None
         for sender, receiver in ((PASSIVE, ACTIVE), (ACTIVE, PASSIVE)):
             if self.cross_steps:

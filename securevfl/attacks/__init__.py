@@ -1,28 +1,38 @@
-"""Attacks on what the parties of a job observed, one file per kind.
+"""Attacks on what the parties of a job observed, one file for each kind of secret.
 
 `securevfl.experiments.attacking` records a job and runs them.
 
 - `transcript`: each party's observations, and the ground truth for scoring only. `measure` scores attacks, `learners`
   fits the attackers' models.
-- `label_gradients`, `completion`: a passive party's attacks on labels; `columns` on other parties' columns.
-- `features`, `gram`, `attributes`, `predictions`: the active party's attacks on features.
-- `membership`, `row_order`, `saved_parts`: leaks from the model, the row numbers and saved files.
-- `suite` runs the attacks that apply to each party's view; `verdict` lists the claims that failed.
+- `label_inference`: a passive party infers labels.
+- `feature_inference`, `gram`: one party infers columns of another.
+- `run_leaks`: what predictions, the row numbering and saved model parts reveal.
+- `epsilon`: a lower bound on ε from an attack's success.
+- `suite` runs the attacks that apply to each party's view.
 """
 
-from securevfl.attacks.measure import Estimate, Known, Measured
-from securevfl.attacks.transcript import Message, Observation, Observations, Rule, Seen, Transcript, Truth, View
+from securevfl.attacks.measure import AttackScore, Estimate, Known
+from securevfl.attacks.transcript import (
+    CutRule,
+    Observation,
+    Observations,
+    ObservedMessage,
+    PartyView,
+    Seen,
+    Transcript,
+    Truth,
+)
 
 __all__ = [
+    "AttackScore",
+    "CutRule",
     "Estimate",
     "Known",
-    "Measured",
-    "Message",
     "Observation",
     "Observations",
-    "Rule",
+    "ObservedMessage",
+    "PartyView",
     "Seen",
     "Transcript",
     "Truth",
-    "View",
 ]

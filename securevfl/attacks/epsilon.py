@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special, stats
 
-__all__ = ["Audit", "audit", "epsilon_of_guesses", "epsilon_of_rates"]
+__all__ = ["EpsilonBound", "bound_epsilon", "epsilon_of_guesses", "epsilon_of_rates"]
 
 _MOST = 60.0
 """Largest ε that the search for a bound considers."""
@@ -33,7 +33,7 @@ SHARES = (1.0, 0.5, 0.2, 0.05)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit:
+class EpsilonBound:
     """Result of an audit.
 
     Attributes:
@@ -98,7 +98,7 @@ def epsilon_of_rates(hits: int, ones: int, false: int, zeros: int, *, delta: flo
     return max(0.0, math.log(max(least - delta, 1e-300) / most))
 
 
-def audit(
+def bound_epsilon(
     bits: np.ndarray,
     score: np.ndarray,
     *,
@@ -106,7 +106,7 @@ def audit(
     confidence: float = 0.95,
     either_way: bool = False,
     shares: Sequence[float] = SHARES,
-) -> Audit:
+) -> EpsilonBound:
     """Compute a lower bound on ε from one run.
 
     Args:
@@ -120,7 +120,7 @@ def audit(
     bits = np.asarray(bits, dtype=bool)
     level = (1 - confidence) / (len(shares) * (2 if either_way else 1))
     order = np.argsort(score, kind="stable")
-    found = Audit(lower=0.0, confidence=confidence, guesses=0, right=0)
+    found = EpsilonBound(lower=0.0, confidence=confidence, guesses=0, right=0)
     for share in shares:
         half = int(len(bits) * share / 2)
         if not half:
@@ -129,5 +129,5 @@ def audit(
         right = max(right, 2 * half - right) if either_way else right
         lower = epsilon_of_guesses(right, 2 * half, len(bits), delta=delta, level=level)
         if lower > found.lower or not found.guesses:
-            found = Audit(lower=lower, confidence=confidence, guesses=2 * half, right=right)
+            found = EpsilonBound(lower=lower, confidence=confidence, guesses=2 * half, right=right)
     return found

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from securevfl.attacks.transcript import Observation, Observations, Rule, View
+from securevfl.attacks.transcript import CutRule, Observation, Observations, PartyView
 
-__all__ = ["GramObservations", "factor", "full_batch", "gram_error", "observations_of", "symmetric_fit"]
+__all__ = ["GramObservations", "factor_gram", "full_batch", "gram_error", "observations_of", "symmetric_fit"]
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class GramObservations:
     z: list[np.ndarray] = field(repr=False)
     steps: list[np.ndarray] = field(repr=False)
     looks: np.ndarray = field(repr=False)
-    rule: Rule
+    rule: CutRule
     width: int
     order: np.ndarray = field(repr=False)
 
     @property
-    def trained(self) -> int:
+    def training_rows(self) -> int:
         """Number of training rows."""
         return len(self.order) - int(self.looks.shape[1])
 
@@ -52,7 +52,7 @@ class GramObservations:
         return len(self.z) // len(self.looks)
 
     @property
-    def solvable(self) -> bool:
+    def is_solvable(self) -> bool:
         """Whether there are enough observations: the numbers of E − 1 of them for d columns."""
         return len(self.looks) > 1 and (len(self.looks) - 1) * self.looks.shape[2] >= self.width
 
@@ -63,18 +63,18 @@ class GramObservations:
             self, batches=self.batches[:end], z=self.z[:end], steps=self.steps[:end], looks=self.looks[:epochs]
         )
 
-    def stacked(self) -> np.ndarray:
+    def stack_observations(self) -> np.ndarray:
         """Return all observations of each row, concatenated, (n + m, E h)."""
         h = self.looks.shape[2]
         found = np.zeros((len(self.order), len(self.looks) * h))
         for t, (rows, z) in enumerate(zip(self.batches, self.z, strict=True)):
             at = t // self.per_epoch * h
             found[rows, at : at + h] = z
-        found[self.trained :] = np.hstack(list(self.looks))
+        found[self.training_rows :] = np.hstack(list(self.looks))
         return found
 
 
-def observations_of(view: View) -> GramObservations | None:
+def observations_of(view: PartyView) -> GramObservations | None:
     """Extract the input of these attacks from an active party's view; None if the view does not fit.
 
     It fits if all passive parties used the same rows, z is their sum, and each epoch used every training row once and
@@ -87,7 +87,9 @@ def observations_of(view: View) -> GramObservations | None:
     trained = seen.training().all
     for name in others:
         other = view.looks.get(("z", name), Observations()).all
-        if len(other) != len(seen.all) or not all(_same(a, b) for a, b in zip(seen.all, other, strict=True)):
+        if len(other) != len(seen.all) or not all(
+            _subspace_overlap(a, b) for a, b in zip(seen.all, other, strict=True)
+        ):
             return None
     if len({look.values.shape[1] for look in seen.all}) != 1:  # stages of different widths
         return None
@@ -117,7 +119,7 @@ def observations_of(view: View) -> GramObservations | None:
     )
 
 
-def _same(one: Observation, other: Observation) -> bool:
+def _subspace_overlap(one: Observation, other: Observation) -> bool:
     return (
         np.array_equal(one.rows, other.rows)
         and one.values.shape == other.values.shape
@@ -142,16 +144,16 @@ def full_batch(seen: GramObservations) -> np.ndarray:
     steps = np.hstack([part[rows] for part, rows in zip(seen.steps, order, strict=True)][:-1])
     u = np.linalg.svd(np.hstack(z), full_matrices=False)[0][:, : seen.width]
     change = np.hstack([one - two for one, two in itertools.pairwise(z)])
-    return np.asarray(u @ _root(symmetric_fit(u.T @ steps, u.T @ change)))
+    return np.asarray(u @ _square_root(symmetric_fit(u.T @ steps, u.T @ change)))
 
 
-def _root(p: np.ndarray) -> np.ndarray:
+def _square_root(p: np.ndarray) -> np.ndarray:
     """Return L with L Lᵀ = P."""
     value, v = np.linalg.eigh(p)
     return np.asarray(v * np.sqrt(np.maximum(value, 0)))
 
 
-def factor(seen: GramObservations, turns: int = 60) -> tuple[np.ndarray, float]:
+def factor_gram(seen: GramObservations, turns: int = 60) -> tuple[np.ndarray, float]:
     """Return rows X̂ (n + m, d) with X̂ X̂ᵀ ≈ X Xᵀ from mini-batches, and the rms of the unexplained part of z.
 
     After an epoch all validation rows are observed with the same weights: the concatenated observations have rank d,
@@ -160,7 +162,7 @@ def factor(seen: GramObservations, turns: int = 60) -> tuple[np.ndarray, float]:
     change of weights over each epoch, R⁻¹(W_e − W_{e+1}) = P Σ_t (X R)ᵀS_t; then the weights inside the epochs, step by
     step.
     """
-    n, d, per = seen.trained, seen.width, seen.per_epoch
+    n, d, per = seen.training_rows, seen.width, seen.per_epoch
     epochs, _, h = seen.looks.shape
     u, s, v = np.linalg.svd(np.hstack(list(seen.looks)), full_matrices=False)
     ends = v[:d].reshape(d, epochs, h).transpose(1, 0, 2)
@@ -172,11 +174,11 @@ def factor(seen: GramObservations, turns: int = 60) -> tuple[np.ndarray, float]:
     size = float(np.sqrt(sum((z**2).sum() for z in seen.z)))
     p, best = np.zeros((d, d)), (np.inf, x)
     for turn in range(turns):
-        x[:n] = _rows(seen, path)
+        x[:n] = _solve_rows(seen, path)
         parts = zip(seen.batches, path, seen.z, strict=True)
         left = float(np.sqrt(sum(((x[rows] @ w - z) ** 2).sum() for rows, w, z in parts))) / size
         if turn and left < best[0]:
-            best = left, x @ _root(p)
+            best = left, x @ _square_root(p)
         if turn and left < 1e-7:  # z has the 24 bits of a float32
             break
         moved, decayed = np.zeros((d, h)), np.zeros((d, h))
@@ -197,9 +199,9 @@ def factor(seen: GramObservations, turns: int = 60) -> tuple[np.ndarray, float]:
     return best[1], best[0]
 
 
-def _rows(seen: GramObservations, path: np.ndarray) -> np.ndarray:
+def _solve_rows(seen: GramObservations, path: np.ndarray) -> np.ndarray:
     """Solve for each training row from its observations at these weights, (n, d)."""
-    n, d = seen.trained, seen.width
+    n, d = seen.training_rows, seen.width
     square, right = np.zeros((n, d, d)), np.zeros((n, d, 1))
     for rows, z, w in zip(seen.batches, seen.z, path, strict=True):
         square[rows] += w @ w.T

@@ -10,12 +10,12 @@ import numpy as np
 
 from securevfl.attacks.measure import Estimate, Known
 
-__all__ = ["classify", "linear_solve", "perceptron", "ridge", "standardised"]
+__all__ = ["fit_classifier", "fit_perceptron", "fit_ridge", "linear_solve", "standardise"]
 
 _PENALTIES = np.logspace(-8, 4, 25)
 
 
-def standardised(columns: np.ndarray) -> np.ndarray:
+def standardise(columns: np.ndarray) -> np.ndarray:
     """Standardise columns to mean 0 and deviation 1, (n, d); constant columns become 0."""
     deviation = columns.std(axis=0)
     centred = columns - columns.mean(axis=0)
@@ -23,7 +23,7 @@ def standardised(columns: np.ndarray) -> np.ndarray:
     return found
 
 
-def _at(rows: np.ndarray, known: Known) -> tuple[np.ndarray, np.ndarray]:
+def _known_positions(rows: np.ndarray, known: Known) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the known records in `rows`, and their targets."""
     place = {row: i for i, row in enumerate(rows.tolist())}
     have = [i for i, row in enumerate(known.rows.tolist()) if row in place]
@@ -32,28 +32,28 @@ def _at(rows: np.ndarray, known: Known) -> tuple[np.ndarray, np.ndarray]:
 
 def linear_solve(rows: np.ndarray, columns: np.ndarray, known: Known) -> Estimate:
     """Return the minimum-norm linear map of `columns` (n, d) that fits the known records exactly."""
-    at, values = _at(rows, known)
+    at, values = _known_positions(rows, known)
     with_one = np.hstack([columns, np.ones((len(columns), 1))])
     weights = np.linalg.lstsq(with_one[at], values, rcond=1e-9)[0]
     return Estimate(rows, with_one @ weights)
 
 
-def ridge(rows: np.ndarray, columns: np.ndarray, known: Known) -> Estimate:
+def fit_ridge(rows: np.ndarray, columns: np.ndarray, known: Known) -> Estimate:
     """Fit ridge regression; leave-one-out on the known records selects the penalty."""
     from sklearn.linear_model import RidgeCV
 
-    at, values = _at(rows, known)
-    x = standardised(columns)
+    at, values = _known_positions(rows, known)
+    x = standardise(columns)
     fit = RidgeCV(alphas=_PENALTIES).fit(x[at], values)
     return Estimate(rows, np.asarray(fit.predict(x)).reshape(len(rows), *values.shape[1:]))
 
 
-def perceptron(rows: np.ndarray, columns: np.ndarray, known: Known, *, seed: int = 0) -> Estimate:
+def fit_perceptron(rows: np.ndarray, columns: np.ndarray, known: Known, *, seed: int = 0) -> Estimate:
     """Fit a perceptron with one hidden layer of 32 by L-BFGS, with a penalty against overfitting."""
     from sklearn.neural_network import MLPRegressor
 
-    at, values = _at(rows, known)
-    x = standardised(columns)
+    at, values = _known_positions(rows, known)
+    x = standardise(columns)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fit = MLPRegressor(hidden_layer_sizes=(32,), solver="lbfgs", alpha=3.0, max_iter=150, random_state=seed).fit(
@@ -62,17 +62,17 @@ def perceptron(rows: np.ndarray, columns: np.ndarray, known: Known, *, seed: int
     return Estimate(rows, np.asarray(fit.predict(x)).reshape(len(rows), *values.shape[1:]))
 
 
-def classify(rows: np.ndarray, columns: np.ndarray, known: Known, classes: int) -> Estimate:
+def fit_classifier(rows: np.ndarray, columns: np.ndarray, known: Known, classes: int) -> Estimate:
     """Fit logistic regression; returns class probabilities, (n, classes). For a numeric target (one class), use
     `ridge`.
     """
     if classes == 1:
-        found = ridge(rows, columns, known)
+        found = fit_ridge(rows, columns, known)
         return Estimate(rows, found.values.reshape(len(rows), 1))
     from sklearn.linear_model import LogisticRegression
 
-    at, values = _at(rows, known)
-    x = standardised(columns)
+    at, values = _known_positions(rows, known)
+    x = standardise(columns)
     likely = np.zeros((len(rows), classes))
     present = np.unique(values)
     if len(present) < 2:

@@ -9,20 +9,20 @@ import msgspec
 import numpy as np
 
 __all__ = [
+    "AttackScore",
     "Estimate",
     "Known",
-    "Measured",
     "auc",
     "auc_error",
-    "correlated",
     "draw_known",
     "r_squared",
-    "ranked",
+    "score_correlation",
     "score_labels",
+    "score_ranking",
 ]
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class AttackScore(msgspec.Struct, frozen=True, kw_only=True):
     """One attack, scored."""
 
     attack: str
@@ -145,9 +145,9 @@ def auc_error(value: float, positive: int, negative: int) -> float:
     return math.sqrt(max(square, 0.0) / (positive * negative))
 
 
-def ranked(estimate: Estimate, classes: np.ndarray, count: int) -> tuple[float, float]:
+def score_ranking(estimate: Estimate, classes: np.ndarray, count: int) -> tuple[float, float]:
     """Return the AUC of an estimate of classes and its standard error; for a numeric target the correlation, see
-    `correlated`.
+    `score_correlation`.
 
     Args:
         estimate: one score per row or per class; for more than two classes, the mean of one-vs-rest AUCs.
@@ -155,7 +155,7 @@ def ranked(estimate: Estimate, classes: np.ndarray, count: int) -> tuple[float, 
         count: number of classes; 1 means a numeric target.
     """
     if count == 1:
-        return correlated(estimate, classes)
+        return score_correlation(estimate, classes)
     y, values = classes[estimate.rows], estimate.values
     if values.ndim == 1:
         target = y == 1 if count == 2 else y == int(np.bincount(y, minlength=count).argmax())
@@ -163,7 +163,7 @@ def ranked(estimate: Estimate, classes: np.ndarray, count: int) -> tuple[float, 
         found = max(found, 1 - found) if estimate.either_way else found
         return found, auc_error(found, int(target.sum()), int((~target).sum()))
     if count == 2:
-        return ranked(Estimate(estimate.rows, values[:, 1]), classes, 2)
+        return score_ranking(Estimate(estimate.rows, values[:, 1]), classes, 2)
     each = [(auc(y == c, values[:, c]), int((y == c).sum())) for c in range(count) if 0 < (y == c).sum() < len(y)]
     if not each:
         return 0.5, 0.5
@@ -171,7 +171,7 @@ def ranked(estimate: Estimate, classes: np.ndarray, count: int) -> tuple[float, 
     return found, auc_error(found, min(size for _, size in each), len(y) - min(size for _, size in each))
 
 
-def correlated(estimate: Estimate, numbers: np.ndarray) -> tuple[float, float]:
+def score_correlation(estimate: Estimate, numbers: np.ndarray) -> tuple[float, float]:
     """Return Pearson's correlation of the estimate with the true numbers and its standard error, (1 − r²)/√(n − 1).
 
     Args:
@@ -217,7 +217,7 @@ def score_labels(
     target: str = "labels",
     seen: str = "",
     source: str = "",
-) -> Measured:
+) -> AttackScore:
     """Score an estimate of classes by AUC, or of a number by correlation, on rows that the attacker did not know.
 
     Args:
@@ -236,10 +236,10 @@ def score_labels(
     """
     told = np.arange(0) if known is None else known.rows
     rest = estimate.without(told)
-    value, error = ranked(rest, classes, count)
+    value, error = score_ranking(rest, classes, count)
     guessing, metric = (0.0, "correlation") if count == 1 else (0.5, "AUC")
-    without = guessing if baseline is None else ranked(baseline.without(told), classes, count)[0]
-    return Measured(
+    without = guessing if baseline is None else score_ranking(baseline.without(told), classes, count)[0]
+    return AttackScore(
         attack=attack,
         attacker=attacker,
         victim=victim,

@@ -10,10 +10,10 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from securevfl.attacks import attributes, columns, completion, features, gram, label_gradients
-from securevfl.attacks.learners import standardised
-from securevfl.attacks.measure import Estimate, Known, Measured, draw_known, r_squared, score_labels
-from securevfl.attacks.transcript import Transcript, Truth, View
+from securevfl.attacks import feature_inference, gram, label_inference
+from securevfl.attacks.learners import standardise
+from securevfl.attacks.measure import AttackScore, Estimate, Known, draw_known, r_squared, score_labels
+from securevfl.attacks.transcript import PartyView, Transcript, Truth
 
 __all__ = ["FULL", "QUICK", "Effort", "run_suite", "score_columns"]
 
@@ -47,7 +47,7 @@ QUICK = Effort(labels=(0, 40), records=(72,), draws=1, perceptron=False, attribu
 """A suite that finishes in seconds."""
 
 
-def run_suite(transcript: Transcript, effort: Effort = FULL, *, seed: int = 0) -> list[Measured]:
+def run_suite(transcript: Transcript, effort: Effort = FULL, *, seed: int = 0) -> list[AttackScore]:
     """Run all attacks of all parties on each other.
 
     Args:
@@ -55,22 +55,22 @@ def run_suite(transcript: Transcript, effort: Effort = FULL, *, seed: int = 0) -
         effort: see `Effort`.
         seed: seed of the job; also seeds the draws of what attackers know.
     """
-    found: list[Measured] = []
+    found: list[AttackScore] = []
     for (_, owner), view in transcript.views.items():
         truth = transcript.truths[owner]
         if view.active:
             for victim in view.passive:
-                found += _features(view, truth, victim, effort, seed)
-                found += _attributes(view, truth, victim, effort, seed)
-            found += _geometry(view, truth, seed)
+                found += _attack_features(view, truth, victim, effort, seed)
+                found += _attack_attributes(view, truth, victim, effort, seed)
+            found += _attack_geometry(view, truth, seed)
         else:
-            found += _labels(view, truth, effort, seed)
-            found += _completion(view, truth, effort, seed)
-            found += _columns(view, truth, effort, seed)
+            found += _attack_labels(view, truth, effort, seed)
+            found += _attack_by_completion(view, truth, effort, seed)
+            found += _attack_columns(view, truth, effort, seed)
     return found
 
 
-def _median(tries: Sequence[Measured]) -> Iterator[Measured]:
+def _median_results(tries: Sequence[AttackScore]) -> Iterator[AttackScore]:
     """Yield the median result over several draws of the attacker's known data."""
     if tries:
         value = statistics.median(one.value for one in tries)
@@ -78,13 +78,13 @@ def _median(tries: Sequence[Measured]) -> Iterator[Measured]:
         yield msgspec.structs.replace(tries[0], value=value, baseline=baseline)
 
 
-def _labels(view: View, truth: Truth, effort: Effort, seed: int) -> Iterator[Measured]:
+def _attack_labels(view: PartyView, truth: Truth, effort: Effort, seed: int) -> Iterator[AttackScore]:
     gradients = view.gradients().training()
     if not gradients:
         return
     seen = next(what for (what, _), looks in view.looks.items() if looks and "gradient" in what)
 
-    def score(name: str, estimate: Estimate, source: str, **more: Known | Estimate | None) -> Measured:
+    def score(name: str, estimate: Estimate, source: str, **more: Known | Estimate | None) -> AttackScore:
         return score_labels(
             f"labels: {name}",
             estimate,
@@ -99,25 +99,28 @@ def _labels(view: View, truth: Truth, effort: Effort, seed: int) -> Iterator[Mea
         )
 
     if 0 in effort.labels:
-        yield score("norm", label_gradients.norm(view), _LI)
-        yield score("direction", label_gradients.direction(view), _LI)
-        yield score("spectral, one look", label_gradients.single(view), _SUN)
-        yield score("spectral, looks added", label_gradients.spectral(view), _SUN)
-    for count in _fitting(effort.labels, len(view.train)):
+        yield score("norm", label_inference.score_by_norm(view), _LI)
+        yield score("direction", label_inference.score_by_direction(view), _LI)
+        yield score("spectral, one look", label_inference.score_single_observations(view), _SUN)
+        yield score("spectral, looks added", label_inference.score_by_spectrum(view), _SUN)
+    for count in _fitting_counts(effort.labels, len(view.train)):
         tries = []
         for draw in range(effort.draws):
             known = draw_known(view.train, truth.y, count, seed + draw)
-            estimate, baseline = label_gradients.learned(view, known), label_gradients.without_gradients(view, known)
+            estimate, baseline = (
+                label_inference.fit_on_gradients(view, known),
+                label_inference.fit_on_own_columns(view, known),
+            )
             tries.append(score("learned", estimate, _SUN, known=known, baseline=baseline))
-        yield from _median(tries)
+        yield from _median_results(tries)
 
 
-def _completion(view: View, truth: Truth, effort: Effort, seed: int) -> Iterator[Measured]:
-    for count in _fitting(effort.labels, len(view.train)):
+def _attack_by_completion(view: PartyView, truth: Truth, effort: Effort, seed: int) -> Iterator[AttackScore]:
+    for count in _fitting_counts(effort.labels, len(view.train)):
         tries = []
         for draw in range(effort.draws):
             known = draw_known(view.train, truth.y, count, seed + draw)
-            estimate = completion.complete(view, known)
+            estimate = label_inference.complete_model(view, known)
             if estimate is None:
                 return
             tries.append(
@@ -128,14 +131,14 @@ def _completion(view: View, truth: Truth, effort: Effort, seed: int) -> Iterator
                     view.classes,
                     attacker=view.party,
                     victim=view.owner,
-                    baseline=completion.raw(view, known),
+                    baseline=label_inference.complete_model_baseline(view, known),
                     known=known,
                     seed=seed,
                     seen="its own trained bottom",
                     source=_FU,
                 )
             )
-        yield from _median(tries)
+        yield from _median_results(tries)
 
 
 def score_columns(
@@ -151,7 +154,7 @@ def score_columns(
     target: str = "features",
     seen: str = "",
     source: str = "",
-) -> Measured:
+) -> AttackScore:
     """Score an estimate of columns by R² on rows that the attacker did not know; the baseline is at least the mean.
 
     Args:
@@ -172,7 +175,7 @@ def score_columns(
     if baseline is not None:
         other = baseline.without(known.rows)
         without = max(0.0, r_squared(other.values, truth[other.rows]))
-    return Measured(
+    return AttackScore(
         attack=attack,
         attacker=attacker,
         victim=victim,
@@ -188,20 +191,22 @@ def score_columns(
     )
 
 
-def _features(view: View, truth: Truth, victim: str, effort: Effort, seed: int) -> Iterator[Measured]:
-    x = standardised(truth.x[victim])
+def _attack_features(view: PartyView, truth: Truth, victim: str, effort: Effort, seed: int) -> Iterator[AttackScore]:
+    x = standardise(truth.x[victim])
     seen = next((what for what in ("part of z", "representations", "z") if view.looks.get((what, victim))), "")
-    tried: list[tuple[str, features.Which, str, Callable[..., Estimate], tuple[int, ...]]] = [
-        ("ridge", "trained", "ridge", features.infer, effort.records),
-        ("ridge beside own columns", "trained", "ridge", features.infer_with_own, effort.records),
-        ("linear system, scored rows", "scored", "linear", features.infer, effort.records),
+    tried: list[tuple[str, feature_inference.Which, str, Callable[..., Estimate], tuple[int, ...]]] = [
+        ("ridge", "trained", "ridge", feature_inference.infer_columns, effort.records),
+        ("ridge beside own columns", "trained", "ridge", feature_inference.infer_columns_with_own, effort.records),
+        ("linear system, scored rows", "scored", "linear", feature_inference.infer_columns, effort.records),
     ]
     if effort.perceptron:
         most = effort.records[-1:]
-        tried.append(("perceptron beside own columns", "trained", "perceptron", features.infer_with_own, most))
+        tried.append(
+            ("perceptron beside own columns", "trained", "perceptron", feature_inference.infer_columns_with_own, most)
+        )
     for name, which, learner, attack, records in tried:
-        rows, _ = features.stacked_observations(view, victim, which)
-        for count in _fitting(records, len(rows)):
+        rows, _ = feature_inference.stacked_observations(view, victim, which)
+        for count in _fitting_counts(records, len(rows)):
             tries = []
             for draw in range(effort.draws if learner != "perceptron" else 1):
                 known = draw_known(rows, x, count, seed + draw)
@@ -211,7 +216,7 @@ def _features(view: View, truth: Truth, victim: str, effort: Effort, seed: int) 
                         attack(view, victim, known, learner=learner, which=which),
                         x,
                         known,
-                        features.own_only(view, victim, known, learner="ridge", which=which),
+                        feature_inference.infer_columns_baseline(view, victim, known, learner="ridge", which=which),
                         attacker=view.party,
                         victim=victim,
                         seed=seed,
@@ -219,20 +224,20 @@ def _features(view: View, truth: Truth, victim: str, effort: Effort, seed: int) 
                         source=_LUO,
                     )
                 )
-            yield from _median(tries)
+            yield from _median_results(tries)
 
 
-def _geometry(view: View, truth: Truth, seed: int) -> Iterator[Measured]:
+def _attack_geometry(view: PartyView, truth: Truth, seed: int) -> Iterator[AttackScore]:
     """Recover distances between clients from z of identity bottoms, without known records."""
     shown = gram.observations_of(view)
-    if shown is None or not shown.solvable or len(shown.order) * shown.width > 200_000:
+    if shown is None or not shown.is_solvable or len(shown.order) * shown.width > 200_000:
         return
-    found, _ = gram.factor(shown)
+    found, _ = gram.factor_gram(shown)
     if not np.isfinite(found).all():
         return
     x = np.hstack([truth.x[name] for name in view.passive])[shown.order]
     error = gram.gram_error(found, x)
-    yield Measured(
+    yield AttackScore(
         attack="features: distances between rows",
         attacker=view.party,
         victim=", ".join(view.passive),
@@ -248,16 +253,16 @@ def _geometry(view: View, truth: Truth, seed: int) -> Iterator[Measured]:
     )
 
 
-def _attributes(view: View, truth: Truth, victim: str, effort: Effort, seed: int) -> Iterator[Measured]:
+def _attack_attributes(view: PartyView, truth: Truth, victim: str, effort: Effort, seed: int) -> Iterator[AttackScore]:
     count = min(effort.records, key=lambda k: abs(k - 72))
-    for column, yes in attributes.binary_columns(truth.x[victim], effort.attributes).items():
-        rows, _ = features.stacked_observations(view, victim, "trained")
+    for column, yes in feature_inference.binary_columns(truth.x[victim], effort.attributes).items():
+        rows, _ = feature_inference.stacked_observations(view, victim, "trained")
         ways: list[tuple[str, np.ndarray, Callable[[Known], Estimate | None]]] = [
-            ("from z", rows, partial(attributes.from_observations, view, victim)),
-            ("from predictions", view.test, partial(attributes.from_predictions, view)),
+            ("from z", rows, partial(feature_inference.infer_attribute, view, victim)),
+            ("from predictions", view.test, partial(feature_inference.infer_attribute_from_predictions, view)),
         ]
         for name, among, attack in ways:
-            if not _fitting((count,), len(among)) or len(np.unique(yes[among])) < 2:
+            if not _fitting_counts((count,), len(among)) or len(np.unique(yes[among])) < 2:
                 continue
             tries = []
             for draw in range(effort.draws):
@@ -273,7 +278,7 @@ def _attributes(view: View, truth: Truth, victim: str, effort: Effort, seed: int
                         2,
                         attacker=view.party,
                         victim=victim,
-                        baseline=attributes.from_own(view, among, known),
+                        baseline=feature_inference.infer_attribute_baseline(view, among, known),
                         known=known,
                         seed=seed,
                         target=f"column {column}",
@@ -281,22 +286,22 @@ def _attributes(view: View, truth: Truth, victim: str, effort: Effort, seed: int
                         source=_LUO,
                     )
                 )
-            yield from _median(tries)
+            yield from _median_results(tries)
 
 
-def _columns(view: View, truth: Truth, effort: Effort, seed: int) -> Iterator[Measured]:
+def _attack_columns(view: PartyView, truth: Truth, effort: Effort, seed: int) -> Iterator[AttackScore]:
     """Attack the columns of the label owner and of the other passive parties, from a passive party's view."""
     count = max(effort.records)
-    if not view.gradients().training() or not _fitting((count,), len(view.train)):
+    if not view.gradients().training() or not _fitting_counts((count,), len(view.train)):
         return
     for victim in (view.owner, *(name for name in view.passive if name != view.party)):
-        x = standardised(truth.x[victim])
-        each: list[Measured] = []
+        x = standardise(truth.x[victim])
+        each: list[AttackScore] = []
         for column in _many_valued(truth.x[victim]):
             one = np.zeros_like(x[:, :1])
             one[:] = x[:, column : column + 1]
             known = draw_known(view.train, one, count, seed)
-            estimate = columns.from_gradients(view, truth.y, known)
+            estimate = feature_inference.infer_columns_from_gradients(view, truth.y, known)
             if estimate is None:
                 return
             each.append(
@@ -305,7 +310,7 @@ def _columns(view: View, truth: Truth, effort: Effort, seed: int) -> Iterator[Me
                     estimate,
                     one,
                     known,
-                    columns.from_own(view, truth.y, known),
+                    feature_inference.infer_from_gradients_baseline(view, truth.y, known),
                     attacker=view.party,
                     victim=victim,
                     seed=seed,
@@ -322,11 +327,11 @@ def _many_valued(x: np.ndarray, most: int = 4) -> list[int]:
     return [j for j in range(x.shape[1]) if len(np.unique(x[:, j])) > 10][:most]
 
 
-def _fitting(counts: Sequence[int], rows: int) -> list[int]:
+def _fitting_counts(counts: Sequence[int], rows: int) -> list[int]:
     """Return the counts of known rows that leave at least as many rows for scoring."""
     return [count for count in counts if 0 < count <= rows // 2]
 
 
-def negative(transcript: Transcript, seed: int = 0) -> Transcript:
+def negative_control(transcript: Transcript, seed: int = 0) -> Transcript:
     """Replace all observations in a transcript with noise: the negative control, on which attacks must fail."""
-    return replace(transcript, views={key: view.blinded(seed) for key, view in transcript.views.items()})
+    return replace(transcript, views={key: view.replace_with_noise(seed) for key, view in transcript.views.items()})

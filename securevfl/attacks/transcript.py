@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["Message", "Observation", "Observations", "Rule", "Seen", "Transcript", "Truth", "View"]
+__all__ = ["CutRule", "Observation", "Observations", "ObservedMessage", "PartyView", "Seen", "Transcript", "Truth"]
 
 Seen = Literal["z", "part of z", "representations", "gradient at the cut", "gradient at the activations"]
 """Kind of an observation: z (summed over the parties, or each party's part as opened), a part sent in the clear,
@@ -23,7 +23,7 @@ representations that a party sent, or a gradient.
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ObservedMessage:
     """One message as a party recorded it, without its content; the ledger has the same list.
 
     Attributes:
@@ -83,7 +83,7 @@ class Observations:
         width = max(sizes, key=lambda w: (sizes[w], w), default=0)
         return Observations([look for look in self.all if look.values.shape[1] == width])
 
-    def of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return observations of one width for those of `rows` that were observed, equally many for each row.
 
         Args:
@@ -107,14 +107,14 @@ class Observations:
         kept = np.array(sorted(row for row, sights in found.items() if len(sights) >= least))
         return kept, np.stack([np.stack(found[row][-least:]) for row in kept.tolist()])
 
-    def shuffled(self, seed: int) -> Observations:
+    def replace_with_noise(self, seed: int) -> Observations:
         """Replace every observation with normal noise: the negative control, on which an attack must fail."""
         draw = np.random.default_rng(seed)
         return Observations([replace(look, values=draw.normal(size=look.values.shape)) for look in self.all])
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CutRule:
     """The public rule of the cut's weights: ``M ← μ M + η (∂L/∂W + λ W)``, ``W ← W − M``.
 
     Attributes:
@@ -129,7 +129,7 @@ class Rule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class PartyView:
     """One party's data after a job, in one label owner's federation.
 
     Attributes:
@@ -167,10 +167,10 @@ class View:
     test: np.ndarray = field(repr=False)
     looks: Mapping[tuple[Seen, str], Observations] = field(default_factory=dict)
     steps: Mapping[str, Observations] = field(default_factory=dict)
-    rule: Rule | None = None
+    rule: CutRule | None = None
     embed: Callable[[np.ndarray], np.ndarray] | None = field(default=None, repr=False)
     scores: np.ndarray | None = field(default=None, repr=False)
-    messages: Sequence[Message] = ()
+    messages: Sequence[ObservedMessage] = ()
 
     @property
     def active(self) -> bool:
@@ -211,9 +211,9 @@ class View:
         """Whether the target is numeric."""
         return self.classes == 1
 
-    def blinded(self, seed: int) -> View:
+    def replace_with_noise(self, seed: int) -> PartyView:
         """Replace all observations with noise: the negative control of every attack."""
-        return replace(self, looks={key: looks.shuffled(seed) for key, looks in self.looks.items()})
+        return replace(self, looks={key: looks.replace_with_noise(seed) for key, looks in self.looks.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,10 +240,10 @@ class Transcript:
         truths: label owner → ground truth for attacks in its federation.
     """
 
-    views: Mapping[tuple[str, str], View]
+    views: Mapping[tuple[str, str], PartyView]
     truths: Mapping[str, Truth]
 
-    def view(self, party: str, owner: str = "") -> View:
+    def view(self, party: str, owner: str = "") -> PartyView:
         """Return the view of one party, by default in the first federation that it belongs to."""
         return next(v for (name, of), v in self.views.items() if name == party and owner in ("", of))
 

@@ -25,7 +25,7 @@ from securevfl_crypto.pools import kept_pool
 
 from securevfl.cut.base import CutSpec
 from securevfl.cut.blocks import block_sizes, check_errors
-from securevfl.cut.handshake import check_shape, checked_width
+from securevfl.cut.handshake import check_shape, check_width
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
@@ -119,7 +119,7 @@ def predict_seconds(owner: Sequence[Timing], holders: Sequence[float], links: Se
     return sum(timing.owner for timing in owner) + max(holders, default=0.0) + wire + latency
 
 
-def _words(name: str, seconds: float) -> str:
+def _format_step(name: str, seconds: float) -> str:
     return f"{name} {1e3 * seconds:.0f} ms"
 
 
@@ -151,16 +151,16 @@ class _Auto(Generic[C]):
         self._cut: C | None = None
 
     @property
-    def _ready(self) -> C:
+    def _chosen_cut(self) -> C:
         if self._cut is None:
             raise ProtocolError("the cut was used before its setup")
         return self._cut
 
     def snapshot(self) -> object:
-        return {"scheme": self._ready.protection, "state": self._ready.snapshot()}
+        return {"scheme": self._chosen_cut.protection, "state": self._chosen_cut.snapshot()}
 
     def restore(self, state: object) -> None:
-        self._ready.restore(_require_kind(self._ready.protection, state))
+        self._chosen_cut.restore(_require_scheme(self._chosen_cut.protection, state))
 
 
 class AutoActive(_Auto[SealedActive]):
@@ -179,7 +179,7 @@ class AutoActive(_Auto[SealedActive]):
 
     def shares(self) -> Mapping[str, np.ndarray]:
         """See `HasShares.shares`."""
-        return self._ready.shares()
+        return self._chosen_cut.shares()
 
     async def setup(self) -> None:
         """See `ActiveCut.setup`."""
@@ -188,16 +188,18 @@ class AutoActive(_Auto[SealedActive]):
         for name in site.passive:
             message = await site.links[name].receive(Kind.CONTROL, "cut/measured")
             told = message.meta
-            widths[name] = checked_width(name, told.get("width"), self._spec)
-            holders[name] = {label: _number(name, told[label], 0, 1e6) for label in self._schemes if label in told}
-        speeds = [self._link or await self._speed(name) for name in site.passive]
+            widths[name] = check_width(name, told.get("width"), self._spec)
+            holders[name] = {
+                label: _require_number(name, told[label], 0, 1e6) for label in self._schemes if label in told
+            }
+        speeds = [self._link or await self._measure_speed(name) for name in site.passive]
         steps: dict[str, float] = {}
         added = len(widths) if self._spec.reduce == "sum" else 1
         for label, scheme in self._schemes.items():
             if not all(label in found for found in holders.values()) or added > (scheme.most_holders or added):
                 continue
             with site.clock.time_encryption():
-                own = _measured({label: scheme}, self._spec, max(widths.values()))
+                own = _time_schemes({label: scheme}, self._spec, max(widths.values()))
             if label in own:
                 timings = [own[label]] * len(widths)
                 steps[label] = predict_seconds(timings, [found[label] for found in holders.values()], speeds)
@@ -208,9 +210,10 @@ class AutoActive(_Auto[SealedActive]):
             )
         chosen = min(steps, key=steps.__getitem__)
         slowest = min(speeds, key=lambda speed: speed.bandwidth)
+        told = ", ".join(_format_step(name, steps[name]) for name in sorted(steps, key=steps.__getitem__))
         why = (
             f"protection 'auto' took {chosen}: a step of {self._spec.batch_size} rows is estimated at "
-            f"{', '.join(_words(name, steps[name]) for name in sorted(steps, key=steps.__getitem__))}, over links of "
+            f"{told}, over links of "
             f"{8e-6 * slowest.bandwidth:.0f} Mbit/s and {1e3 * slowest.latency:.1f} ms"
             + (" (as stated)" if self._link else " (measured)")
         )
@@ -227,7 +230,7 @@ class AutoActive(_Auto[SealedActive]):
             if width != widths[name]:
                 raise ProtocolError(f"{name!r} measured activations {widths[name]} wide, and now feeds {width}")
 
-    async def _speed(self, name: str) -> Speed:
+    async def _measure_speed(self, name: str) -> Speed:
         """Of the link with a passive party, by an empty and a full message and back."""
         link, seconds = self._site.links[name], []
         for size in (0, _PROBE):
@@ -241,15 +244,15 @@ class AutoActive(_Auto[SealedActive]):
     @property
     def step_error(self) -> float:
         """See `ActiveCut.step_error`."""
-        return self._ready.step_error
+        return self._chosen_cut.step_error
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         """See `ActiveCut.forward`."""
-        return await self._ready.forward(rows, train=train)
+        return await self._chosen_cut.forward(rows, train=train)
 
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         """See `ActiveCut.backward`."""
-        await self._ready.backward(gradient)
+        await self._chosen_cut.backward(gradient)
 
 
 class AutoPassive(_Auto[SealedPassive]):
@@ -257,14 +260,14 @@ class AutoPassive(_Auto[SealedPassive]):
 
     def weights(self, other: np.ndarray | None) -> np.ndarray:
         """See `OpensWeights.weights`."""
-        return self._ready.weights(other)
+        return self._chosen_cut.weights(other)
 
     async def setup(self, width: int, *, trainable: bool) -> None:
         """See `PassiveCut.setup`."""
         site = self._site
         link = site.links[site.active]
         with site.clock.time_encryption():
-            timings = _measured(self._schemes, self._spec, width)
+            timings = _time_schemes(self._schemes, self._spec, width)
         meta = {name: timing.holder for name, timing in timings.items()}
         await link.send(Kind.CONTROL, "cut/measured", meta={"width": width, **meta})
         for size in () if self._link else (0, _PROBE):
@@ -284,14 +287,14 @@ class AutoPassive(_Auto[SealedPassive]):
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
     ) -> None:
         """See `PassiveCut.forward`."""
-        await self._ready.forward(activations, train=train, noise=noise)
+        await self._chosen_cut.forward(activations, train=train, noise=noise)
 
     async def backward(self) -> torch.Tensor | None:
         """See `PassiveCut.backward`."""
-        return await self._ready.backward()
+        return await self._chosen_cut.backward()
 
 
-def _measured(schemes: Mapping[str, crypto.Scheme], spec: CutSpec, width: int) -> dict[str, Timing]:
+def _time_schemes(schemes: Mapping[str, crypto.Scheme], spec: CutSpec, width: int) -> dict[str, Timing]:
     """Timings of the schemes that can seal this block, or one of `_MOST_COLUMNS` columns if it is wider."""
     found, timed = {}, min(width, _MOST_COLUMNS)
     for name, scheme in schemes.items():
@@ -304,13 +307,13 @@ def _measured(schemes: Mapping[str, crypto.Scheme], spec: CutSpec, width: int) -
     return found
 
 
-def _number(name: str, value: object, low: float, high: float) -> float:
+def _require_number(name: str, value: object, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise ProtocolError(f"{name!r} tells {value!r} of its machine; a number from {low:g} to {high:g} is possible")
     return value
 
 
-def _require_kind(scheme: str, state: object) -> object:
+def _require_scheme(scheme: str, state: object) -> object:
     """What a snapshot holds.
 
     Raises:

@@ -8,7 +8,7 @@ import securevfl_crypto as crypto
 
 from securevfl.cut.base import CutSpec
 
-__all__ = ["SIGMA", "block_sizes", "check_errors", "shared_alike"]
+__all__ = ["SIGMA", "block_sizes", "check_errors", "with_integer_shares"]
 
 SIGMA = 40
 """Statistical security of the masks on integers, in bits."""
@@ -75,6 +75,6 @@ def check_errors(owner: crypto.Owner, spec: CutSpec, holders: int) -> None:
         )
 
 
-def shared_alike(forward: crypto.Block, back: crypto.Block) -> tuple[crypto.Block, crypto.Block]:
+def with_integer_shares(forward: crypto.Block, back: crypto.Block) -> tuple[crypto.Block, crypto.Block]:
     """Both blocks with integer shares: for schemes whose two products need rings of different sizes."""
     return replace(forward, integer_shares=True), replace(back, integer_shares=True)

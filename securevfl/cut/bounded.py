@@ -95,9 +95,9 @@ class BoundedCut(WrappedCut):
         Raises:
             RangeError: a gradient that is not finite, or a bound that rounding could pass even without a step.
         """
-        await super().backward(map_noised(gradient, self._within))
+        await super().backward(map_noised(gradient, self._shorten_gradient))
 
-    def _within(self, gradient: torch.Tensor) -> torch.Tensor:
+    def _shorten_gradient(self, gradient: torch.Tensor) -> torch.Tensor:
         """`gradient`, (n, h) or (parties, n, h), times what is left of the bound over what it could use."""
         spec, bound = self._spec, self._spec.weight_bound
         steps = spec.lr * gradient.detach().double().cpu().numpy()
@@ -107,7 +107,7 @@ class BoundedCut(WrappedCut):
         before = self.reached * (1.0 if spec.momentum else 1 - spec.lr * spec.weight_decay)
         before += carried * self._spread * (bound * 2.0**-24 + self.step_error)
         rounded = carried * self._clip * gradient.shape[-2] * math.sqrt(spec.width) * 2.0 ** -(spec.fixed_point.fs + 1)
-        moved = carried * self._clip * _stretch(steps)
+        moved = carried * self._clip * _bound_movement(steps)
         room = bound * (1 - _KEPT_BACK) - before - rounded
         if moved <= room:
             self.reached = before + rounded + moved
@@ -117,14 +117,14 @@ class BoundedCut(WrappedCut):
                 f"weight_bound is {bound:.4g}, and rounding could pass it now, so that ε would not hold: declare a "
                 "larger bound, or take a lower learning rate at the cut, or fewer epochs"
             )
-        self._tell()
+        self._count_shortened_step()
         if room <= 0:
             self.reached = before
             return torch.zeros_like(gradient)
         self.reached = before + rounded + room
         return gradient * (room / moved)
 
-    def _tell(self) -> None:
+    def _count_shortened_step(self) -> None:
         self.shortened += 1
         text = (
             f"to hold weight_bound = {self._spec.weight_bound:g}, {self.shortened} steps of the cut's weights were "
@@ -147,7 +147,7 @@ class BoundedCut(WrappedCut):
         self.reached = state["reached"]
 
 
-def _stretch(steps: np.ndarray) -> float:
+def _bound_movement(steps: np.ndarray) -> float:
     """``min(√n ‖S‖, Σ_i ‖S_i‖)``, the largest over the parties: how far rows of norm 1 can move a block."""
     parts = steps[None] if steps.ndim == 2 else steps
     found = (

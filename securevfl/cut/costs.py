@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["COSTS", "ROWS", "Cost", "choose_protection", "seconds_of"]
+__all__ = ["COSTS", "ROWS", "StepCost", "choose_fastest", "estimate_seconds"]
 
 ROWS = 256
 """Rows of the steps that were measured: 32 columns in all, a cut and a top of 16 units."""
 
 
 @dataclass(frozen=True)
-class Cost:
+class StepCost:
     """A step of `ROWS` rows, all three parties together.
 
     Attributes:
@@ -36,11 +36,11 @@ class Cost:
     rounds: int
 
 
-COSTS: Mapping[str, Cost] = {
-    "shares": Cost(0.0163, 2 / 3 * 3.633e6, 18),
-    "ckks": Cost(0.1336, 2 * 1.413e6, 2),
-    "bfv": Cost(0.2178, 2 * 1.713e6, 2),
-    "paillier": Cost(0.2004, 2 * 0.312e6, 2),
+COSTS: Mapping[str, StepCost] = {
+    "shares": StepCost(0.0163, 2 / 3 * 3.633e6, 18),
+    "ckks": StepCost(0.1336, 2 * 1.413e6, 2),
+    "bfv": StepCost(0.2178, 2 * 1.713e6, 2),
+    "paillier": StepCost(0.2004, 2 * 0.312e6, 2),
 }
 """Name of a protection → its step. Work of the first three and the rounds of shares: as ``benchmarks.shares_step`` gave
 them on two busy cores. On idle ones each takes 0.7 of it (``results/shares_step.json``), so that CKKS overtakes shares
@@ -48,7 +48,7 @@ at 5 ms of latency, not at 7. Paillier's is BFV's by the ratio of the two in ano
 encrypted ones: `securevfl.cut.auto.measure`, 16 columns a passive party, two of these."""
 
 
-def seconds_of(name: str, rows: int, *, mbit: float, latency_ms: float, cores: int = 1) -> float:
+def estimate_seconds(name: str, rows: int, *, mbit: float, latency_ms: float, cores: int = 1) -> float:
     """Seconds of a step.
 
     Args:
@@ -62,15 +62,15 @@ def seconds_of(name: str, rows: int, *, mbit: float, latency_ms: float, cores: i
     return cost.work * batches / cores + 8e-6 * cost.size * batches / mbit + cost.rounds * latency_ms / 1e3
 
 
-def choose_protection(
+def choose_fastest(
     names: Sequence[str], rows: int, *, mbit: float, latency_ms: float, cores: int = 1
 ) -> tuple[str, str]:
-    """The protection with the shortest step, and why, in words. Arguments as for `seconds_of`.
+    """The protection with the shortest step, and why, in words. Arguments as for `estimate_seconds`.
 
     Args:
         names: to choose from.
     """
-    steps = {name: seconds_of(name, rows, mbit=mbit, latency_ms=latency_ms, cores=cores) for name in names}
+    steps = {name: estimate_seconds(name, rows, mbit=mbit, latency_ms=latency_ms, cores=cores) for name in names}
     order = sorted(steps, key=steps.__getitem__)
     told = ", ".join(f"{name} {1e3 * steps[name]:.0f} ms" for name in order)
     why = (

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from securevfl.cut.base import CutUse
-from securevfl.cut.leakage import Revealed, about_features, about_labels, about_others
+from securevfl.cut.leakage import Revealed, describe_features, describe_labels, describe_others_columns
 from securevfl.privacy import DP
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, PartyRole, Severity, Sight
 
@@ -26,9 +26,9 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
     if not passive:
         return ()
     features = dp is not None and dp.features is not None
-    up = _up(dp, use, passive, sealed=False)
-    down = about_labels(dp, sealed=False, trainable=use.trainable, parties=passive)
-    across = about_others(dp, sealed=False, trainable=use.trainable, parties=passive)
+    up = _describe_features(dp, use, passive, sealed=False)
+    down = describe_labels(dp, sealed=False, trainable=use.trainable, parties=passive)
+    across = describe_others_columns(dp, sealed=False, trainable=use.trainable, parties=passive)
     return (
         _SETUP,
         Exchange(
@@ -59,9 +59,9 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
     )
 
 
-def _up(dp: DP | None, use: CutUse, passive: int, *, sealed: bool) -> Revealed:
+def _describe_features(dp: DP | None, use: CutUse, passive: int, *, sealed: bool) -> Revealed:
     """What the active party learns of features."""
-    return about_features(
+    return describe_features(
         dp,
         sealed=sealed,
         trainable=use.trainable,
@@ -88,7 +88,7 @@ class Ciphers:
     key_bits: int = 0
     reshares: bool | None = True
 
-    def is_sealed(
+    def declare_ciphertext(
         self,
         step: str,
         sender: PartyRole,
@@ -149,16 +149,16 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
     if not passive:
         return ()
     features, labels = dp is not None and dp.features is not None, dp is not None and dp.gradients is not None
-    up = _up(dp, use, passive, sealed=True)
-    down = about_labels(dp, sealed=True, trainable=use.trainable, parties=passive)
-    across = about_others(dp, sealed=True, trainable=use.trainable, parties=passive)
+    up = _describe_features(dp, use, passive, sealed=True)
+    down = describe_labels(dp, sealed=True, trainable=use.trainable, parties=passive)
+    across = describe_others_columns(dp, sealed=True, trainable=use.trainable, parties=passive)
     found = [_SETUP]
     if use.together and passive > 1:
         found.append(Exchange("cut/seed", Kind.PUBLIC_KEY, PASSIVE, PASSIVE, "public key for pairwise masks"))
     found += [
         Exchange("cut/public key", Kind.PUBLIC_KEY, ACTIVE, PASSIVE, "public key"),
-        ciphers.is_sealed("cut/weights", ACTIVE, "weight share V"),
-        ciphers.is_sealed(
+        ciphers.declare_ciphertext("cut/weights", ACTIVE, "weight share V"),
+        ciphers.declare_ciphertext(
             "cut/forward",
             PASSIVE,
             "activations at the cut",
@@ -168,7 +168,7 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
             sights=up.sights,
             noised=features,
         ),
-        ciphers.is_sealed(
+        ciphers.declare_ciphertext(
             "cut/backward",
             ACTIVE,
             "gradient at the cut",
@@ -177,13 +177,13 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
             sights=() if use.trainable else down.sights,
             noised=labels,
         ),
-        ciphers.is_sealed("cut/weight gradient", PASSIVE, "weight gradient, masked"),
+        ciphers.declare_ciphertext("cut/weight gradient", PASSIVE, "weight gradient, masked"),
     ]
     if use.trainable:
         found += [
             Exchange("cut/passive key", Kind.PUBLIC_KEY, PASSIVE, ACTIVE, "public key"),
-            ciphers.is_sealed("cut/passive share", PASSIVE, "weight share U"),
-            ciphers.is_sealed(
+            ciphers.declare_ciphertext("cut/passive share", PASSIVE, "weight share U"),
+            ciphers.declare_ciphertext(
                 "cut/input gradient",
                 ACTIVE,
                 "gradient at the activations",

@@ -10,7 +10,7 @@ import securevfl_crypto as crypto
 import torch
 
 from securevfl.cut.base import CutSpec, check_block, initial_weights
-from securevfl.cut.handshake import announce_width, as_share, check_shape, require_fed
+from securevfl.cut.handshake import announce_width, check_shape, read_snapshot, require_fed
 from securevfl.cut.integers import (
     fixed_activations,
     fixed_noise,
@@ -124,4 +124,4 @@ class FixedPassive:
 
     def restore(self, state: object) -> None:
         """See `PassiveCut.restore`."""
-        self._weights.load(*as_share(state))
+        self._weights.load(*read_snapshot(state))

@@ -11,7 +11,7 @@ from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.transport import Array, Kind, Scalar
 
-__all__ = ["announce_width", "as_share", "check_shape", "checked_width", "key_bytes", "receive_widths", "require_fed"]
+__all__ = ["announce_width", "check_shape", "check_width", "read_key", "read_snapshot", "receive_widths", "require_fed"]
 
 _MOST_KEY = 1 << 20
 """Bytes of the longest public key: that of BFV has about 320,000, one of Paillier with 8192 bits 142,000."""
@@ -36,7 +36,7 @@ async def receive_widths(site: PartyContext, spec: CutSpec, protection: str) -> 
                 raise ProtocolError(
                     f"{name!r} runs with {key} {meta.get(key)!r}, {site.name!r} with {mine!r}: use one job file"
                 )
-        width = checked_width(name, meta.get("width"), spec)
+        width = check_width(name, meta.get("width"), spec)
         trainable = meta.get("trainable")
         if not isinstance(trainable, bool) or (spec.trainable is not None and trainable != spec.trainable):
             kind = "with parameters" if spec.trainable else "without parameters"
@@ -48,7 +48,7 @@ async def receive_widths(site: PartyContext, spec: CutSpec, protection: str) -> 
     return widths
 
 
-def checked_width(name: str, width: object, spec: CutSpec) -> int:
+def check_width(name: str, width: object, spec: CutSpec) -> int:
     """The width of a party's activations, as it announces it.
 
     Raises:
@@ -64,7 +64,7 @@ def checked_width(name: str, width: object, spec: CutSpec) -> int:
     return width
 
 
-def key_bytes(name: str, array: Array) -> bytes:
+def read_key(name: str, array: Array) -> bytes:
     """A public key as it arrived, for `securevfl_crypto.Scheme.read_public`.
 
     Raises:
@@ -101,7 +101,7 @@ def check_shape(name: str, array: Array, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def as_share(state: object) -> tuple[np.ndarray, np.ndarray | None]:
+def read_snapshot(state: object) -> tuple[np.ndarray, np.ndarray | None]:
     """The integers and the velocity of a share, from a snapshot of an exact or sealed cut."""
     if not isinstance(state, tuple | list) or len(state) != 2:
         raise TypeError(f"a {type(state).__name__} is no snapshot of a share")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["Hidden"]
+__all__ = ["HidingCount"]
 
 
-class Hidden:
+class HidingCount:
     """One party's count, as one note of its site that grows.
 
     Flooded noise, drowned exponents, masks and shares of integers each hide a number up to a statistical distance of

@@ -17,14 +17,14 @@ __all__ = [
     "LABELS",
     "OTHERS_VIEW",
     "Revealed",
-    "about_features",
-    "about_labels",
-    "about_others",
+    "describe_drawn_labels",
+    "describe_features",
+    "describe_labels",
+    "describe_noisy_release",
+    "describe_others_columns",
+    "describe_representations",
     "features_view",
-    "handed_over",
-    "labels_drawn",
     "labels_view",
-    "revealed_under",
 ]
 
 DRAWN = "gradient of drawn labels"
@@ -52,7 +52,7 @@ class Revealed(NamedTuple):
     sights: tuple[Sight, ...] = ()
 
 
-def revealed_under(
+def describe_noisy_release(
     mechanism: GaussianNoise | RandomisedResponse, text: str, ranked: str, through: str = "noisy releases"
 ) -> Revealed:
     """What is left under a mechanism: the text, what its ε permits, and the severity of that.
@@ -75,12 +75,12 @@ def revealed_under(
     return Revealed(f"{text} {allowed.describe(ranked)}{holds}", allowed.severity, (seen,))
 
 
-def _seen(of: Literal["features", "labels"], through: str, view: str) -> tuple[Sight, ...]:
+def _measured_sight(of: Literal["features", "labels"], through: str, view: str) -> tuple[Sight, ...]:
     """What a message without noise tells, as it was measured."""
     return (Sight(of=of, severity=severity_of_view(view), through=through, view=view),)
 
 
-def handed_over(dp: DP | None, what: str, view: str) -> Revealed:
+def describe_representations(dp: DP | None, what: str, view: str) -> Revealed:
     """What the peer learns of features from representations that an algorithm hands over beside the cut.
 
     Args:
@@ -91,11 +91,11 @@ def handed_over(dp: DP | None, what: str, view: str) -> Revealed:
     short = view.partition(",")[0]
     if dp is not None and dp.activations is not None:
         noisy = f"{what}, with differentially private noise in them"
-        return revealed_under(dp.activations, noisy, ATTRIBUTE, f"{short}, noisy")
-    return Revealed(f"{what}, in the clear", severity_of_view(view), _seen("features", short, view))
+        return describe_noisy_release(dp.activations, noisy, ATTRIBUTE, f"{short}, noisy")
+    return Revealed(f"{what}, in the clear", severity_of_view(view), _measured_sight("features", short, view))
 
 
-def labels_drawn(dp: DP | None, what: str, view: str, *, parties: int = 1) -> Revealed:
+def describe_drawn_labels(dp: DP | None, what: str, view: str, *, parties: int = 1) -> Revealed:
     """What a passive party learns of labels from gradients that can carry no noise: they can only be of drawn labels.
 
     Args:
@@ -106,16 +106,18 @@ def labels_drawn(dp: DP | None, what: str, view: str, *, parties: int = 1) -> Re
     """
     if dp is not None and dp.randomised is not None:
         drawn = f"{what}, of labels that were drawn by randomised response"
-        told = revealed_under(dp.randomised, drawn, LABELS, "gradients of drawn labels")
+        told = describe_noisy_release(dp.randomised, drawn, LABELS, "gradients of drawn labels")
         text = f"{told.text} by the draw; without noise in it, it also tells what the model predicts of the row"
         worse: Severity = "leak" if "leak" in (told.severity, severity_of_view(DRAWN)) else told.severity
-        seen = (*told.sights, *_seen("labels", "what the model predicts", DRAWN))
-        return _and_columns(Revealed(text, worse, seen), dp, parties)
+        seen = (*told.sights, *_measured_sight("labels", "what the model predicts", DRAWN))
+        return _add_columns(Revealed(text, worse, seen), dp, parties)
     text = f"{what}: enough to tell the labels apart in practice"
-    return _and_columns(Revealed(text, severity_of_view(view), _seen("labels", "gradients", view)), dp, parties)
+    return _add_columns(
+        Revealed(text, severity_of_view(view), _measured_sight("labels", "gradients", view)), dp, parties
+    )
 
 
-def _and_columns(labels: Revealed, dp: DP | None, parties: int) -> Revealed:
+def _add_columns(labels: Revealed, dp: DP | None, parties: int) -> Revealed:
     """What a gradient tells of the label owner's own columns, beside its labels: they go into z, and z into it.
 
     Only noise that the reader does not know hides something of z: that of other passive parties, on their features.
@@ -123,17 +125,17 @@ def _and_columns(labels: Revealed, dp: DP | None, parties: int) -> Revealed:
     and much without noise on features, whatever the noise on labels.
     """
     noise = None if dp is None else dp.features
-    if noise is not None and parties > 1 and permitted_by(_unknown(noise, parties)).severity == "note":
+    if noise is not None and parties > 1 and permitted_by(_noise_without_own_share(noise, parties)).severity == "note":
         text = "; of the label owner's own columns no attack got anything, under the noise on the others' features"
         none = Sight(of="features", severity="note", through="gradients, under the others' noise")
         return Revealed(labels.text + text, labels.severity, (*labels.sights, none))
     hides = "" if dp is None or dp.labels is None else ", which noise on labels does not hide"
     worse: Severity = "leak" if labels.severity == "leak" else severity_of_view(OTHERS_VIEW)
-    columns = _seen("features", "gradients", OTHERS_VIEW)
+    columns = _measured_sight("features", "gradients", OTHERS_VIEW)
     return Revealed(f"{labels.text}; and of the label owner's own columns{hides}", worse, (*labels.sights, *columns))
 
 
-def about_features(
+def describe_features(
     dp: DP | None,
     *,
     sealed: bool,
@@ -160,13 +162,13 @@ def about_features(
     if frozen:
         image = "a linear image of features that it drew in secret and never trains"
     if sealed:
-        text = f"{_whose(parties, together, alone, differing)}, for each row and step: {image}"
+        text = f"{_describe_opened_z(parties, together, alone, differing)}, for each row and step: {image}"
     else:
         text = f"a_p W_p of each row and step in the clear: {image}"
     through = "z" if sealed else "each part of z"
     if dp is not None and dp.features is not None:
         noisy = f"{text}, with differentially private noise in it"
-        return revealed_under(dp.features, noisy, ATTRIBUTE, f"{through}, noisy")
+        return describe_noisy_release(dp.features, noisy, ATTRIBUTE, f"{through}, noisy")
     view = features_view(sealed=sealed, trainable=trainable, frozen=frozen)
     severity = severity_of_view(view)
     if frozen:
@@ -181,7 +183,7 @@ def about_features(
         )
     elif severity == "leak":
         text += ", from which they can be estimated"
-    return Revealed(text, severity, _seen("features", through, view))
+    return Revealed(text, severity, _measured_sight("features", through, view))
 
 
 def features_view(*, sealed: bool, trainable: bool, frozen: bool = False) -> str:
@@ -197,7 +199,7 @@ def labels_view(*, sealed: bool, trainable: bool) -> str:
     return f"gradient at {'the activations' if sealed else 'the cut'}"
 
 
-def _whose(parties: int, together: bool, alone: bool, differing: bool) -> str:
+def _describe_opened_z(parties: int, together: bool, alone: bool, differing: bool) -> str:
     """Whose z the active party opens."""
     if parties == 1:
         return "its part of z"
@@ -210,7 +212,7 @@ def _whose(parties: int, together: bool, alone: bool, differing: bool) -> str:
     return "its part of z, by itself and not only the sum of all parties'"
 
 
-def about_labels(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) -> Revealed:
+def describe_labels(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) -> Revealed:
     """What a passive party learns of the label owner from what goes back to it.
 
     Args:
@@ -221,18 +223,18 @@ def about_labels(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) 
     """
     view = labels_view(sealed=sealed, trainable=trainable)
     if sealed and not trainable:
-        seen = _seen("labels", "sizes, timing, number of steps", view)
+        seen = _measured_sight("labels", "sizes, timing, number of steps", view)
         return Revealed("sizes, timing and the number of steps; nothing about labels", severity_of_view(view), seen)
     text = f"{'the gradient at its activations' if sealed else 'the gradient at the cut'}, for each row and step"
     if dp is not None and dp.gradients is not None:
-        found = revealed_under(
+        found = describe_noisy_release(
             dp.gradients, f"{text}, with differentially private noise in it", LABELS, "gradients, noisy"
         )
-        return _and_columns(found, dp, parties)
-    return labels_drawn(dp, text, view, parties=parties)
+        return _add_columns(found, dp, parties)
+    return describe_drawn_labels(dp, text, view, parties=parties)
 
 
-def about_others(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) -> Revealed | None:
+def describe_others_columns(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) -> Revealed | None:
     """What a passive party learns of another passive party's features from what goes back to it; None if nothing does.
 
     It is the gradient of a function of z, the sum over all parties: its size tells p, and its zeros tell which units of
@@ -254,7 +256,7 @@ def about_others(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) 
         return Revealed(
             f"{text}: it tells of z, and so of another passive party's columns{hides}",
             severity_of_view(OTHERS_VIEW),
-            _seen("features", "gradients", OTHERS_VIEW),
+            _measured_sight("features", "gradients", OTHERS_VIEW),
         )
     joint = isinstance(noise, JointNoise)
     carries = (
@@ -263,14 +265,14 @@ def about_others(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) 
         else ("made of activations with differentially private noise in them")
     )
     told = f"{text}: it tells of another passive party's columns through z, {carries}"
-    return revealed_under(_unknown(noise, parties), told, ATTRIBUTE, "gradients, of noisy z")
+    return describe_noisy_release(_noise_without_own_share(noise, parties), told, ATTRIBUTE, "gradients, of noisy z")
 
 
 _LEAST_SIGMA = 0.1
 """The least noise multiplier that mechanisms take."""
 
 
-def _unknown(noise: GaussianNoise, parties: int) -> GaussianNoise:
+def _noise_without_own_share(noise: GaussianNoise, parties: int) -> GaussianNoise:
     """Noise on features as one of the passive parties knows it. Shares of noise on z add up to all of it, and each
     party knows its own: 1 − 1/m of the variance is left."""
     if not isinstance(noise, JointNoise) or noise.noise_multiplier is not None:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from securevfl.cut.handshake import key_bytes
+from securevfl.cut.handshake import read_key
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, fan_out
@@ -44,7 +44,7 @@ async def agree_masks(
     pairs = []
     for name in others:
         message = await site.links[name].receive(Kind.PUBLIC_KEY, step, "key")
-        theirs = key_bytes(name, message.arrays["key"])
+        theirs = read_key(name, message.arrays["key"])
         try:
             shared = secret.exchange(X25519PublicKey.from_public_bytes(theirs))
         except ValueError as error:

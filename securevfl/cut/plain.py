@@ -129,7 +129,7 @@ class FloatPassive:
         g = to_tensor(gradient, self._spec.device)
         back = g @ self._weights.T if self._trainable else None
         if self._rounds:
-            self._velocity = self._stepped(fed.T @ g)
+            self._velocity = self._momentum_step(fed.T @ g)
             self._weights = self._weights - self._velocity
         else:
             self._weights = torch.addmm(self._weights, fed.T, g, alpha=-self._spec.lr)
@@ -137,7 +137,7 @@ class FloatPassive:
             check_block(self._weights.double().cpu().numpy(), self._spec.weight_bound, self._site.active)
         return back
 
-    def _stepped(self, gradient: torch.Tensor) -> torch.Tensor:
+    def _momentum_step(self, gradient: torch.Tensor) -> torch.Tensor:
         """``M ← μ M + η (g + λ W)``."""
         spec = self._spec
         change = spec.lr * (gradient + spec.weight_decay * self._weights)

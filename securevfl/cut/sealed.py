@@ -24,9 +24,9 @@ import torch
 from securevfl_crypto.pools import kept_pool
 
 from securevfl.cut.base import CutSpec, initial_weights
-from securevfl.cut.blocks import SIGMA, block_sizes, check_errors, shared_alike
-from securevfl.cut.handshake import announce_width, as_share, key_bytes, receive_widths, require_fed
-from securevfl.cut.hiding_count import Hidden
+from securevfl.cut.blocks import SIGMA, block_sizes, check_errors, with_integer_shares
+from securevfl.cut.handshake import announce_width, read_key, read_snapshot, receive_widths, require_fed
+from securevfl.cut.hiding_count import HidingCount
 from securevfl.cut.integers import (
     fixed_activations,
     fixed_noise,
@@ -48,16 +48,16 @@ __all__ = ["SealedActive", "SealedPassive"]
 _MASKED = Guard("masked", SIGMA)
 
 
-def _bytes(array: Array) -> np.ndarray:
+def _as_numpy(array: Array) -> np.ndarray:
     """A received array as numpy, whatever it came as."""
     return np.asarray(array)
 
 
-def _packed(key: crypto.PublicKey) -> np.ndarray:
+def _key_array(key: crypto.PublicKey) -> np.ndarray:
     return np.frombuffer(key.to_bytes(), dtype=np.uint8)
 
 
-def _guard(scheme: crypto.Scheme, key: crypto.PublicKey) -> Guard:
+def _key_guard(scheme: crypto.Scheme, key: crypto.PublicKey) -> Guard:
     return Guard(scheme.name, key.bits, key.fingerprint)
 
 
@@ -83,7 +83,7 @@ class SealedActive:
         self._peers: dict[str, _Peer] = {}
         self._changed = True
         self._guard = Guard()
-        self._hidden = Hidden(site.notes, site.name, scheme.name, SIGMA)
+        self._hidden = HidingCount(site.notes, site.name, scheme.name, SIGMA)
         self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
@@ -94,8 +94,8 @@ class SealedActive:
         widest = max([spec.widest, *self.widths.values()])
         with count_as_encryption(site.clock):
             key = scheme.generate()
-        self._guard = _guard(scheme, key.public)
-        packed = _packed(key.public)
+        self._guard = _key_guard(scheme, key.public)
+        packed = _key_array(key.public)
 
         async def send(link: Link) -> None:
             await link.send(Kind.PUBLIC_KEY, "cut/public key", meta={"widest": widest}, key=packed)
@@ -105,7 +105,7 @@ class SealedActive:
             forward, back = block_sizes(spec, width, widest)
             with count_as_encryption(site.clock):
                 if trainable and scheme.owner(key, forward).ring != scheme.owner(key, back).ring:
-                    forward, back = shared_alike(forward, back)
+                    forward, back = with_integer_shares(forward, back)
                 owner = scheme.owner(key, forward)
                 check_errors(owner, spec, len(widths) if spec.reduce == "sum" else 1)
             zero = np.full((width, spec.width), 0, dtype=object)
@@ -113,9 +113,9 @@ class SealedActive:
             if trainable:
                 message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/passive key", "key")
                 with count_as_encryption(site.clock):
-                    theirs = scheme.read_public(key_bytes(name, message.arrays["key"]))
+                    theirs = scheme.read_public(read_key(name, message.arrays["key"]))
                     peer.back = scheme.holder(theirs, back, crypto.ZeroShares([]))
-                peer.guard = _guard(scheme, theirs)
+                peer.guard = _key_guard(scheme, theirs)
             self._peers[name] = peer
 
     @property
@@ -141,10 +141,10 @@ class SealedActive:
         for name, peer in self._peers.items():
             link = self._site.links[name]
             message = await link.receive(Kind.CIPHERTEXT, "cut/forward", "c")
-            arrays.append(_bytes(message.arrays["c"]))
+            arrays.append(_as_numpy(message.arrays["c"]))
             if train and peer.back is not None:
                 message = await link.receive(Kind.CIPHERTEXT, "cut/passive share", "c")
-                peer.theirs = _bytes(message.arrays["c"])
+                peer.theirs = _as_numpy(message.arrays["c"])
         point, device = self._spec.fixed_point, self._spec.device
         owners = [peer.owner for peer in self._peers.values()]
         if self._spec.reduce == "none":
@@ -157,7 +157,7 @@ class SealedActive:
 
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         """See `ActiveCut.backward`."""
-        steps = self._steps(gradient)
+        steps = self._integer_steps(gradient)
         sealed: dict[str, np.ndarray | Noised[np.ndarray]] = {}
 
         async def send(link: Link) -> None:
@@ -176,12 +176,12 @@ class SealedActive:
             link = self._site.links[name]
             message = await link.receive(Kind.CIPHERTEXT, "cut/weight gradient", "c")
             with count_as_encryption(self._site.clock):
-                peer.share.step(peer.owner.open_gradient(_bytes(message.arrays["c"])))
+                peer.share.step(peer.owner.open_gradient(_as_numpy(message.arrays["c"])))
             if peer.share.ring.modulus is None:
                 change = await link.receive(Kind.MASKED_SHARE, "cut/reshare", "delta")
                 width, values = peer.owner.block.share_bytes, peer.share.values
                 with count_as_encryption(self._site.clock):
-                    peer.share.add(crypto.bigints_from_bytes(_bytes(change.arrays["delta"]), values.shape, width))
+                    peer.share.add(crypto.bigints_from_bytes(_as_numpy(change.arrays["delta"]), values.shape, width))
         self._changed = True
 
     async def _send_back(self, link: Link, peer: _Peer, steps: np.ndarray | Noised[np.ndarray]) -> None:
@@ -194,7 +194,9 @@ class SealedActive:
         self._hidden.add(back.statistical(len(strip_noise_mark(steps)))[0])
         await link.send(Kind.CIPHERTEXT, "cut/input gradient", guard=peer.guard, c=sealed)
 
-    def _steps(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> Mapping[str, np.ndarray | Noised[np.ndarray]]:
+    def _integer_steps(
+        self, gradient: torch.Tensor | Noised[torch.Tensor]
+    ) -> Mapping[str, np.ndarray | Noised[np.ndarray]]:
         """S for each passive party: the same for all where z is their sum."""
         point = self._spec.fixed_point
         if self._spec.reduce == "none":
@@ -216,7 +218,7 @@ class SealedActive:
             raise TypeError("not a snapshot of this cut")
         with count_as_encryption(self._site.clock):
             for name, peer in self._peers.items():  # of a party that is not there, the share stays unused
-                peer.share.load(*as_share(state[name]))
+                peer.share.load(*read_snapshot(state[name]))
         self._changed = True
 
 
@@ -244,7 +246,7 @@ class SealedPassive:
         self._sealed = np.empty(0, dtype=np.uint8)
         self._stale = True
         self._fed: np.ndarray | None = None
-        self._hidden = Hidden(site.notes, site.name, scheme.name, SIGMA)
+        self._hidden = HidingCount(site.notes, site.name, scheme.name, SIGMA)
 
     async def setup(self, width: int, *, trainable: bool) -> None:
         """See `PassiveCut.setup`."""
@@ -258,25 +260,25 @@ class SealedPassive:
                 f"{site.active!r} says that the widest party feeds {widest!r} columns; {width} are here"
             )
         with count_as_encryption(site.clock):
-            key = scheme.read_public(key_bytes(site.active, message.arrays["key"]))
+            key = scheme.read_public(read_key(site.active, message.arrays["key"]))
             mine = scheme.generate() if trainable else None
             forward, back = block_sizes(spec, width, widest)
             holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
             own = None if mine is None else scheme.owner(mine, back)
             if mine is not None and own is not None and own.ring != holder.ring:
-                forward, back = shared_alike(forward, back)
+                forward, back = with_integer_shares(forward, back)
                 holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
                 own = scheme.owner(mine, back)
         first = fixed_weights(initial_weights(site, width, spec.width, spec.weight_bound), spec.fixed_point)
         share = crypto.Share(holder.ring, first, spec.rule)
-        guard = _guard(scheme, key)
-        own_guard = Guard() if mine is None else _guard(scheme, mine.public)
+        guard = _key_guard(scheme, key)
+        own_guard = Guard() if mine is None else _key_guard(scheme, mine.public)
         if mine is not None:
-            await self._link.send(Kind.PUBLIC_KEY, "cut/passive key", key=_packed(mine.public))
+            await self._link.send(Kind.PUBLIC_KEY, "cut/passive key", key=_key_array(mine.public))
         self._mine = _Mine(holder, share, guard, own, own_guard)
 
     @property
-    def _ready(self) -> _Mine:
+    def _after_setup(self) -> _Mine:
         if self._mine is None:
             raise ProtocolError("the cut was used before its setup")
         return self._mine
@@ -285,12 +287,12 @@ class SealedPassive:
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
     ) -> None:
         """See `PassiveCut.forward`."""
-        mine, point = self._ready, self._spec.fixed_point
+        mine, point = self._after_setup, self._spec.fixed_point
         x = map_noised(activations, lambda a: fixed_activations(a, point))
         extra = None if noise is None else noise.add_to(lambda drawn: fixed_noise(drawn, point))
         if self._stale:
             message = await self._link.receive(Kind.CIPHERTEXT, "cut/weights", "c")
-            self._sealed = _bytes(message.arrays["c"])
+            self._sealed = _as_numpy(message.arrays["c"])
             self._stale = False
 
         def product(x: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
@@ -312,17 +314,17 @@ class SealedPassive:
 
     async def backward(self) -> torch.Tensor | None:
         """See `PassiveCut.backward`."""
-        mine, link, clock = self._ready, self._link, self._site.clock
+        mine, link, clock = self._after_setup, self._link, self._site.clock
         message = await link.receive(Kind.CIPHERTEXT, "cut/backward", "c")
         x, self._fed = require_fed(self._fed), None
         back: torch.Tensor | None = None
         if mine.own is not None:
             answer = await link.receive(Kind.CIPHERTEXT, "cut/input gradient", "c")
             with count_as_encryption(clock):
-                product = mine.own.open_product([_bytes(answer.arrays["c"])], len(x))
+                product = mine.own.open_product([_as_numpy(answer.arrays["c"])], len(x))
             back = input_gradient(product, self._spec.fixed_point).to(self._spec.device)
         with count_as_encryption(clock):
-            sealed, phi = mine.holder.gradient(_bytes(message.arrays["c"]), x)
+            sealed, phi = mine.holder.gradient(_as_numpy(message.arrays["c"]), x)
             mine.share.step(phi)
         self._hidden.add(mine.holder.statistical(len(x))[1])
         await link.send(Kind.CIPHERTEXT, "cut/weight gradient", guard=mine.guard, c=sealed)
@@ -336,7 +338,7 @@ class SealedPassive:
 
     def weights(self, other: np.ndarray | None) -> np.ndarray:
         """See `OpensWeights.weights`."""
-        share = self._ready.share
+        share = self._after_setup.share
         if other is None:
             raise ProtocolError("a sealed cut's weights are shares, and the active party's share is missing")
         whole = share.ring.signed(share.ring.reduce(share.values + other))
@@ -344,10 +346,10 @@ class SealedPassive:
 
     def snapshot(self) -> object:
         """See `PassiveCut.snapshot`."""
-        return self._ready.share.state()
+        return self._after_setup.share.state()
 
     def restore(self, state: object) -> None:
         """See `PassiveCut.restore`."""
         with count_as_encryption(self._site.clock):
-            self._ready.share.load(*as_share(state))
+            self._after_setup.share.load(*read_snapshot(state))
         self._stale = True

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from securevfl.attacks import Measured, Transcript, Truth, membership, predictions, row_order, saved_parts
-from securevfl.attacks.features import LEARNERS
-from securevfl.attacks.learners import standardised
+from securevfl.attacks import AttackScore, Transcript, Truth, feature_inference, run_leaks
+from securevfl.attacks.feature_inference import LEARNERS
+from securevfl.attacks.learners import standardise
 from securevfl.attacks.measure import Estimate, auc, auc_error, draw_known
 from securevfl.attacks.suite import FULL, QUICK, Effort, run_suite, score_columns
 from securevfl.data import Parties
@@ -113,7 +113,7 @@ def attack(
     effort = QUICK if quick else replace(FULL, records=tuple(sorted(known)), labels=tuple(sorted(labels)))
     began = time.perf_counter()
     seeds = tuple(seeds) or (job.seed,)
-    measured: list[Measured] = []
+    measured: list[AttackScore] = []
     transcripts: dict[int, Transcript] = {}
     tests: list[dict[str, float]] = []
     for seed in seeds:
@@ -186,7 +186,7 @@ def _findings(job: Job, parties: Parties) -> list[Finding]:
     return [f for owner in owners for f in job.algorithm.findings(job.protection, passive, owner)] if passive else []
 
 
-def _stated(stated: Mapping[tuple[str, str], str], one: Measured) -> str:
+def _stated(stated: Mapping[tuple[str, str], str], one: AttackScore) -> str:
     """The mildest that is stated of those an attack is about: each of them was got."""
     return min((stated.get((one.attacker, victim), "") for victim in one.victim.split(", ")), key=SEVERITIES.index)
 
@@ -200,15 +200,15 @@ def _checkpoints(folder: Path) -> dict[str, object]:
     return {party: read_tree(file) for party, (_, file) in found.items()}
 
 
-def _order(transcript: Transcript, seed: int) -> Iterator[Measured]:
+def _order(transcript: Transcript, seed: int) -> Iterator[AttackScore]:
     """Whether row numbers follow a column, of aligned rows and of others."""
     for owner, truth in transcript.truths.items():
         for which, tables in (("aligned rows", truth.x), ("other rows", truth.others)):
             for victim, x in tables.items():
                 if len(x) < 20:
                     continue
-                column, value = row_order.strongest(x)
-                yield Measured(
+                column, value = run_leaks.find_ordered_column(x)
+                yield AttackScore(
                     attack=f"row order: {which}",
                     attacker="all parties" if len(transcript.truths) == 1 else f"federation of {owner}",
                     victim=victim,
@@ -226,10 +226,10 @@ def _order(transcript: Transcript, seed: int) -> Iterator[Measured]:
 
 def _by_chance(x: np.ndarray, seed: int) -> float:
     """The same figure for rows in a random order."""
-    return row_order.strongest(x[np.random.default_rng(seed).permutation(len(x))])[1]
+    return run_leaks.find_ordered_column(x[np.random.default_rng(seed).permutation(len(x))])[1]
 
 
-def _saved(transcript: Transcript, model: Model, kept: Mapping[str, object], seed: int) -> Iterator[Measured]:
+def _saved(transcript: Transcript, model: Model, kept: Mapping[str, object], seed: int) -> Iterator[AttackScore]:
     """Whether the files that a party keeps, its part of the model and its checkpoint, hold labels or rows as they are:
     its own, and others'."""
     owner, truth = next(iter(transcript.truths.items()))
@@ -240,14 +240,14 @@ def _saved(transcript: Transcript, model: Model, kept: Mapping[str, object], see
     for party in truth.x:
         files = [("model", model.parts.get(party)), ("checkpoint", kept.get(party))]
         found = [
-            (*saved_parts.share_found(state, secret, rows), victim, target, kind)
+            (*run_leaks.find_secret(state, secret, rows), victim, target, kind)
             for kind, state in files
             for victim, target, secret in secrets
         ]
         for whose in ("its own", "others'"):
             mine = [one for one in found if (one[2] == party) == (whose == "its own")]
             share, where, victim, target, kind = max(mine, key=lambda one: one[0])
-            yield Measured(
+            yield AttackScore(
                 attack=f"saved parts: {whose}",
                 attacker=f"reader of {party}'s files",
                 victim=victim,
@@ -264,7 +264,7 @@ def _saved(transcript: Transcript, model: Model, kept: Mapping[str, object], see
 
 def _predicted(
     model: Model, parties: Parties, aligned: Aligned, transcript: Transcript, effort: Effort, seed: int
-) -> Iterator[Measured]:
+) -> Iterator[AttackScore]:
     """What one prediction of all common rows shows, and what ten of them do where they carry noise."""
     chief, truth = parties.active.name, transcript.truth()
     dp = model.job.protection.dp
@@ -282,23 +282,25 @@ def _predicted(
     yield from _members(transcript.view(chief).train, transcript.view(chief).test, scores, truth, chief, seed)
 
 
-def _from_predictions(transcript: Transcript, chief: str, count: int, effort: Effort, seed: int) -> Iterator[Measured]:
+def _from_predictions(
+    transcript: Transcript, chief: str, count: int, effort: Effort, seed: int
+) -> Iterator[AttackScore]:
     view, truth = transcript.view(chief), transcript.truth()
     for victim in view.passive:
         if not view.of_features(victim):
             continue
-        x = standardised(truth.x[victim])
-        rows, seen = predictions.averaged(view, victim)
+        x = standardise(truth.x[victim])
+        rows, seen = feature_inference.average_observations(view, victim)
         records = [k for k in effort.records if k <= len(rows) // 2]
         if not records or not seen.size:
             continue
         known = draw_known(rows, x, records[-1], seed)
         yield score_columns(
             "predictions: one look" if count == 1 else f"predictions: mean of {count}",
-            predictions.infer(view, victim, known),
+            feature_inference.infer_predicted_rows(view, victim, known),
             x,
             known,
-            predictions.own_only(view, victim, known),
+            feature_inference.infer_predicted_rows_baseline(view, victim, known),
             attacker=chief,
             victim=victim,
             seed=seed,
@@ -308,19 +310,19 @@ def _from_predictions(transcript: Transcript, chief: str, count: int, effort: Ef
 
 def _from_scores(
     transcript: Transcript, chief: str, scores: np.ndarray, effort: Effort, seed: int
-) -> Iterator[Measured]:
+) -> Iterator[AttackScore]:
     """What final predictions tell of features, beside the active party's own columns, where nothing else is opened."""
     view, truth = transcript.view(chief), transcript.truth()
     rows = np.arange(len(scores))
     for victim in view.passive:
-        x = standardised(truth.x[victim])
+        x = standardise(truth.x[victim])
         records = [k for k in effort.records if k <= len(rows) // 2]
         if not records:
             continue
         known = draw_known(rows, x, records[-1], seed)
         yield score_columns(
             "predictions: final scores",
-            predictions.infer_from_scores(view, scores, known),
+            feature_inference.infer_from_scores(view, scores, known),
             x,
             known,
             LEARNERS["ridge"](rows, view.x[rows], known),
@@ -333,21 +335,21 @@ def _from_scores(
 
 def _members(
     train: np.ndarray, test: np.ndarray, scores: np.ndarray, truth: Truth, chief: str, seed: int
-) -> Iterator[Measured]:
+) -> Iterator[AttackScore]:
     """Whether the final model tells the rows that it was trained on from test rows. Of a number, by its error: an
     entropy is of classes."""
     rows = np.concatenate([train, test])
     member = np.arange(len(rows)) < len(train)
     tried: list[tuple[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Estimate], str]] = [
-        ("loss threshold", membership.loss_threshold, "Yeom et al., CSF 2018"),
-        ("modified entropy", membership.modified_entropy, "Song and Mittal, USENIX Security 2021"),
+        ("loss threshold", run_leaks.score_by_loss, "Yeom et al., CSF 2018"),
+        ("modified entropy", run_leaks.score_by_modified_entropy, "Song and Mittal, USENIX Security 2021"),
     ]
     if scores.shape[1] == 1:
-        tried = [("error threshold", membership.error_threshold, "Yeom et al., CSF 2018")]
+        tried = [("error threshold", run_leaks.score_by_error, "Yeom et al., CSF 2018")]
     for name, function, source in tried:
         estimate: Estimate = function(rows, scores[rows], truth.y[rows])
         value = auc(member, estimate.values)
-        yield Measured(
+        yield AttackScore(
             attack=f"membership: {name}",
             attacker="who is told predictions",
             victim=chief,

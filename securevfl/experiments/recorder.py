@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from securevfl.attacks import Message as Noted
-from securevfl.attacks import Observation, Observations, Rule, Seen, Transcript, Truth, View
+from securevfl.attacks import CutRule, Observation, Observations, PartyView, Seen, Transcript, Truth
+from securevfl.attacks import ObservedMessage as Noted
 from securevfl.party_context import Observer
 from securevfl.training import NumberedRows
 from securevfl.transport import Array, Kind, Message
@@ -36,7 +36,7 @@ class _Notes:
     arrived: dict[str, tuple[np.ndarray, int]] = field(default_factory=dict, repr=False)
     epoch: int = 0
     fed: np.ndarray = field(default_factory=lambda: np.arange(0), repr=False)
-    rule: Rule | None = None
+    rule: CutRule | None = None
     network: nn.Module | None = None
 
 
@@ -102,7 +102,7 @@ class Recorder(Observer):
         self._notes[party, owner].fed = rows
 
     def joined(self, party: str, owner: str, lr: float, momentum: float, decay: float) -> None:
-        self._notes[party, owner].rule = Rule(lr, momentum, decay)
+        self._notes[party, owner].rule = CutRule(lr, momentum, decay)
 
     def opened(self, party: str, owner: str, what: Literal["z", "gradient"], values: Array, *, train: bool) -> None:
         notes = self._notes[party, owner]
@@ -136,7 +136,7 @@ class Recorder(Observer):
         Args:
             scores: label owner → probabilities of the test rows, as its program has them.
         """
-        views: dict[tuple[str, str], View] = {}
+        views: dict[tuple[str, str], PartyView] = {}
         truths: dict[str, Truth] = {}
         for (party, owner), notes in self._notes.items():
             rows = notes.rows
@@ -148,7 +148,7 @@ class Recorder(Observer):
                 continue
             y = chief.y[: chief.aligned_count].numpy().copy()
             x = {name: _flat(table.x) for name in (owner, *members) if (table := self._notes[name, owner].rows)}
-            views[party, owner] = View(
+            views[party, owner] = PartyView(
                 party=party,
                 owner=owner,
                 passive=tuple(sorted(members)),

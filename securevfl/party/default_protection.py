@@ -58,7 +58,7 @@ def choose_protection(
     if not isinstance(kind, Auto) or not passive:
         return kind, ""
     shares, _ = _on_shares(job, owners, passive, coordinator, _shares(dp=kind.dp))
-    return kind.chosen(job.batch_size, on_shares=shares is not None)
+    return kind.choose(job.batch_size, on_shares=shares is not None)
 
 
 def possible_defaults(job: Job) -> Iterator[Job]:
@@ -67,7 +67,7 @@ def possible_defaults(job: Job) -> Iterator[Job]:
     """
     if isinstance(job.protection, Auto):
         for on_shares in (True, False):
-            yield job.replace(protection=job.protection.chosen(job.batch_size, on_shares=on_shares)[0])
+            yield job.replace(protection=job.protection.choose(job.batch_size, on_shares=on_shares)[0])
         return
     if not isinstance(job.protection, Unnamed):
         yield job

@@ -41,7 +41,7 @@ from securevfl.privacy.opened_values import OpenedValues, allowed_values
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, protection_of
 from securevfl.privacy.releases import Releases
 from securevfl.privacy.rows import RowRelease
-from securevfl.privacy.severity import Measured, Permitted, load_measured, permitted_by, severity_of_view
+from securevfl.privacy.severity import MeasuredView, Permitted, load_measured, permitted_by, severity_of_view
 from securevfl.privacy.sgd import PrivateSteps
 from securevfl.privacy.spent import PROTECTS, Counted, Spent, depends_on
 from securevfl.privacy.terms import REFUSED, Terms, describe_broken_rule, raise_refusal
@@ -73,7 +73,7 @@ __all__ = [
     "Ledgers",
     "Link",
     "Loss",
-    "Measured",
+    "MeasuredView",
     "MessageObserver",
     "NoiseShare",
     "Noised",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from securevfl.attacks.measure import Measured
+from securevfl.attacks.measure import AttackScore
 from securevfl.privacy.findings import Finding
 from securevfl.privacy.severity import NOTE_AUC_GAIN, NOTE_CORRELATION_GAIN, NOTE_R2_GAIN, OK_AUC
 
@@ -27,7 +27,7 @@ def worst_claims(findings: Iterable[Finding]) -> Mapping[tuple[str, str], str]:
     return worst
 
 
-def measures_as_leak(one: Measured) -> bool:
+def measures_as_leak(one: AttackScore) -> bool:
     """Return True if an attack gained too much to be called *ok*, and more than chance explains.
 
     Labels: an AUC above 0.55 without known labels, or 0.05 above the same learner without the view. Attributes: 0.05
@@ -42,7 +42,7 @@ def measures_as_leak(one: Measured) -> bool:
     return one.gain > NOTE_R2_GAIN
 
 
-def describe_contradiction(one: Measured, severity: str) -> str:
+def describe_contradiction(one: AttackScore, severity: str) -> str:
     """Describe an attack result that contradicts the job's claim, or that the job does not mention; empty if there is
     no contradiction.
 

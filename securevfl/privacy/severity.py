@@ -43,7 +43,7 @@ __all__ = [
     "NOTE_R2_GAIN",
     "OK_AUC",
     "READ_AUC",
-    "Measured",
+    "MeasuredView",
     "Permitted",
     "auc_of_mu",
     "auc_of_response",
@@ -176,7 +176,7 @@ def largest_epsilon(auc: Callable[[float], float]) -> float:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class MeasuredView:
     """Results of attacks on what one party receives without noise: the worst over data, algorithms and seeds.
 
     Attributes:
@@ -211,11 +211,11 @@ class Measured:
 
 
 @cache
-def load_measured() -> Mapping[str, Measured]:
+def load_measured() -> Mapping[str, MeasuredView]:
     """Attack results by view, as the gate wrote them."""
     text = files("securevfl.privacy").joinpath("measured.json").read_text(encoding="utf-8")
     content: Mapping[str, Any] = json.loads(text)
-    return {view: Measured(view=view, **figures) for view, figures in content["views"].items()}
+    return {view: MeasuredView(view=view, **figures) for view, figures in content["views"].items()}
 
 
 def severity_of_view(view: str) -> Severity:

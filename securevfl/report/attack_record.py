@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from securevfl.attacks import Measured
+from securevfl.attacks import AttackScore
 from securevfl.report.record_files import read_record
 
 __all__ = ["ATTACK_FORMAT", "AttackRecord", "Claimed", "Line", "attacks_beside", "lines"]
@@ -42,7 +42,7 @@ class AttackRecord(msgspec.Struct, frozen=True, kw_only=True):
     """metrics of the job on its test rows, the mean over the seeds"""
     seconds: float
     claims: list[Claimed]
-    measured: list[Measured]
+    measured: list[AttackScore]
     contradictions: list[str]
     """claims of *ok* that an attack proved false: empty is what a job should have"""
     unstated: list[str]
@@ -93,13 +93,13 @@ def lines(record: AttackRecord) -> list[Line]:
     for claim in record.claims:
         pair = claim.party, claim.about
         worst[pair] = max(worst.get(pair, ""), claim.severity, key=order.index)
-    groups: dict[tuple[str, str, str, str, int], list[Measured]] = {}
+    groups: dict[tuple[str, str, str, str, int], list[AttackScore]] = {}
     for one in record.measured:
         groups.setdefault((one.attacker, one.victim, one.attack, one.target, one.known), []).append(one)
     return [_line(found, worst) for found in groups.values()]
 
 
-def _line(found: Sequence[Measured], worst: dict[tuple[str, str], str]) -> Line:
+def _line(found: Sequence[AttackScore], worst: dict[tuple[str, str], str]) -> Line:
     first, values = found[0], [one.value for one in found]
     victims = first.victim.split(", ")
     stated = [worst.get((first.attacker, victim), "") for victim in victims]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from securevfl.cut.leakage import Revealed, handed_over, labels_drawn
+from securevfl.cut.leakage import Revealed, describe_drawn_labels, describe_representations
 from securevfl.privacy import DP
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
@@ -63,8 +63,8 @@ def handing_over(
         passive: number of passive parties.
         beside: what a gradient tells of the other passive parties, where there are any.
     """
-    told = handed_over(dp, features, _REPRESENTATIONS)
-    drawn = labels_drawn(dp, labels, _GRADIENT, parties=passive)
+    told = describe_representations(dp, features, _REPRESENTATIONS)
+    drawn = describe_drawn_labels(dp, labels, _GRADIENT, parties=passive)
     others = passive > 1 and bool(beside)
     sent = (representation_exchange(f"{algorithm}/{step}", words, told, dp) for step, words in steps.items())
     return (

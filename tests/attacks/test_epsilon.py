@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from securevfl.attacks.epsilon import audit, epsilon_of_guesses, epsilon_of_rates
+from securevfl.attacks.epsilon import bound_epsilon, epsilon_of_guesses, epsilon_of_rates
 from securevfl.privacy import RandomisedResponse
 from securevfl.privacy.severity import mu_of
 
@@ -24,14 +24,14 @@ def _answers(epsilon: float, rows: int, seed: int) -> tuple[np.ndarray, np.ndarr
 
 def test_a_bound_is_close_to_the_truth_and_below_it() -> None:
     for epsilon in (0.5, 1.0, 2.0):
-        found = audit(*_answers(epsilon, 6000, 1), delta=DELTA).lower
+        found = bound_epsilon(*_answers(epsilon, 6000, 1), delta=DELTA).lower
         assert 0.7 * epsilon < found < epsilon
 
 
 def test_bounds_are_too_high_no_more_often_than_they_say() -> None:
     """50 runs at ε = 1 and confidence 0.9: about 5 may be too high; paying for several tests makes it fewer."""
     runs = [_answers(1.0, 300, seed) for seed in range(50)]
-    high = sum(audit(*run, delta=DELTA, confidence=0.9, shares=(1.0, 0.3)).lower > 1.0 for run in runs)
+    high = sum(bound_epsilon(*run, delta=DELTA, confidence=0.9, shares=(1.0, 0.3)).lower > 1.0 for run in runs)
     assert high <= 9
 
 
@@ -40,7 +40,7 @@ def test_choosing_the_best_of_many_tests_is_paid_for() -> None:
     for seed in range(40):
         draw = np.random.default_rng(seed)
         bits, score = draw.integers(0, 2, 200), draw.normal(size=200)
-        found += audit(bits, score, delta=DELTA, either_way=True, shares=shares).lower > 0
+        found += bound_epsilon(bits, score, delta=DELTA, either_way=True, shares=shares).lower > 0
     assert found <= 5  # at confidence 0.95, two of 40
 
 
@@ -48,8 +48,8 @@ def test_gaussian_noise_of_half_the_size_is_caught() -> None:
     draw, n, mu = np.random.default_rng(0), 6000, mu_of(1.0, DELTA)
     bits = draw.integers(0, 2, n)
     honest, weak = (bits * size + draw.normal(size=n) for size in (mu, 8 * mu))
-    assert audit(bits, honest, delta=DELTA).lower < 1.0
-    assert audit(bits, weak, delta=DELTA).lower > 1.0
+    assert bound_epsilon(bits, honest, delta=DELTA).lower < 1.0
+    assert bound_epsilon(bits, weak, delta=DELTA).lower > 1.0
 
 
 def test_the_binomial_tail_is_that_of_the_theorem() -> None:

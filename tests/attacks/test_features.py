@@ -8,47 +8,51 @@ import numpy as np
 import pytest
 from attack_views import TRAIN, linear
 
-from securevfl.attacks import features, gram
-from securevfl.attacks.learners import linear_solve, ridge
+from securevfl.attacks import feature_inference, gram
+from securevfl.attacks.learners import fit_ridge, linear_solve
 from securevfl.attacks.measure import Known, draw_known, r_squared
 
 
 @pytest.mark.parametrize("which", ["trained", "scored"])
 @pytest.mark.parametrize("learner", ["linear", "ridge"])
-def test_identity_features_follow_from_known_records(which: features.Which, learner: str) -> None:
+def test_identity_features_follow_from_known_records(which: feature_inference.Which, learner: str) -> None:
     """The positive control: all looks at a row are more numbers than there are columns."""
     view, x = linear(epochs=8, batch=200)
-    rows, seen = features.stacked_observations(view, "shop", which)
+    rows, seen = feature_inference.stacked_observations(view, "shop", which)
     assert seen.shape[1] == 8 * 4
     known = draw_known(rows, x, 60, 0)
-    found = features.infer(view, "shop", known, learner=learner, which=which).without(known.rows)
+    found = feature_inference.infer_columns(view, "shop", known, learner=learner, which=which).without(known.rows)
     assert r_squared(found.values, x[found.rows]) >= 0.99
 
 
-@pytest.mark.parametrize("learner", list(features.LEARNERS))
+@pytest.mark.parametrize("learner", list(feature_inference.LEARNERS))
 def test_noise_in_place_of_the_view_tells_nothing(learner: str) -> None:
     view, x = linear()
     known = draw_known(view.train, x, 72, 0)
-    found = features.infer(view.blinded(0), "shop", known, learner=learner).without(known.rows)
+    found = feature_inference.infer_columns(view.replace_with_noise(0), "shop", known, learner=learner).without(
+        known.rows
+    )
     assert r_squared(found.values, x[found.rows]) < 0.05
 
 
 def test_the_baseline_sees_nothing() -> None:
     view, x = linear()
     known = draw_known(view.train, x, 72, 0)
-    own = features.own_only(view, "shop", known)
-    assert np.array_equal(own.values, features.own_only(view.blinded(1), "shop", known).values)
-    with_own = features.infer_with_own(view, "shop", known).without(known.rows)
+    own = feature_inference.infer_columns_baseline(view, "shop", known)
+    assert np.array_equal(
+        own.values, feature_inference.infer_columns_baseline(view.replace_with_noise(1), "shop", known).values
+    )
+    with_own = feature_inference.infer_columns_with_own(view, "shop", known).without(known.rows)
     assert r_squared(with_own.values, x[with_own.rows]) > 0.8
 
 
 def test_a_perceptron_bends_where_a_line_does_not() -> None:
     view, x = linear()
-    rows, seen = features.stacked_observations(view, "shop", "trained")
+    rows, seen = feature_inference.stacked_observations(view, "shop", "trained")
     bent = np.abs(x[:, :1])
     known = draw_known(rows, bent, 300, 0)
     rest = ~np.isin(rows, known.rows)
-    line, curve = (features.LEARNERS[name](rows, seen, known) for name in ("ridge", "perceptron"))
+    line, curve = (feature_inference.LEARNERS[name](rows, seen, known) for name in ("ridge", "perceptron"))
     assert r_squared(curve.values[rest], bent[rows[rest]]) > r_squared(line.values[rest], bent[rows[rest]]) + 0.3
 
 
@@ -59,7 +63,7 @@ def test_a_linear_map_is_solved_by_as_many_records_as_columns() -> None:
     known = Known(np.arange(6), target[:6])
     assert np.allclose(linear_solve(np.arange(50), seen, known).values, target)
     assert not np.allclose(linear_solve(np.arange(50), seen, Known(np.arange(4), target[:4])).values, target)
-    assert r_squared(ridge(np.arange(50), seen, Known(np.arange(30), target[:30])).values, target) > 0.999
+    assert r_squared(fit_ridge(np.arange(50), seen, Known(np.arange(30), target[:30])).values, target) > 0.999
 
 
 def test_r_squared_is_of_standardised_columns() -> None:
@@ -73,11 +77,11 @@ def test_r_squared_is_of_standardised_columns() -> None:
     assert r_squared(half, truth) == pytest.approx(0.5)
 
 
-def _solved(view: gram.View, x: np.ndarray) -> tuple[float, float]:
+def _solved(view: gram.PartyView, x: np.ndarray) -> tuple[float, float]:
     shown = gram.observations_of(view)
     assert shown is not None
-    assert shown.solvable
-    found, left = gram.factor(shown)
+    assert shown.is_solvable
+    found, left = gram.factor_gram(shown)
     return gram.gram_error(found, x[shown.order]), left
 
 
@@ -106,7 +110,7 @@ def test_too_few_looks_are_not_solved() -> None:
     view, _ = linear(epochs=2, width=6, h=4)
     shown = gram.observations_of(view)
     assert shown is not None
-    assert not shown.solvable
+    assert not shown.is_solvable
     assert gram.observations_of(replace(view, steps={})) is None
     assert gram.observations_of(replace(view, valid=np.arange(0))) is None
 

@@ -8,39 +8,39 @@ from attack_views import ROWS, TRAIN, classes, passive
 from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
-from securevfl.attacks import Transcript, label_gradients
-from securevfl.attacks.measure import Estimate, Known, auc, auc_error, draw_known, ranked, score_labels
+from securevfl.attacks import Transcript, label_inference
+from securevfl.attacks.measure import Estimate, Known, auc, auc_error, draw_known, score_labels, score_ranking
 from securevfl.experiments import simulate
 from securevfl.experiments.recorder import Recorder
 from securevfl.run import join_parties
 
 UNSUPERVISED = {
-    "norm": label_gradients.norm,
-    "direction": label_gradients.direction,
-    "spectral": label_gradients.spectral,
-    "one look": label_gradients.single,
+    "norm": label_inference.score_by_norm,
+    "direction": label_inference.score_by_direction,
+    "spectral": label_inference.score_by_spectrum,
+    "one look": label_inference.score_single_observations,
 }
 
 
 @pytest.mark.parametrize("name", UNSUPERVISED)
 def test_plain_gradients_tell_every_label(name: str) -> None:
     y = classes()
-    assert ranked(UNSUPERVISED[name](passive(y, noise=0.0)), y, 2)[0] >= 0.99
+    assert score_ranking(UNSUPERVISED[name](passive(y, noise=0.0)), y, 2)[0] >= 0.99
 
 
 @pytest.mark.parametrize("name", UNSUPERVISED)
 @pytest.mark.parametrize("seed", range(3))
 def test_noise_in_place_of_the_view_tells_nothing(name: str, seed: int) -> None:
     y = classes(seed)
-    value, error = ranked(UNSUPERVISED[name](passive(y, noise=0.0).blinded(seed)), y, 2)
+    value, error = score_ranking(UNSUPERVISED[name](passive(y, noise=0.0).replace_with_noise(seed)), y, 2)
     assert abs(value - 0.5) <= 3 * error
 
 
 def test_a_learner_with_labels_gets_nothing_from_noise() -> None:
     y = classes()
-    view = passive(y, noise=0.0).blinded(1)
+    view = passive(y, noise=0.0).replace_with_noise(1)
     known = draw_known(view.train, y, 200, 0)
-    value, error = ranked(label_gradients.learned(view, known).without(known.rows), y, 2)
+    value, error = score_ranking(label_inference.fit_on_gradients(view, known).without(known.rows), y, 2)
     assert abs(value - 0.5) <= 3 * error
 
 
@@ -48,9 +48,9 @@ def test_looks_added_up_beat_one_look() -> None:
     """Noise of the same size is halved by four looks: a figure of single looks understates."""
     y = classes()
     view = passive(y, noise=1.5, epochs=16)
-    one = ranked(label_gradients.spectral(view, looks=1), y, 2)[0]
-    every = ranked(label_gradients.single(view), y, 2)[0]
-    summed = ranked(label_gradients.spectral(view), y, 2)[0]
+    one = score_ranking(label_inference.score_by_spectrum(view, looks=1), y, 2)[0]
+    every = score_ranking(label_inference.score_single_observations(view), y, 2)[0]
+    summed = score_ranking(label_inference.score_by_spectrum(view), y, 2)[0]
     assert summed > max(one, every) + 0.15
 
 
@@ -60,12 +60,12 @@ def test_a_learner_is_scored_on_rows_that_it_did_not_know() -> None:
     known = draw_known(view.train, y, 40, 3)
     found = score_labels(
         "learned",
-        label_gradients.learned(view, known),
+        label_inference.fit_on_gradients(view, known),
         y,
         2,
         attacker="shop",
         victim="bank",
-        baseline=label_gradients.without_gradients(view, known),
+        baseline=label_inference.fit_on_own_columns(view, known),
         known=known,
     )
     assert found.rows == TRAIN - 40
@@ -95,8 +95,8 @@ def test_the_error_of_an_auc_is_its_spread() -> None:
 def test_the_sign_costs_one_bit_only_where_the_attack_leaves_it_open() -> None:
     y = classes()
     rows = np.arange(ROWS)
-    assert ranked(Estimate(rows, -y.astype(float)), y, 2)[0] == 0.0
-    assert ranked(Estimate(rows, -y.astype(float), either_way=True), y, 2)[0] == 1.0
+    assert score_ranking(Estimate(rows, -y.astype(float)), y, 2)[0] == 0.0
+    assert score_ranking(Estimate(rows, -y.astype(float), either_way=True), y, 2)[0] == 1.0
 
 
 def test_several_classes_are_scored_one_against_the_rest() -> None:
@@ -105,7 +105,7 @@ def test_several_classes_are_scored_one_against_the_rest() -> None:
     values = np.eye(3)[y] + 0.5 * draw.normal(size=(300, 3))
     shares = np.exp(values) / np.exp(values).sum(axis=1, keepdims=True)
     expected = np.mean([roc_auc_score(y == c, shares[:, c]) for c in range(3)])
-    assert ranked(Estimate(np.arange(300), shares), y, 3)[0] == pytest.approx(expected)
+    assert score_ranking(Estimate(np.arange(300), shares), y, 3)[0] == pytest.approx(expected)
 
 
 def test_known_labels_hold_each_class_and_are_what_was_asked_for() -> None:
@@ -130,7 +130,7 @@ def _credit(protection: sv.cut.Protection, *, rows: int, epochs: int = 8) -> Tra
 
 def _aucs(transcript: Transcript) -> dict[str, float]:
     y, view = transcript.truth().y, transcript.view("network")
-    return {name: ranked(attack(view), y, 2)[0] for name, attack in UNSUPERVISED.items()}
+    return {name: score_ranking(attack(view), y, 2)[0] for name, attack in UNSUPERVISED.items()}
 
 
 def test_a_real_job_without_protection_gives_every_label() -> None:

@@ -10,26 +10,24 @@ import torch
 from attack_views import ROWS, TRAIN, linear, passive, view
 
 import securevfl as sv
-from securevfl.attacks import (
-    Measured,
-    Observation,
-    Observations,
-    attributes,
-    columns,
-    completion,
-    label_gradients,
-    membership,
-    saved_parts,
+from securevfl.attacks import AttackScore, Observation, Observations, feature_inference, label_inference, run_leaks
+from securevfl.attacks.measure import (
+    Estimate,
+    auc,
+    draw_known,
+    r_squared,
+    score_correlation,
+    score_labels,
+    score_ranking,
 )
-from securevfl.attacks.measure import Estimate, auc, correlated, draw_known, r_squared, ranked, score_labels
-from securevfl.attacks.suite import QUICK, negative, run_suite
+from securevfl.attacks.suite import QUICK, negative_control, run_suite
 from securevfl.privacy.attack_verdict import describe_contradiction, measures_as_leak
 from securevfl.report.attack_page import render_attacks
 
 SIGNED = {
-    "direction": label_gradients.direction,
-    "spectral": label_gradients.spectral,
-    "one look": label_gradients.single,
+    "direction": label_inference.score_by_direction,
+    "spectral": label_inference.score_by_spectrum,
+    "one look": label_inference.score_single_observations,
 }
 
 
@@ -45,8 +43,8 @@ def _seen(y: np.ndarray) -> sv.privacy.attacks.View:  # type: ignore[name-define
 def test_plain_gradients_tell_numbers_and_noise_does_not(name: str) -> None:
     y = _numbers()
     seen = _seen(y)
-    assert ranked(SIGNED[name](seen), y, 1)[0] > (0.7 if name == "direction" else 0.95)  # a cosine has no length
-    value, error = ranked(SIGNED[name](seen.blinded(0)), y, 1)
+    assert score_ranking(SIGNED[name](seen), y, 1)[0] > (0.7 if name == "direction" else 0.95)  # a cosine has no length
+    value, error = score_ranking(SIGNED[name](seen.replace_with_noise(0)), y, 1)
     assert value <= 4 * error
 
 
@@ -56,12 +54,12 @@ def test_a_learner_with_known_numbers_gains_by_gradients_alone() -> None:
     known = draw_known(seen.train, y, 60, 0)
     assert len(known) == 60
     assert known.values.dtype == np.float64
-    with_view = correlated(label_gradients.learned(seen, known).without(known.rows), y)[0]
-    without, error = correlated(label_gradients.without_gradients(seen, known).without(known.rows), y)
+    with_view = score_correlation(label_inference.fit_on_gradients(seen, known).without(known.rows), y)[0]
+    without, error = score_correlation(label_inference.fit_on_own_columns(seen, known).without(known.rows), y)
     assert with_view > 0.95
     assert abs(without) <= 4 * error
     told = score_labels(
-        "labels: learned", label_gradients.learned(seen, known), y, 1, attacker="a", victim="b", known=known
+        "labels: learned", label_inference.fit_on_gradients(seen, known), y, 1, attacker="a", victim="b", known=known
     )
     assert (told.metric, told.baseline, told.rows) == ("correlation", 0.0, TRAIN - 60)
 
@@ -69,9 +67,9 @@ def test_a_learner_with_known_numbers_gains_by_gradients_alone() -> None:
 def test_a_bottom_that_holds_the_number_completes_it() -> None:
     y = _numbers()
     seen = replace(_seen(y), embed=lambda x: np.column_stack([y, y**2]))
-    found = completion.complete(seen, draw_known(seen.train, y, 30, 0))
+    found = label_inference.complete_model(seen, draw_known(seen.train, y, 30, 0))
     assert found is not None
-    assert correlated(found, y)[0] > 0.99
+    assert score_correlation(found, y)[0] > 0.99
 
 
 def test_others_columns_follow_from_the_error_where_the_number_is_known() -> None:
@@ -86,9 +84,12 @@ def test_others_columns_follow_from_the_error_where_the_number_is_known() -> Non
         classes=1,
     )
     known = draw_known(seen.train, secret, 100, 0)
-    found = columns.from_gradients(seen, y, known)
+    found = feature_inference.infer_columns_from_gradients(seen, y, known)
     assert found is not None
-    rest, own = found.without(known.rows), columns.from_own(seen, y, known).without(known.rows)
+    rest, own = (
+        found.without(known.rows),
+        feature_inference.infer_from_gradients_baseline(seen, y, known).without(known.rows),
+    )
     assert r_squared(rest.values, secret[rest.rows]) > 0.95
     assert r_squared(own.values, secret[own.rows]) < 0.1
 
@@ -98,18 +99,18 @@ def test_a_prediction_of_a_number_tells_an_attribute() -> None:
     yes = (x[:, 1] > 0).astype(np.int64)
     told = replace(seen, test=np.arange(ROWS), scores=1e5 + 1e3 * x[:, 1:2], classes=1, y=_numbers())
     known = draw_known(told.test, yes, 72, 0)
-    found = attributes.from_predictions(told, known)
+    found = feature_inference.infer_attribute_from_predictions(told, known)
     assert found is not None
-    assert ranked(found.without(known.rows), yes, 2)[0] > 0.95
+    assert score_ranking(found.without(known.rows), yes, 2)[0] > 0.95
 
 
 def test_members_have_smaller_errors() -> None:
     y, rows = _numbers(), np.arange(ROWS)
     member = rows < TRAIN
     scores = (y + np.where(member, 0.1, 1.0) * _numbers(3))[:, None]
-    found = membership.error_threshold(rows, scores, y)
+    found = run_leaks.score_by_error(rows, scores, y)
     assert auc(member, found.values) > 0.8
-    assert auc(member, membership.error_threshold(rows, (y + _numbers(3))[:, None], y).values) < 0.6
+    assert auc(member, run_leaks.score_by_error(rows, (y + _numbers(3))[:, None], y).values) < 0.6
 
 
 @pytest.mark.parametrize("kept", [lambda y: y, lambda y: (y - 3) / 7])
@@ -117,25 +118,27 @@ def test_numbers_in_a_file_are_found_as_they_are_and_scaled(kept: object) -> Non
     y = 1000 + 50 * _numbers()
     state = {"parts": [{"w": torch.zeros(4)}, {"y": torch.from_numpy(kept(y)).float()}]}  # type: ignore[operator]
     every = [np.arange(ROWS)]
-    assert saved_parts.share_found(state, y, every) == (1.0, "/parts/1/y")
-    assert saved_parts.share_found({"w": torch.randn(ROWS)}, y, every)[0] < 0.05
+    assert run_leaks.find_secret(state, y, every) == (1.0, "/parts/1/y")
+    assert run_leaks.find_secret({"w": torch.randn(ROWS)}, y, every)[0] < 0.05
 
 
 def test_correlations_have_errors_and_unknown_numbers_do_not_count() -> None:
     y = _numbers()
     y[:100] = np.nan
     rows = np.arange(ROWS)
-    value, error = correlated(Estimate(rows, -np.nan_to_num(y), either_way=True), y)
+    value, error = score_correlation(Estimate(rows, -np.nan_to_num(y), either_way=True), y)
     assert (value, error) == (pytest.approx(1.0), pytest.approx(0.0, abs=1e-9))
-    assert correlated(Estimate(rows, -np.nan_to_num(y)[:, None]), y)[0] == pytest.approx(-1.0)
-    assert correlated(Estimate(rows, np.ones(ROWS)), y) == (0.0, 1.0)
-    spread = [correlated(Estimate(rows, np.random.default_rng(1000 + k).normal(size=ROWS)), y) for k in range(200)]
+    assert score_correlation(Estimate(rows, -np.nan_to_num(y)[:, None]), y)[0] == pytest.approx(-1.0)
+    assert score_correlation(Estimate(rows, np.ones(ROWS)), y) == (0.0, 1.0)
+    spread = [
+        score_correlation(Estimate(rows, np.random.default_rng(1000 + k).normal(size=ROWS)), y) for k in range(200)
+    ]
     assert np.std([value for value, _ in spread]) == pytest.approx(np.mean([error for _, error in spread]), rel=0.2)
 
 
 def test_what_counts_as_a_leak_of_a_number() -> None:
-    def got(value: float, error: float = 0.01) -> Measured:
-        return Measured(
+    def got(value: float, error: float = 0.01) -> AttackScore:
+        return AttackScore(
             attack="labels: spectral",
             attacker="shop",
             victim="bank",
@@ -179,7 +182,9 @@ def test_a_job_that_learns_a_number_is_attacked_and_says_that_it_leaks() -> None
     assert not result.record.unstated
     assert "r2" in result.record.test
     assert "correlation of the true number" in render_attacks(result.record)
-    nothing = [one for one in run_suite(negative(result.transcripts[0]), QUICK) if one.attack.startswith("labels")]
+    nothing = [
+        one for one in run_suite(negative_control(result.transcripts[0]), QUICK) if one.attack.startswith("labels")
+    ]
     assert len(nothing) >= 5
     seen = [one for one in nothing if "completion" not in one.attack]  # a bottom is not a message
     assert not [one for one in seen if one.gain > 0.3], seen

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import securevfl as sv
-from securevfl.attacks import Observations, Transcript, View
+from securevfl.attacks import Observations, PartyView, Transcript
 from securevfl.data import hold_out, label_owners
 from securevfl.experiments import simulate
 from securevfl.experiments.recorder import Recorder
@@ -107,7 +107,7 @@ def test_a_look_at_identity_features_is_their_linear_image() -> None:
                 weights, *_ = np.linalg.lstsq(x, look.values, rcond=None)
                 assert np.abs(x @ weights - look.values).max() < 1e-4
     wrong = truth.x[view.passive[0]][::-1][view.train]  # of other rows: no map fits
-    rows, seen = view.looks["part of z", view.passive[0]].training().of(view.train)
+    rows, seen = view.looks["part of z", view.passive[0]].training().of_rows(view.train)
     assert np.linalg.lstsq(wrong, seen[:, 0], rcond=None)[1].max() > 1.0
     assert np.array_equal(rows, np.sort(view.train))
 
@@ -118,7 +118,7 @@ def test_a_view_holds_nothing_of_others() -> None:
     _, transcript = _recorded(_job(bottom=(4,)), parties)
     truth = transcript.truth()
     for name in ("network", "retailer"):
-        view: View = transcript.view(name)
+        view: PartyView = transcript.view(name)
         assert view.y is None
         assert view.scores is None
         assert not view.steps

@@ -139,10 +139,10 @@ def test_impossible_settings_are_refused(change: dict[str, Any], match: str) -> 
 
 def test_a_snapshot_of_another_scheme_is_refused_with_the_cure() -> None:
     with pytest.raises(sv.ProtocolError, match=r"'bfv'.*took 'ckks' now: go on with protection 'bfv'"):
-        auto._require_kind("ckks", {"scheme": "bfv", "state": 1})
-    assert auto._require_kind("bfv", {"scheme": "bfv", "state": 1}) == 1
+        auto._require_scheme("ckks", {"scheme": "bfv", "state": 1})
+    assert auto._require_scheme("bfv", {"scheme": "bfv", "state": 1}) == 1
     with pytest.raises(TypeError, match="not a snapshot"):
-        auto._require_kind("bfv", [1])
+        auto._require_scheme("bfv", [1])
 
 
 @pytest.mark.parametrize(("width", "fine"), [((1 << 24) // 3, False), (1 << 20, True), (0, False), (4.0, False)])
@@ -166,7 +166,7 @@ def test_a_width_that_no_cut_has_is_not_timed(width: float, fine: bool) -> None:
 
 
 def test_times_of_a_block_that_is_wider_than_is_timed_grow_with_it() -> None:
-    found = auto._measured(SCHEMES, SPEC, 4096)
+    found = auto._time_schemes(SCHEMES, SPEC, 4096)
     assert found["small"] == Timing(0.2, 0.2, 400_000)
 
 

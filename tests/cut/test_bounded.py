@@ -171,7 +171,7 @@ def test_a_job_with_noise_on_z_and_a_high_rate_keeps_every_norm_below_its_bound(
 
     async def passive(self: SealedPassive) -> torch.Tensor | None:
         found = await look(self)
-        shares[self._site.name] = self._ready.share.values
+        shares[self._site.name] = self._after_setup.share.values
         return found
 
     async def active(self: SealedActive, gradient: torch.Tensor) -> None:

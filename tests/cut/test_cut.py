@@ -195,8 +195,8 @@ def test_integer_shares_stay_small_however_long_training_lasts() -> None:
     class Spy(SealedPassive):
         async def backward(self) -> torch.Tensor | None:
             back = await super().backward()
-            seen.append(max(abs(int(v)).bit_length() for v in self._ready.share.values.flat))
-            assert seen[-1] <= self._ready.holder.block.share_bits
+            seen.append(max(abs(int(v)).bit_length() for v in self._after_setup.share.values.flat))
+            assert seen[-1] <= self._after_setup.holder.block.share_bits
             return back
 
     kit = Kit(KITS["integers, no cipher"].active, lambda s, c: Spy(s, c, Clear()), 0)

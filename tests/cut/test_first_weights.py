@@ -63,7 +63,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         noise: NoiseShare | None = None,
     ) -> None:
         name = self._site.name
-        found.mine.setdefault(name, []).append(self._ready.share.values.copy())
+        found.mine.setdefault(name, []).append(self._after_setup.share.values.copy())
         found.fed.setdefault(name, strip_noise_mark(activations).detach().double())
         await feed(self, activations, train=train, noise=noise)
 

@@ -81,7 +81,7 @@ def run(
             await cut.forward(torch.ones(spec.batch_size, widths[name]), train=True)
             await cut.backward()
             assert isinstance(cut, SealedPassive)
-            seen.shares.setdefault(name, []).append(cut._ready.share.values)
+            seen.shares.setdefault(name, []).append(cut._after_setup.share.values)
 
     async def together() -> None:
         await asyncio.gather(active(), *(passive(name) for name in widths))

@@ -10,7 +10,7 @@ import securevfl_crypto as crypto
 from cuts import link_in_memory, sealed
 
 from securevfl.cut.base import CutSpec
-from securevfl.cut.handshake import announce_width, key_bytes, receive_widths
+from securevfl.cut.handshake import announce_width, read_key, receive_widths
 from securevfl.errors import ProtocolError
 from securevfl.transport import Kind
 
@@ -56,8 +56,8 @@ def test_a_block_of_too_many_weights_is_refused_before_it_is_drawn(width: int, f
 def test_keys_longer_than_any_and_no_bytes_are_refused_before_they_are_copied(key: np.ndarray) -> None:
     """Neither a scheme's parser nor X25519 sees them."""
     with pytest.raises(ProtocolError, match="'p1' sent a public key as"):
-        key_bytes("p1", key)
-    assert key_bytes("p1", np.arange(32, dtype=np.uint8)) == bytes(range(32))
+        read_key("p1", key)
+    assert read_key("p1", np.arange(32, dtype=np.uint8)) == bytes(range(32))
 
 
 @pytest.mark.parametrize("kit", ["bfv", "ckks", "paillier"])

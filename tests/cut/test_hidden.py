@@ -10,7 +10,7 @@ from cuts import SEALED, Kit, link_in_memory
 
 import securevfl as sv
 from securevfl.cut.base import CutSpec, CutUse
-from securevfl.cut.hiding_count import Hidden
+from securevfl.cut.hiding_count import HidingCount
 from securevfl.cut.protections import Sealed
 from securevfl.transport import ACTIVE, Kind
 
@@ -56,7 +56,7 @@ async def _two_steps(world: object, spec: CutSpec, kit: Kit) -> None:
 def test_distances_add_up() -> None:
     """A million numbers of 2^-40 are 2^-20: 2^20 of them exactly."""
     notes = ["before"]
-    hidden = Hidden(notes, "p", "bfv", 40)
+    hidden = HidingCount(notes, "p", "bfv", 40)
     hidden.add(0)
     assert notes == ["before"]
     assert hidden.bits == float("inf")

@@ -14,8 +14,8 @@ from sklearn import metrics
 
 import securevfl as sv
 from securevfl import cli
-from securevfl.attacks import label_gradients
-from securevfl.attacks.measure import draw_known, ranked
+from securevfl.attacks import label_inference
+from securevfl.attacks.measure import draw_known, score_ranking
 from securevfl.cut import Protection
 from securevfl.experiments import record_job
 from securevfl.privacy.loss import EachLabel
@@ -211,8 +211,8 @@ def test_a_gradient_of_several_labels_tells_each_of_them() -> None:
     view, y = replace(transcript.view("shop"), classes=2), transcript.truth().y
     for label in range(3):
         known = draw_known(view.train, y[:, label], 40, 0)
-        got, _ = ranked(label_gradients.learned(view, known).without(known.rows), y[:, label], 2)
-        own, _ = ranked(label_gradients.without_gradients(view, known).without(known.rows), y[:, label], 2)
+        got, _ = score_ranking(label_inference.fit_on_gradients(view, known).without(known.rows), y[:, label], 2)
+        own, _ = score_ranking(label_inference.fit_on_own_columns(view, known).without(known.rows), y[:, label], 2)
         assert got > max(0.93, own + 0.05), NAMES[label]
     _, sealed, _ = record_job(_job(protection=sv.BFV(), epochs=1), people)
     assert not sealed.view("shop").gradients()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import securevfl as sv
-from securevfl.attacks import Measured
+from securevfl.attacks import AttackScore
 from securevfl.attacks.suite import Effort, run_suite
 from securevfl.experiments import record_job
 from securevfl.party import rule_against
@@ -44,7 +44,7 @@ def test_noise_on_features_leaves_nothing_to_that_attack() -> None:
     assert not any(measures_as_leak(one) for one, _ in found)
 
 
-def _columns(job: sv.Job) -> list[tuple[Measured, str]]:
+def _columns(job: sv.Job) -> list[tuple[AttackScore, str]]:
     parties = sv.datasets.default_credit(overlap=0.85, seed=0, rows=1_600)
     transcript = record_job(job, parties)[1]
     stated = worst_claims(job.algorithm.findings(job.planned(2), ALL, "bank"))

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 import securevfl as sv
 from securevfl.cut.leakage import OTHERS_VIEW
 from securevfl.party import rule_against
-from securevfl.privacy import GaussianRelease, Measured, Policy, epsilon_rdp, load_measured, permitted_by
+from securevfl.privacy import GaussianRelease, MeasuredView, Policy, epsilon_rdp, load_measured, permitted_by
 from securevfl.privacy import severity as severities
 from securevfl.privacy.severity import auc_of_mu, auc_of_response, largest_epsilon, mu_of, with_planned_epsilon
 from securevfl.run.simulation import join_parties, run_parties
@@ -89,7 +89,7 @@ def test_the_table() -> None:
     ],
 )
 def test_measured_figures_decide(figures: dict[str, float], severity: str) -> None:
-    assert Measured(view="a view", **figures).severity == severity  # type: ignore[arg-type]
+    assert MeasuredView(view="a view", **figures).severity == severity  # type: ignore[arg-type]
 
 
 def test_drawn_labels_leave_the_prediction_bare(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,8 +101,8 @@ def test_drawn_labels_leave_the_prediction_bare(monkeypatch: pytest.MonkeyPatch)
         return {f.severity for f in found if f.about == "bank"}
 
     assert worst() == {"leak"}
-    told = Measured(view="gradient of drawn labels", about="labels", got=0.6, without=0.58)
-    columns = Measured(view=OTHERS_VIEW, about="features", got=0.1, without=0.05)
+    told = MeasuredView(view="gradient of drawn labels", about="labels", got=0.6, without=0.58)
+    columns = MeasuredView(view=OTHERS_VIEW, about="features", got=0.1, without=0.05)
     monkeypatch.setattr(
         severities, "load_measured", lambda: {**load_measured(), told.view: told, columns.view: columns}
     )
@@ -118,7 +118,7 @@ def test_findings_follow_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     job = sv.Job(algorithm=sv.SplitNN(bottom=(4,)), protection=sv.BFV(), policies={"network": Policy(leaks=False)})
     assert "learns z" in rule_against(job, "network", active="bank", passive=ROLES)
     views = "z, trainable bottoms", OTHERS_VIEW
-    mild = {view: Measured(view=view, about="features", got=0.2, without=0.15) for view in views}
+    mild = {view: MeasuredView(view=view, about="features", got=0.2, without=0.15) for view in views}
     monkeypatch.setattr(severities, "load_measured", lambda: {**load_measured(), **mild})
     found = job.algorithm.findings(job.protection, ROLES, "bank")
     assert {f.severity for f in found if f.party == "bank"} == {"note"}
@@ -129,8 +129,8 @@ def test_the_file_has_every_view_that_declarations_ask_for(monkeypatch: pytest.M
     asked: set[str] = set()
     known = load_measured()
 
-    class Noting(dict[str, Measured]):
-        def get(self, view: str, default: object = None) -> Measured | None:  # type: ignore[override]
+    class Noting(dict[str, MeasuredView]):
+        def get(self, view: str, default: object = None) -> MeasuredView | None:  # type: ignore[override]
             asked.add(view)
             return known.get(view)
 

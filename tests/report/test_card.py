@@ -13,7 +13,7 @@ from small_algorithms import KINDS, SETTINGS, SEVERAL, make
 from typer.testing import CliRunner
 
 import securevfl as sv
-from securevfl.attacks import Measured
+from securevfl.attacks import AttackScore
 from securevfl.cli import app
 from securevfl.cut import Protection
 from securevfl.party import Job
@@ -123,7 +123,7 @@ def test_a_finding_that_nobody_took_apart_is_of_all_that_the_other_has(severity:
 
 
 def _attacked(value: float) -> AttackRecord:
-    one = Measured(
+    one = AttackScore(
         attacker="network", victim="bank", attack="labels: norm", target="labels", metric="AUC", value=value,
         baseline=0.5, known=0, rows=400, seed=0, error=0.02,
     )  # fmt: skip

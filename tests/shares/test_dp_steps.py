@@ -17,7 +17,7 @@ from securevfl_crypto.replicated import Clear, Computing, Product, Share, run_th
 from securevfl_crypto.ring import decode, encode
 
 import securevfl as sv
-from securevfl.attacks.epsilon import audit
+from securevfl.attacks.epsilon import bound_epsilon
 from securevfl.data import Parties
 from securevfl.privacy import GaussianRelease, NoteLine, calibrate_sigma, epsilon_rdp
 from securevfl.run import Result
@@ -404,5 +404,5 @@ def _canaries(sigma: float, clip: float = 3.0, count: int = 300) -> tuple[np.nda
 def test_canaries_find_no_more_than_epsilon_and_more_where_noise_is_missing(part: float, holds: bool) -> None:
     epsilon, delta = 1.0, 1e-5
     labels, scores = _canaries(calibrate_sigma(epsilon, delta, EPOCHS) * part)
-    found = audit(labels, scores, delta=delta)
+    found = bound_epsilon(labels, scores, delta=delta)
     assert (found.lower <= epsilon) is holds, found

@@ -16,7 +16,7 @@ from securevfl.algorithms.boosting.introductions import send_introduction
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.trees import OwnSplits, read_splits, write_splits
 from securevfl.cut import Paillier
-from securevfl.cut.handshake import key_bytes
+from securevfl.cut.handshake import read_key
 from securevfl.cut.sealed_work import count_as_encryption
 from securevfl.errors import ProtocolError
 from securevfl.training.passive_role import PassiveRole
@@ -139,7 +139,7 @@ class BoostingPassive(PassiveRole):
         message = await self.upstream.receive(Kind.PUBLIC_KEY, "boost/key", "key")
         (scheme,) = protection.schemes().values()
         with count_as_encryption(self.site.clock):
-            key = scheme.read_public(key_bytes(self.site.active, message.arrays["key"]))
+            key = scheme.read_public(read_key(self.site.active, message.arrays["key"]))
             if not isinstance(key, crypto.PaillierPublicKey):
                 raise ProtocolError("sums of rows are sealed under Paillier alone")
             self.holder = SumHolder(key, plan_of(key.bits, len(self.codes), self.config.bits, 1))

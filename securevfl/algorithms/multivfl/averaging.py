@@ -22,7 +22,7 @@ from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator
 
 from securevfl.algorithms.multivfl.servers import Server
 from securevfl.cut import agree_masks
-from securevfl.cut.handshake import key_bytes
+from securevfl.cut.handshake import read_key
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Clock, Link, fan_out
@@ -232,7 +232,7 @@ class BlindAveraging(Averaging):
             return public
         message = await self.site.links[self.owners[0]].receive(Kind.PUBLIC_KEY, "multi/key", "key")
         with count_as_encryption(self.site.clock):
-            return self.scheme.read_public(key_bytes(self.owners[0], message.arrays["key"]))
+            return self.scheme.read_public(read_key(self.owners[0], message.arrays["key"]))
 
     async def _receive_numbers(self, what: str, mine: np.ndarray) -> np.ndarray:
         """The chief's numbers (d,), at all label owners."""

@@ -11,7 +11,7 @@ from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator
 
 from securevfl.algorithms.multivfl.averaging import CHANGE_BITS, count_as_encryption, unmasked_mean
 from securevfl.algorithms.multivfl.servers import Server
-from securevfl.cut.handshake import key_bytes
+from securevfl.cut.handshake import read_key
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out
@@ -154,7 +154,7 @@ class BlindCoordinator(Coordinator):
         weights, shares, bits = (int(str(value)) for value in told)
         parties = len(self.owners)
         with count_as_encryption(self.site.clock):
-            public = self.scheme.read_public(key_bytes(self.chief.peer, message.arrays["key"]))
+            public = self.scheme.read_public(read_key(self.chief.peer, message.arrays["key"]))
             self.changes = self.scheme.aggregator(public, Addends(count=weights, bits=CHANGE_BITS, parties=parties))
             self.shares: Aggregator | None = None
             if shares:

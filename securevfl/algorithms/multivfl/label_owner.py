@@ -8,7 +8,7 @@ from securevfl_crypto.aggregation import Addends
 
 from securevfl.algorithms.multivfl.averaging import Averaging
 from securevfl.algorithms.multivfl.convolution import Convolving
-from securevfl.cut.handshake import as_share
+from securevfl.cut.handshake import read_snapshot
 from securevfl.errors import InputError, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
@@ -70,7 +70,7 @@ class LabelOwner(Convolving):
         """Set the shares from what `shares` gave; their velocities begin anew."""
         shares, at = as_dict(self.half.cut.snapshot()), 0
         for name, state in shares.items():
-            values, _ = as_share(state)
+            values, _ = read_snapshot(state)
             shares[name] = flat[at : at + values.size].reshape(values.shape), None
             at += values.size
         self.half.cut.restore(shares)

@@ -16,7 +16,7 @@ import numpy as np
 import securevfl_crypto as crypto
 from securevfl_crypto.sums import SealedSums, SumHolder, SumOwner, SumPlan
 
-from securevfl.cut.handshake import key_bytes
+from securevfl.cut.handshake import read_key
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.privacy import Clock, Link, fan_out
 from securevfl.transport import Guard, Kind
@@ -131,7 +131,7 @@ async def request_counts(
     bins = [order.permutation(sizes[j]) for j in columns]  # of column j, bin b is asked for as bins[j][b]
     message = await link.receive(Kind.PUBLIC_KEY, KEY, "key")
     with _count_as_encryption(clock):
-        key = crypto.Paillier(bits=bits).read_public(key_bytes(link.peer, message.arrays["key"]))
+        key = crypto.Paillier(bits=bits).read_public(read_key(link.peer, message.arrays["key"]))
     guard = Guard("paillier", key.bits, key.fingerprint)
     message = await link.receive(Kind.CIPHERTEXT, LABELS, "labels")
     with _count_as_encryption(clock):

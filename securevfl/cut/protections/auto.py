@@ -11,7 +11,7 @@ from securevfl_net.fields import suggest_nearest
 
 from securevfl.cut.auto import AutoActive, AutoPassive, Speed
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
-from securevfl.cut.costs import choose_protection
+from securevfl.cut.costs import choose_fastest
 from securevfl.cut.declared_exchanges import measuring_exchanges
 from securevfl.cut.protections.base import Protection, find_protection
 from securevfl.cut.protections.sealed import BFV, CKKS, KeyBits, Paillier, Sealed, key_problems
@@ -57,7 +57,7 @@ class Auto(Sealed):
             found.append("auto offers 'shares' alone: name the protection 'shares' itself, or offer a scheme besides")
         return super().problems() + found + key_problems(self.bits)
 
-    def _offered(self) -> list[Sealed]:
+    def _offered_protections(self) -> list[Sealed]:
         """The protections to choose from, in their order."""
         names = [name for name in self.offers if name != _SHARES]
         return [Paillier(bits=self.bits) if name == Paillier.name else _OFFERED[name]() for name in names]
@@ -68,19 +68,19 @@ class Auto(Sealed):
 
     @property
     def key_bits(self) -> int:
-        return max(kind.key_bits for kind in self._offered())
+        return max(kind.key_bits for kind in self._offered_protections())
 
     def schemes(self) -> Mapping[str, crypto.Scheme]:
-        return {name: scheme for kind in self._offered() for name, scheme in kind.schemes().items()}
+        return {name: scheme for kind in self._offered_protections() for name, scheme in kind.schemes().items()}
 
     def redraws_shares(self, use: CutUse) -> bool | None:
-        answers = {kind.redraws_shares(use) for kind in self._offered()}
+        answers = {kind.redraws_shares(use) for kind in self._offered_protections()}
         return answers.pop() if len(answers) == 1 else None
 
     def policy(self) -> Policy:
         return super().policy().replace(min_key_bits=self.bits, protections=self.ciphers)
 
-    def chosen(self, rows: int, *, on_shares: bool) -> tuple[Protection, str]:
+    def choose(self, rows: int, *, on_shares: bool) -> tuple[Protection, str]:
         """What to train under, and why, in words; empty where only schemes are offered, which are measured later.
 
         Args:
@@ -92,7 +92,7 @@ class Auto(Sealed):
         rest = self.replace(offers=tuple(name for name in self.offers if name != _SHARES))
         if not on_shares:
             return rest, ""
-        took, why = choose_protection(self.offers, rows, mbit=self.mbit, latency_ms=self.latency_ms, cores=self.cores)
+        took, why = choose_fastest(self.offers, rows, mbit=self.mbit, latency_ms=self.latency_ms, cores=self.cores)
         return (find_protection(_SHARES)(dp=self.dp) if took == _SHARES else rest), why
 
     @property
