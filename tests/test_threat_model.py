@@ -32,7 +32,7 @@ def test_every_algorithm_is_in_the_page() -> None:
 @pytest.mark.parametrize("bottom", [(), (4,)])
 def test_all_that_seals_hides_the_same(name: str, bottom: tuple[int, ...]) -> None:
     algorithm = SplitNN(bottom=bottom)
-    assert algorithm.findings(Protection.known()[name](), ["shop"], "bank") == algorithm.findings(
+    assert algorithm.findings(Protection.known_types()[name](), ["shop"], "bank") == algorithm.findings(
         sv.Paillier(), ["shop"], "bank"
     )
 

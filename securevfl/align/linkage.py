@@ -47,7 +47,7 @@ class LinkField(Config):
     salt: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
 
     @classmethod
-    def known(cls) -> Mapping[str, type[Config]]:
+    def known_types(cls) -> Mapping[str, type[Config]]:
         """All kinds of fields; a concrete class returns itself."""
         return super().known_types() or {kind.tag(): kind for kind in (TextField, CodeField, DateField, NumberField)}
 

@@ -33,7 +33,7 @@ class ClearSeal(Sealed):
     def schemes(self) -> Mapping[str, crypto.Scheme]:
         return {Clear.name: Clear(self.modulus)}
 
-    def reshares(self, use: CutUse) -> bool | None:
+    def redraws_shares(self, use: CutUse) -> bool | None:
         return True if self.modulus is None else super().redraws_shares(use)
 
 

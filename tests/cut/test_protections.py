@@ -52,7 +52,7 @@ def test_kinds_that_are_declared(
     assert _kinds(declared, PASSIVE, PASSIVE) == among
 
 
-@pytest.mark.parametrize("kind", Protection.known().values(), ids=Protection.known())
+@pytest.mark.parametrize("kind", Protection.known_types().values(), ids=Protection.known_types())
 def test_what_is_opened_and_under_which_ciphers(kind: type[Protection]) -> None:
     protection = kind()
     for trainable in (True, False):
@@ -194,7 +194,7 @@ def test_titles_and_descriptions() -> None:
     assert sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=4))).title == "DP on features, ε = 4"
     assert sv.Plain(fixed_point=True).title == "plain, fixed point"
     assert sv.Paillier(bits=2048, dp=sv.DP(labels=sv.Gaussian())).title == "Paillier 2048 + DP on labels, ε = 8"
-    for kind in Protection.known().values():
+    for kind in Protection.known_types().values():
         made = kind(dp=GAUSSIAN)
         assert Protection.of(made.describe()) == made
         assert Protection.of(kind.name) == kind()
@@ -219,7 +219,7 @@ def test_mistakes_are_named(values: dict[str, Any], words: str) -> None:
 
 
 def test_protections_that_seal() -> None:
-    assert {name: kind().is_sealed for name, kind in Protection.known().items()} == {
+    assert {name: kind().is_sealed for name, kind in Protection.known_types().items()} == {
         "auto": True,
         "bfv": True,
         "ckks": True,

@@ -53,11 +53,11 @@ def _pairs(name: str, protection: Protection) -> tuple[list[Finding], Card] | No
 
 
 @pytest.mark.parametrize("noise", list(NOISE))
-@pytest.mark.parametrize("protection", sorted(Protection.known()))
+@pytest.mark.parametrize("protection", sorted(Protection.known_types()))
 def test_every_leak_of_every_algorithm_stands_in_a_cell(protection: str, noise: str) -> None:
     seen = 0
     for name in KINDS:
-        pair = _pairs(name, Protection.known()[protection](dp=NOISE[noise]))
+        pair = _pairs(name, Protection.known_types()[protection](dp=NOISE[noise]))
         for finding in () if pair is None else pair[0]:
             if finding.severity != "leak" or finding.party == "the other label owners":
                 continue
@@ -68,7 +68,7 @@ def test_every_leak_of_every_algorithm_stands_in_a_cell(protection: str, noise: 
             allowed = {"reads it", "bounded"} if bounded else {"reads it"}
             assert {cell.standing for cell in cells} & allowed, (name, finding)
             seen += 1
-    assert seen or noise != "none" or Protection.known()[protection].on_shares
+    assert seen or noise != "none" or Protection.known_types()[protection].on_shares
 
 
 def test_features_and_labels_stand_apart_and_bear_what_was_measured() -> None:

@@ -39,7 +39,7 @@ class Protection(Config):
     dp: DP | None = None
 
     @classmethod
-    def known(cls) -> Mapping[str, type[Config]]:
+    def known_types(cls) -> Mapping[str, type[Config]]:
         """All installed protections, or a class itself where it has a name."""
         return super().known_types() or {name: find_protection(name) for name in protections()}
 
