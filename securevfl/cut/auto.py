@@ -187,10 +187,10 @@ class AutoActive(_Auto[SealedActive]):
         widths, holders = {}, {}
         for name in site.passive:
             message = await site.links[name].receive(Kind.CONTROL, "cut/measured")
-            told = message.meta
-            widths[name] = check_width(name, told.get("width"), self._spec)
+            announced = message.meta
+            widths[name] = check_width(name, announced.get("width"), self._spec)
             holders[name] = {
-                label: _require_number(name, told[label], 0, 1e6) for label in self._schemes if label in told
+                label: _require_number(name, announced[label], 0, 1e6) for label in self._schemes if label in announced
             }
         speeds = [self._link or await self._measure_speed(name) for name in site.passive]
         steps: dict[str, float] = {}
@@ -210,10 +210,10 @@ class AutoActive(_Auto[SealedActive]):
             )
         chosen = min(steps, key=steps.__getitem__)
         slowest = min(speeds, key=lambda speed: speed.bandwidth)
-        told = ", ".join(_format_step(name, steps[name]) for name in sorted(steps, key=steps.__getitem__))
+        estimates = ", ".join(_format_step(name, steps[name]) for name in sorted(steps, key=steps.__getitem__))
         why = (
             f"protection 'auto' took {chosen}: a step of {self._spec.batch_size} rows is estimated at "
-            f"{told}, over links of "
+            f"{estimates}, over links of "
             f"{8e-6 * slowest.bandwidth:.0f} Mbit/s and {1e3 * slowest.latency:.1f} ms"
             + (" (as stated)" if self._link else " (measured)")
         )
