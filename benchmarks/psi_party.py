@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from securevfl_psi.endpoint import Endpoint
 from securevfl_psi.terms import Protocol, Role, Terms
-from securevfl_psi_cli.driver import converse
+from securevfl_psi_cli.driver import run_endpoint
 
 __all__ = ["run_party", "run_transfer"]
 
@@ -28,5 +28,5 @@ def run_transfer(role: str, sock: socket.socket, ids: Sequence[str]) -> np.ndarr
 def _run(role: str, sock: socket.socket, ids: Sequence[str], protocol: Protocol) -> np.ndarray | None:
     mine, other = _ROLES if role == "receiver" else _ROLES[::-1]
     endpoint = Endpoint(ids, Terms(name=mine, peer=other, role=mine, protocol=protocol, max_set_size=1 << 24))
-    converse(endpoint, sock, timeout=600)
+    run_endpoint(endpoint, sock, timeout=600)
     return endpoint.result.rows

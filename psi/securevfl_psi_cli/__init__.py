@@ -1,8 +1,9 @@
 """The command `securevfl psi`, also `securevfl-psi` and ``python -m securevfl_psi_cli``: sockets, files and options
 around the protocols of `securevfl_psi`. It imports no torch.
 
-`driver` and `mesh` move the bytes of a protocol's state machine; `channel` and `listening` connect two parties;
-`table` and `records` read tables; `party`, `several`, `answering`, `asking`, `linking` and `shards` run one party of
+`byte_stream` moves bytes over a connection, and `frame_stream` the frames of parties that take turns; `driver` and
+`mesh` run a protocol's state machine over them; `channel` and `listening` connect two parties; `table` and `records`
+read tables; `party`, `several`, `answering`, `asking`, `linking` and `shards` run one party of
 each kind of comparison; `app` and `options` are the command line.
 """
 

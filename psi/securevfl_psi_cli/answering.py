@@ -27,10 +27,10 @@ from securevfl_psi.wire import Kind
 
 from securevfl_psi_cli.channel import Address, left_politely
 from securevfl_psi_cli.credentials import Pins
+from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.listening import Listener
 from securevfl_psi_cli.summary import counted
 from securevfl_psi_cli.table import Table
-from securevfl_psi_cli.talk import Talk
 
 __all__ = ["REASONS", "VERSION", "clients_of", "publish", "serve"]
 
@@ -152,14 +152,14 @@ def serve(
             sock, where = door.meet(left if wait is None else min(wait, left))
             with left_politely(sock):
                 name = clients.party(sock)
-                talk = Talk(sock, name or where, timeout=timeout, deadline=deadline, reasons=REASONS)
+                stream = FrameStream(sock, name or where, timeout=timeout, deadline=deadline, reasons=REASONS)
                 try:
-                    count = _session(server, published, name, talk, lambda: _write_state(state, server))
+                    count = _session(server, published, name, stream, lambda: _write_state(state, server))
                 except PSIError as error:
                     if isinstance(error, InputError):  # the state could not be kept: no answer may leave
-                        talk.refuse("error")
+                        stream.refuse("error")
                         raise
-                    talk.refuse(next(word for kind, word in _WORDS if isinstance(error, kind)))
+                    stream.refuse(next(word for kind, word in _WORDS if isinstance(error, kind)))
                     say(f"{name or where}: {type(error).__name__}: {error}; listening on")
                     continue
             done += 1
@@ -168,23 +168,23 @@ def serve(
     return asked
 
 
-def _session(server: Server, published: bytes, name: str, talk: Talk, keep: Callable[[], None]) -> int:
+def _session(server: Server, published: bytes, name: str, stream: FrameStream, keep: Callable[[], None]) -> int:
     """One client; returns how many identifiers it asked."""
     if not name:
         raise ConnectionLost("it showed no certificate of a client")
-    fields = talk.hear_fields({"version": VERSION, "what": "ask", "name": name, "server": server.terms.server})
+    fields = stream.receive_fields({"version": VERSION, "what": "ask", "name": name, "server": server.terms.server})
     has_it = fields.get("filter") == server.key_id.hex()
     size = 0 if has_it else len(published)
-    talk.say_fields({"version": VERSION, "filter": server.key_id.hex(), "bytes": size})
-    talk.say_bytes(b"" if has_it else published)
-    count = int.from_bytes(talk.hear(Kind.COUNT), "big")
+    stream.send_fields({"version": VERSION, "filter": server.key_id.hex(), "bytes": size})
+    stream.send_bytes(b"" if has_it else published)
+    count = int.from_bytes(stream.receive_frame(Kind.COUNT), "big")
     if count > server.remaining(name):  # before its points take room
         raise BudgetError(f"it asks {count} identifiers and may ask {server.remaining(name)} more")
-    points = list(talk.receive_rows(Kind.POINTS, POINT_BYTES, count, "the client's set"))
+    points = list(stream.receive_rows(Kind.POINTS, POINT_BYTES, count, "the client's set"))
     answers = server.answer(name, server.key_id, points, count, now=int(time.time()))
     keep()
-    talk.say_rows(Kind.ANSWERS, (part for answer in answers for part in split(answer)))
-    talk.hear(Kind.FINISHED)
+    stream.send_rows(Kind.ANSWERS, (part for answer in answers for part in split(answer)))
+    stream.receive_frame(Kind.FINISHED)
     return count
 
 

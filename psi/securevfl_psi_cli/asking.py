@@ -18,10 +18,10 @@ from securevfl_psi.wire import Kind
 from securevfl_psi_cli.answering import REASONS, VERSION
 from securevfl_psi_cli.channel import Address, connect, secured
 from securevfl_psi_cli.credentials import Pins
+from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.options import Shown
 from securevfl_psi_cli.summary import counted, sized
 from securevfl_psi_cli.table import Table
-from securevfl_psi_cli.talk import Talk
 from securevfl_psi_cli.written import require_writable
 
 __all__ = ["Asked", "ask"]
@@ -114,10 +114,10 @@ def ask(
     filter_ = _kept(kept, max_set_size)
     with secured(connect(at, wait), pins, timeout=timeout) as sock:
         started = time.perf_counter()
-        talk = Talk(sock, server, timeout=timeout, deadline=deadline, reasons=REASONS)
+        stream = FrameStream(sock, server, timeout=timeout, deadline=deadline, reasons=REASONS)
         has = "" if filter_ is None else filter_.key_id.hex()
-        talk.say_fields({"version": VERSION, "what": "ask", "name": name, "server": server, "filter": has})
-        fields = talk.hear_fields({"version": VERSION})
+        stream.send_fields({"version": VERSION, "what": "ask", "name": name, "server": server, "filter": has})
+        fields = stream.receive_fields({"version": VERSION})
         size, key_id = fields.get("bytes"), fields.get("filter")
         most = _HEAD + _EACH * max_set_size
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= most:
@@ -126,17 +126,17 @@ def ask(
                 "--max-set-size"
             )
         if size:
-            data = talk.hear_bytes(size)
+            data = stream.receive_bytes(size)
             filter_ = Filter.from_bytes(data, max_items=max_set_size)
             if kept is not None:
                 _keep(kept, data)
         if filter_ is None or filter_.key_id.hex() != key_id or filter_.terms.server != server:
             raise MalformedError(f"{server!r} has a filter that is not {server!r}'s, or of another key than it says")
         client = _client(ids, filter_, rules)
-        talk.say(Kind.COUNT, len(ids).to_bytes(8, "big"))
-        talk.say_rows(Kind.POINTS, client.blinded())
-        rows = client.rows(talk.receive_rows(Kind.ANSWERS, POINT_BYTES, len(ids), f"the answers of {server!r}"))
-        talk.say(Kind.FINISHED)
+        stream.send_frame(Kind.COUNT, len(ids).to_bytes(8, "big"))
+        stream.send_rows(Kind.POINTS, client.blinded())
+        rows = client.rows(stream.receive_rows(Kind.ANSWERS, POINT_BYTES, len(ids), f"the answers of {server!r}"))
+        stream.send_frame(Kind.FINISHED)
         seconds = time.perf_counter() - started
     if out:
         (table.write_atomic if shown == Shown.full else table.write_numbers)(out, rows)
@@ -148,8 +148,8 @@ def ask(
         server_rows=len(filter_.hashes.values),
         expires=filter_.terms.expires,
         fetched=size,
-        sent=talk.sent,
-        received=talk.received,
+        sent=stream.traffic.sent,
+        received=stream.traffic.received,
         seconds=seconds,
         out=str(out) if out else None,
     )

@@ -22,9 +22,9 @@ from securevfl_psi.linkage import Encodings, blocking_tokens, encode, find_dupli
 from securevfl_psi.terms import parse_nonce
 from securevfl_psi.wire import Kind
 
+from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.link_plan import Linking, Plan
 from securevfl_psi_cli.records_of import Records
-from securevfl_psi_cli.talk import Talk
 
 __all__ = ["REASONS", "Compared", "run_link"]
 
@@ -73,14 +73,15 @@ def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.soc
         PSIError: whatever went wrong, after all others were told.
     """
     started = time.perf_counter()
-    talks = {
-        name: Talk(sock, name, timeout=deadline, deadline=deadline, reasons=REASONS) for name, sock in socks.items()
+    streams = {
+        name: FrameStream(sock, name, timeout=deadline, deadline=deadline, reasons=REASONS)
+        for name, sock in socks.items()
     }
     try:
-        rows, duplicates, found, links = _run(plan, records, talks)
+        rows, duplicates, found, links = _run(plan, records, streams)
     except PSIError as error:
-        for talk in talks.values():
-            talk.refuse(_word(error))
+        for stream in streams.values():
+            stream.refuse(_word(error))
         raise
     return Linking(
         name=plan.name,
@@ -94,8 +95,8 @@ def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.soc
         recall=found.figures["recall"],
         recall_range=(found.figures[_LOW], found.figures[_HIGH]),
         common=found.figures.get(_COMMON),
-        sent=sum(talk.sent for talk in talks.values()),
-        received=sum(talk.received for talk in talks.values()),
+        sent=sum(stream.traffic.sent for stream in streams.values()),
+        received=sum(stream.traffic.received for stream in streams.values()),
         seconds=time.perf_counter() - started,
         links=links,
     )
@@ -110,14 +111,14 @@ def _word(error: PSIError) -> str:
 
 
 def _run(
-    plan: Plan, records: Records | None, talks: Mapping[str, Talk]
+    plan: Plan, records: Records | None, streams: Mapping[str, FrameStream]
 ) -> tuple[int, int, Compared, list[tuple[int, str]]]:
-    nonces = _greet(plan, talks)
+    nonces = _greet(plan, streams)
     if records is None or plan.schema is None:
-        found = _compare_for_both(plan, talks)
+        found = _compare_for_both(plan, streams)
         return 0, 0, found, []
     (peer,) = [name for name in plan.parties if name != plan.name]
-    key = _key(plan, talks[peer], peer, nonces)
+    key = _key(plan, streams[peer], peer, nonces)
     table, rows = records.table, np.arange(records.rows)
     if plan.deduplicate:
         rows = find_duplicates(table, plan.schema).rows
@@ -130,30 +131,30 @@ def _run(
         witness_tokens(table, rules=plan.witnesses, **with_key) if plan.witnesses else None,  # type: ignore[arg-type]
     )
     if plan.linker == plan.name:
-        theirs = _take(plan, talks[peer])
+        theirs = _take(plan, streams[peer])
         mine, other, figures = _compare(plan, own, theirs)
-        _tell(talks[peer], other, figures)
+        _tell(streams[peer], other, figures)
         found = Compared(mine, figures)
     else:
-        talk = talks[plan.linker]
-        _give(talk, own)
-        found = _told(talk, len(rows))
+        stream = streams[plan.linker]
+        _give(stream, own)
+        found = _told(stream, len(rows))
     linked = np.flatnonzero(found.names.any(axis=1))
     links = sorted((found.names[at].tobytes().hex(), int(rows[at])) for at in linked.tolist())
-    _require_same(talks[peer], [name for name, _ in links], plan)
+    _require_same(streams[peer], [name for name, _ in links], plan)
     return records.rows, records.rows - len(rows), found, [(row, name) for name, row in links]
 
 
-def _greet(plan: Plan, talks: Mapping[str, Talk]) -> dict[str, bytes]:
+def _greet(plan: Plan, streams: Mapping[str, FrameStream]) -> dict[str, bytes]:
     """Name → nonce of 16 bytes, of all."""
     nonce = secrets.token_bytes(16)
     fields = {"version": _VERSION, "what": "link", "linker": plan.linker, "context": plan.context}
     fields |= {"names": list(plan.names)}
-    for talk in talks.values():
-        talk.say_fields(fields | {"name": plan.name, "nonce": nonce.hex(), "rules": plan.what})
+    for stream in streams.values():
+        stream.send_fields(fields | {"name": plan.name, "nonce": nonce.hex(), "rules": plan.what})
     found = {plan.name: nonce}
-    for name, talk in talks.items():
-        said = talk.hear_fields(fields | {"name": name})
+    for name, stream in streams.items():
+        said = stream.receive_fields(fields | {"name": name})
         found[name] = parse_nonce(said.get("nonce"))
         both = plan.what and name in plan.parties
         if both and said.get("rules") != plan.what:
@@ -164,43 +165,43 @@ def _greet(plan: Plan, talks: Mapping[str, Talk]) -> dict[str, bytes]:
     return found
 
 
-def _key(plan: Plan, talk: Talk, peer: str, nonces: Mapping[str, bytes]) -> bytes:
+def _key(plan: Plan, stream: FrameStream, peer: str, nonces: Mapping[str, bytes]) -> bytes:
     """What encodings are made under; a linker that is a third party has no part in it."""
     nonce = b"".join(nonces[name] for name in sorted(plan.parties))
     own = PairwiseKeys(Circle(names=tuple(sorted(plan.parties)), nonce=nonce, rules_tag=plan.what), plan.name)
-    talk.say(Kind.KEY, own.public_key)
-    return own.seeds({peer: talk.hear(Kind.KEY)})[peer]
+    stream.send_frame(Kind.KEY, own.public_key)
+    return own.seeds({peer: stream.receive_frame(Kind.KEY)})[peer]
 
 
-def _give(talk: Talk, sent: _Sent) -> None:
+def _give(stream: FrameStream, sent: _Sent) -> None:
     data = sent.encodings.to_bytes()
     tokens = [b"" if of is None else of.astype("<u8").tobytes() for of in (sent.blocks, sent.witnesses)]
-    talk.say(Kind.COUNT, b"".join(len(part).to_bytes(_SIZE, "big") for part in (data, *tokens)))
+    stream.send_frame(Kind.COUNT, b"".join(len(part).to_bytes(_SIZE, "big") for part in (data, *tokens)))
     for part in (data, *tokens):
-        talk.say_bytes(part)
+        stream.send_bytes(part)
 
 
-def _take(plan: Plan, talk: Talk) -> _Sent:
-    head = talk.hear(Kind.COUNT)
+def _take(plan: Plan, stream: FrameStream) -> _Sent:
+    head = stream.receive_frame(Kind.COUNT)
     if len(head) != 3 * _SIZE:
-        raise MalformedError(f"{talk.peer!r} announces its records in {len(head)} bytes; {3 * _SIZE} were expected")
+        raise MalformedError(f"{stream.peer!r} announces its records in {len(head)} bytes; {3 * _SIZE} were expected")
     sizes = [int.from_bytes(head[at * _SIZE : (at + 1) * _SIZE], "big") for at in range(3)]
     most = _MOST_HEAD + plan.max_set_size * 1024
     if max(sizes) > most:
         raise MalformedError(
-            f"{talk.peer!r} announces {sizes[0]} bytes of encodings, {sizes[1]} of blocks and {sizes[2]} of witnesses; "
-            f"at most {most}"
+            f"{stream.peer!r} announces {sizes[0]} bytes of encodings, {sizes[1]} of blocks and {sizes[2]} of "
+            f"witnesses; at most {most}"
         )
-    encodings = Encodings.from_bytes(talk.hear_bytes(sizes[0]), max_rows=plan.max_set_size)
-    return _Sent(encodings, *(_tokens(talk, size, len(encodings)) for size in sizes[1:]))
+    encodings = Encodings.from_bytes(stream.receive_bytes(sizes[0]), max_rows=plan.max_set_size)
+    return _Sent(encodings, *(_tokens(stream, size, len(encodings)) for size in sizes[1:]))
 
 
-def _tokens(talk: Talk, size: int, rows: int) -> np.ndarray | None:
-    data = talk.hear_bytes(size)
+def _tokens(stream: FrameStream, size: int, rows: int) -> np.ndarray | None:
+    data = stream.receive_bytes(size)
     if not data:
         return None
     if not rows or len(data) % (8 * rows):
-        raise MalformedError(f"{talk.peer!r} sent {len(data)} bytes of blocks or witnesses for {rows} records")
+        raise MalformedError(f"{stream.peer!r} sent {len(data)} bytes of blocks or witnesses for {rows} records")
     return np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(rows, -1)
 
 
@@ -229,41 +230,41 @@ def _compare(plan: Plan, one: _Sent, other: _Sent) -> tuple[np.ndarray, np.ndarr
     return given[0], given[1], figures
 
 
-def _compare_for_both(plan: Plan, talks: Mapping[str, Talk]) -> Compared:
+def _compare_for_both(plan: Plan, streams: Mapping[str, FrameStream]) -> Compared:
     first, second = plan.parties
-    taken = {name: _take(plan, talks[name]) for name in (first, second)}
+    taken = {name: _take(plan, streams[name]) for name in (first, second)}
     one, other, figures = _compare(plan, taken[first], taken[second])
-    _tell(talks[first], one, figures)
-    _tell(talks[second], other, figures)
+    _tell(streams[first], one, figures)
+    _tell(streams[second], other, figures)
     return Compared(one[:0], figures)
 
 
-def _tell(talk: Talk, names: np.ndarray, figures: Mapping[str, float]) -> None:
-    talk.say_fields(figures)
-    talk.say_rows(Kind.TOKENS, split(names))
+def _tell(stream: FrameStream, names: np.ndarray, figures: Mapping[str, float]) -> None:
+    stream.send_fields(figures)
+    stream.send_rows(Kind.TOKENS, split(names))
 
 
-def _told(talk: Talk, rows: int) -> Compared:
-    said = talk.hear_fields({})
+def _told(stream: FrameStream, rows: int) -> Compared:
+    said = stream.receive_fields({})
     figures = {}
     more = (_COMMON,) if _COMMON in said else ()
     for name in ("pairs", "threshold", "precision", "recall", _LOW, _HIGH, *more):
         value = said.get(name)
         most = (rows + 1) ** 2 if name == _COMMON else rows + 1
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-            raise MalformedError(f"{talk.peer!r} told {name} as {value!r:.40}; a number was expected")
+            raise MalformedError(f"{stream.peer!r} told {name} as {value!r:.40}; a number was expected")
         figures[name] = float(value)
-    parts = list(talk.receive_rows(Kind.TOKENS, _ID, rows, f"the names of {talk.peer!r}"))
+    parts = list(stream.receive_rows(Kind.TOKENS, _ID, rows, f"the names of {stream.peer!r}"))
     return Compared(np.concatenate(parts), figures)
 
 
-def _require_same(talk: Talk, names: list[str], plan: Plan) -> None:
+def _require_same(stream: FrameStream, names: list[str], plan: Plan) -> None:
     """Both have the same names of rows: they are random, so their hash tells nothing."""
     if len(set(names)) < len(names):
         raise MalformedError(f"{plan.linker!r} gave two rows one name")
     digest = hashlib.sha256("\n".join(names).encode()).digest()
-    talk.say(Kind.SHARE, digest)
-    if not secrets.compare_digest(talk.hear(Kind.SHARE), digest):
+    stream.send_frame(Kind.SHARE, digest)
+    if not secrets.compare_digest(stream.receive_frame(Kind.SHARE), digest):
         raise DisagreementError(
-            f"{talk.peer!r} was given other links than this party: {plan.linker!r} told the two different things"
+            f"{stream.peer!r} was given other links than this party: {plan.linker!r} told the two different things"
         )

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import selectors
 import socket
-import ssl
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from securevfl_psi.errors import CertificateError, ConnectionLost, MalformedError, PeerRefused, PSIError
 from securevfl_psi.joint import Joint
-from securevfl_psi.wire import Frame, FrameReader, FrameWriter, Kind
+from securevfl_psi.wire import Kind
 
+from securevfl_psi_cli.byte_stream import ActivityTimer, Traffic
 from securevfl_psi_cli.channel import Address, connect, left_politely, secured
 from securevfl_psi_cli.credentials import Pins
-from securevfl_psi_cli.driver import Traffic
+from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.listening import Listener
 
-__all__ = ["Neighbour", "meet_all", "move"]
+__all__ = ["Neighbour", "meet_all", "run_joint"]
 
-_READ = 1 << 18
 _TICK = 0.5
-_LEAST = 64  # bytes that must move within the timeout, as in `net`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,139 +102,111 @@ def meet_all(
 
 
 class _Line:
-    """A connection, what goes over it and what is due from it."""
+    """The frames that a joint run sends to one party and expects from it."""
 
-    def __init__(self, name: str, sock: socket.socket, joint: Joint, traffic: Traffic) -> None:
-        self.name, self.sock, self._traffic = name, sock, traffic
-        self._sending, self._hearing = joint.sending(name), joint.receiving(name)
-        self._writer, self._reader = FrameWriter(), FrameReader()
-        self._inbox: deque[Frame] = deque()
+    def __init__(self, name: str, sock: socket.socket, joint: Joint, traffic: Traffic, timeout: float) -> None:
+        self.name, self.stream = name, FrameStream(sock, name, timeout=timeout, traffic=traffic)
+        self._sending, self._receiving = joint.sending(name), joint.receiving(name)
         self._due: Kind | None = None
         self.pending = memoryview(b"")
-        self._sent = self._heard = self._closed = False
+        self._sent = self._received = self._closed = False
         sock.setblocking(False)
 
     @property
     def done(self) -> bool:
-        """Whether all was said and heard."""
-        return self._sent and self._heard and not self.pending
+        """Whether all frames of both directions were moved."""
+        return self._sent and self._received and not self.pending
 
     @property
-    def full(self) -> bool:
-        """Whether frames lie here that cannot be used yet, so that no more are taken."""
-        return bool(self._inbox) or self._closed
+    def is_full(self) -> bool:
+        """Whether frames wait here that the run cannot use yet; no more are received until it can."""
+        return bool(self.stream.inbox) or self._closed
 
     def move(self) -> bool:
-        """One round; whether anything happened."""
-        return self._write() | self._read() | self._hear()
+        """Do one round; return whether anything happened."""
+        return self._send() | self._receive() | self._use_frames()
 
     def refuse(self, error: PSIError) -> None:
-        """Tells the peer why this party ends, as far as it still listens."""
-        try:
-            self.sock.settimeout(1.0)
-            self.sock.sendall(bytes(self.pending) + self._writer.write(Kind.REFUSED, type(error).__name__.encode()))
-            self.sock.shutdown(socket.SHUT_WR)  # all lines before one is closed: else parties wait for each other
-        except OSError:
-            return
+        """Send the peer the reason why this party ends, if it still listens."""
+        refusal = self.stream.encode_frame(Kind.REFUSED, type(error).__name__.encode())
+        self.stream.send_last(bytes(self.pending) + refusal)
+        with suppress(OSError):
+            # All lines shut down before one is closed: otherwise parties wait for each other.
+            self.stream.sock.shutdown(socket.SHUT_WR)
 
-    def _write(self) -> bool:
-        made = False
+    def _send(self) -> bool:
+        moved = False
         if not self.pending and not self._sent:
             try:
                 frame = next(self._sending)
             except StopIteration:
-                self._sent = made = True
+                self._sent = moved = True
             else:
                 if frame is not None:
-                    self.pending, made = memoryview(self._writer.write(frame.kind, frame.payload)), True
-        if self.pending:
-            try:
-                count = self.sock.send(self.pending)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return made
-            except OSError as error:
-                raise self._broken(error) from None
-            self.pending, made = self.pending[count:], True
-            self._traffic.sent += count
-        return made
+                    self.pending, moved = memoryview(self.stream.encode_frame(frame.kind, frame.payload)), True
+        if count := self.stream.send_some(self.pending):
+            self.pending, moved = self.pending[count:], True
+        return moved
 
-    def _read(self) -> bool:
-        if self.full or self._heard:
+    def _receive(self) -> bool:
+        if self.is_full or self._received:
             return False
-        try:
-            data = self.sock.recv(_READ)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        data = self.stream.receive_some()
+        if data is None:
             return False
-        except OSError as error:
-            raise self._broken(error) from None
-        self._traffic.received += len(data)
         self._closed = not data
-        self._inbox.extend(self._reader.feed(data))
+        self.stream.decode_frames(data)
         return True
 
-    def _hear(self) -> bool:
-        heard = False
-        while not self._heard:
+    def _use_frames(self) -> bool:
+        used = False
+        while not self._received:
             try:
                 if self._due is None:
-                    self._due = next(self._hearing)
+                    self._due = next(self._receiving)
                 if self._due is None:
-                    return heard
-                if not self._inbox:
+                    return used
+                if not self.stream.inbox:
                     break
-                frame = self._inbox.popleft()
+                frame = self.stream.inbox.popleft()
                 if frame.kind == Kind.REFUSED:
                     why = frame.payload.decode("ascii", "replace")
                     raise PeerRefused(f"{self.name!r} ended the run: {why if why.isidentifier() else 'no reason'}")
                 if frame.kind != self._due:
                     raise MalformedError(f"{self.name!r} sent {frame.kind.name} where {self._due.name} is due")
-                heard = True
-                self._due = self._hearing.send(frame)
+                used = True
+                self._due = self._receiving.send(frame)
             except StopIteration:
-                self._heard = heard = True
-        if self._closed and not self._heard:
+                self._received = used = True
+        if self._closed and not self._received:
             raise ConnectionLost(f"{self.name!r} hung up in the middle of the run: look there")
-        if self._heard and self._inbox:
-            raise MalformedError(f"{self.name!r} sent a {self._inbox[0].kind.name} after the end")
-        return heard
-
-    def _broken(self, error: OSError) -> PSIError:
-        return ConnectionLost(f"the connection with {self.name!r} broke: {error.strerror or error}")
+        if self._received and self.stream.inbox:
+            raise MalformedError(f"{self.name!r} sent a {self.stream.inbox[0].kind.name} after the end")
+        return used
 
 
-def move(joint: Joint, socks: Mapping[str, socket.socket], *, timeout: float, deadline: float) -> Traffic:
-    """Runs a party's scripts with all others to their end, in one thread. The sockets stay open.
+def run_joint(joint: Joint, socks: Mapping[str, socket.socket], *, timeout: float, deadline: float) -> Traffic:
+    """Run a party's scripts with all others to their end, in one thread. The sockets stay open.
 
     Args:
         joint: this party's scripts.
-        socks: a connection with each other party, whose TLS handshake is done.
+        socks: name → connection with that party, whose TLS handshake is done.
         timeout: seconds with fewer than 64 bytes over all connections together after which the run is given up.
         deadline: seconds for the whole run, however much moves.
 
     Raises:
-        PSIError: what a script raises, after all others were told.
+        PSIError: what a script raises; the other parties receive a refusal first.
         ConnectionLost: somebody hung up, all were silent for too long, or the deadline is over.
     """
     traffic = Traffic()
-    lines = [_Line(name, sock, joint, traffic) for name, sock in socks.items()]
-    begun = last = time.monotonic()
-    counted = 0
+    lines = [_Line(name, sock, joint, traffic, timeout) for name, sock in socks.items()]
+    timer = ActivityTimer(timeout, deadline)
     try:
         while not all(line.done for line in lines):
             moved = False
             for line in lines:
                 moved |= line.move()
-            now, total = time.monotonic(), traffic.sent + traffic.received
-            if total - counted >= _LEAST:
-                last, counted = now, total
-            waiting = " and ".join(repr(line.name) for line in lines if not line.done)
-            if now - begun > deadline:
-                raise ConnectionLost(
-                    f"the run was not done within {deadline:g} s, its overall deadline; {waiting} had not ended: raise "
-                    "--deadline, or look there"
-                )
-            if now - last > timeout:
-                raise ConnectionLost(f"{waiting}: silent for {timeout:g} s, or all but: raise --timeout, or look there")
+            timer.check(traffic.total, [line.name for line in lines if not line.done])
             if not moved:
                 _sleep(lines, min(_TICK, timeout, deadline))
     except PSIError as error:
@@ -248,12 +217,12 @@ def move(joint: Joint, socks: Mapping[str, socket.socket], *, timeout: float, de
 
 
 def _sleep(lines: list[_Line], seconds: float) -> None:
-    """Until something can move."""
+    """Wait until something can move."""
     with selectors.DefaultSelector() as selector:
         for line in lines:
-            wanted = (0 if line.full or line.done else selectors.EVENT_READ) | (
+            wanted = (0 if line.is_full or line.done else selectors.EVENT_READ) | (
                 selectors.EVENT_WRITE if line.pending else 0
             )
             if wanted:
-                selector.register(line.sock, wanted)
+                selector.register(line.stream.sock, wanted)
         selector.select(seconds)

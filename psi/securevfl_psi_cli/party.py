@@ -20,9 +20,10 @@ from securevfl_psi.oblivious import row_count, token_bytes
 from securevfl_psi.session import Session
 from securevfl_psi.terms import Protocol, Role, Terms
 
+from securevfl_psi_cli.byte_stream import Traffic
 from securevfl_psi_cli.channel import connect, is_local, left_politely, secured
 from securevfl_psi_cli.credentials import Pins, format_fingerprint
-from securevfl_psi_cli.driver import Traffic, converse
+from securevfl_psi_cli.driver import run_endpoint
 from securevfl_psi_cli.hints import case_hint
 from securevfl_psi_cli.listening import Listener
 from securevfl_psi_cli.options import Options, Shown
@@ -102,7 +103,7 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
         _say(console, f"Connected with {where}, {channel}")
         started = time.perf_counter()
         with _progress(console, terms, len(table.ids)) as progress:
-            moved = converse(end, sock, timeout=options.timeout, deadline=options.deadline, progress=progress)
+            moved = run_endpoint(end, sock, timeout=options.timeout, deadline=options.deadline, progress=progress)
         return moved, time.perf_counter() - started
 
     if listens:

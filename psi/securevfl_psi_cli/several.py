@@ -19,7 +19,7 @@ from securevfl_psi.joint import Joint, JointTerms
 
 from securevfl_psi_cli.channel import Address, parse_address
 from securevfl_psi_cli.credentials import Pins
-from securevfl_psi_cli.mesh import Neighbour, meet_all, move
+from securevfl_psi_cli.mesh import Neighbour, meet_all, run_joint
 from securevfl_psi_cli.options import Shown
 from securevfl_psi_cli.summary import counted, sized
 from securevfl_psi_cli.table import Table
@@ -149,7 +149,7 @@ def run_several(
         context: what the run is for; all must say the same.
         least: fewest common rows that are demanded.
         max_set_size: most rows that another party may announce.
-        wait, timeout, deadline: seconds, see `meet_all` and `move`.
+        wait, timeout, deadline: seconds, see `meet_all` and `run_joint`.
         out: where the common rows go.
         shown: what is written of them.
         console: for what is said on the way.
@@ -192,7 +192,7 @@ def run_several(
     with ExitStack() as stack:
         socks = meet_all(name, at, others, stack, wait=wait, timeout=timeout, say=say)
         started = time.perf_counter()
-        traffic = move(joint, socks, timeout=timeout, deadline=deadline)
+        traffic = run_joint(joint, socks, timeout=timeout, deadline=deadline)
         seconds = time.perf_counter() - started
     result = joint.result
     if out:

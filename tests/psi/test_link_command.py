@@ -177,8 +177,8 @@ def test_another_key_other_fields_and_other_blocks_end_it(folder: Path, monkeypa
     ended = _run(folder, "bank", shop={"context": "another"})
     assert any(isinstance(one, errors.DisagreementError) for one in ended.values())
 
-    def wrong(original: Any, plan: Plan, talk: Any, peer: str, nonces: Any) -> bytes:
-        key = original(plan, talk, peer, nonces)
+    def wrong(original: Any, plan: Plan, stream: Any, peer: str, nonces: Any) -> bytes:
+        key = original(plan, stream, peer, nonces)
         return bytes(32) if plan.name == "shop" else bytes(key)
 
     _failing(monkeypatch, "_key", wrong)
@@ -188,11 +188,11 @@ def test_another_key_other_fields_and_other_blocks_end_it(folder: Path, monkeypa
 
 
 def test_a_linker_that_tells_the_two_different_things_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lie(original: Any, talk: Any, names: np.ndarray, figures: Any) -> None:
+    def lie(original: Any, stream: Any, names: np.ndarray, figures: Any) -> None:
         forged = names.copy()
-        if talk.peer == "shop":
+        if stream.peer == "shop":
             forged[np.flatnonzero(forged.any(axis=1))[0]] ^= 1
-        original(talk, forged, figures)
+        original(stream, forged, figures)
 
     _failing(monkeypatch, "_tell", lie)
     ended = _run(folder, "notary")
@@ -204,11 +204,11 @@ def test_more_records_than_agreed_and_forged_bytes_are_refused(folder: Path, mon
     assert isinstance(ended["notary"], errors.SetSizeError | errors.MalformedError)
     assert any("it accepts fewer records" in str(one) or "not what the protocol" in str(one) for one in ended.values())
 
-    def short(original: Any, talk: Any, sent: Any) -> None:
+    def short(original: Any, stream: Any, sent: Any) -> None:
         data = sent.encodings.to_bytes()[:-8]
-        talk.say(linking.Kind.COUNT, len(data).to_bytes(5, "big") + bytes(10))
+        stream.send_frame(linking.Kind.COUNT, len(data).to_bytes(5, "big") + bytes(10))
         for part in (data, b"", b""):
-            talk.say_bytes(part)
+            stream.send_bytes(part)
 
     _failing(monkeypatch, "_give", short)
     ended = _run(folder, "notary")

@@ -20,7 +20,7 @@ from securevfl_psi.joint import Joint, JointTerms
 from securevfl_psi.wire import FrameWriter, Kind
 from securevfl_psi_cli.channel import Address, parse_address
 from securevfl_psi_cli.credentials import make_certificate
-from securevfl_psi_cli.mesh import move
+from securevfl_psi_cli.mesh import run_joint
 from securevfl_psi_cli.options import Shown
 from securevfl_psi_cli.several import Several, neighbours, run_several
 from securevfl_psi_cli.table import Table
@@ -209,7 +209,7 @@ def test_a_frame_that_is_not_due_and_one_that_trickles_end_it() -> None:
         pairs = {name: socket.socketpair() for name in ("clinic", "shop")}
         pairs["shop"][1].sendall(bytes_)
         with pytest.raises(kind, match="shop"):
-            move(joint, {name: pair[0] for name, pair in pairs.items()}, timeout=20, deadline=deadline)
+            run_joint(joint, {name: pair[0] for name, pair in pairs.items()}, timeout=20, deadline=deadline)
         for pair in pairs.values():
             pair[0].close()
             pair[1].close()
@@ -221,7 +221,7 @@ def test_a_party_that_hangs_up_is_named() -> None:
     pairs = {name: socket.socketpair() for name in ("clinic", "shop")}
     pairs["clinic"][1].close()
     with pytest.raises(errors.ConnectionLost, match="clinic"):
-        move(joint, {name: pair[0] for name, pair in pairs.items()}, timeout=20, deadline=20)
+        run_joint(joint, {name: pair[0] for name, pair in pairs.items()}, timeout=20, deadline=20)
     for pair in pairs.values():
         pair[0].close()
         pair[1].close()

@@ -20,9 +20,9 @@ from securevfl_psi_cli.answering import clients_of, publish, serve
 from securevfl_psi_cli.asking import Asked, ask
 from securevfl_psi_cli.channel import Address, connect, secured
 from securevfl_psi_cli.credentials import Pins, make_certificate
+from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.options import Shown
 from securevfl_psi_cli.table import Table
-from securevfl_psi_cli.talk import Talk
 
 LARGE = [f"C-{number}" for number in range(500)]
 SMALL = ["X-1", "C-17", "X-2", "C-499"]
@@ -147,15 +147,15 @@ def test_queries_count_before_the_answer_leaves_so_hanging_up_gains_none(folder:
     files = _published(folder, tmp_path)
     served = _Served(folder, files, 1)
     with secured(connect(served.at, 5.0), _pins(folder), timeout=5.0) as sock:
-        talk = Talk(sock, "registry", timeout=5.0, deadline=10.0, reasons={})
+        stream = FrameStream(sock, "registry", timeout=5.0, deadline=10.0, reasons={})
         server = Server.from_bytes(files[1].read_bytes())
         fields = {"version": 1, "what": "ask", "name": "clinic", "server": "registry", "filter": server.key_id.hex()}
-        talk.say_fields(fields)
-        talk.hear_fields({"bytes": 0})
-        talk.say(Kind.COUNT, (3).to_bytes(8, "big"))
+        stream.send_fields(fields)
+        stream.receive_fields({"bytes": 0})
+        stream.send_frame(Kind.COUNT, (3).to_bytes(8, "big"))
         point = bytes([9]) + bytes(31)
-        talk.say(Kind.POINTS, b"".join(bytes([9 + i]) + point[1:] for i in range(3)))
-        talk.hear(Kind.ANSWERS)  # and no FINISHED
+        stream.send_frame(Kind.POINTS, b"".join(bytes([9 + i]) + point[1:] for i in range(3)))
+        stream.receive_frame(Kind.ANSWERS)  # and no FINISHED
     while not any("listening on" in line for line in served.said):
         served.thread.join(0.05)
     assert Server.from_bytes(files[1].read_bytes()).remaining("clinic") == 7
@@ -177,13 +177,13 @@ def test_who_deviates_is_told_so_and_does_not_end_the_service(folder: Path, tmp_
             _ask(folder, served.at, server="regestry")
     else:
         with secured(connect(served.at, 5.0), _pins(folder), timeout=5.0) as sock:
-            talk = Talk(sock, "registry", timeout=5.0, deadline=10.0, reasons={})
-            talk.say_fields(hello | ({"name": "rich"} if what == "lies" else {}))
+            stream = FrameStream(sock, "registry", timeout=5.0, deadline=10.0, reasons={})
+            stream.send_fields(hello | ({"name": "rich"} if what == "lies" else {}))
             if what == "too many":
-                talk.hear_bytes(talk.hear_fields({})["bytes"])
-                talk.say(Kind.COUNT, (1 << 40).to_bytes(8, "big"))  # refused before any room is taken
+                stream.receive_bytes(stream.receive_fields({})["bytes"])
+                stream.send_frame(Kind.COUNT, (1 << 40).to_bytes(8, "big"))  # refused before any room is taken
             with pytest.raises(errors.PeerRefused):
-                talk.hear(Kind.ANSWERS)
+                stream.receive_frame(Kind.ANSWERS)
     assert _ask(folder, served.at).found == 2
     assert served.end() == {"clinic": 4}
     assert len(served.said) >= 3
@@ -202,16 +202,16 @@ def test_a_client_believes_no_server_that_deviates(folder: Path, tmp_path: Path,
             tls = pins.context(server=True).wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
             with tls as sock:
                 shake(sock, Handshake(sock, pins.book), 5.0)
-                talk = Talk(sock, "clinic", timeout=5.0, deadline=10.0, reasons={})
+                stream = FrameStream(sock, "clinic", timeout=5.0, deadline=10.0, reasons={})
                 try:
-                    talk.hear_fields({})
+                    stream.receive_fields({})
                     size = 1 << 40 if change == "size" else len(data)
                     key = bytes(16).hex() if change == "key" else server.key_id.hex()
-                    talk.say_fields({"version": 1, "filter": key, "bytes": size})
-                    talk.say_bytes(data[:-9] + bytes(9) if change == "bytes" else data)
-                    talk.hear(Kind.COUNT)
-                    talk.hear(Kind.POINTS)
-                    talk.say(Kind.ANSWERS, bytes(4 * 32))
+                    stream.send_fields({"version": 1, "filter": key, "bytes": size})
+                    stream.send_bytes(data[:-9] + bytes(9) if change == "bytes" else data)
+                    stream.receive_frame(Kind.COUNT)
+                    stream.receive_frame(Kind.POINTS)
+                    stream.send_frame(Kind.ANSWERS, bytes(4 * 32))
                 except errors.PSIError:
                     return
 

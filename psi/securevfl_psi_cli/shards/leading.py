@@ -135,7 +135,8 @@ def lead(
     Raises:
         PSIError: whatever went wrong; the same command again goes on from the shards that are done.
     """
-    link = Link(sock, first=not line.listens, timeout=line.timeout)  # a listener waits for the caller to speak
+    # The caller sends first: a listener does not know yet whether the caller is the peer.
+    link = Link(sock, terms.peer, first=not line.listens, timeout=line.timeout)
     try:
         return _lead(link, terms, source, folder, pool, line, bits, key, say)
     except PeerRefused:
@@ -166,12 +167,12 @@ def _lead(
     if source.cut is not None and (key is None or bits != source.cut.bits):
         raise ShardError(f"a table that was cut beforehand needs its key, and {1 << source.cut.bits} shards")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    session, peer_rows = terms.agree(link.hello(terms.hello(announced)), announced)
+    session, peer_rows = terms.agree(link.exchange_hello(terms.hello(announced)), announced)
     old = RunState.found(folder)
     if old is not None and old.settings.source != source.digest:
         old = None
     given = "" if key is None else hashlib.sha256(require_key(key)).hexdigest()
-    said = link.say(
+    said = link.exchange_fields(
         {
             "shards": bits,
             "workers": pool.workers,
@@ -224,12 +225,12 @@ def _lead(
         )
         run.state = _prepared(folder, settings, source, plan, pool, run.seconds)
     run.seconds["prepare"] = time.perf_counter() - started
-    link.say({"ready": True}, within=line.deadline)
+    link.exchange_fields({"ready": True}, within=line.deadline)
     started = time.perf_counter()
     _run_shards(link, run, pool, line, lanes, say)
     run.seconds["shards"] = time.perf_counter() - started
-    run.sent += link.sent
-    run.received += link.received
+    run.sent += link.traffic.sent
+    run.received += link.traffic.received
     if terms.role == "receiver" or terms.learns == "both":
         run.count = sum(len(rows) for rows in run.state.results())
         run.verified = True
@@ -291,7 +292,9 @@ def _run_shards(link: Link, run: ShardedRun, pool: Pool, line: Line, lanes: int,
     state, stalled, before = run.state, 0, -1
     while True:
         mine = state.digests()
-        theirs = np.frombuffer(link.lists(mine.tobytes(), within=line.deadline), dtype=np.uint8).reshape(mine.shape)
+        theirs = np.frombuffer(link.exchange_digests(mine.tobytes(), within=line.deadline), dtype=np.uint8).reshape(
+            mine.shape
+        )
         todo = np.flatnonzero((mine != theirs).any(axis=1) | ~mine.any(axis=1)).tolist()
         if before < 0:
             run.resumed = run.plan.shards - len(todo)

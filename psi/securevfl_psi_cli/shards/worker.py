@@ -20,9 +20,10 @@ from pathlib import Path
 from securevfl_psi.errors import ConnectionLost
 from securevfl_psi.wire import MAGIC
 
+from securevfl_psi_cli.byte_stream import ByteStream
 from securevfl_psi_cli.channel import Address, left_politely, secured
 from securevfl_psi_cli.credentials import Pins
-from securevfl_psi_cli.driver import Traffic, converse
+from securevfl_psi_cli.driver import run_endpoint
 from securevfl_psi_cli.listening import Listener
 from securevfl_psi_cli.shards.shard import ShardSession
 from securevfl_psi_cli.shards.state import RunState
@@ -92,9 +93,9 @@ def run_shard(folder: str, line: str, shard: int, place: int, lane: int) -> byte
     return meet(state, reach, shard, place, Address(reach.host, reach.port + 1 + lane))
 
 
-def _converse(state: RunState, shard: int, sock: socket.socket, line: Line) -> bytes:
+def _run_session(state: RunState, shard: int, sock: socket.socket, line: Line) -> bytes:
     session = ShardSession(state, shard)
-    traffic: Traffic = converse(session.end, sock, timeout=line.timeout, deadline=line.deadline)
+    traffic = run_endpoint(session.end, sock, timeout=line.timeout, deadline=line.deadline)
     return _DONE.pack(session.keep(), traffic.sent, traffic.received)
 
 
@@ -106,18 +107,19 @@ def _listen(state: RunState, line: Line, shard: int, place: int, where: Address)
             while True:
                 sock, _ = door.meet(time.monotonic() - begun + line.timeout)
                 with left_politely(sock):
+                    stream = ByteStream(sock, state.settings.peer, timeout=line.timeout)
                     try:
-                        theirs = _heard(sock, state.settings.run)
+                        theirs = _receive_place(stream, state.settings.run)
                         if theirs is None or theirs < place:
-                            sock.sendall(_BEHIND)
+                            stream.send(_BEHIND)
                             continue
-                        sock.sendall(_MEET if theirs == place else _AHEAD)
-                    except OSError:
+                        stream.send(_MEET if theirs == place else _AHEAD)
+                    except ConnectionLost:
                         continue
                     if theirs > place:
                         return b""
                     try:
-                        return _converse(state, shard, sock, line)
+                        return _run_session(state, shard, sock, line)
                     except ConnectionLost as error:
                         lost = error
                         break
@@ -128,7 +130,7 @@ def _call(state: RunState, line: Line, shard: int, place: int, where: Address) -
     lost = ConnectionLost(f"the peer's worker for shard {shard} does not answer within {line.timeout:g} s")
     attempts = 0
     end = time.monotonic() + line.timeout
-    said = _CALL.pack(MAGIC, _WHAT, state.settings.run, place)
+    call = _CALL.pack(MAGIC, _WHAT, state.settings.run, place)
     while time.monotonic() < end and attempts < _ATTEMPTS:
         try:
             plain = socket.create_connection((where.host, where.port), timeout=line.timeout)
@@ -136,17 +138,18 @@ def _call(state: RunState, line: Line, shard: int, place: int, where: Address) -
             time.sleep(_AGAIN)  # the peer's worker is not there yet
             continue
         with closing(plain), secured(plain, line.pins, timeout=line.timeout) as sock:
+            stream = ByteStream(sock, state.settings.peer, timeout=line.timeout)
             try:
-                sock.sendall(said)
-                answer = sock.recv(1)
-            except OSError:
+                stream.send(call)
+                answer = stream.receive(1)
+            except ConnectionLost:
                 answer = b""
             if answer == _BEHIND:
                 return b""
             if answer == _MEET:
                 attempts += 1
                 try:
-                    return _converse(state, shard, sock, line)
+                    return _run_session(state, shard, sock, line)
                 except ConnectionLost as error:
                     lost = error
                     end = time.monotonic() + line.timeout
@@ -155,13 +158,7 @@ def _call(state: RunState, line: Line, shard: int, place: int, where: Address) -
     raise lost
 
 
-def _heard(sock: socket.socket, run: bytes) -> int | None:
-    """The place that a caller names; None where it is of another run, or no worker."""
-    data = b""
-    while len(data) < _CALL.size:
-        more = sock.recv(_CALL.size - len(data))
-        if not more:
-            return None
-        data += more
-    magic, what, tag, place = _CALL.unpack(data)
+def _receive_place(stream: ByteStream, run: bytes) -> int | None:
+    """Return the place that a caller names; None if it belongs to another run, or is not a worker."""
+    magic, what, tag, place = _CALL.unpack(stream.receive_exactly(_CALL.size))
     return int(place) if (magic, what, tag) == (MAGIC, _WHAT, run) else None
