@@ -28,6 +28,7 @@ from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Finding, map_noised
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks, Subsets
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.halves import Networks
 from securevfl.training.networks import Bottom, bottom_problems, build_bottom, build_mlp
 from securevfl.training.noise import FeatureNoise
@@ -161,16 +162,21 @@ def _draw_batch(rows: torch.Tensor, size: int) -> torch.Tensor:
     return rows[torch.randperm(len(rows))[:size]]
 
 
+class _Books(Bookkeeping):
+    """Codes are handed over once."""
+
+    def activation_times(self, epochs: int) -> int:
+        return 1
+
+
 class _Coding(Role):
     """What both roles share: encoders and how they are trained."""
 
+    bookkeeping = _Books
     config: APCVFL
 
     def training_rows(self, epoch: int) -> np.ndarray:
         return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
-
-    def activation_times(self, epochs: int) -> int:
-        return 1
 
     def own_rows(self) -> torch.Tensor:
         """Features of all rows of this party's own that may train, the aligned ones first."""

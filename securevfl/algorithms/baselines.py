@@ -15,6 +15,7 @@ from securevfl.errors import InputError
 from securevfl.privacy import PrivateSteps
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks, Subsets
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture
 from securevfl.training.objectives import LossOfNumber
@@ -108,7 +109,7 @@ class _LocalActive(Active):
         self.private: PrivateSteps | None = None
         dp = self.protection.dp
         if dp is not None and dp.model is not None:
-            times = self.times(self.plan.epochs)
+            times = self.books.times(self.plan.epochs)
             self.private = self.releases.plan_steps(dp.model, self.half.model, rows=self.table.total_count, times=times)
 
     def build_half(self, architecture: Architecture) -> ActiveHalf:
@@ -193,14 +194,23 @@ class RandomMatch(SplitNN):
         return max(1, *(-(-wanted // n) if n else 1 + -(-wanted // train) for n in others))
 
 
-class _MatchActive(_ZeroActive):
-    config: RandomMatch
+class _MatchBooks(Bookkeeping):
+    """A passive row is fed beside several of the active party's."""
+
+    role: _MatchActive | _MatchPassive
 
     def activation_times(self, epochs: int) -> int:
-        return super().activation_times(epochs) * self.config.max_matches(self.table, self.site.active)
+        role = self.role
+        return super().activation_times(epochs) * role.config.max_matches(role.table, role.site.active)
+
+
+class _MatchActive(_ZeroActive):
+    bookkeeping = _MatchBooks
+    config: RandomMatch
 
 
 class _MatchPassive(_ZeroPassive):
+    bookkeeping = _MatchBooks
     config: RandomMatch
 
     async def begin_epoch(self, epoch: int) -> bool:
@@ -216,9 +226,6 @@ class _MatchPassive(_ZeroPassive):
     def feed(self, rows: np.ndarray) -> np.ndarray:
         fed: np.ndarray = self._beside[rows]
         return fed
-
-    def activation_times(self, epochs: int) -> int:
-        return super().activation_times(epochs) * self.config.max_matches(self.table, self.site.active)
 
 
 class AllLabels(SplitNN):

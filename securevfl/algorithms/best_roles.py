@@ -6,7 +6,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.cut import Protection
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.outcome import constant_metrics, few_rows, went_nowhere
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pooling import average_probabilities, log_loss, stacked_weights
@@ -223,6 +224,26 @@ def _epoch(epochs: Sequence[Epoch]) -> Epoch:
     return Epoch(statistics.fmean(one.loss for one in epochs), valid)
 
 
+class _Books(Bookkeeping):
+    """A model contains each member's parts."""
+
+    def restore(self, state: object) -> None:
+        members = as_dict(as_dict(state)["members"])
+        for name, part in self.role.parts.items():
+            part.restore(as_dict(members[name])["parts"])
+
+
+class _ActiveBooks(_Books):
+    """At the active party it also contains the members' weights."""
+
+    role: BestActive
+
+    def restore(self, state: object) -> None:
+        super().restore(state)
+        kept = as_dict(as_dict(state)["weights"])
+        self.role.weights = {name: float(str(weight)) for name, weight in kept.items()}
+
+
 class _Scoring(Role):
     """What both roles are made of: a role for each member that takes part at this party.
 
@@ -231,6 +252,8 @@ class _Scoring(Role):
         setting: with the rows to score.
         models: member → this party's part of its model.
     """
+
+    bookkeeping: ClassVar[type[Bookkeeping]] = _Books
 
     def __init__(self, config: Averaged, setting: Setting, models: Mapping[str, object]) -> None:
         super().__init__(config, setting)
@@ -259,24 +282,15 @@ class _Scoring(Role):
         """The role of a member."""
         raise TypeError(f"{type(self).__name__} has no members")
 
-    def restore(self, state: object) -> None:
-        members = as_dict(as_dict(state)["members"])
-        for name, part in self.parts.items():
-            part.restore(as_dict(members[name])["parts"])
-
 
 class BestActive(_Scoring, ActiveRole):
     """The active party's role in scoring: the weighted mean of its members' probabilities."""
 
+    bookkeeping = _ActiveBooks
     weights: Mapping[str, float]
 
     def member(self, algorithm: Algorithm, setting: Setting) -> ActiveRole:
         return algorithm.active(setting)
-
-    def restore(self, state: object) -> None:
-        super().restore(state)
-        kept = as_dict(as_dict(state)["weights"])
-        self.weights = {name: float(str(weight)) for name, weight in kept.items()}
 
     def members(self) -> Mapping[str, ActiveRole]:
         """Member → its role."""
@@ -342,16 +356,16 @@ class _Member:
 
     def snapshot(self) -> object:
         """See `Part.snapshot`."""
-        return self._role.snapshot()
+        return self._role.books.snapshot()
 
     def restore(self, state: object) -> None:
         """See `Part.restore`."""
-        self._role.restore(state)
+        self._role.books.restore(state)
 
     def state(self) -> State:
         """See `Part.state`."""
-        return self._role.state()
+        return self._role.books.state()
 
     def load(self, state: State) -> None:
         """See `Part.load`."""
-        self._role.load(state)
+        self._role.books.load(state)

@@ -23,8 +23,10 @@ from securevfl.cut import CutSpec, Plain, Protection
 from securevfl.party_context import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks, Subsets
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
+from securevfl.training.frozen import rows_to_pretrain
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
@@ -101,9 +103,25 @@ def distillation_loss(student: torch.Tensor, teacher: torch.Tensor, temperature:
     return temperature**2 * (log_q.exp() * (log_q - log_p)).sum(dim=1)
 
 
+class _Books(Bookkeeping):
+    """Rows are released to train the teachers, and once more to score the rows that they teach."""
+
+    role: _Taught
+
+    def activation_times(self, epochs: int) -> int:
+        return self.role.passes() + 1 if self.role.config.trainable else 1
+
+    def label_times(self, epochs: int) -> int:
+        return self.role.passes()
+
+    def opening_times(self, epochs: int) -> int:
+        return self.role.passes() + 1 if epochs else 0
+
+
 class _Taught(Role):
     """What both roles share: the folds, and which rows a teacher's steps use."""
 
+    bookkeeping = _Books
     config: Distilled
 
     @property
@@ -144,12 +162,6 @@ class _Taught(Role):
         """How often the teachers' steps use one row, at most."""
         used = [-(-self.config.teacher_steps // max(len(rows) // self.teacher_batch(rows), 1)) for rows in self.lessons]
         return sum(used) - (min(used) if len(used) > 1 else 0)
-
-    def activation_times(self, epochs: int) -> int:
-        return self.passes() + 1 if self.trainable else 1
-
-    def label_times(self, epochs: int) -> int:
-        return self.passes()
 
 
 class _Active(_Taught, Active):
@@ -233,14 +245,11 @@ class _Passive(_Taught, Passive):
     config: Distilled
 
     def build(self) -> None:
-        self.noise = FeatureNoise(self)
+        self.noise = FeatureNoise(self)  # never drawn ahead of a checkpoint: nothing is fed after the teachers
 
     @property
     def values_per_release(self) -> int:
         return self.config.hidden
-
-    def look_times(self, epochs: int) -> int:
-        return self.passes() + 1 if epochs else 0
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
@@ -253,7 +262,7 @@ class _Passive(_Taught, Passive):
         architecture = self.config.architecture(Task(self.table.classes).outputs)
         spec = self.teacher_spec(rows)
         with seed_torch(self.seed("teacher", number)):
-            own = self.rows_to_pretrain()
+            own = rows_to_pretrain(self)
             self.half = PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, own)
         await self.half.setup()
         for batch in self.steps_of(number, rows):
@@ -266,6 +275,3 @@ class _Passive(_Taught, Passive):
     async def train_batch(self, rows: np.ndarray) -> None: ...
 
     async def answer(self, rows: np.ndarray) -> None: ...
-
-    def before_checkpoint(self) -> None:
-        """Nothing is fed after the teachers: no noise has to be drawn ahead."""

@@ -23,6 +23,7 @@ from securevfl.cut import Protection
 from securevfl.party_context import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.role import Role
@@ -96,9 +97,26 @@ def mixed_labels(parts: Mapping[str, torch.Tensor], widths: Mapping[str, int]) -
     return torch.stack([part * (widths[name] / total) for name, part in parts.items()]).sum(dim=0)
 
 
+class _Books(Bookkeeping):
+    """A row is fed at several places of an epoch, and a place has the labels of several rows."""
+
+    repeats_begin_epoch = True  # the same places follow from the same seed
+    role: _Placed
+
+    def times(self, epochs: int) -> int:
+        role = self.role
+        return super().times(epochs) * role.config.reuse(role.table, role.site.active)
+
+    def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]:
+        same = (rows < len(self.role.table.split.train)) & self.role.config.keep_aligned
+        first, *others = [at[rows] for at in self.role.places.values()]
+        return [first, *(other[~same] for other in others)]
+
+
 class _Placed(Role):
     """What both roles do: train on all places, and put in at each the row that stands there in this epoch."""
 
+    bookkeeping = _Books
     config: EntityAugmentation
     places: dict[str, np.ndarray]
 
@@ -111,16 +129,9 @@ class _Placed(Role):
         self.places = places(self.table, self.site.active, self.site.seed, epoch, keep_aligned=keep)
         return False
 
-    @property
-    def goes_on_in_epochs(self) -> bool:
-        return True  # the same places follow from the same seed
-
     def feed(self, rows: np.ndarray) -> np.ndarray:
         fed: np.ndarray = self.places[self.site.name][rows]
         return fed
-
-    def times(self, epochs: int) -> int:
-        return super().times(epochs) * self.config.reuse(self.table, self.site.active)
 
 
 class _Active(_Placed, Active):
@@ -132,11 +143,6 @@ class _Active(_Placed, Active):
         widths = {self.site.active: self.half.own_width, **self.half.cut.widths}
         parts = {name: self.task.one_hot(self.labels(at[rows])) for name, at in self.places.items()}
         return mixed_labels(parts, {name: max(width, 1) for name, width in widths.items()})
-
-    def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]:
-        same = (rows < len(self.table.split.train)) & self.config.keep_aligned
-        first, *others = [at[rows] for at in self.places.values()]
-        return [first, *(other[~same] for other in others)]
 
 
 class _Passive(_Placed, Passive):

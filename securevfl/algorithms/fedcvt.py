@@ -27,6 +27,7 @@ from securevfl.party_context import derive_seed
 from securevfl.privacy import Noised, map_noised, strip_noise_mark
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Subsets
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.halves import Networks
 from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems, build_bottom
 from securevfl.training.noise import FeatureNoise
@@ -221,6 +222,15 @@ class _Bottoms(Role):
         return iter(epoch_batches(others, size, steps, seed=seed, epoch=epoch))
 
 
+class _ActiveBooks(Bookkeeping):
+    """An epoch also trains on the other rows that it drew, of both parties."""
+
+    role: _Active
+
+    def rows_trained(self, epoch: int) -> int:
+        return super().rows_trained(epoch) + self.role.drawn
+
+
 class _Active(_Bottoms, ActiveRole):
     """Party A: two bottoms, three classifiers, all losses.
 
@@ -231,11 +241,15 @@ class _Active(_Bottoms, ActiveRole):
         tally: of this epoch, where a row counts as often as it is drawn.
     """
 
+    bookkeeping = _ActiveBooks
+
     def build(self) -> None:
         self.build_bottoms()
         self.peer = self.site.passive[0] if self.site.passive else ""
         self.mask = self.config.mask(self.width).to(self.plan.device)
         self.tally, self.drawn = SelfTraining(self.config.confidence), 0
+        if self.peer and self.config.estimate and self.config.cross_view:
+            self.books.tally = self._last_tally
         inputs = [2 * self.width, 2 * self.width, 4 * self.width] if self.trained_with else [2 * self.width]
         with seed_torch(self.seed("classifiers")):
             self.classifiers = nn.ModuleList([nn.Linear(wide, self.task.classes) for wide in inputs])
@@ -260,10 +274,6 @@ class _Active(_Bottoms, ActiveRole):
         self.drawn = len(np.unique(np.concatenate(both))) if both else 0
         self.tally = SelfTraining(self.config.confidence)
         return False
-
-    def rows_trained(self, epoch: int) -> int:
-        """With the other rows that this epoch drew, of both parties."""
-        return super().rows_trained(epoch) + self.drawn
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         own, other = next(self.mine), next(self.theirs)
@@ -338,16 +348,16 @@ class _Active(_Bottoms, ActiveRole):
         self.tally.count_labels(keep, label[0], sure.min(dim=0).values)
         return keep, label[0]
 
+    def _last_tally(self) -> SelfTraining:
+        """That of the last epoch."""
+        return self.tally.collect_counts()
+
     def remember(self) -> State:
         return {"tally": self.tally.state(), "drawn": self.drawn}
 
     def recall(self, memory: State) -> None:
         self.tally.load(as_dict(memory["tally"]))
         self.drawn = as_int(memory["drawn"])
-
-    def self_training(self) -> SelfTraining | None:
-        labels = self.peer and self.config.estimate and self.config.cross_view
-        return self.tally.collect_counts() if labels else None
 
     async def receive(self, rows: int) -> torch.Tensor:
         """The peer's representations of so many rows, (rows, 2d)."""
@@ -385,8 +395,21 @@ class _Beside(nn.Module):
         return torch.cat([self.shared(x), self.unique(x)], dim=1)
 
 
+class _PassiveBooks(Bookkeeping):
+    """One of the other rows may be handed over more often than an aligned one."""
+
+    def activation_times(self, epochs: int) -> int:
+        table, plan = self.role.table, self.role.plan
+        steps = plan.steps or -(-len(table.split.train) // plan.batch_size)
+        others = len(table.rows_only_at(self.role.site.name))
+        passes = -(-steps // max(others // min(plan.batch_size, others), 1)) if others else 1
+        return max(self.times(epochs), passes * epochs)
+
+
 class _Passive(_Bottoms, PassiveRole):
     """Party B: two bottoms; it sends representations and receives their gradients."""
+
+    bookkeeping = _PassiveBooks
 
     def build(self) -> None:
         self.noise = FeatureNoise(self)
@@ -395,13 +418,6 @@ class _Passive(_Bottoms, PassiveRole):
         self.both = _Beside(self.shared, self.unique)
         if self.site.observer.listening:
             self.site.observer.built(self.site.name, self.site.active, self.both)
-
-    def activation_times(self, epochs: int) -> int:
-        """How often one row is handed over at most: an aligned one, or one of the others, drawn as often."""
-        steps = self.plan.steps or -(-len(self.table.split.train) // self.plan.batch_size)
-        others = len(self.table.rows_only_at(self.site.name))
-        passes = -(-steps // max(others // min(self.plan.batch_size, others), 1)) if others else 1
-        return max(self.times(epochs), passes * epochs)
 
     async def setup(self) -> None:
         await super().setup()

@@ -28,6 +28,7 @@ from securevfl.errors import ProtocolError
 from securevfl.privacy import Noised, RowRelease, map_noised
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.networks import HANDED_OVER, Bottom, build_mlp
@@ -203,6 +204,13 @@ _ONCE_MORE = 2
 """Releases of a row beside the steps: as a representation, or what is generated from it, and to be labelled."""
 
 
+class _Books(Bookkeeping):
+    """Between the stages representations are released once more."""
+
+    def activation_times(self, epochs: int) -> int:
+        return super().activation_times(epochs) + _ONCE_MORE
+
+
 class _Completed(Role):
     """What both roles share: the second stage, and what the peer generated for rows that this party lacks.
 
@@ -211,6 +219,7 @@ class _Completed(Role):
         chosen: numbers of the rows of the second stage, once it began.
     """
 
+    bookkeeping = _Books
     config: FedDA
     half: ActiveHalf | PassiveHalf
     made: torch.Tensor | None = None
@@ -230,9 +239,6 @@ class _Completed(Role):
         if self.chosen is not None:
             return self.chosen
         return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
-
-    def activation_times(self, epochs: int) -> int:
-        return super().activation_times(epochs) + _ONCE_MORE
 
     def completed(self, a: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
         """Activations (n, d) with the generated ones in the peer's rows."""
@@ -310,14 +316,13 @@ class _Active(_Completed, Active):
         super().build()
         self.y = self.y.clone()
         self.tally = SelfTraining(self.config.confidence)
+        self.books.tally = lambda: self.tally if self.peer else None
+        self.books.after_validation.append(self._assess)
         self.release: RowRelease | None = None
         dp = self.protection.dp
         if dp is not None and dp.activations is not None and self.peer:
-            rows = self.release_rows()
+            rows = self.books.release_rows()
             self.release = self.releases.plan_rows("representations", dp.activations, rows=rows, times=1)
-
-    def may_stop(self, epoch: int) -> bool:
-        return epoch > self.config.first
 
     async def begin_epoch(self, epoch: int) -> bool:
         if not self.begins(epoch):
@@ -341,12 +346,9 @@ class _Active(_Completed, Active):
         self.y = as_tensor(memory["y"]).clone().to(self.plan.device)
         self.tally.load(as_dict(memory["tally"]))
 
-    def record_validation(self, p: np.ndarray, labels: np.ndarray) -> None:
+    def _assess(self, p: np.ndarray, labels: np.ndarray) -> None:
         if self.chosen is None:
             self.tally.assess_validation(p, labels)
-
-    def self_training(self) -> SelfTraining | None:
-        return self.tally if self.peer else None
 
 
 class _Passive(_Completed, Passive):

@@ -37,6 +37,7 @@ from securevfl.party_context import derive_seed
 from securevfl.privacy import Link, Noised, RowRelease, fan_out
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
@@ -259,14 +260,21 @@ def _encoders(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Modu
     return encoders, encoders.width
 
 
+class _Books(Bookkeeping):
+    """Pretraining releases projections of the aligned rows."""
+
+    role: _Pretraining
+
+    def activation_times(self, epochs: int) -> int:
+        return super().activation_times(epochs) + self.role.projected_times()
+
+
 class _Pretraining(Role):
     """What both roles share: the rounds of pretraining."""
 
+    bookkeeping = _Books
     config: FedHSSL
     half: ActiveHalf | PassiveHalf
-
-    def activation_times(self, epochs: int) -> int:
-        return super().activation_times(epochs) + self.projected_times()
 
     def projected_times(self) -> int:
         """How often one aligned row's projection is handed over, at most."""

@@ -33,6 +33,7 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Subsets
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, Networks
@@ -113,9 +114,20 @@ class ResidualAtTheCut(SplitNN):
         return Passive(self, setting)
 
 
+class _Books(Bookkeeping):
+    """The local model also learns from rows that are not aligned."""
+
+    repeats_begin_epoch = True  # what happens before the first epoch is remembered
+
+    def rows_to_learn_from(self) -> np.ndarray:
+        table = self.role.table
+        return np.concatenate([table.split.train, table.rows_only_at(self.role.site.active)])
+
+
 class _ResidualActive(Active):
     """Trains its local models, then its part of the correction."""
 
+    bookkeeping = _Books
     config: ResidualAtTheCut
 
     def __init__(self, config: ResidualAtTheCut, setting: Setting) -> None:
@@ -168,11 +180,6 @@ class _ResidualActive(Active):
     def _losses(self, logits: torch.Tensor, rows: np.ndarray) -> float:
         """Mean loss of these rows, given their logits."""
         return float(self.loss(self.label_noise.correct_logits(logits), self.labels(rows)).mean())
-
-    @property
-    def goes_on_in_epochs(self) -> bool:
-        """What happens before the first epoch is remembered."""
-        return True
 
     async def begin_epoch(self, epoch: int) -> bool:
         if self._offsets is None:
@@ -227,9 +234,6 @@ class _ResidualActive(Active):
         x = self.features(flat)
         logits = self.label_noise.correct_logits(local(x.reshape(*rows.shape, *x.shape[1:])).flatten(0, 1))
         local.step(self.loss(logits, self.labels(flat)).sum() / size)
-
-    def rows_to_learn_from(self) -> np.ndarray:
-        return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
     # The correction.
 

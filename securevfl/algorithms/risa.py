@@ -33,8 +33,10 @@ from securevfl.party_context import derive_seed
 from securevfl.privacy import fan_out
 from securevfl.privacy.loss import Loss
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
+from securevfl.training.frozen import rows_to_pretrain
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import Labelling, SelfTraining, answer_rows, give_labels, score_rows
@@ -293,6 +295,8 @@ class _Active(_Stages[ActiveHalf], Active):
             (2, self.table.total_count), device=self.plan.device
         )  # of each row the sum of its uncertainties, and how many
         self.tally = SelfTraining(self.config.confidence, self.config.labelling, self.config.labelled_share)
+        self.books.tally = lambda: self.tally if self.site.passive else None
+        self.books.after_validation.append(self._assess)
         if self.config.self_training:
             with seed_torch(self.seed("teacher")):
                 self.teacher = super().build_half(self.config.architecture(self.task.outputs))
@@ -319,9 +323,6 @@ class _Active(_Stages[ActiveHalf], Active):
 
     def _opinions(self) -> Sequence[torch.Tensor]:
         return self.half.opinions if isinstance(self.half, EvidentialHalf) else ()
-
-    def may_stop(self, epoch: int) -> bool:
-        return epoch > self.config.self_training
 
     async def begin_epoch(self, epoch: int) -> bool:
         self.set_present(epoch)
@@ -414,17 +415,22 @@ class _Active(_Stages[ActiveHalf], Active):
         self.chosen = as_rows(memory["chosen"])
         self.tally.load(as_dict(memory["tally"]))
 
-    def record_validation(self, p: np.ndarray, labels: np.ndarray) -> None:
+    def _assess(self, p: np.ndarray, labels: np.ndarray) -> None:
         if self.half is self.teacher:
             self.tally.assess_validation(p, labels)
 
-    def self_training(self) -> SelfTraining | None:
-        return self.tally if self.site.passive else None
+
+class _PassiveBooks(Bookkeeping):
+    """A withheld row has a second number; see `Features`."""
+
+    def release_rows(self) -> int:
+        return 2 * self.role.table.total_count
 
 
 class _Passive(_Stages[PassiveHalf], Passive):
     """Forms its own opinion of each row, and trains on the rows that it is told."""
 
+    bookkeeping = _PassiveBooks
     config: RISA
     half: PassiveHalf
 
@@ -442,12 +448,8 @@ class _Passive(_Stages[PassiveHalf], Passive):
         if not self.config.evidential:
             return super().build_half(self.config.student_architecture(architecture, Task(self.table.classes).outputs))
         spec = replace(self.config.cut_spec(self, self.table.classes), reduce="none")
-        own = self.rows_to_pretrain()
+        own = rows_to_pretrain(self)
         return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, own)
-
-    def release_rows(self) -> int:
-        """Numbers of all rows, and as many again for the same rows withheld."""
-        return 2 * self.table.total_count
 
     async def begin_epoch(self, epoch: int) -> bool:
         self.set_present(epoch)

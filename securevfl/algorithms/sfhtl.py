@@ -222,6 +222,7 @@ class _Active(_Party, ActiveRole):
         super().build_networks()
         self.y = self.y.clone()
         self.tally = SelfTraining(self.config.confidence)
+        self.books.tally = lambda: self.tally if self.site.passive and self.config.first else None
         empty = torch.zeros(self.table.total_count, self.width, device=self.plan.device)
         self.seen = {name: empty.clone() for name in self.site.passive}
         with seed_torch(self.seed("classifier")):
@@ -239,9 +240,6 @@ class _Active(_Party, ActiveRole):
                     f"{name!r} has representations {width!r} wide, {self.site.name!r} {self.width}: the common space "
                     "has one width; give all the same bottom"
                 )
-
-    def may_stop(self, epoch: int) -> bool:
-        return epoch > self.config.first
 
     async def begin_epoch(self, epoch: int) -> bool:
         if self.labels_others(epoch):
@@ -344,9 +342,6 @@ class _Active(_Party, ActiveRole):
             self.seen[name][self.table.split.valid] = as_tensor(view).to(self.plan.device)
         self.chosen = as_rows(memory["chosen"])
         self.tally.load(as_dict(memory["tally"]))
-
-    def self_training(self) -> SelfTraining | None:
-        return self.tally if self.site.passive and self.config.first else None
 
 
 class _Passive(_Party, PassiveRole):

@@ -19,15 +19,16 @@ from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks
 from securevfl.training.cut_noise import active_side, widen_ranges
 from securevfl.training.fits import Fits
-from securevfl.training.frozen import Frozen
+from securevfl.training.frozen import Frozen, rows_to_pretrain
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
+from securevfl.training.multilabel import Labels
 from securevfl.training.networks import Bottom, bottom_problems
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.rows import Plan
 from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
-from securevfl.training.state import State
+from securevfl.training.task import Task
 
 __all__ = ["Active", "Passive", "Rate", "SplitNN"]
 
@@ -158,6 +159,8 @@ class Active(ActiveRole):
         with seed_torch(self.seed("model")):
             self.half = self.build_half(self.config.architecture(self.task.outputs))
         self.parts["half"] = self.half
+        # A sealed cut sizes its shares by the widest party, also in a prediction without that party.
+        self.books.model_facts["widest"] = lambda: max(self.half.cut.widths.values(), default=0)
 
     def build_half(self, architecture: Architecture) -> ActiveHalf:
         """This party's half of the network."""
@@ -208,11 +211,6 @@ class Active(ActiveRole):
         with torch.no_grad():
             return self.half.alone(self.activations(rows, train=False))
 
-    def part_of_model(self) -> State:
-        """With the width of the widest party, by which a sealed cut's shares were sized: a prediction without that
-        party sizes them alike."""
-        return super().part_of_model() | {"widest": max(self.half.cut.widths.values(), default=0)}
-
 
 class Passive(PassiveRole):
     """Owns features and a bottom model; its block of the cut is its own (plain) or shared with the active party
@@ -223,14 +221,16 @@ class Passive(PassiveRole):
 
     def build(self) -> None:
         self.noise = FeatureNoise(self)
+        self.books.before_checkpoint.append(self.noise.draw_ahead)
+        task = Labels if self.plan.several else Task
         with seed_torch(self.seed("model")):
-            self.half = self.build_half(self.config.architecture(self.task_outputs))
+            self.half = self.build_half(self.config.architecture(task(self.table.classes).outputs))
         self.parts["half"] = self.half
 
     def build_half(self, architecture: Architecture) -> PassiveHalf:
         """This party's half of the network."""
         spec = self.config.cut_spec(self, architecture.hidden)
-        return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, self.rows_to_pretrain())
+        return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, rows_to_pretrain(self))
 
     @property
     def values_per_release(self) -> int:
@@ -250,6 +250,3 @@ class Passive(PassiveRole):
         with torch.no_grad():
             a = self.activations(rows, train=False)
         await self.half.forward(a, train=False, noise=self.noise.share(rows, self.half.cut_width))
-
-    def before_checkpoint(self) -> None:
-        self.noise.draw_ahead()

@@ -16,6 +16,7 @@ import torch
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Protection
 from securevfl.privacy import Noised, map_noised
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
 from securevfl.training.halves import Architecture, PassiveHalf
@@ -81,9 +82,14 @@ class OnSubsets(SplitNN):
         return [*super().notes(protection), told]
 
 
+class _Books(Bookkeeping):
+    repeats_begin_epoch = True  # who takes part follows from the seed, the epoch and the batch
+
+
 class _Present(Role, Generic[C]):
     """What both roles do: train on the aligned rows and the active party's others, and draw who takes part."""
 
+    bookkeeping = _Books
     config: C
     epoch = 1
 
@@ -93,10 +99,6 @@ class _Present(Role, Generic[C]):
     async def begin_epoch(self, epoch: int) -> bool:
         self.epoch = epoch
         return False
-
-    @property
-    def goes_on_in_epochs(self) -> bool:
-        return True  # who takes part follows from the seed, the epoch and the batch
 
     def draw_subsets(self) -> Subsets:
         """Who takes part, in the order of the site's passive parties."""

@@ -92,7 +92,7 @@ class Alone:
         if not isinstance(program, ActiveProgram):
             raise InputError(f"{name!r} is not the active party of the model, so it cannot score rows alone")
         self._role = program.role
-        self._role.restore(model["parts"])
+        self._role.books.restore(model["parts"])
         self._role.task = self._role.task.with_state(model.get("target"))
         self._temperature = temperature_of(model, ALONE)
 

@@ -95,7 +95,7 @@ def _half_of(role: Role) -> ActiveHalf | PassiveHalf:
 class SharesActive(ActiveProgram):
     """The active party's program: it deals its rows and its labels, and is one of the computing parties."""
 
-    goes_on_in_epochs = False
+    resumes_within_epochs = False
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role)
@@ -171,7 +171,7 @@ class SharesActive(ActiveProgram):
             return [self.fed.words(role.feed(rows)), self._targets(role, rows)]
 
         await self.course.train(_sizes(batches), words, told=lambda done: site.observer.step(epoch, done, len(batches)))
-        self.trained.rows = role.rows_trained(epoch)
+        self.trained.rows = role.books.rows_trained(epoch)
         return math.nan
 
     def _targets(self, role: ActiveRole, rows: np.ndarray) -> np.ndarray:
@@ -259,7 +259,7 @@ class SharesActive(ActiveProgram):
 class SharesPassive(PassiveProgram):
     """A passive party's program: it deals its rows, and computes if it is one of the three."""
 
-    goes_on_in_epochs = False
+    resumes_within_epochs = False
 
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
         super().__init__(role)
@@ -332,7 +332,7 @@ class SharesPassive(PassiveProgram):
         if judge:
             await self.course.validate(_sizes(parts), words, None)
             return
-        self.role.looks.add(self.role.features.places(rows), self.course.outputs)
+        self.role.opened.add(self.role.features.places(rows), self.course.outputs)
         await self.course.predict(_sizes(parts), words)
 
     async def after_test(self) -> None:
@@ -350,12 +350,12 @@ class SharesPassive(PassiveProgram):
 async def _come_back(program: SharesActive | SharesPassive, model: State) -> None:
     """Take this party's shares of a trained model, and draw them anew with the other computing parties."""
     await program.setup()
-    program.role.restore(model["parts"])
+    program.role.books.restore(model["parts"])
 
 
 def _times(role: Role) -> int:
     """How often one row trains, as planned."""
-    return role.times(role.plan.epochs)
+    return role.books.times(role.plan.epochs)
 
 
 def _clip(program: SharesActive | SharesPassive, shape: NetworkShape, place: int) -> None:

@@ -148,9 +148,9 @@ class Sharing:
         mechanism = self.mechanism
         if mechanism is None or not len(role.training_rows(1)):
             return None
-        times = role.times(role.plan.epochs)
+        times = role.books.times(role.plan.epochs)
         sigma, delta = mechanism.sigma(times), mechanism.delta
-        steps = SharedSteps(rows=role.release_rows(), times=times, sigma=sigma, clip=mechanism.clip, delta=delta)
+        steps = SharedSteps(rows=role.books.release_rows(), times=times, sigma=sigma, clip=mechanism.clip, delta=delta)
         role.releases.plan(steps, mechanism)
         return steps
 
@@ -160,7 +160,7 @@ class Sharing:
         Raises:
             InputError: they could.
         """
-        plan, mechanism, noise = role.plan, self.mechanism, self.noise(shape, role.times(role.plan.epochs))
+        plan, mechanism, noise = role.plan, self.mechanism, self.noise(shape, role.books.times(role.plan.epochs))
         if mechanism is None or noise is None or not len(role.training_rows(1)):
             return
         steps, rule = plan.epochs * len(role.batches(1)), rule_of(self.protection)

@@ -66,6 +66,11 @@ def to_floats(losses: Sequence[float | torch.Tensor]) -> list[float]:
     return [next(read) if isinstance(loss, torch.Tensor) else loss for loss in losses]
 
 
+def _scores_alone(role: ActiveRole) -> bool:
+    """Whether the role scores rows without the passive parties: it overrides `score_alone`, and has columns."""
+    return type(role).score_alone is not ActiveRole.score_alone and role.features.shape.numel() > 0
+
+
 class ActiveProgram(RoleProgram[ActiveRole]):
     """The active party's program: it counts the epochs and decides when to stop."""
 
@@ -78,14 +83,14 @@ class ActiveProgram(RoleProgram[ActiveRole]):
 
     async def run(self) -> Trained:
         observer, role = self.role.site.observer, self.role
-        check_labels(role.task, self.labels_of(role.rows_to_learn_from()))
+        check_labels(role.task, self.labels_of(role.books.rows_to_learn_from()))
         observer.phase("setup")
         saved = await self.prepare()
         observer.phase("training")
-        self.progress = progress = Progress(kept=role.snapshot()) if saved is None else self.resume_from(saved)
+        self.progress = progress = Progress(kept=role.books.snapshot()) if saved is None else self.resume_from(saved)
         while not progress.stop:
             await self.one_epoch(progress)
-        role.restore(progress.kept)
+        role.books.restore(progress.kept)
         observer.phase("test")
         self.trained.test = await self.evaluate(role.table.split.test, keep=True)
         await self.after_test()
@@ -101,11 +106,12 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     def score_alone(self) -> None:
         """Score the test rows without the passive parties, too, where the role can: no message."""
         role, trained = self.role, self.trained
-        if not (trained.test and role.scores_alone):
+        if not (trained.test and _scores_alone(role)):
             return
         rows = role.table.split.test
         trained.alone_scores = self.probabilities_alone(rows)
-        trained.alone = role.task.metrics(trained.alone_scores, role.labels(rows).cpu().numpy(), role.row_weights(rows))
+        labels, weights = role.labels(rows).cpu().numpy(), role.table.row_weights(rows)
+        trained.alone = role.task.metrics(trained.alone_scores, labels, weights)
 
     def calibrate(self) -> None:
         """Fit temperatures on the validation rows, where there are enough and their labels are the true ones. A model
@@ -121,7 +127,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         split = role.table.split
         valid, test = (role.labels(rows).cpu().numpy() for rows in (split.valid, split.test))
         found = {WHOLE: fit_temperatures(trained.valid_scores, valid, trained.scores, test)}
-        if role.scores_alone and role.config.subsets != "all" and len(split.valid) >= FEWEST_TO_CHOOSE:
+        if _scores_alone(role) and role.config.subsets != "all" and len(split.valid) >= FEWEST_TO_CHOOSE:
             found[ALONE] = fit_temperatures(self.probabilities_alone(split.valid), valid, trained.alone_scores, test)
         trained.calibration = {whose: one for whose, one in found.items() if one is not None}
 
@@ -147,14 +153,14 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         if not self.trained.test:
             return
         trained = self.trained
-        weights = [role.row_weights(rows) for rows in (split.train, split.valid, split.test)]
+        weights = [role.table.row_weights(rows) for rows in (split.train, split.valid, split.test)]
         trained.constant = constant_metrics(task, train, test, weights[0], weights[2])
         parts = {"training": train, "validation": valid, "test": test}
         if not task.is_numeric:
             trained.warnings += (few_labels if task.is_multilabel else few_rows)(task.classes, parts)
         on_valid = constant_metrics(task, train, valid, weights[0], weights[1])
         trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant, task.loss_name)
-        tally = self.role.self_training()
+        tally = self.role.books.tally()
         if tally is not None:
             trained.self_training = tally.text
             trained.warnings += tally.warnings
@@ -196,7 +202,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             observer.step(epoch, done, len(batches))
             if self.checkpoints.is_checkpoint_due(done, len(batches)):
                 self.checkpoints.keep_within(epoch, done, self.training_state(Within(done, to_floats(losses), count)))
-        self.trained.rows = role.rows_trained(epoch)
+        self.trained.rows = role.books.rows_trained(epoch)
         site.ledger.catch_up()
         mean = sum(to_floats(losses)) / max(count, 1)
         if not math.isfinite(mean):
@@ -211,10 +217,10 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         progress.best, progress.since = (score, 0) if better else (progress.best, progress.since + 1)
         patience = role.plan.patience
         out_of_patience = bool(valid) and patience is not None and progress.since >= patience
-        progress.stop = (out_of_patience and role.may_stop(epoch)) or epoch >= role.plan.epochs
+        progress.stop = (out_of_patience and epoch >= role.config.least_epochs) or epoch >= role.plan.epochs
         keeps = better if role.plan.chooses_best_epoch(len(role.table.split.valid)) else progress.stop
         if keeps:
-            progress.kept, progress.scores = role.snapshot(), torch.from_numpy(self._valid_scores)
+            progress.kept, progress.scores = role.books.snapshot(), torch.from_numpy(self._valid_scores)
             self.trained.best_epoch = epoch
         meta = {"epoch": epoch, "best": keeps, "stop": progress.stop}
         await fan_out(self.peers_to_notify(), lambda link: link.send(Kind.CONTROL, "train/epoch", meta=meta))
@@ -293,5 +299,6 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             self.trained.scores = scores
         if judge:
             self._valid_scores = scores
-            self.role.record_validation(scores, labels)
-        return self.role.task.metrics(scores, labels, self.role.row_weights(rows))
+            for hear in self.role.books.after_validation:
+                hear(scores, labels)
+        return self.role.task.metrics(scores, labels, self.role.table.row_weights(rows))

@@ -13,7 +13,7 @@ from securevfl.training.multilabel import Labels
 from securevfl.training.noise import LabelNoise
 from securevfl.training.regression import Regression
 from securevfl.training.role import Role
-from securevfl.training.setting import Configuration, Setting, Tally
+from securevfl.training.setting import Configuration, Setting
 from securevfl.training.state import State
 from securevfl.training.task import Task
 from securevfl.transport import to_device
@@ -41,9 +41,11 @@ class ActiveRole(Role):
         if setting.table.y is None:
             raise ValueError("the active party's table has no labels")
         self.y = setting.table.y.to(setting.plan.device)
-        self.task = self.build_task()
+        self.task = self._build_task()
         self.loss: Loss
         self.label_noise: LabelNoise
+        if self.task.is_numeric:
+            self.books.model_facts["target"] = self._target
 
     def begin(self) -> None:
         self.loss = self.build_loss()
@@ -51,7 +53,11 @@ class ActiveRole(Role):
         self.y = self.label_noise.drawn_labels(self.y)
         super().begin()
 
-    def build_task(self) -> Task:
+    def _target(self) -> State:
+        """How numbers were scaled, for predictions."""
+        return self.task.state()
+
+    def _build_task(self) -> Task:
         """What is learned: classes, several labels, or a number, scaled by the training rows."""
         number, table = self.plan.number, self.table
         if number is None:
@@ -65,41 +71,13 @@ class ActiveRole(Role):
         counts = self.table.counts
         return losses if counts is None else losses * to_device(counts[torch.from_numpy(rows)].numpy(), losses.device)
 
-    def row_weights(self, rows: np.ndarray) -> np.ndarray | None:
-        """How much numbered rows count in metrics, (n,); None where all count alike."""
-        weight = self.table.weight
-        return None if weight is None else weight[torch.from_numpy(rows)].numpy()
-
     def build_loss(self) -> Loss:
         """The loss of each row. One that does not state its sensitivity gets noise for Δ = 2·clip."""
         return self.task.build_loss()
 
-    def record_validation(self, p: np.ndarray, labels: np.ndarray) -> None:
-        """Hear how the model as it is scores the validation rows: probabilities (n, classes), classes (n,)."""
-
-    def self_training(self) -> Tally | None:
-        """What labelling rows did, for the report; None where the algorithm labels none."""
-        return None
-
-    def may_stop(self, epoch: int) -> bool:
-        """Whether training may end after `epoch`: not before the last stage of an algorithm that has several."""
-        return True
-
-    def part_of_model(self) -> State:
-        part = super().part_of_model()
-        return part | {"target": self.task.state()} if self.task.is_numeric else part
-
     def labels(self, rows: np.ndarray) -> torch.Tensor:
         """Labels of numbered rows, as `y` has them."""
         return self.y.index_select(0, to_device(rows, self.y.device))
-
-    def rows_to_learn_from(self) -> np.ndarray:
-        """Numbers of the rows whose labels the first epoch learns from: of one class alone, nothing can be learned."""
-        return self.training_rows(1)
-
-    def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Numbers of the rows whose labels a batch uses: one array, or one for each party that gives a label."""
-        return [rows]
 
     @abstractmethod
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
@@ -108,11 +86,6 @@ class ActiveRole(Role):
     @abstractmethod
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         """Logits of these rows, (n, outputs)."""
-
-    @property
-    def scores_alone(self) -> bool:
-        """Whether this role scores rows without the passive parties: it says how, and has columns to score from."""
-        return type(self).score_alone is not ActiveRole.score_alone and self.features.shape.numel() > 0
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         """Logits of these rows from the active party's own columns, (n, outputs), without any message.

@@ -3,7 +3,7 @@
 A sealed epoch can take hours. So a keeper may ask for checkpoints inside epochs too, after every so many batches. All
 parties count the same batches, so all have the same places, without a word about it and without a clock. An algorithm
 that does something at the beginning of an epoch which cannot be done again goes on from epochs alone; see
-`Role.goes_on_in_epochs`.
+`Bookkeeping.repeats_begin_epoch`.
 
 The journal counts what was released from one checkpoint to the next. Where there are some inside epochs, its lines name
 places, ``epoch << 20 | step``, in place of epochs.
@@ -27,6 +27,11 @@ def step_of(saved: State) -> int:
     return as_int(saved.get("step", 0))
 
 
+def _can_resume_within(role: Role) -> bool:
+    """Whether the role does nothing at the beginning of an epoch, or nothing that it cannot do again."""
+    return role.books.repeats_begin_epoch or type(role).begin_epoch is Role.begin_epoch
+
+
 class Checkpoints:
     """Keeps a role, its releases and its clock.
 
@@ -40,7 +45,7 @@ class Checkpoints:
         self._role = role
         self._trained = trained
         self._keeper = role.site.keeper
-        self._steps = self._keeper.steps if within and role.goes_on_in_epochs else 0
+        self._steps = self._keeper.steps if within and _can_resume_within(role) else 0
 
     def begin(self, start: int | None = None) -> None:
         """Begin an attempt, before anything is released: count what earlier ones may have released.
@@ -97,10 +102,11 @@ class Checkpoints:
     def _save(self, epoch: int, step: int, more: State) -> None:
         role = self._role
         role.site.ledger.catch_up()  # what is kept was looked at
-        role.before_checkpoint()
+        for prepare in role.books.before_checkpoint:
+            prepare()
         role.releases.end_epoch(self._place(epoch, step))
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self._trained.readings]
-        kept: State = {"role": role.state(), "releases": role.releases.state(), "readings": readings}
+        kept: State = {"role": role.books.state(), "releases": role.releases.state(), "readings": readings}
         kept |= {"secret": role.site.secret.text}  # what is drawn from it later is drawn as if nothing had happened
         kept |= {"epochs": role.plan.epochs, "epoch": epoch} | ({"step": step} if step else {})
         self._keeper.save(epoch, kept | more, step=step)
@@ -110,7 +116,7 @@ class Checkpoints:
         saved = self._keeper.load()
         if saved is None:
             return None
-        self._role.load(as_dict(saved["role"]))
+        self._role.books.load(as_dict(saved["role"]))
         self._trained.restore_readings(saved["readings"])
         self._role.releases.load(as_dict(saved["releases"]))
         return saved

@@ -34,16 +34,16 @@ def widen_ranges(spec: CutSpec, role: Role) -> CutSpec:
     gradients *= math.sqrt(role.table.classes) if plan.several else 1.0
     if dp is not None and dp.features is not None:
         scale = max(dp.joint.weight_bound, 1.0) if dp.joint is not None else 1.0
-        sigma = dp.features.sigma(role.activation_times(plan.epochs))
+        sigma = dp.features.sigma(role.books.activation_times(plan.epochs))
         activations = max(activations, dp.features.clip * (1 + 2 * _TAIL * sigma * scale))
     if dp is not None and dp.gradients is not None:
-        gradients *= dp.gradients.clip * (1 + 2 * _TAIL * dp.gradients.sigma(role.label_times(plan.epochs)))
+        gradients *= dp.gradients.clip * (1 + 2 * _TAIL * dp.gradients.sigma(role.books.label_times(plan.epochs)))
     return replace(
         spec,
         batch_size=plan.batch_size,
         device=plan.device,
         trainable=role.config.trainable,
-        widest=role.widest,
+        widest=role.books.widest,
         weight_bound=math.inf if dp is None or dp.joint is None else dp.joint.weight_bound,
         activation_bound=activations,
         gradient_bound=gradients,
@@ -59,7 +59,7 @@ def active_side(role: ActiveRole, spec: CutSpec) -> ActiveCut:
     if dp is None or not site.passive:
         return cut
     if dp.joint is not None:
-        parties, sigma = len(site.passive), dp.joint.sigma(role.activation_times(role.plan.epochs))
+        parties, sigma = len(site.passive), dp.joint.sigma(role.books.activation_times(role.plan.epochs))
         bound = largest_norm(
             clip=dp.joint.clip,
             weight_bound=dp.joint.weight_bound,

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 import torch
 from msgspec import Meta
 from torch import nn
@@ -25,9 +26,10 @@ from torch import nn
 from securevfl.config import Config
 from securevfl.party_context import PartySecret
 from securevfl.privacy.noise import draw_gaussian, draw_uniform
+from securevfl.training.bookkeeping import BookedRole
 from securevfl.training.self_supervised import pretrain
 
-__all__ = ["Frozen", "FrozenBottom", "frozen_activations", "frozen_bottom"]
+__all__ = ["Frozen", "FrozenBottom", "frozen_activations", "frozen_bottom", "rows_to_pretrain"]
 
 FeatureKind = Literal["relu", "fourier"]
 
@@ -157,3 +159,18 @@ def frozen_activations(
     with torch.no_grad():
         found: torch.Tensor = frozen_bottom(frozen, secret, x.shape[1:], own_rows).to(x.device)(x)
     return found
+
+
+def rows_to_pretrain(role: BookedRole) -> torch.Tensor | None:
+    """Features of all rows of the party that may train, aligned or not, (n, …), for what it learns alone beforehand.
+
+    None where it learns nothing alone, and in a prediction. A resumed run learns the same again.
+
+    Args:
+        role: the party's.
+    """
+    table = role.table
+    if not role.config.learns_alone or not len(table.split.train):
+        return None
+    own = role.features(np.concatenate([table.split.train, table.rows_only_at(role.site.name)]))
+    return own if table.spare is None else torch.cat([own, table.spare.to(own.device)])

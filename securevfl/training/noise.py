@@ -12,44 +12,18 @@ import torch
 
 from securevfl.cut import Protection
 from securevfl.errors import InputError
-from securevfl.party_context import PartyContext
 from securevfl.privacy import JointRelease, LabelRelease, Noised, RowRelease
 from securevfl.privacy.loss import Loss
 from securevfl.privacy.noise import NoiseShare
 from securevfl.privacy.releases import Releases
-from securevfl.training.rows import Features, NumberedRows, Plan
+from securevfl.training.bookkeeping import BookedRole, Bookkeeping
 from securevfl.training.split import split_chunks
 
 __all__ = ["FeatureNoise", "Feeding", "LabelNoise", "Labelled", "Releasing", "noisy_parties"]
 
 
-class Releasing(Interface):
+class Releasing(BookedRole, Interface):
     """What noise has to know of the role that it serves; see `securevfl.training.role.Role`."""
-
-    @property
-    def site(self) -> PartyContext:
-        """The party's place."""
-        ...
-
-    @property
-    def plan(self) -> Plan:
-        """How long and on what to train."""
-        ...
-
-    @property
-    def protection(self) -> Protection:
-        """Of what crosses the cut."""
-        ...
-
-    @property
-    def table(self) -> NumberedRows:
-        """The party's numbered rows."""
-        ...
-
-    @property
-    def features(self) -> Features:
-        """Features of the party's rows."""
-        ...
 
     @property
     def releases(self) -> Releases:
@@ -57,20 +31,8 @@ class Releasing(Interface):
         ...
 
     @property
-    def trainable(self) -> bool:
-        """Whether passive parties' bottoms have parameters."""
-        ...
-
-    def activation_times(self, epochs: int) -> int:
-        """How often `epochs` epochs release one row's activations."""
-        ...
-
-    def label_times(self, epochs: int) -> int:
-        """How often `epochs` epochs release the gradient of one row's label."""
-        ...
-
-    def release_rows(self) -> int:
-        """How many row numbers releases are counted by."""
+    def books(self) -> Bookkeeping:
+        """How often the party's rows are released."""
         ...
 
 
@@ -92,10 +54,6 @@ class Labelled(Releasing, Interface):
     @property
     def loss(self) -> Loss:
         """What training minimises; it states its own sensitivity."""
-        ...
-
-    def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Numbers of the rows whose labels a batch uses."""
         ...
 
 
@@ -122,12 +80,12 @@ class FeatureNoise:
         dp = role.protection.dp
         if dp is None or dp.features is None:
             return
-        rows, times = role.release_rows(), role.activation_times(role.plan.epochs)
+        rows, times = role.books.release_rows(), role.books.activation_times(role.plan.epochs)
         if dp.joint is not None:
             parties = noisy_parties(role.protection, len(role.site.passive))
             self.joint = role.releases.plan_joint(dp.joint, rows=rows, times=times, parties=parties)
         elif dp.activations is not None:
-            once = not role.trainable
+            once = not role.config.trainable
             self.release = role.releases.plan_rows("activations", dp.activations, rows=rows, times=times, once=once)
 
     def __call__(self, a: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
@@ -203,9 +161,9 @@ class LabelNoise:
         dp = role.protection.dp
         if dp is None or dp.gradients is None or not role.site.passive:
             return
-        times = role.label_times(role.plan.epochs)
+        times = role.books.label_times(role.plan.epochs)
         self.release = role.releases.plan_rows(
-            "gradients", dp.gradients, rows=role.release_rows(), times=times, sensitivity=role.loss.sensitivity
+            "gradients", dp.gradients, rows=role.books.release_rows(), times=times, sensitivity=role.loss.sensitivity
         )
 
     def correct_logits(self, logits: torch.Tensor) -> torch.Tensor:
@@ -237,6 +195,6 @@ class LabelNoise:
                 "would be sized wrongly"
             )
         (exact,) = torch.autograd.grad(role.loss(logits, targets).sum(), logits)
-        first, *also = map(role.table.merge_persons, role.labelled_by(rows))
+        first, *also = map(role.table.merge_persons, role.books.labelled_by(rows))
         size = role.plan.batch_size
         return self.release(exact, first, also=also).map(lambda gradient: gradient / size)

@@ -31,7 +31,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         saved = await self.prepare()
         observer.phase("training")
         epoch = 0 if saved is None else as_int(saved["epoch"])
-        kept = role.snapshot() if saved is None else saved["kept"]
+        kept = role.books.snapshot() if saved is None else saved["kept"]
         stop = saved is not None and self.checkpoints.is_finished(saved)
         self._step = 0 if saved is None else step_of(saved)
         while not stop:
@@ -43,12 +43,12 @@ class PassiveProgram(RoleProgram[PassiveRole]):
             verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
             self.trained.readings.append(self.lap_times())
             if verdict.meta.get("best"):
-                kept = role.snapshot()
+                kept = role.books.snapshot()
             stop = bool(verdict.meta.get("stop")) or epoch >= role.plan.epochs
             self.checkpoints.keep(epoch, {"kept": kept, "stop": stop})
             observer.epoch(epoch, math.nan, {})
             self.tell_spent()
-        role.restore(kept)
+        role.books.restore(kept)
         observer.phase("test")
         await self.answer_all(split.test)
         await self.after_test()

@@ -7,7 +7,6 @@ from abc import abstractmethod
 import numpy as np
 
 from securevfl.privacy import Link, OpenedValues
-from securevfl.training.multilabel import Labels
 from securevfl.training.role import Role
 from securevfl.training.rows import Numbers
 from securevfl.training.setting import Configuration, Setting
@@ -20,7 +19,7 @@ class PassiveRole(Role):
     """A passive party's part: it feeds rows as the active party's epochs go.
 
     Attributes:
-        looks: how much of each of its rows was given away.
+        opened: how much of each of its rows was given away.
     """
 
     def __init__(self, config: Configuration, setting: Setting) -> None:
@@ -28,7 +27,7 @@ class PassiveRole(Role):
         site, table, shape = self.site, self.table, self.features.shape
         names = table.names or Numbers(len(self.features.x))
         most, columns = site.policy.max_looks, table.columns or shape.numel()
-        self.looks = OpenedValues(site.name, columns, names, most=most, book=site.looks)
+        self.opened = OpenedValues(site.name, columns, names, most=most, book=site.looks)
 
     def begin(self) -> None:
         super().begin()
@@ -36,18 +35,15 @@ class PassiveRole(Role):
         if not len(self.table.split.train):
             return  # a prediction: each row is counted as it is asked for
         if self.protection.on_shares:  # final predictions alone are opened, once
-            self.looks.check_plan(Task(self.table.classes).outputs)
+            self.opened.check_plan(Task(self.table.classes).outputs)
             return
-        self.looks.check_plan(self.values_per_release * (self.look_times(self.plan.epochs) - self.look_times(done)))
+        times = self.books.opening_times(self.plan.epochs) - self.books.opening_times(done)
+        self.opened.check_plan(self.values_per_release * times)
 
     @property
     def values_per_release(self) -> int:
         """How many values of a row one look at it opens; 0 where that depends on what is fed."""
         return 0
-
-    def look_times(self, epochs: int) -> int:
-        """How often so many epochs look at one row, at most, as far as that is known before."""
-        return self.times(epochs) if epochs else 0
 
     def count_release(self, rows: np.ndarray, width: int) -> None:
         """Count one look at numbered rows, before anything of them leaves.
@@ -59,13 +55,7 @@ class PassiveRole(Role):
         Raises:
             PolicyError: a row would give away more than the party's policy allows.
         """
-        self.looks.add(self.features.places(rows), self.values_per_release or width)
-
-    @property
-    def task_outputs(self) -> int:
-        """Width of the top model's output, as the active party's task has it."""
-        kind = Labels if self.plan.several else Task
-        return kind(self.table.classes).outputs
+        self.opened.add(self.features.places(rows), self.values_per_release or width)
 
     @property
     def upstream(self) -> Link:

@@ -73,16 +73,16 @@ class RoleProgram(Program, Generic[R]):
         role: what the algorithm says; it is begun here.
 
     Attributes:
-        goes_on_in_epochs: whether it can go on from a checkpoint inside an epoch, as far as the role can.
+        resumes_within_epochs: whether it can go on from a checkpoint inside an epoch, as far as the role can.
     """
 
-    goes_on_in_epochs: ClassVar[bool] = True
+    resumes_within_epochs: ClassVar[bool] = True
 
     def __init__(self, role: R) -> None:
         role.begin()
         self.role = role
         self.trained = Trained(split=role.table.split)
-        self.checkpoints = Checkpoints(role, self.trained, within=self.goes_on_in_epochs)
+        self.checkpoints = Checkpoints(role, self.trained, within=self.resumes_within_epochs)
 
     async def prepare(self) -> State | None:
         """Set up, and come back to the last checkpoint where there is one; what else it holds, or None."""
@@ -113,7 +113,7 @@ class RoleProgram(Program, Generic[R]):
         trained, role = self.trained, self.role
         role.site.ledger.catch_up()
         trained.finish = self.lap_times()
-        trained.model = role.part_of_model()
+        trained.model = role.books.part_of_model()
         trained.notes += role.closing_notes()
         role.releases.end_epoch()
         trained.spent += role.releases.close()
@@ -125,11 +125,11 @@ class RoleProgram(Program, Generic[R]):
         """Write into the ledger how much of the party's rows was given away, and into the report's notes where the
         party has a budget of that, or features that rest on it."""
         role = self.role
-        if not isinstance(role, PassiveRole) or not role.looks.max_values:
+        if not isinstance(role, PassiveRole) or not role.opened.max_values:
             return
-        role.site.ledger.note("looks", role.looks.ledger_facts())
-        if notes is not None and (role.looks.allowed is not None or role.config.draws_secretly):
-            notes.append(role.looks.text())
+        role.site.ledger.note("looks", role.opened.ledger_facts())
+        if notes is not None and (role.opened.allowed is not None or role.config.draws_secretly):
+            notes.append(role.opened.text())
 
     def privacy_spent(self) -> list[Spent]:
         return self.role.releases.spent()
@@ -149,4 +149,4 @@ class RoleProgram(Program, Generic[R]):
         program was made.
         """
         await self.role.setup()
-        self.role.restore(model["parts"])
+        self.role.books.restore(model["parts"])

@@ -144,6 +144,10 @@ class NumberedRows:
         told[lacking] = stands_for[: np.count_nonzero(lacking)]
         return told
 
+    def row_weights(self, rows: np.ndarray) -> np.ndarray | None:
+        """How much numbered rows count in metrics, (n,); None where all count alike."""
+        return None if self.weight is None else self.weight[torch.from_numpy(rows)].numpy()
+
     def merge_persons(self, rows: np.ndarray) -> np.ndarray:
         """`rows`, and the same number for all that are one person's."""
         return rows if self.person is None else self.person[rows]

@@ -50,6 +50,7 @@ class Server(Shots, ActiveRole):
         self.h: dict[str, torch.Tensor] = {}
         self.y = self.y.clone()
         self.tally = SelfTraining(self.config.agreement)
+        self.books.tally = lambda: self.tally if self.site.passive and self.config.few_shot else None
         self.pure: list[float] = []
 
     async def setup(self) -> None:
@@ -234,9 +235,6 @@ class Server(Shots, ActiveRole):
         self.chosen, self.met = as_rows(memory["chosen"]), as_flag(memory["met"])
         self.pure = [float(share) for share in as_list(memory["pure"])]
         self.tally.load(as_dict(memory["tally"]))
-
-    def self_training(self) -> SelfTraining | None:
-        return self.tally if self.site.passive and self.config.few_shot else None
 
     def closing_notes(self) -> list[str]:
         if not self.pure:

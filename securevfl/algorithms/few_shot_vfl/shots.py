@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 from torch import nn
 
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.halves import Networks
 from securevfl.training.networks import Bottom
 from securevfl.training.role import Role
@@ -37,6 +38,15 @@ class Settings(Configuration, Protocol):
         ...
 
 
+class ShotBooks(Bookkeeping):
+    """Rows are released in uploads, not in epochs."""
+
+    role: Shots
+
+    def activation_times(self, epochs: int) -> int:
+        return self.role.config.uploads
+
+
 class Shots(Role):
     """What both sides share.
 
@@ -45,6 +55,7 @@ class Shots(Role):
         chosen: rows that the classifier trains on, once the second round says so.
     """
 
+    bookkeeping = ShotBooks
     config: Settings
     met = False
     chosen: np.ndarray | None = None
@@ -58,9 +69,6 @@ class Shots(Role):
             return self.chosen
         train, own = self.table.split.train, self.table.rows_only_at(self.site.active)
         return np.concatenate([train, own]) if self.config.few_shot else train
-
-    def activation_times(self, epochs: int) -> int:
-        return self.config.uploads
 
     def upload_rows(self, party: str, shot: int, labelled: np.ndarray) -> np.ndarray:
         """Numbers of the rows of a passive party's upload number `shot`, from 1: always the aligned ones that train; in

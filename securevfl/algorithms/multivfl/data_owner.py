@@ -89,7 +89,7 @@ class DataOwner(Program):
             self.average()
         observer.phase("training")
         epoch = 0 if saved is None else as_int(saved["epoch"])
-        kept = role.snapshot() if saved is None else saved["kept"]
+        kept = role.books.snapshot() if saved is None else saved["kept"]
         stop = saved is not None and self.first.checkpoints.is_finished(saved)
         while not stop:
             epoch += 1
@@ -100,13 +100,13 @@ class DataOwner(Program):
             verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
             self.trained.readings.append(self.site.clock.lap())
             if verdict.meta.get("best"):
-                kept = role.snapshot()
+                kept = role.books.snapshot()
             stop = bool(verdict.meta.get("stop")) or epoch >= role.plan.epochs
             self.keep(epoch, kept, stop=stop)
             observer.epoch(epoch, math.nan, {})
             for program in self.programs.values():
                 program.tell_spent()
-        role.restore(kept)
+        role.books.restore(kept)
         observer.phase("test")
         await self.first.answer_all(split.test)
         return self.close_books()
@@ -163,7 +163,7 @@ class DataOwner(Program):
         """
         trained = self.trained
         trained.finish = self.site.clock.lap()
-        trained.model = self.first.role.part_of_model()
+        trained.model = self.first.role.books.part_of_model()
         for owner, copy in self.copies.items():
             trained.notes += copy.closing_notes()
             copy.releases.end_epoch()

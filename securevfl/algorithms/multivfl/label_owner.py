@@ -97,7 +97,7 @@ class LabelOwnerProgram(ActiveProgram):
 
     role: LabelOwner
 
-    goes_on_in_epochs = False  # an epoch ends with averaging
+    resumes_within_epochs = False  # an epoch ends with averaging
 
     def __init__(self, role: LabelOwner, site: PartyContext, averaging: Averaging) -> None:
         super().__init__(role)
@@ -141,7 +141,7 @@ class LabelOwnerProgram(ActiveProgram):
         told = await self.server.receive(Kind.CONTROL, "train/epoch")
         progress.stop = bool(told.meta.get("stop"))
         if told.meta.get("best"):
-            progress.kept = self.role.snapshot()
+            progress.kept = self.role.books.snapshot()
             self.trained.best_epoch = progress.epoch
 
     def peers_to_notify(self) -> list[Link]:

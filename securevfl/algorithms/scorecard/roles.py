@@ -126,9 +126,6 @@ class _Card(Role):
         ]
         self.card = party_card(self.names(), self.cuts, own, self.found, weights, factor, start)
 
-    def part_of_model(self) -> State:
-        return super().part_of_model() | {"scorecard": self.card}
-
     def closing_notes(self) -> list[str]:
         more = [summarise_columns(self.site.name, self.names(), self.found)] if self.found else []
         return [*super().closing_notes(), *more]
@@ -143,6 +140,7 @@ class CardActive(_Card, Active):
         self.begin_card()
         self.told = 0
         super().build()
+        self.books.model_facts["scorecard"] = lambda: self.card
 
     def build_half(self, architecture: Architecture) -> ActiveHalf:
         spec, passive = self.config.cut_spec(self, architecture.hidden), len(self.site.passive)
@@ -187,6 +185,7 @@ class CardPassive(_Card, Passive):
     def build(self) -> None:
         self.begin_card()
         super().build()
+        self.books.model_facts["scorecard"] = lambda: self.card
 
     def build_half(self, architecture: Architecture) -> PassiveHalf:
         spec = self.config.cut_spec(self, architecture.hidden)
