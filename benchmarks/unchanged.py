@@ -171,6 +171,7 @@ def train(algorithm: str, settings: Mapping[str, Any], protection: str, classes:
     from securevfl.training import find_algorithm
 
     secret = vars(sys.modules[sv.Observer.__module__])["PartySecret"]  # its module has another name in other versions
+    from_seed = vars(secret).get("from_seed", vars(secret).get("derived")).__get__(None, secret)  # and so has this
     small = protection in SLOW
     people = people_of(algorithm, classes, small=small)
     try:
@@ -182,7 +183,7 @@ def train(algorithm: str, settings: Mapping[str, Any], protection: str, classes:
             seed=3,
         )
         result = sv.simulate(
-            job, people, baselines=(), observer=sv.Observer(), secrets={n: secret.derived(3, n) for n in people}
+            job, people, baselines=(), observer=sv.Observer(), secrets={n: from_seed(3, n) for n in people}
         )
     except sv.SecureVFLError as error:
         return {"refused": type(error).__name__}

@@ -12,6 +12,7 @@ Algorithms, `party`, `jobs` and `testing` import from here; this folder imports 
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks, Subsets, find_algorithm, registered_algorithms
+from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.fits import Fits
 from securevfl.training.frozen import Frozen, frozen_activations, frozen_bottom
 from securevfl.training.passive_program import PassiveProgram
@@ -27,6 +28,7 @@ __all__ = [
     "ActiveProgram",
     "ActiveRole",
     "Algorithm",
+    "Bookkeeping",
     "Epoch",
     "Fits",
     "Frozen",

@@ -167,7 +167,7 @@ def test_what_a_party_lacks_is_estimated_over_the_aligned_rows() -> None:
         run_parties(work, people, join_parties(people, work), run="run")
     active: Any = next(role for role in roles if role.site.role == "active")
     train, rows = active.table.split.train, active.table.rows_only_at("shop1")[:3]
-    found = active.completed("shop1", rows)
+    found = active.complete_from("shop1", rows)
     assert torch.equal(found["shop1"], active.h["shop1"][rows])
     for place, row in enumerate(rows):
         query = active.h["shop1"][row]

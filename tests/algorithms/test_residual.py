@@ -96,7 +96,7 @@ def test_training_begins_at_the_local_model() -> None:
         assert alone.abs().max() < 9  # none at the floor
         remote = torch.randn(len(rows), 8)
         z = role.half.join(remote, role.half.own(role.activations(rows, train=False)))
-        assert torch.equal(role.shifted(z, rows, train=False), alone) == zero_start
+        assert torch.equal(role.adjust_logits(z, rows, train=False), alone) == zero_start
 
 
 def test_without_passive_parties_nothing_is_corrected() -> None:
