@@ -90,8 +90,8 @@ def _check_noise(trial: Trial, job: Job, side: PartyRole) -> None:
             if not 0 < one.epsilon_rdp <= _EPSILON * (1 + 1e-6):
                 raise CheckFailed(
                     f"{name!r} spent ε = {one.epsilon_rdp:.4g} on {one.what} (released {one.times} times); above 0 and "
-                    f"up to {_EPSILON:g} was expected: do activation_times and label_times of its Bookkeeping count all "
-                    "releases of a row?"
+                    f"up to {_EPSILON:g} was expected: do activation_times and label_times of its Bookkeeping count "
+                    "all releases of a row?"
                 )
         multipliers = {one.noise_multiplier for one in spent}
         sent = [e for e in ran.ledgers[name].entries if e.way == "sent" and (e.what, e.kind) in noised]
