@@ -20,20 +20,22 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 CLOCKS = (
-    "jobs/test_interrupts.py",
-    "jobs/test_killed_parties.py",
-    "jobs/test_live_ledgers.py",
-    "jobs/test_operations.py",
-    "jobs/test_party_process.py",
-    "jobs/test_programs.py",
-    "jobs/test_shares_processes.py",
-    "jobs/test_two_companies.py",
+    "docs/test_docs_notebooks.py",
+    "net/session/",
+    "net/test_",
     "pools/",
+    "process/test_killed_parties.py",
+    "process/test_operations.py",
+    "process/test_party_process.py",
+    "process/test_shares_processes.py",
+    "process/test_two_companies.py",
     "psi/test_net.py",
     "psi/test_several.py",
     "psi/test_sharded.py",
+    "run/test_interrupts.py",
+    "run/test_live_ledgers.py",
+    "run/test_programs.py",
     "serving/test_leaving.py",
-    "test_docs_notebooks.py",
     "transport/",
 )
 """Tests with processes and sockets of their own, which a machine that stands still for seconds can fail.

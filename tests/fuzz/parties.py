@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import msgspec
+from net.session.ends import AGREEMENT, incarnation
 from securevfl_net.dialers import Address, Direct, Proxy
 from securevfl_net.gate.beats import read_beat
 from securevfl_net.identity.certificate import Certificate
 from securevfl_net.identity.endorsement import Endorsement
 from securevfl_net.identity.handshake import Handshake
 from securevfl_net.identity.making import Key, self_signed
-from transport.session.ends import AGREEMENT, incarnation
 
 from securevfl.errors import WireError
 from securevfl.party.reports import CheckpointKey, Ready, Report

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import msgspec
 from fuzz.mutators import blind
+from net.session.ends import AGREEMENT, incarnation, view
 from securevfl_net.session import Event, Refused, SessionEnd, SessionLimits
 from securevfl_net.session.frames import FrameKind, Position, blocked_frame, data_head, frame, refuse_frame
 from securevfl_net.session.hello import Hello, hello_frame, read_hello
 from securevfl_net.session.refusal import Refusal
-from transport.session.ends import AGREEMENT, incarnation, view
 
 from securevfl.errors import WireError
 

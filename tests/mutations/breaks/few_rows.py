@@ -27,7 +27,7 @@ BREAKS = (
         tests=(
             "tests/algorithms/test_other_rows.py",
             "tests/algorithms/test_check_algorithm.py",
-            "tests/jobs/test_everyone.py",
+            "tests/run/test_partial_scoring.py",
         ),
     ),
     Break(

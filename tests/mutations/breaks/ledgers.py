@@ -5,8 +5,8 @@ from mutations.base import Break
 __all__ = ["BREAKS"]
 
 _LEDGER = "securevfl/ledger/"
-_TAMPERING = ("tests/jobs/test_tampering.py",)
-_CHECKPOINTS = ("tests/jobs/test_checkpoints.py", "tests/jobs/test_store.py")
+_TAMPERING = ("tests/auditing/test_tampering.py",)
+_CHECKPOINTS = ("tests/run/test_checkpoints.py", "tests/run/test_store.py")
 _JOURNAL = ("tests/privacy/test_journal.py",)
 
 BREAKS = (
@@ -36,14 +36,14 @@ BREAKS = (
         file=_LEDGER + "verifying.py",
         old="        if line.time < self._time:\n",
         new="        if False:\n",
-        tests=("tests/jobs/test_tampering.py", "tests/privacy/test_ledger.py"),
+        tests=("tests/auditing/test_tampering.py", "tests/ledger/test_ledger.py"),
     ),
     Break(
         name="a count in a signed line is not held against the messages",
         file=_LEDGER + "verifying.py",
         old="elif isinstance(line, Mark | Closing) and line.messages != len(self.entries):",
         new="elif False:",
-        tests=("tests/jobs/test_tampering.py", "tests/privacy/test_ledger.py"),
+        tests=("tests/auditing/test_tampering.py", "tests/ledger/test_ledger.py"),
     ),
     Break(
         name="a chain may be signed with another key than the peers received",
@@ -169,6 +169,6 @@ BREAKS = (
         file="securevfl/privacy/journal.py",
         old="        if (line.party, line.job) != (self.party, self.job):\n",
         new="        if False:\n",
-        tests=("tests/privacy/test_journal.py", "tests/jobs/test_checkpoints.py"),
+        tests=("tests/privacy/test_journal.py", "tests/run/test_checkpoints.py"),
     ),
 )

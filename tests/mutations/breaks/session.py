@@ -9,10 +9,10 @@ _MEETING = "psi/securevfl_net/session/meeting.py"
 _HELLO = "psi/securevfl_net/session/hello.py"
 _LINE = "psi/securevfl_net/session/line.py"
 _STREAMS = "psi/securevfl_net/session/streams.py"
-_TESTS = ("tests/transport/session",)
-_MODEL = ("tests/transport/session/test_model.py",)
-_FLOW = ("tests/transport/session/test_flow.py",)
-_HANDSHAKE = ("tests/transport/session/test_handshake.py",)
+_TESTS = ("tests/net/session",)
+_MODEL = ("tests/net/session/test_model.py",)
+_FLOW = ("tests/net/session/test_flow.py",)
+_HANDSHAKE = ("tests/net/session/test_handshake.py",)
 
 BREAKS: tuple[Break, ...] = (
     Break(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from net.session.ends import pair
 from securevfl_net.gate.frames import Outbox
 from securevfl_net.gate.peer import GatePeer
 from securevfl_net.gate.settings import Timing
-from transport.session.ends import pair
 
 
 def test_a_peer_that_makes_up_reasons_fills_neither_memory_nor_ledger() -> None:

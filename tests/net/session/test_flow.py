@@ -7,9 +7,9 @@ import struct
 import tracemalloc
 
 import pytest
+from net.session.ends import SMALL, Pair, Pipe, pair, view
 from securevfl_net.session import OVERHEAD, Blocked, Bye, Deadlocked, Event, Line, Part, Refused, SessionLimits
 from securevfl_net.session.frames import PREFIX, FrameKind, Position, blocked_frame, data_head, frame
-from transport.session.ends import SMALL, Pair, Pipe, pair, view
 
 from securevfl.errors import InputError
 

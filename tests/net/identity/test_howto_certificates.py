@@ -11,7 +11,7 @@ from securevfl_net.identity import Code
 
 from securevfl import cli
 
-PAGE = Path(__file__).parents[2] / "docs/howto/certificates.md"
+PAGE = Path(__file__).parents[3] / "docs/howto/certificates.md"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from net.session.ends import pair, view
 from securevfl_net.session import Part, Up
-from transport.session.ends import pair, view
 
 
 def test_a_message_in_parts_arrives_once_and_in_order() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from net.session.ends import AGREEMENT, SMALL, incarnation, pair, view
 from securevfl_net.session import (
     CODES,
     OVERHEAD,
@@ -30,7 +31,6 @@ from securevfl_net.session.frames import (
 )
 from securevfl_net.session.hello import Hello, hello_frame, read_hello
 from securevfl_net.session.refusal import Refusal
-from transport.session.ends import AGREEMENT, SMALL, incarnation, pair, view
 
 TAG = bytes.fromhex("0102030405060708")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from net.session.ends import SMALL, Pair, Pipe, pair
 from securevfl_net.session import Blocked, Part, Up
-from transport.session.ends import SMALL, Pair, Pipe, pair
 
 
 def _messages(luck: random.Random, count: int) -> list[bytes]:

@@ -16,7 +16,7 @@ import pytest
 
 import securevfl as sv
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 import nbformat
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import notebook as tool  # noqa: E402  # of tools/

@@ -12,7 +12,7 @@ import pytest
 import securevfl as sv  # noqa: F401 - the page's figures come through it
 from securevfl.report import CellFigures, SweepRecord
 
-PAPERS = Path(__file__).parents[2] / "shared" / "papers"
+PAPERS = Path(__file__).parents[3] / "shared" / "papers"
 
 
 def test_the_page_has_the_tables_that_the_runs_make() -> None:

@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "threat-model.md"
 FIGURES = json.loads((ROOT / "benchmarks/results/attack_without_records.json").read_text(encoding="utf-8"))
 WIDTHS = ("h = 16", "h = 32", "h = 64")

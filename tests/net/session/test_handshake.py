@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from net.session.ends import AGREEMENT, SMALL, Pair, Pipe, incarnation, pair, view
 from securevfl_net.incarnation import Incarnation
 from securevfl_net.session import CODES, Event, Part, Refused, SessionEnd, SessionLimits, Torn, Up
 from securevfl_net.session.frames import PREFIX, FrameKind, Position, data_head, frame
 from securevfl_net.session.hello import Hello, hello_frame, read_hello
-from transport.session.ends import AGREEMENT, SMALL, Pair, Pipe, incarnation, pair, view
 
 from securevfl.errors import InputError
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from net.session.ends import AGREEMENT, SMALL, incarnation, view
 from securevfl_net.session import OVERHEAD, Line, Part, Refused, SessionEnd, Torn, Up
 from securevfl_net.session.frames import PREFIX, FrameKind
-from transport.session.ends import AGREEMENT, SMALL, incarnation, view
 
 NAMES = ("bank", "shop")
 SIDES = st.integers(0, 1)
