@@ -222,6 +222,11 @@ class Proposal(Config, dict=True):
         return tuple(card.name for card in self.party)
 
     @property
+    def keys(self) -> dict[str, str]:
+        """Party → its public signing key, hexadecimal."""
+        return {card.name: card.key.hex for card in self.party}
+
+    @property
     def owners(self) -> tuple[str, ...]:
         """Parties with labels, in order."""
         return tuple(card.name for card in self.party if card.role == ACTIVE)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from securevfl_net.gate import Address, Route
+from securevfl_net.identity import Identity
+from securevfl_net.incarnation import Incarnation
 from securevfl_net.relay import read_token
 from securevfl_net.session import DEFAULT_SESSION_LIMITS, SessionLimits
 
@@ -115,16 +117,12 @@ class Start:
         stopping: Callable[[JobProcess], AbstractContextManager[object]] = lambda party: nullcontext(),
     ) -> None:
         """Open the party's gate, and let it take part; see `run`."""
-        own, agreement = self.own, self.agreement
-        row = row_of(agreement, own, note=state.path / "certificate")
-        mesh = await NetworkMesh.start(
+        row = row_of(self.agreement, self.own, note=state.path / "certificate")
+        mesh = await self.start_mesh(
             row.shown,
-            peer_book(agreement, own, store=state.path / "endorsements.json"),
-            agreement=bytes.fromhex(agreement.digest),
-            fields=field_digests(agreement.proposal),
-            incarnation=party.incarnation,
-            listen=[] if own.listen is None else [Address(own.listen.host, own.listen.port)],
-            routes=self.routes(),
+            party.incarnation,
+            folder=state.path,
+            fields=field_digests(self.agreement.proposal),
             known=party.attempts.known_incarnations,
             limits=self._limits(),
         )
@@ -140,6 +138,39 @@ class Start:
         except BaseException:
             mesh.kill()  # peers see a lost connection: whoever ended the job for all announced it before
             raise
+
+    async def start_mesh(
+        self,
+        identity: Identity,
+        incarnation: Incarnation,
+        *,
+        folder: Path,
+        fields: Mapping[str, bytes] | None = None,
+        known: Mapping[str, Incarnation] | None = None,
+        limits: SessionLimits = DEFAULT_SESSION_LIMITS,
+    ) -> NetworkMesh:
+        """Open the party's gate to the peers of the agreement, as the party's file describes.
+
+        Args:
+            identity: the certificate that the party shows.
+            incarnation: see `NetworkMesh.start`.
+            folder: for the certificates that peers replace theirs by.
+            fields: see `NetworkMesh.start`.
+            known: see `NetworkMesh.start`.
+            limits: see `NetworkMesh.start`.
+        """
+        listen = self.own.listen
+        return await NetworkMesh.start(
+            identity,
+            peer_book(self.agreement, self.own, store=folder / "endorsements.json"),
+            agreement=bytes.fromhex(self.agreement.digest),
+            fields=fields,
+            incarnation=incarnation,
+            listen=[] if listen is None else [Address(listen.host, listen.port)],
+            routes=self.routes(),
+            known=known,
+            limits=limits,
+        )
 
     def _limits(self) -> SessionLimits:
         """Limits of the sessions: the largest window that the party file gives any peer."""

@@ -16,7 +16,7 @@ from securevfl.process.log_fields import FIELDS
 from securevfl.run.events import RunEvents
 from securevfl.transport import Scalar
 
-__all__ = ["Metrics", "metrics_port"]
+__all__ = ["Metrics", "serve_metrics"]
 
 _BOUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Buckets of the histogram of steps, in seconds: a plain step takes a few milliseconds, a sealed one up to minutes."""
@@ -129,14 +129,15 @@ class Metrics(RunEvents, Observer):
 
 
 @contextmanager
-def metrics_port(metrics: Metrics, port: int) -> Iterator[int]:
-    """Show the metrics on a port of the loopback address, at ``/metrics``, as long as the block lasts.
+def serve_metrics(collector: Any, port: int, *, host: str = LOOPBACK) -> Iterator[int]:
+    """Serve metrics as text at ``/metrics``, as long as the block lasts.
 
     Args:
-        metrics: what to show.
-        port: 0 for one that is free.
+        collector: whatever `prometheus_client` collects from: an object with `collect`, here `Metrics`, or a registry.
+        port: to listen at; 0 for one that is free.
+        host: to listen at; loopback, unless other machines may read the metrics.
 
-    Returns:
+    Yields:
         The port.
 
     Raises:
@@ -147,12 +148,12 @@ def metrics_port(metrics: Metrics, port: int) -> Iterator[int]:
     except ImportError:
         raise InputError('metrics need prometheus-client: pip install "securevfl[serve]"') from None
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(metrics)
+    registry.register(collector)
     try:
-        server, thread = start_http_server(port, addr=LOOPBACK, registry=registry)
+        server, thread = start_http_server(port, addr=host, registry=registry)
     except (OSError, OverflowError) as error:
         words = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"port {port} of {LOOPBACK} cannot be opened ({words}): choose another, or 0") from None
+        raise InputError(f"port {port} of {host} cannot be opened ({words}): choose another, or 0") from None
     try:
         yield int(server.server_port)
     finally:

@@ -15,7 +15,7 @@ from securevfl_crypto.engine import cores
 from securevfl.party_context import Observer
 from securevfl.process.log_fields import LogFields
 from securevfl.process.logs import EventLog, LogNews, LogObserver, Style, logging_to
-from securevfl.process.metrics import Metrics, metrics_port
+from securevfl.process.metrics import Metrics, serve_metrics
 from securevfl.run.events import RunEvents
 from securevfl.run.machine import versions
 
@@ -68,7 +68,7 @@ def open_outputs(
     with ExitStack() as held:
         held.enter_context(logging_to(*files, screen=screen))
         metrics = None if port is None else Metrics(party, version)
-        opened = 0 if metrics is None or port is None else held.enter_context(metrics_port(metrics, port))
+        opened = 0 if metrics is None or port is None else held.enter_context(serve_metrics(metrics, port))
         if metrics is not None:
             log.write("listening", f"metrics are at http://127.0.0.1:{opened}/metrics", port=opened)
         more = () if metrics is None else (metrics,)

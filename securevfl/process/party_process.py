@@ -26,7 +26,7 @@ from securevfl.process.state_folder import StateFolder, show_status
 from securevfl.process.status import Status
 from securevfl.report import Record, write
 from securevfl.run.events import RunEvents, SeveralReceivers
-from securevfl.run.machine import versions
+from securevfl.run.machine import software_version
 from securevfl.run.roster import Roster
 from securevfl.run.run_files import sha256
 from securevfl.run.runner import PartyRunner
@@ -90,9 +90,7 @@ class JobProcess:
         self.status = Status(name, self.roster.role(name), self.job.algorithm.title, agreement.digest)
         everyone = [self.status, *hearers]
         self.incarnation = Incarnation(*state.started())
-        software = f"securevfl {versions().get('securevfl', '')}".rstrip()
-        pins = {card.name: card.key.hex for card in proposal.party}
-        self.chains = Chains(name, key, state.ledger.parent, software, pins)
+        self.chains = Chains(name, key, state.ledger.parent, software_version(), proposal.keys)
         self.refusals = Refusals(self.chains, self.incarnation.count)
         self.news = SeveralReceivers([*(one for one in everyone if isinstance(one, RunEvents)), self.refusals])
         self.course = PartyAttempts(

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from securevfl_crypto.engine import cores
 
-__all__ = ["machine", "versions"]
+__all__ = ["machine", "software_version", "versions"]
 
 _FEATURES = ("avx2", "avx512f", "avx512ifma", "vaes", "sha_ni")
 
@@ -24,6 +24,11 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def software_version() -> str:
+    """Name and version of this package, for ledgers."""
+    return f"securevfl {versions().get('securevfl', '')}".rstrip()
 
 
 def machine(device: str = "cpu") -> dict[str, str]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from securevfl.serving.limits import Buckets, Limits
-from securevfl.serving.metrics import Metrics
+from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.policy import Refusal
 from securevfl.serving.schema import Predicted, Problem, Score
 from securevfl.serving.scoring import Answer, ScoringRouter, UnknownCustomer
@@ -48,7 +48,7 @@ class AccessControl:
     def __init__(
         self,
         desk: ScoringRouter,
-        metrics: Metrics,
+        metrics: ServingMetrics,
         *,
         tokens: TokenFile | None = None,
         limits: Limits | None = None,

@@ -7,16 +7,14 @@ discloses single ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Thread
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
 from securevfl.serving.session import PartyServer
 
-__all__ = ["Metrics", "served_metrics"]
+__all__ = ["ServingMetrics"]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -48,13 +46,14 @@ class _State:
             yield GaugeMetricFamily("securevfl_epsilon_today", words, value=epsilon)
 
 
-class Metrics:
-    """Counters of one server.
+class ServingMetrics:
+    """Metrics of one server: counters, and its state at the time of a scrape.
 
     Args:
-        server: whose state is shown beside.
+        server: whose state the metrics include.
 
     Attributes:
+        registry: of all of them.
         requests: by path and status.
         seconds: of a request, by path.
         rows: scored, by model.
@@ -74,28 +73,3 @@ class Metrics:
         )
         self.limited = Counter("securevfl_limited", "requests over a limit", ["limit"], **more)
         self.running = Gauge("securevfl_requests_running", "requests being answered", **more)
-
-
-@contextmanager
-def served_metrics(metrics: Metrics, host: str, port: int) -> Iterator[int]:
-    """Serve the figures as text as long as the block lasts.
-
-    Args:
-        metrics: the figures.
-        host: to listen at; loopback, unless somebody else may read them.
-        port: 0 for any.
-
-    Returns:
-        The port.
-    """
-    server, thread = start_http_server(port, addr=host, registry=metrics.registry)
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        server.server_close()
-        _join(thread)
-
-
-def _join(thread: Thread) -> None:
-    thread.join(timeout=5)

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from securevfl_net.gate import Address
 from securevfl_net.incarnation import Incarnation
 
-from securevfl.agreement import Agreement, PartyFile, check_versions, peer_book, read_agreement, read_party_file, row_of
+from securevfl.agreement import Agreement, PartyFile, check_versions, read_agreement, read_party_file, row_of
 from securevfl.agreement.party_file import DataSection
 from securevfl.data import PartyTable
 from securevfl.errors import Expired, InputError, PolicyError
@@ -22,7 +21,7 @@ from securevfl.party import Job
 from securevfl.party.reports import Report
 from securevfl.process.launch import Start
 from securevfl.process.state_folder import StateFolder
-from securevfl.run.machine import versions
+from securevfl.run.machine import software_version
 from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving.active import ServeActive
 from securevfl.serving.helper import ServeHelper
@@ -32,7 +31,6 @@ from securevfl.serving.questions import Batching
 from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.settings import ServingFile, read_serving_file
 from securevfl.serving.shelf import ModelShelf
-from securevfl.transport.network_mesh import NetworkMesh
 
 __all__ = ["PartyProcess", "local_part", "put_part", "run_server"]
 
@@ -145,12 +143,14 @@ async def run_server(
             folder=folder,
             policy=file.policy.stricter(terms),
             key=own.signing_key(),
-            pins={card.name: card.key.hex for card in proposal.party},
+            pins=proposal.keys,
             looks=own.looks,
             coordinator=proposal.coordinator,
-            software=f"securevfl {versions().get('securevfl', '')}".rstrip(),
+            software=software_version(),
         )
-        mesh = await _mesh(whole, own, Incarnation(*state.started()))
+        mesh = await Start(agreement=whole, own=own).start_mesh(
+            row_of(whole, own, note=own.state / "certificate").shown, Incarnation(*state.started()), folder=own.state
+        )
         held.push_async_callback(mesh.close)
         batching = Batching(seconds=3600.0, grace=600.0) if once else file.batches
         server: ServeActive | ServePassive | ServeHelper
@@ -231,14 +231,3 @@ def _table(own: PartyFile, data: Path | None, part: ModelPart) -> PartyTable:
     if data is not None:
         return bare.replace(file=str(data)).read(Path(), own.party)
     return bare.read(own.folder, own.party)
-
-
-async def _mesh(agreement: Agreement, own: PartyFile, incarnation: Incarnation) -> NetworkMesh:
-    return await NetworkMesh.start(
-        row_of(agreement, own, note=own.state / "certificate").shown,
-        peer_book(agreement, own, store=own.state / "endorsements.json"),
-        agreement=bytes.fromhex(agreement.digest),
-        incarnation=incarnation,
-        listen=() if own.listen is None else (Address(own.listen.host, own.listen.port),),
-        routes=Start(agreement=agreement, own=own).routes(),
-    )

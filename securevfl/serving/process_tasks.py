@@ -12,6 +12,7 @@ import numpy as np
 from securevfl.agreement import Address
 from securevfl.errors import InputError, PolicyError
 from securevfl.party import Alone
+from securevfl.process.metrics import serve_metrics
 from securevfl.serving.active import ServeActive
 from securevfl.serving.helper import ServeHelper
 from securevfl.serving.passive import ServePassive
@@ -51,14 +52,14 @@ async def serve_http(server: ServeActive, file: ServingFile) -> AsyncIterator[tu
     try:
         from securevfl.serving.access import AccessControl
         from securevfl.serving.listening import serve_application
-        from securevfl.serving.metrics import Metrics, served_metrics
+        from securevfl.serving.metrics import ServingMetrics
         from securevfl.serving.scoring import ScoringRouter
     except ImportError as error:
         raise InputError(f"{_NO_EXTRA} ({error.name} is missing)") from None
     from securevfl.serving.process import local_part
     from securevfl.serving.tokens import TokenFile
 
-    http, metrics = file.http, Metrics(server)
+    http, metrics = file.http, ServingMetrics(server)
     tokens = None if http.tokens is None else TokenFile(file.folder / http.tokens)
     away = file.local is not None and file.local.away
     desk = ScoringRouter(server, local_part(file, server.place.name), away=away)
@@ -67,7 +68,7 @@ async def serve_http(server: ServeActive, file: ServingFile) -> AsyncIterator[tu
         figures = ""
         if http.metrics is not None:
             place = Address.of(http.metrics)
-            port = held.enter_context(served_metrics(metrics, place.host, place.port))
+            port = held.enter_context(serve_metrics(metrics.registry, place.port, host=place.host))
             figures = f"http://{Address(place.host, port)}/metrics"
         async with serve_application(front, file) as address:
             yield f"{'http' if http.certificate is None else 'https'}://{address}", figures

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from securevfl_net.durable import make_folder, write_atomic
@@ -17,11 +18,13 @@ from securevfl.errors import InputError
 from securevfl.ledger import PrivateKey
 from securevfl.party import Job
 from securevfl.party_context import PartyContext, PartySecret
-from securevfl.privacy import Clock, DisclosureBook, Ledger, Link
+from securevfl.privacy import Clock, DisclosureBook, Ledger
+from securevfl.run.context_building import build_links
 from securevfl.run.digests import data_digests
+from securevfl.run.roster import Roster
 from securevfl.serving.exchanges import serving_exchanges
 from securevfl.serving.policy import ServingPolicy
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Channel, PartyRole
+from securevfl.transport import Channel
 
 __all__ = ["ServingContext", "table_digest"]
 
@@ -75,15 +78,13 @@ class ServingContext:
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """Names of all."""
+        """Names of all parties, the active one first."""
         return (self.active, *self.passive, *([self.coordinator] if self.coordinator else []))
 
-    @property
-    def role(self) -> PartyRole:
-        """This party's role."""
-        if self.name == self.coordinator:
-            return COORDINATOR
-        return ACTIVE if self.name == self.active else PASSIVE
+    @cached_property
+    def roster(self) -> Roster:
+        """The parties and their roles."""
+        return Roster.of(self.passive, owners=[self.active], coordinator=self.coordinator)
 
     def table(self) -> PartyTable:
         """The party's table, read now.
@@ -122,33 +123,18 @@ class ServingContext:
             run=run,
             job=self.job.digest,
             policy=policy.text(),
-            role=self.role,
+            role=self.roster.role(self.name),
             key=self.key,
             software=self.software,
             pins=self.pins,
             path=folder / f"{self.name}.jsonl",
         )
         messages = serving_exchanges(self.job, len(self.passive))
-        role: dict[str, PartyRole] = dict.fromkeys(self.passive, PASSIVE) | {self.active: ACTIVE}
-        role[self.coordinator] = COORDINATOR
-        links = {
-            peer: Link(
-                self.name,
-                peer,
-                channel,
-                ledger,
-                policy,
-                clock,
-                sends=messages.between(self.role, role[peer]),
-                takes=messages.between(role[peer], self.role),
-            )
-            for peer, channel in channels.items()
-        }
         return PartyContext(
             name=self.name,
             active=self.active,
-            passive=tuple(sorted(self.passive)),
-            links=links,
+            passive=self.roster.passive,
+            links=build_links(self.roster, self.name, channels, messages, ledger=ledger, policy=policy, clock=clock),
             ledger=ledger,
             policy=policy,
             clock=clock,

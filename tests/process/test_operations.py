@@ -25,7 +25,7 @@ from securevfl_net.link_state import LinkState
 import securevfl as sv
 from securevfl.process.log_fields import EVENTS, FIELDS, LogFields
 from securevfl.process.logs import EventLog, LogNews, LogObserver, logging_to
-from securevfl.process.metrics import Metrics, metrics_port
+from securevfl.process.metrics import Metrics, serve_metrics
 from securevfl.process.operations import keep_to_quota, open_outputs, stop_on_signals
 from securevfl.run.events import RunEvents
 
@@ -115,12 +115,12 @@ def test_no_value_of_a_job_reaches_its_logs_and_metrics(tmp_path: Path, dp: sv.D
     lines = _lines(tmp_path / "log.jsonl")
     assert sum(line["event"] == "epoch" for line in lines) == 2 * len(names)
     assert MARK not in (tmp_path / "log.jsonl").read_text(encoding="utf-8")
-    with metrics_port(metrics["bank"], 0) as port:
+    with serve_metrics(metrics["bank"], 0) as port:
         shown = _scraped(port)
     assert MARK not in shown
     families = {one.name: one for one in text_string_to_metric_families(shown)}
     assert families["securevfl_steps"].samples[0].value > 2
-    with metrics_port(metrics["shop1"], 0) as port:
+    with serve_metrics(metrics["shop1"], 0) as port:
         epsilon = [line for line in _scraped(port).splitlines() if line.startswith("securevfl_epsilon{")]
     assert len(epsilon) == (0 if dp is None else 1)
 
@@ -143,9 +143,9 @@ def test_metrics_are_what_prometheus_reads() -> None:
     metrics.phase("training")
     for step in range(3):
         metrics.step(1, step, 3)
-    with metrics_port(metrics, 0) as port:
+    with serve_metrics(metrics, 0) as port:
         text = _scraped(port)
-        with pytest.raises(sv.InputError, match="cannot be opened"), metrics_port(Metrics("x", "0"), port):
+        with pytest.raises(sv.InputError, match="cannot be opened"), serve_metrics(Metrics("x", "0"), port):
             pass
         with socket.socket() as other, pytest.raises(ConnectionRefusedError):  # this address and no other
             other.connect(("127.0.0.2", port))

@@ -25,7 +25,7 @@ from securevfl.serving import Batching, Limits, ServingPolicy, TokenFile, make_t
 from securevfl.serving.access import AccessControl
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import CERTIFICATE, application
-from securevfl.serving.metrics import Metrics
+from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.process_tasks import serve_http
 from securevfl.serving.scoring import ScoringRouter
 from securevfl.serving.settings import read_serving_file
@@ -40,7 +40,7 @@ class Asked:
 
     http: httpx.AsyncClient
     running: Served
-    metrics: Metrics
+    metrics: ServingMetrics
 
     async def score(self, name: str, **more: object) -> httpx.Response:
         return await self.http.post("/v1/score", json={"customer": name}, **more)  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ async def asked(
     away: bool = False,
 ) -> AsyncIterator[Asked]:
     async with served(ready(folder, parts, policies), Batching(grace=0.05)) as running:
-        metrics = Metrics(running.bank)
+        metrics = ServingMetrics(running.bank)
         front = AccessControl(ScoringRouter(running.bank, local, away=away), metrics, tokens=tokens, limits=limits)
         hosts = ("localhost",) if tokens is None else None
         transport = httpx.ASGITransport(Guarded(application(front), hosts=hosts))

@@ -21,7 +21,7 @@ from securevfl.serving import Batching
 from securevfl.serving.access import AccessControl
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import application
-from securevfl.serving.metrics import Metrics
+from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.process_tasks import predict_all
 from securevfl.serving.scoring import ScoringRouter
 from securevfl.testing.parties import parties
@@ -65,7 +65,7 @@ def expected(parts: Parts, job: sv.Job, *, everyone: bool = False) -> dict[str, 
 
 
 def client(running: Served, local: ModelPart | None = None) -> httpx.AsyncClient:
-    front = AccessControl(ScoringRouter(running.bank, local), Metrics(running.bank))
+    front = AccessControl(ScoringRouter(running.bank, local), ServingMetrics(running.bank))
     transport = httpx.ASGITransport(Guarded(application(front), hosts=("localhost",)))
     return httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
