@@ -141,7 +141,7 @@ def owners() -> Any:
 def people_of(algorithm: str, classes: int, *, small: bool) -> Any:
     """The parties of a run: two label owners for Multi-VFL, otherwise one active and two passive parties, or one
     passive party where the algorithm takes one."""
-    from helpers import parties, scarce
+    from support.helpers import parties, scarce
 
     from securevfl.training import find_algorithm
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from agreement_parties import NOW, Company, card, proposal
 from securevfl_net.identity import Identity
 from securevfl_net.identity.making import Key, make_authority
+from support.agreement_parties import NOW, Company, card, proposal
 
 import securevfl as sv
 from securevfl import cli
@@ -155,7 +155,7 @@ def _new_key(one: Company) -> None:
 
 
 def _new_certificate(one: Company) -> None:
-    from identity_parties import World
+    from support.identity_parties import World
 
     for file in (one.folder / "certs").iterdir():
         file.unlink()
@@ -332,7 +332,7 @@ SPENT = {
 
 @pytest.mark.parametrize("what", SPENT)
 def test_bounds_hold_while_a_job_runs(what: str) -> None:
-    from agreement_parties import agreed
+    from support.agreement_parties import agreed
 
     found = agreed(proposal(party=(card("bank"), card("shop", epsilon=8.0, delta=1e-5))))
     budget = Budget(attempts=10)
@@ -382,7 +382,7 @@ def test_the_agreement_alone_tells_who_the_peers_are(made: Proposal, bank: Compa
 
 
 def test_a_party_known_by_its_authority(shop: Company, bank: Company) -> None:
-    from identity_parties import World
+    from support.identity_parties import World
 
     from securevfl.agreement import Agreement
 

@@ -9,9 +9,9 @@ import unicodedata
 from typing import Any
 
 import pytest
-from agreement_parties import KEYS, TABLES, agreed, card, proposal
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from support.agreement_parties import KEYS, TABLES, agreed, card, proposal
 
 import securevfl as sv
 from securevfl.agreement import Agreement, Approval, PartyCard, Proposal, ServingTerms, TableSchema

@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 
 import pytest
-from agreement_parties import CERTIFICATES, KEYS, agreed, card, proposal
+from support.agreement_parties import CERTIFICATES, KEYS, agreed, card, proposal
 
 import securevfl as sv
 from securevfl.agreement import Agreement, Approval, TableSchema, approval_path, read_agreement, write_approval

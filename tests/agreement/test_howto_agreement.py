@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from agreement_parties import BANK_TABLE, SHOP_TABLE
+from support.agreement_parties import BANK_TABLE, SHOP_TABLE
 
 from securevfl import cli
 from securevfl.agreement.party_file import _Sections

@@ -15,9 +15,9 @@ import best_page
 import numpy as np
 import pytest
 import torch
-from helpers import scarce
 from scipy.optimize import minimize
-from small_algorithms import SIZES, make
+from support.helpers import scarce
+from support.small_algorithms import SIZES, make
 
 import securevfl as sv
 from securevfl.algorithms import best, best_roles

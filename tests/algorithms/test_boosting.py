@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from forests import Pooled, job, part, pooled_forest, run, same_trees
-from helpers import ready_keys, scarce
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from support.forests import Pooled, job, part, pooled_forest, run, same_trees
+from support.helpers import ready_keys, scarce
 
 import securevfl as sv
 from securevfl.algorithms.boosting.bins import fit_bins

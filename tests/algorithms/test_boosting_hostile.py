@@ -10,9 +10,9 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from forests import job, run
-from helpers import ready_keys, scarce
 from securevfl_crypto.sums import SumHolder
+from support.forests import job, run
+from support.helpers import ready_keys, scarce
 
 import securevfl as sv
 from securevfl.algorithms.boosting.answering import OneTree

@@ -13,9 +13,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from forests import job, part, pooled_forest, run, same_trees
-from helpers import ready_keys, scarce
 from securevfl_crypto.sums import SumHolder, SumOwner
+from support.forests import job, part, pooled_forest, run, same_trees
+from support.helpers import ready_keys, scarce
 
 import securevfl as sv
 from securevfl.algorithms.boosting import answering

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from broken_algorithms import BROKEN, Broken
+from support.broken_algorithms import BROKEN, Broken
 
 import securevfl as sv
 from securevfl.testing import CheckFailed, check_algorithm, checks

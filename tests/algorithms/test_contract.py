@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import ready_keys, scarce
-from small_algorithms import KINDS, SETTINGS, SEVERAL, make
+from support.helpers import ready_keys, scarce
+from support.small_algorithms import KINDS, SETTINGS, SEVERAL, make
 
 import securevfl as sv
 from securevfl.party_context import Keeper, PartySecret

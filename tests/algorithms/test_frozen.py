@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import parties, scarce
+from support.helpers import parties, scarce
 from torch import nn
 
 import securevfl as sv

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import scarce
-from small_algorithms import make
+from support.helpers import scarce
+from support.small_algorithms import make
 
 import securevfl as sv
 from securevfl.testing.trial import roles_begun

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from helpers import aligned, scarce
+from support.helpers import aligned, scarce
 
 import securevfl as sv
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import scarce
-from small_algorithms import KINDS, SETTINGS, SEVERAL, make
+from support.helpers import scarce
+from support.small_algorithms import KINDS, SETTINGS, SEVERAL, make
 
 import securevfl as sv
 from securevfl.cut import CutSpec, PassiveCut

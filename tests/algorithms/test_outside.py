@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import scarce
+from support.helpers import scarce
 
 import securevfl as sv
 from securevfl.privacy import Releases, RowRelease

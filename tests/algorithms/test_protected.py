@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers import scarce
 from protection_page import CIPHERS, FEW, NOISE, PAGE, accepted, made, written
-from small_algorithms import KINDS, SETTINGS, make
+from support.helpers import scarce
+from support.small_algorithms import KINDS, SETTINGS, make
 
 import securevfl as sv
 from securevfl.algorithms.fedcvt import attend, polynomial_attend
@@ -32,7 +32,7 @@ def scores(name: str, protection: Protection) -> np.ndarray:
 
 def test_the_page_says_which_method_runs_under_which_protection() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == written(page), "run python tests/protection_page.py"
+    assert page == written(page), "run python tools/pages/protection_page.py"
 
 
 def test_bit_by_bit_parity_is_held_for_all_that_the_page_calls_sealed() -> None:

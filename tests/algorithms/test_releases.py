@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import scarce
+from support.helpers import scarce
 
 import securevfl as sv
 from securevfl.algorithms import risa, splitnn

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import scarce
-from small_algorithms import make
+from support.helpers import scarce
+from support.small_algorithms import make
 
 import securevfl as sv
 from securevfl.party_context import PartySecret

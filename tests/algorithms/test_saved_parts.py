@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import scarce
-from small_algorithms import SETTINGS, SEVERAL, make
+from support.helpers import scarce
+from support.small_algorithms import SETTINGS, SEVERAL, make
 
 import securevfl as sv
 from securevfl.data import Parties

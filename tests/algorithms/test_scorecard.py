@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import ready_keys
 from securevfl_crypto.sums import SumHolder
 from sklearn.metrics import roc_auc_score
+from support.helpers import ready_keys
 
 import securevfl as sv
 from securevfl.algorithms.scorecard import counting

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from helpers import scarce
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_algorithms import make
+from support.helpers import scarce
+from support.small_algorithms import make
 from torch import nn
 from torch.nn import functional
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import scarce
-from small_algorithms import make
+from support.helpers import scarce
+from support.small_algorithms import make
 from torch import nn
 
 import securevfl as sv

@@ -12,9 +12,9 @@ from typing import TypeVar
 import numpy as np
 import pytest
 import securevfl_psi as psi
-from helpers import parties, scarce
 from securevfl_psi.blinding import ChunkQueue
 from securevfl_psi.cpace import Comparison
+from support.helpers import parties, scarce
 
 import securevfl as sv
 from securevfl.align import EXCHANGES

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import securevfl_psi as psi
-from agreement_parties import proposal
-from helpers import parties
 from securevfl_psi.salted_hash import reverse
+from support.agreement_parties import proposal
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.agreement import Proposal

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from helpers import parties
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.align import exchanges

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement_parties import CERTIFICATES, card, proposal
 from securevfl_psi.linkage import Families, FamilyErrors, encode, simulate_families
+from support.agreement_parties import CERTIFICATES, card, proposal
 
 import securevfl as sv
 from securevfl.agreement import Proposal

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attack_views import TRAIN, linear
+from support.attack_views import TRAIN, linear
 
 from securevfl.attacks import feature_inference, gram
 from securevfl.attacks.learners import fit_ridge, linear_solve

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from attack_views import ROWS, TRAIN, classes, passive
 from sklearn.metrics import roc_auc_score
+from support.attack_views import ROWS, TRAIN, classes, passive
 
 import securevfl as sv
 from securevfl.attacks import Transcript, label_inference

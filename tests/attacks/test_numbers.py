@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from attack_views import ROWS, TRAIN, linear, passive, view
+from support.attack_views import ROWS, TRAIN, linear, passive, view
 
 import securevfl as sv
 from securevfl.attacks import AttackScore, Observation, Observations, feature_inference, label_inference, run_leaks

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from attack_views import ROWS, TRAIN, classes, linear, passive, view
 from scipy.stats import spearmanr
+from support.attack_views import ROWS, TRAIN, classes, linear, passive, view
 
 from securevfl.attacks import (
     AttackScore,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import parties
 from rich.console import Console
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl import cli

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from helpers import parties
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl import cli

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toml_mutants import mutant, toml
+from support.toml_mutants import mutant, toml
 
 import securevfl as sv
 from securevfl.checks import check_file

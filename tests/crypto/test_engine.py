@@ -12,14 +12,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from engines import built, runnable
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rfc9380 import DST, VECTORS
 from securevfl_crypto.elligator2 import expand_message_xmd, sums_of_maps
 from securevfl_crypto.engine import PATHS, Engine
 from securevfl_crypto.engine.ladder import BLOCKS
 from securevfl_crypto.errors import EngineError, MalformedError
+from support.engines import built, runnable
+from support.rfc9380 import DST, VECTORS
 
 P = 2**255 - 19
 SIZES = [0, 1, 7, 8, 9, 15, 17, 511, 512, 513, 1025]

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from engines import runnable
 from securevfl_crypto.engine import PATHS, Engine, available, choice, compiled, cpu, engine, vector
 from securevfl_crypto.engine.compiled import Kernels
 from securevfl_crypto.engine.scalar import ScalarEngine
 from securevfl_crypto.errors import EngineError
 from securevfl_psi import Client, Server, Session
+from support.engines import runnable
 
 VECTORS = [path.name for path in cpu.VECTOR_PATHS]
 

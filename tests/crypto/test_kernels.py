@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from engines import runnable
 from llvmlite import binding
 from securevfl_crypto.elligator2 import P as MPZ_P
 from securevfl_crypto.elligator2 import map_to_curve, sums_of_maps
@@ -18,6 +17,7 @@ from securevfl_crypto.engine.compiled import Kernels, compile_kernels, field_of,
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.emitter import BoundError, Function, Vec
 from securevfl_crypto.engine.field import Element, Field
+from support.engines import runnable
 
 P = int(MPZ_P)
 J = 486662

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ring_paths import NAMES, taken
 from securevfl_crypto import MalformedError
 from securevfl_crypto.ring import COLUMNS, MODULUS, Stream, coins, deal_bits, found_zeros, masked_comparison
+from support.ring_paths import NAMES, taken
 
 
 @pytest.fixture(scope="module", params=NAMES, autouse=True)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ring_paths import NAMES, built
 from securevfl_crypto.engine import BoundError, cpu
 from securevfl_crypto.engine.comparison import residues
 from securevfl_crypto.engine.compiled_ring import ring_kernels, ring_text
@@ -20,6 +19,7 @@ from securevfl_crypto.errors import EngineError
 from securevfl_crypto.ring import COLUMNS, MODULUS, Stream, paths
 from securevfl_crypto.ring.compiled import Compiled
 from securevfl_crypto.ring.portable import Portable
+from support.ring_paths import NAMES, built
 
 COMPILED = [name for name in NAMES if name != "numpy"]
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from ring_paths import NAMES, taken
 from securevfl_crypto import MalformedError, ReusedError
 from securevfl_crypto.ring import Exchange, Stream, decode, encode
+from support.ring_paths import NAMES, taken
 
 
 @pytest.fixture(params=NAMES)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ring_paths import NAMES, built
 from securevfl_crypto import MalformedError
 from securevfl_crypto.ring import FRACTION, checked_words, decode, encode, matmul
 from securevfl_crypto.ring.limbs import INNER, limb_product, word_product
+from support.ring_paths import NAMES, built
 
 WORDS = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 2**22 - 1, 2**44, 2**53, 2**63, 2**64 - 1]))
 PRODUCTS = {"matmul": matmul, "limbs": limb_product, "words": word_product} | {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from keys import ready_keys
+from support.keys import ready_keys
 
 
 @pytest.fixture(autouse=True)

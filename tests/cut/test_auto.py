@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import securevfl_crypto as crypto
 import torch
-from clear_scheme import Clear
-from cuts import KITS, link_in_memory
+from support.clear_scheme import Clear
+from support.cuts import KITS, link_in_memory
 
 import securevfl as sv
 from securevfl.cut import auto

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from cuts import KITS, Kit, link_in_memory
+from support.cuts import KITS, Kit, link_in_memory
 
 import securevfl as sv
 from securevfl.cut import ActiveCut, BoundedCut

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 import securevfl_crypto as crypto
 import torch
-from clear_scheme import Clear
+from support.clear_scheme import Clear
 
 import securevfl as sv
 from securevfl.cut import ActiveCut, CutSpec, CutUse, PassiveCut, Plain, Protection, Sealed

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import securevfl_crypto as crypto
 import torch
-from clear_scheme import Clear
-from cuts import KITS, SEALED, Kit, link_in_memory
+from support.clear_scheme import Clear
+from support.cuts import KITS, SEALED, Kit, link_in_memory
 
 from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.plain import FloatPassive

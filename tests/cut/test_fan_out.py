@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 import torch
-from clear_scheme import Clear
+from support.clear_scheme import Clear
 
 from securevfl.cut import ActiveCut, CutSpec
 from securevfl.cut.exact import FixedActive

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cuts import KITS, Kit, link_in_memory
 from scipy.stats import chi2
+from support.cuts import KITS, Kit, link_in_memory
 
 import securevfl as sv
 from securevfl.cut.base import CutSpec, initial_weights

@@ -16,10 +16,10 @@ import pytest
 import securevfl_crypto as crypto
 import torch
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cuts import KITS, SEALED, Kit, link_in_memory
 from gmpy2 import mpz
 from scipy import stats
 from securevfl_crypto.rlwe.seal import seal_context
+from support.cuts import KITS, SEALED, Kit, link_in_memory
 
 from securevfl.cut.base import CutSpec
 from securevfl.cut.masking import agree_masks

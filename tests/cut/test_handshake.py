@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 import securevfl_crypto as crypto
-from cuts import link_in_memory, sealed
+from support.cuts import link_in_memory, sealed
 
 from securevfl.cut.base import CutSpec
 from securevfl.cut.handshake import announce_width, read_key, receive_widths

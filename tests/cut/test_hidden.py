@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 import torch
-from cuts import SEALED, Kit, link_in_memory
+from support.cuts import SEALED, Kit, link_in_memory
 
 import securevfl as sv
 from securevfl.cut.base import CutSpec, CutUse

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import securevfl_crypto as crypto
-from cuts import link_in_memory, sealed
+from support.cuts import link_in_memory, sealed
 
 from securevfl.cut.auto import time_step
 from securevfl.cut.base import CutSpec

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import securevfl_crypto as crypto
 import torch
-from cuts import Kit, link_in_memory, sealed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.integers import uniform_masks
+from support.cuts import Kit, link_in_memory, sealed
 
 from securevfl.cut.base import CutSpec
 from securevfl.errors import ProtocolError

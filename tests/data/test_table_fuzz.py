@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from table_mutants import changed_bytes, changed_csv
+from support.table_mutants import changed_bytes, changed_csv
 
 import securevfl as sv
 from securevfl.checks import check_file

@@ -17,7 +17,7 @@ PAPERS = Path(__file__).parents[3] / "shared" / "papers"
 
 def test_the_page_has_the_tables_that_the_runs_make() -> None:
     page = claims_page.PAGE.read_text("utf-8")
-    assert claims_page.written(page) == page, "run: python tests/claims_page.py"
+    assert claims_page.written(page) == page, "run: python tools/pages/claims_page.py"
 
 
 @pytest.mark.skipif(not PAPERS.exists(), reason="the papers are not here")

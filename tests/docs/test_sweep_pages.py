@@ -104,7 +104,7 @@ def test_tables_and_picture_come_from_any_part_of_a_sweep(keep: int, tmp_path: P
 def test_pages_have_the_tables_that_the_sweeps_make() -> None:
     for path in sweep_pages.pages():
         page = path.read_text(encoding="utf-8")
-        assert sweep_pages.written(page) == page, f"{path}: run python tests/sweep_pages.py"
+        assert sweep_pages.written(page) == page, f"{path}: run python tools/pages/sweep_pages.py"
 
 
 def test_the_picture_is_of_the_sweep() -> None:

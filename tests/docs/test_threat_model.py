@@ -16,11 +16,11 @@ from securevfl.cut import Protection
 def test_the_page_has_the_tables(name: str) -> None:
     page = written(PAGE.read_text(encoding="utf-8"))
     assert set(page) == set(blocks())
-    assert page[name] == blocks()[name], "run python tests/page_tables.py"
+    assert page[name] == blocks()[name], "run python tools/pages/page_tables.py"
 
 
 def test_the_page_about_noise_has_the_table_of_epsilon() -> None:
-    assert written(NOISE_PAGE.read_text(encoding="utf-8")) == noise_blocks(), "run python tests/page_tables.py"
+    assert written(NOISE_PAGE.read_text(encoding="utf-8")) == noise_blocks(), "run python tools/pages/page_tables.py"
 
 
 def test_every_algorithm_is_in_the_page() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from own_frames import frames
+from support.own_frames import frames
 
 import securevfl as sv
 from securevfl.data.table import TEST, VALID

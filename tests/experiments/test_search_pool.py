@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import optuna
 import pytest
-from own_frames import frames
 from securevfl_crypto.errors import WorkerLost
 from securevfl_crypto.pools import LocalPool
+from support.own_frames import frames
 
 import securevfl as sv
 from securevfl.experiments import search_loop

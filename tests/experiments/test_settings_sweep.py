@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import pytest
 from msgspec import structs
-from own_frames import frames
 from scipy import stats
+from support.own_frames import frames
 
 import securevfl as sv
 from securevfl.cli import main

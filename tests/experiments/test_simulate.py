@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import parties, ready_keys
 from securevfl_crypto import generate_keypair
+from support.helpers import parties, ready_keys
 
 import securevfl as sv
 from securevfl.algorithms import splitnn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from own_frames import frames
+from support.own_frames import frames
 
 import securevfl as sv
 from securevfl.checks import check_file

@@ -30,7 +30,7 @@ from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.publication import Offer, Publication
 from securevfl_psi_cli.credentials import Pins, make_certificate
 from securevfl_psi_cli.table import Table
-from toml_mutants import mutant, toml
+from support.toml_mutants import mutant, toml
 
 import securevfl as sv
 from securevfl import ledger

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from identity_parties import Side as End
-from identity_parties import World, pinned
-from proxies import proxy
-from relays import LIMIT, MEETING, TOKEN, relay
 from securevfl_net.dialers import Address, Direct, Listen, Proxy, Relay
 from securevfl_net.identity import Accepted, Code, PeerBook, Refusal
 from securevfl_net.relay import Side
+from support.identity_parties import Side as End
+from support.identity_parties import World, pinned
+from support.proxies import proxy
+from support.relays import LIMIT, MEETING, TOKEN, relay
 
 from securevfl.errors import InputError
 

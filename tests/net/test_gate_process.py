@@ -17,12 +17,12 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from networks import AGREEMENT, LOCAL, QUICK, SMALL, Loopback, until
 from securevfl_net.gate import Address, Route, Timing
 from securevfl_net.gate.program import ProgramWatch
 from securevfl_net.identity import Authority, Endorsement, PeerBook
 from securevfl_net.incarnation import Incarnation
 from securevfl_net.session import SessionLimits
+from support.networks import AGREEMENT, LOCAL, QUICK, SMALL, Loopback, until
 
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
 from securevfl.ledger import PrivateKey

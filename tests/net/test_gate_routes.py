@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from identity_parties import World, pinned
-from networks import AGREEMENT, LOCAL, QUICK, SMALL
-from proxies import proxy
-from relays import MEETING, OTHER_TOKEN, TOKEN, Running, relay
 from securevfl_net.gate import Route
 from securevfl_net.identity import Identity, PeerBook
 from securevfl_net.incarnation import Incarnation
+from support.identity_parties import World, pinned
+from support.networks import AGREEMENT, LOCAL, QUICK, SMALL
+from support.proxies import proxy
+from support.relays import MEETING, OTHER_TOKEN, TOKEN, Running, relay
 
 from securevfl.errors import InputError
 from securevfl.transport import Connected, ConnectionRefused, Kind, Message, NoteReceived

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import parties, scarce
+from support.helpers import parties, scarce
 
 import securevfl as sv
 from securevfl.data import Parties, PartyTable

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import scarce
 from scipy.stats import spearmanr
+from support.helpers import scarce
 
 import securevfl as sv
 from securevfl.data import Parties, PartyTable

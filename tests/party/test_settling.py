@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers import parties
-from small_algorithms import KINDS, SETTINGS, make
+from support.helpers import parties
+from support.small_algorithms import KINDS, SETTINGS, make
 from typer.testing import CliRunner
 
 import securevfl as sv

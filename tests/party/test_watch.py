@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import parties
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.party_context import PartyContext

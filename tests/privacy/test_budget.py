@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers import parties, scarce
+from support.helpers import parties, scarce
 
 import securevfl as sv
 from securevfl.errors import InputError, PolicyError

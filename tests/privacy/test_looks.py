@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import parties, scarce
+from support.helpers import parties, scarce
 
 import securevfl as sv
 from securevfl.algorithms import LaserVFL, PartyDropout

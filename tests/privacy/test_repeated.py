@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import parties
 from scipy.stats import kstest
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.privacy import RowRelease, strip_noise_mark

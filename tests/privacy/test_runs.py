@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import parties, ready_keys, scarce
 from opacus.accountants import RDPAccountant
+from support.helpers import parties, ready_keys, scarce
 
 import securevfl as sv
 from securevfl.algorithms.splitnn import Active

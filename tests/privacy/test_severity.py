@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import parties, scarce
 from sklearn.metrics import roc_auc_score
+from support.helpers import parties, scarce
 
 import securevfl as sv
 from securevfl.cut.leakage import OTHERS_VIEW

@@ -18,9 +18,9 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 import torch
-from helpers import parties
 from prometheus_client.parser import text_string_to_metric_families
 from securevfl_net.link_state import LinkState
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.process.log_fields import EVENTS, FIELDS, LogFields

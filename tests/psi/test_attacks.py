@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import securevfl_psi as psi
-from psi_ends import Hostile, terms, until
 from securevfl_psi.doubling import Namer
 from securevfl_psi.group import Scalar, hash_to_group, tokens
 from securevfl_psi.oprf import finalise
 from securevfl_psi.wire import HEADER_BYTES, Kind
+from support.psi_ends import Hostile, terms, until
 
 SPACE = [f"+4179{number:07d}" for number in range(4_000)]
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from psi_ends import BANK, SHOP, terms
 from securevfl_psi import choosing
 from securevfl_psi.choosing import choose_protocol
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import DisagreementError, MalformedError, PSIError
 from securevfl_psi.terms import RequestedProtocol
+from support.psi_ends import BANK, SHOP, terms
 
 from benchmarks.psi_links import LINES
 

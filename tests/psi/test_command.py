@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from commands import BANK, port, run, start
+from support.commands import BANK, port, run, start
 
 # compare
 

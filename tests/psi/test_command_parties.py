@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import BANK, port, run, start
 from rich.console import Console
 from securevfl_psi import errors
 from securevfl_psi.terms import PROTOCOLS, LastingKey, Terms
@@ -20,6 +19,7 @@ from securevfl_psi_cli.app import exit_code
 from securevfl_psi_cli.options import Options, Shown
 from securevfl_psi_cli.party import Watch, run_party
 from securevfl_psi_cli.summary import Summary
+from support.commands import BANK, port, run, start
 
 # two parties
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import pytest
-from commands import BANK, SHOP, run
 from securevfl_psi import IdentifierError, IdRules, identifiers, normalise, normalise_column
 from securevfl_psi.errors import InputError, SetSizeError
 from securevfl_psi_cli import records
 from securevfl_psi_cli.hints import case_hint
 from securevfl_psi_cli.table import Table
+from support.commands import BANK, SHOP, run
 
 
 def _compare(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, object]:

@@ -13,7 +13,7 @@ from securevfl_psi.cpace import CONFIRMATION_BYTES, SHARE_BYTES, Comparison
 from securevfl_psi.errors import MalformedError, PSIError, RowsDifferError
 from securevfl_psi.group import hash_to_group
 from securevfl_psi.verify import list_digest
-from small_order import SMALL_ORDER
+from support.small_order import SMALL_ORDER
 
 TAG = bytes(range(32))
 

@@ -22,7 +22,7 @@ from securevfl_psi import (
     intersect_in_process,
 )
 from securevfl_psi.blinding import RowBuffer
-from small_order import SMALL_ORDER
+from support.small_order import SMALL_ORDER
 
 P = 2**255 - 19
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from psi_ends import BANK, SHOP, ends, terms, until
 from securevfl_crypto.engine import available, engine
 from securevfl_psi import conversations
 from securevfl_psi.endpoint import Endpoint, run_in_process
@@ -26,6 +25,7 @@ from securevfl_psi.group import tokens
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import PROTOCOLS, LastingKey, Learns, Protocol
 from securevfl_psi.wire import HEADER_BYTES, Kind
+from support.psi_ends import BANK, SHOP, ends, terms, until
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cn")), max_size=6)  # assigned in this Python's Unicode
 

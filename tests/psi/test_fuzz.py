@@ -8,11 +8,11 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from psi_ends import BANK, SHOP, ends, terms
 from securevfl_psi.endpoint import Endpoint
 from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.terms import PROTOCOLS, Protocol, Role
 from securevfl_psi.wire import HEADER_BYTES, TAG_BYTES, FrameWriter, Kind
+from support.psi_ends import BANK, SHOP, ends, terms
 
 PAYLOADS = [b"", b"\0", bytes(8), bytes(16), bytes(32), bytes(64), b"\xff" * 8, b"\xff" * 32, b"[" * 4000, b"{}"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from small_order import SMALL_ORDER, P
+from support.small_order import SMALL_ORDER, P
 
 
 @pytest.mark.parametrize(("value", "order"), SMALL_ORDER.items())

@@ -9,7 +9,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rfc9380 import DST, VECTORS
 from securevfl_crypto import elligator2
 from securevfl_crypto.elligator2 import (
     J,
@@ -25,6 +24,7 @@ from securevfl_crypto.errors import MalformedError
 from securevfl_psi import PSIError, hash_many_to_u, hash_to_curve
 from securevfl_psi.hash_to_curve import hash_to_field
 from securevfl_psi.identifiers import Identifiers
+from support.rfc9380 import DST, VECTORS
 
 
 def _hex(value: object) -> str:

@@ -6,7 +6,6 @@ import hashlib
 
 import numpy as np
 import pytest
-from psi_ends import BANK, SHOP, Hostile, ends, points, replaced, terms, until
 from securevfl_psi.dh import Server
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import (
@@ -23,6 +22,7 @@ from securevfl_psi.oblivious import Server as Answering
 from securevfl_psi.oblivious.base import TRANSFERS, Chooser
 from securevfl_psi.terms import PROTOCOLS, Protocol
 from securevfl_psi.wire import HEADER_BYTES, FrameWriter, Kind
+from support.psi_ends import BANK, SHOP, Hostile, ends, points, replaced, terms, until
 
 LOW_ORDER = bytes(32)
 NOT_CANONICAL = (2**255 - 19).to_bytes(32, "little")

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import run, start
 from securevfl_psi import errors
 from securevfl_psi.linkage import Date, FamilyErrors, Field, Number, Schema, Text, simulate_families
 from securevfl_psi_cli import linking
@@ -22,6 +21,7 @@ from securevfl_psi_cli.link_fields import blocks_of, schema_of
 from securevfl_psi_cli.link_plan import Linking, Plan
 from securevfl_psi_cli.linking import run_link
 from securevfl_psi_cli.records_of import Records
+from support.commands import run, start
 
 FILES = simulate_families(120, common=0.8, together=1.0, errors=FamilyErrors(typo=0.05), seed=4)
 FIELDS = ["given_name=text", "surname=text:1.5", "phone=code", "born=date"]

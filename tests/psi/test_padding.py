@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from psi_ends import Hostile, terms
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import PSIError
 from securevfl_psi.terms import LastingKey
 from securevfl_psi.wire import Kind
+from support.psi_ends import Hostile, terms
 
 
 def test_padding_does_not_stand_out_in_a_later_run() -> None:

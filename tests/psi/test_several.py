@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import run, start
 from rich.console import Console
 from securevfl_psi import errors
 from securevfl_psi.identifiers import Identifiers, IdRules
@@ -24,6 +23,7 @@ from securevfl_psi_cli.mesh import run_joint
 from securevfl_psi_cli.options import Shown
 from securevfl_psi_cli.several import Several, neighbours, run_several
 from securevfl_psi_cli.table import Table
+from support.commands import run, start
 
 TABLES = {
     "bank": "customer,city\nann,Rome\nbob,Oslo\neve,Bern\njoe,Graz\n",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from psi_ends import terms
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import DisagreementError, MalformedError, PSIError
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import Terms
 from securevfl_psi.wire import FrameWriter, Kind
+from support.psi_ends import terms
 
 
 @pytest.mark.parametrize("more", [{"name": "\ud800"}, {"peer": "b\udfff"}, {"context": "\udc80"}])

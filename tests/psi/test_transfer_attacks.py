@@ -10,7 +10,6 @@ import secrets
 import numpy as np
 import pytest
 import securevfl_psi as psi
-from psi_ends import Hostile, terms
 from securevfl_crypto.bits import loops, tables
 from securevfl_psi import okvs
 from securevfl_psi.endpoint import Endpoint
@@ -18,6 +17,7 @@ from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.oblivious import Client, Server, code, row_count, token_bytes
 from securevfl_psi.oblivious.common import hashed_identifiers
 from securevfl_psi.wire import HEADER_BYTES, Kind
+from support.psi_ends import Hostile, terms
 
 SPACE = [f"+4179{number:07d}" for number in range(3_000)]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import port, run, start
 from securevfl_net.identity import Handshake, shake
 from securevfl_psi import errors
 from securevfl_psi.identifiers import IdRules
@@ -23,6 +22,7 @@ from securevfl_psi_cli.credentials import Pins, make_certificate
 from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.options import Shown
 from securevfl_psi_cli.table import Table
+from support.commands import port, run, start
 
 LARGE = [f"C-{number}" for number in range(500)]
 SMALL = ["X-1", "C-17", "X-2", "C-499"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from helpers import parties
-from small_algorithms import KINDS, SETTINGS, SEVERAL, make
+from support.helpers import parties
+from support.small_algorithms import KINDS, SETTINGS, SEVERAL, make
 from typer.testing import CliRunner
 
 import securevfl as sv

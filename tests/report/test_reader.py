@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from helpers import parties
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.cli import main

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from helpers import parties
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.report import (

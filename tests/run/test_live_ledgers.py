@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers import parties
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl import cli

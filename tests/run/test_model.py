@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.helpers import parties, ready_keys
 
 import securevfl as sv
 from securevfl.data import datasets
 from securevfl.party_context import PartySecret
 from securevfl.privacy import read, verify
 from securevfl.run.checkpoint import FolderKeeper, make_keepers
-from tests.helpers import parties, ready_keys
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(4,)), epochs=4, batch_size=32)
 ALGORITHMS = [

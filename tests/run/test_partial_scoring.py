@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from support.helpers import parties
 from typer.testing import CliRunner
 
 import securevfl as sv
@@ -26,7 +27,6 @@ from securevfl.run.partial_scoring import party_sets
 from securevfl.run.simulation import join_parties, run_parties
 from securevfl.training import ActiveRole, Plan, Setting, Subsets
 from securevfl.transport import Kind
-from tests.helpers import parties
 
 PLAIN = sv.Plain()
 SMALL: dict[str, Any] = {"hidden": 4, "top": (4,), "bottom": (4,)}

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pytest
-from helpers import parties, ready_keys, scarce
+from support.helpers import parties, ready_keys, scarce
 
 import securevfl as sv
 from securevfl.algorithms import splitnn

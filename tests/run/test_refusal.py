@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import parties, ready_keys, scarce
+from support.helpers import parties, ready_keys, scarce
 
 import securevfl as sv
 from securevfl.data import LabelBook, hold_out

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import parties
 from securevfl_net import durable
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.report import Record

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import aligned, parties, scarce
+from support.helpers import aligned, parties, scarce
 
 import securevfl as sv
 from securevfl.party_context import PartySecret

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from servers import trained
+from support.servers import trained
 
 from securevfl.run.model_parts import ModelPart
 

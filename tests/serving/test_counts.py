@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from servers import JOB
+from support.servers import JOB
 
 from securevfl.errors import InputError
 from securevfl.run.model_parts import ModelPart

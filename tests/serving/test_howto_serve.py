@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from servers import JOB, ready, served
+from support.servers import JOB, ready, served
 
 from securevfl import cli
 from securevfl.run.model_parts import ModelPart

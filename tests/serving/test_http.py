@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from prometheus_client import generate_latest
 from securevfl_net.identity.making import Key, issue, make_authority, make_request, self_signed
-from servers import JOB, Served, put, ready, served, trained
+from support.servers import JOB, Served, put, ready, served, trained
 
 import securevfl as sv
 from securevfl.run.model_parts import ModelPart

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from networks import Loopback
+from support.networks import Loopback
 
 from securevfl.party.reports import View
 from securevfl.serving.serving_sessions import SessionServer

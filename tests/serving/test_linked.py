@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 from securevfl_psi.linkage import FamilyErrors, simulate_families
-from servers import until
+from support.servers import until
 
 import securevfl as sv
 from securevfl.agreement import ServingTerms

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from servers import JOB, trained, until
+from support.servers import JOB, trained, until
 
 import securevfl as sv
 from securevfl.agreement import ServingTerms

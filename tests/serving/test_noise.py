@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from servers import JOB, ready, scores_of, served, trained
+from support.servers import JOB, ready, scores_of, served, trained
 
 import securevfl as sv
 from securevfl.privacy import GaussianRelease, epsilon_rdp

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from servers import JOB, Served, ready, served, trained, unlabelled
+from support.servers import JOB, Served, ready, served, trained, unlabelled
 
 import securevfl as sv
 from securevfl.cli.scores import scores_as_csv

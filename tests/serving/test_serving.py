@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from servers import JOB, places, put, ready, scores_of, served, trained, unlabelled
+from support.servers import JOB, places, put, ready, scores_of, served, trained, unlabelled
 
 import securevfl as sv
 from securevfl.cut import Protection

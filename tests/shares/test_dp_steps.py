@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import parties
 from scipy import stats
 from securevfl_crypto.replicated import Clear, Computing, Product, Share, run_three
 from securevfl_crypto.ring import decode, encode
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.attacks.epsilon import bound_epsilon

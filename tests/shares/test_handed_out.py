@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import parties
 from securevfl_crypto.ring import decode
-from servers import PATIENCE, put, scores_of, unlabelled
+from support.helpers import parties
+from support.servers import PATIENCE, put, scores_of, unlabelled
 
 import securevfl as sv
 from securevfl.data import Parties

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from helpers import parties
 from securevfl_crypto.replicated import Opening
 from securevfl_crypto.replicated.computing import Computing
 from securevfl_crypto.ring import Stream
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.data import Parties

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import parties
 from securevfl_crypto.ring import Exchange
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.data import Parties

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import parties
 from securevfl_crypto.replicated import Clear, Computing, run_three
 from securevfl_crypto.ring import decode, encode
+from support.helpers import parties
 from torch.nn import functional
 
 import securevfl as sv

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from helpers import parties
 from securevfl_crypto.replicated import Dealt, Share, deal
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.algorithms.splitnn import Active, SplitNN

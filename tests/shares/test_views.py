@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from helpers import aligned, parties
 from securevfl_crypto.replicated import Dealt
+from support.helpers import aligned, parties
 
 import securevfl as sv
 from securevfl.data import Parties

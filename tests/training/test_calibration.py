@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.helpers import parties
 
 import securevfl as sv
 from securevfl.run.simulation import join_parties, run_parties
@@ -18,7 +19,6 @@ from securevfl.training.calibration import (
     fit_temperatures,
     temperature_of,
 )
-from tests.helpers import parties
 
 
 def _drawn(rows: int, classes: int, temperature: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

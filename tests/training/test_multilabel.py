@@ -320,7 +320,7 @@ def test_parties_with_files_of_their_own_learn_the_same_labels(tmp_path: Path) -
 
 
 def test_servers_answer_with_each_label(tmp_path: Path) -> None:
-    from servers import ready, served, trained, unlabelled
+    from support.servers import ready, served, trained, unlabelled
 
     from securevfl.serving.process_tasks import predict_all
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from networks import SMALL, Loopback, until
 from securevfl_net.link_state import Beat
+from support.networks import SMALL, Loopback, until
 
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
 from securevfl.transport import (

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from identity_parties import World
+from support.identity_parties import World
 
 
 @pytest.fixture

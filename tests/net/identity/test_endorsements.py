@@ -7,8 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from identity_parties import NOW, Side, World, by, meet, pinned
 from securevfl_net.identity import Accepted, Code, Endorsement, Identity, PeerBook, Refusal, context
+from support.identity_parties import NOW, Side, World, by, meet, pinned
 
 from securevfl.errors import InputError
 from securevfl.ledger import PrivateKey

@@ -18,13 +18,13 @@ import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from identity_parties import NOW, World, by, pinned
 from securevfl_net.dialers import Address, Direct, Relay
 from securevfl_net.identity import Authority, Code, Identity, PeerBook, Pin, Refusal, RevocationList, read_certificates
 from securevfl_net.identity.certificate import Certificate
 from securevfl_net.identity.files import write_new
 from securevfl_net.identity.making import Key, issue, make_request
 from securevfl_net.relay import Side, read_rendezvous, read_token
+from support.identity_parties import NOW, World, by, pinned
 
 from securevfl.cli import main
 from securevfl.errors import InputError

@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from identity_parties import HOUR, LIMIT, NOW, Side, World, by, meet, pinned
 from securevfl_net.identity import Accepted, Code, Handshake, Identity, PeerBook, Refusal, Want, context, shake
+from support.identity_parties import HOUR, LIMIT, NOW, Side, World, by, meet, pinned
 
 DAY = timedelta(days=1)
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from identity_parties import World
 from securevfl_net.identity import CertificateSeries, Endorsement, Identity
 from securevfl_net.link_state import LinkState
+from support.identity_parties import World
 
 from securevfl.errors import InputError
 from securevfl.ledger import PrivateKey

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from identity_parties import World
 from securevfl_net.identity.making import Key, self_signed
 
 import securevfl as sv
@@ -18,6 +17,7 @@ from securevfl.agreement.cards import certificate_text
 from securevfl.ledger import make_key
 from securevfl.party import JobTerms
 from securevfl.privacy import PrivateKey
+from support.identity_parties import World
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 ENDS = "2026-12-31T00:00:00Z"

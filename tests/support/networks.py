@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from identity_parties import World
 from securevfl_net.gate import Address, Route, Timing
 from securevfl_net.identity import Authority, Identity, PeerBook, Pin
 from securevfl_net.incarnation import Incarnation
 from securevfl_net.session import SessionLimits
 
 from securevfl.transport.network_mesh import NetworkMesh
+from support.identity_parties import World
 
 AGREEMENT = bytes(range(32))
 SMALL = SessionLimits(part=64 << 10, window=512 << 10, max_window=8 << 20, message=1 << 27)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import securevfl_crypto as crypto
-from clear_scheme import Clear
 
 from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut
 from securevfl.cut.exact import FixedActive, FixedPassive
@@ -14,6 +13,7 @@ from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.party_context import PartyContext
 from securevfl.testing import link_in_memory
+from support.clear_scheme import Clear
 
 __all__ = ["KITS", "SEALED", "Kit", "link_in_memory", "sealed"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from keys import ready_keys
-
 from securevfl.data import Parties
 from securevfl.party import Job
 from securevfl.run.simulation import Aligned, align_parties
 from securevfl.testing.parties import parties, scarce
+from support.keys import ready_keys
 
 __all__ = ["aligned", "parties", "ready_keys", "scarce"]
 

@@ -1,6 +1,6 @@
 """docs/algorithms/claims.md: every claim of the papers, with what our runs say of it.
 
-python tests/claims_page.py    writes the tables into the page; a test holds that it has them.
+python tools/pages/claims_page.py    writes the tables into the page; a test holds that it has them.
 
 The claims are in benchmarks/claims.toml, the runs in benchmarks/results. All tests of the page are one family: Holm's
 correction keeps the chance of any false verdict on it at 5 %.
@@ -20,7 +20,7 @@ from securevfl.report.sweep_record import by_seed, datasets, positions, tick
 
 __all__ = ["CLAIMS", "PAGE", "blocks", "tests_of", "word", "written"]
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "algorithms" / "claims.md"
 CLAIMS = ROOT / "benchmarks" / "claims.toml"
 RESULTS = ROOT / "benchmarks" / "results"

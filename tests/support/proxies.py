@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from relays import LIMIT
 from securevfl_net.dialers import Address
+
+from support.relays import LIMIT
 
 
 @contextmanager

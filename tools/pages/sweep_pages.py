@@ -1,6 +1,6 @@
 """Tables and the picture in the docs that are made from sweeps: benchmarks/results/sweep-*.json.
 
-python tests/sweep_pages.py    writes them into the pages; a test holds that they have them.
+python tools/pages/sweep_pages.py    writes them into the pages; a test holds that they have them.
 
 A page says where: ``<!-- sweep: few-rows | means | MNIST halves -->``, then ``<!-- end -->``. The first word is the
 sweep, the second the table (see `KINDS`), the third a data set where the table is of one. A sweep that has not run
@@ -24,7 +24,7 @@ from securevfl.report.sweep_record import datasets, positions
 
 __all__ = ["KINDS", "PICTURE", "pages", "written"]
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "benchmarks" / "results"
 PICTURE = DOCS / "images" / "few-rows.png"

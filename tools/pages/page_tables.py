@@ -1,7 +1,7 @@
 """The tables of docs/threat-model.md and docs/differential-privacy.md that are made from what the code declares and
 from measured figures.
 
-python tests/page_tables.py    writes them into the page; a test holds that it has them.
+python tools/pages/page_tables.py    writes them into the page; a test holds that it has them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from securevfl.training import Algorithm, find_algorithm, registered_algorithms
 
 __all__ = ["FIGURES", "NAMES", "NOISE_PAGE", "PAGE", "SEALED", "blocks", "noise_blocks", "written"]
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "threat-model.md"
 NOISE_PAGE = ROOT / "docs" / "differential-privacy.md"
 GATE = ROOT / "benchmarks" / "results" / "gate.json"

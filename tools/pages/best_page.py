@@ -1,6 +1,6 @@
 """The table of docs/algorithms/best.md, from benchmarks/results/best_members.json.
 
-python tests/best_page.py    writes it into the page; a test holds that the page has it.
+python tools/pages/best_page.py    writes it into the page; a test holds that the page has it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["PAGE", "block", "written"]
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "algorithms" / "best.md"
 RESULTS = ROOT / "benchmarks" / "results" / "best_members.json"
 

@@ -1,6 +1,6 @@
 """The table of docs/few-overlap-protection.md: which method for few common rows runs under which protection.
 
-python tests/protection_page.py    writes it into the page; a test holds that it is there, and that it is true.
+python tools/pages/protection_page.py    writes it into the page; a test holds that it is there, and that it is true.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from securevfl.training import Algorithm, find_algorithm, registered_algorithms
 
 __all__ = ["CIPHERS", "FEW", "PAGE", "accepted", "made", "table", "written"]
 
-PAGE = Path(__file__).parents[1] / "docs" / "few-overlap-protection.md"
-BEGIN, END = "<!-- protections: made by tests/protection_page.py -->", "<!-- end of protections -->"
+PAGE = Path(__file__).parents[2] / "docs" / "few-overlap-protection.md"
+BEGIN, END = "<!-- protections: made by tools/pages/protection_page.py -->", "<!-- end of protections -->"
 OTHERS = {"boosting", "logistic_regression", "multi_vfl", "scorecard"}
 """No methods for few common rows."""
 FEW = [name for name in registered_algorithms() if name not in OTHERS]

@@ -1,0 +1,1 @@
+"""What tests share: small parties, keys, servers, networks, hostile ends."""
