@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import securevfl as sv
-from securevfl.algorithms.few_shot_vfl import FewShotVFL
+from securevfl.algorithms.field.few_shot_vfl import FewShotVFL
+from securevfl.algorithms.field.mftl import MFTL
+from securevfl.algorithms.field.party_dropout import PartyDropout
+from securevfl.algorithms.field.plugvfl import PlugVFL
+from securevfl.algorithms.field.sfhtl import SFHTL
 from securevfl.algorithms.laser import LaserVFL
-from securevfl.algorithms.mftl import MFTL
-from securevfl.algorithms.party_dropout import PartyDropout
-from securevfl.algorithms.plugvfl import PlugVFL
 from securevfl.algorithms.residual import ResidualAtTheCut
-from securevfl.algorithms.sfhtl import SFHTL
 from securevfl.data import LabelBook, hold_out, label_owners
 from securevfl.privacy.mechanisms import Mechanism
 from securevfl.transport import COORDINATOR

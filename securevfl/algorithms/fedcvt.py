@@ -21,6 +21,7 @@ from msgspec import Meta
 from torch import nn
 from torch.nn import functional
 
+from securevfl.algorithms.attention import apply_attention, apply_polynomial_attention
 from securevfl.cut import Protection
 from securevfl.errors import InputError, ProtocolError
 from securevfl.party_context import derive_seed
@@ -42,7 +43,7 @@ from securevfl.training.split import epoch_batches
 from securevfl.training.state import State, as_dict, as_int
 from securevfl.transport import Exchange, Kind
 
-__all__ = ["FedCVT", "attend", "polynomial_attend", "unlike"]
+__all__ = ["FedCVT", "unlike"]
 
 Weight = Annotated[float, Meta(ge=0)]
 
@@ -138,43 +139,6 @@ class FedCVT(Algorithm):
 
     def passive(self, setting: Setting) -> PassiveRole:
         return _Passive(self, setting)
-
-
-def attend(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, temperature: float, *, same: int = 0
-) -> torch.Tensor:
-    """Scaled dot-product attention ``softmax(QKᵀ / (T √d)) V``; (n, d), (m, d), (m, e) → (n, e).
-
-    Args:
-        query: of the rows that are estimated.
-        key: of the rows that they are estimated from.
-        value: likewise.
-        temperature: T.
-        same: the first so many queries and keys are the same rows, two by two: a row is no key of its own estimate.
-    """
-    scores = query @ key.T / (temperature * key.shape[1] ** 0.5)
-    if same > 1:
-        scores = scores.masked_fill(_own(scores, same), -torch.inf)
-    return torch.softmax(scores, dim=1) @ value
-
-
-def polynomial_attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, same: int = 0) -> torch.Tensor:
-    """Attention with the square for the exponential: ``s_ij = (q_i · k_j)² / d``, ``Σ_j s_ij v_j / Σ_j s_ij``.
-
-    The sums are ``φ(q) · Σ_j φ(k_j) v_jᵀ`` with ``φ(k) = k ⊗ k``: polynomials in what the two parties have, of degree
-    five together, and one division a row. Arguments as for `attend`.
-    """
-    scores = (query @ key.T).square() / key.shape[1]
-    if same > 1:
-        scores = scores.masked_fill(_own(scores, same), 0.0)
-    return scores @ value / scores.sum(dim=1, keepdim=True).clamp_min(torch.finfo(scores.dtype).eps)
-
-
-def _own(scores: torch.Tensor, same: int) -> torch.Tensor:
-    """Where a row is its own key: the first `same` places of the diagonal, (n, m) bool."""
-    own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
-    own[same:] = False
-    return own
 
 
 def unlike(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
@@ -306,9 +270,9 @@ class _Active(_Bottoms, ActiveRole):
         (a_c, a_u), (b_c, b_u) = a, b
         weights = self.config.weights
         same = 0 if self.config.own_key else n
-        estimated = partial(attend, temperature=self.config.temperature, same=same)
+        estimated = partial(apply_attention, temperature=self.config.temperature, same=same)
         if self.config.similarity == "polynomial":
-            estimated = partial(polynomial_attend, same=same)
+            estimated = partial(apply_polynomial_attention, same=same)
         shared_a, unique_a = estimated(b_c, a_c, a_c), estimated(b_u, b_u[:n], a_u[:n])
         shared_b, unique_b = estimated(a_c, b_c, b_c), estimated(a_u, a_u[:n], b_u[:n])
         estimate_a, estimate_b = torch.cat([shared_a, unique_a], dim=1), torch.cat([shared_b, unique_b], dim=1)

@@ -14,14 +14,14 @@ from support.small_algorithms import make
 from torch import nn
 
 import securevfl as sv
-from securevfl.algorithms.few_shot_vfl.fixmatch import (
+from securevfl.algorithms.field.few_shot_vfl.fixmatch import (
     augment_strongly,
     augment_weakly,
     cluster_directions,
     cluster_purity,
     fixmatch_loss,
 )
-from securevfl.algorithms.few_shot_vfl.server import keep_agreed
+from securevfl.algorithms.field.few_shot_vfl.server import keep_agreed
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 

@@ -13,9 +13,9 @@ from support.helpers import scarce
 from support.small_algorithms import make
 
 import securevfl as sv
-from securevfl.algorithms.apc_vfl import imitation_loss, standardise_codes
-from securevfl.algorithms.distilled import _Active, distillation_loss, log_probabilities
-from securevfl.algorithms.fedhssl import cross_loss, guided_loss, unlikeness
+from securevfl.algorithms.field.apc_vfl import imitation_loss, standardise_codes
+from securevfl.algorithms.field.distilled import _Active, distillation_loss, log_probabilities
+from securevfl.algorithms.field.fedhssl import cross_loss, guided_loss, unlikeness
 from securevfl.privacy import READABLE_KINDS
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import securevfl as sv
 from securevfl.algorithms import RISA, EntityAugmentation, FedCVT, FedDA, RandomMatch, fedcvt, risa
+from securevfl.algorithms.attention import apply_attention, apply_polynomial_attention
 from securevfl.algorithms.entity_augmentation import mixed_labels, places
-from securevfl.algorithms.fedcvt import attend, polynomial_attend, unlike
+from securevfl.algorithms.fedcvt import unlike
 from securevfl.algorithms.fedda import gradient_penalty, train_generator
 from securevfl.algorithms.opinions import (
     EVIDENCE,
@@ -261,7 +262,7 @@ def test_random_matches_are_planned() -> None:
 
 def test_attention_against_a_loop() -> None:
     q, k, v = (torch.randn(n, d, generator=generator(i)) for i, (n, d) in enumerate([(4, 3), (5, 3), (5, 2)]))
-    found = attend(q, k, v, 0.5)
+    found = apply_attention(q, k, v, 0.5)
     for i in range(4):
         weights = [math.exp(float(q[i] @ k[j]) / (0.5 * math.sqrt(3))) for j in range(5)]
         wanted = sum((w / sum(weights) * v[j] for j, w in enumerate(weights)), torch.zeros(2))
@@ -276,14 +277,14 @@ def test_polynomial_attention_against_a_loop(same: int) -> None:
     for i in range(5):
         weights = [0.0 if i == j < same else float(q[i] @ k[j]) ** 2 for j in range(4)]
         expected.append(torch.stack([w * v[j] for j, w in enumerate(weights)]).sum(dim=0) / sum(weights))
-    found = polynomial_attend(q, k, v, same=same)
+    found = apply_polynomial_attention(q, k, v, same=same)
     torch.testing.assert_close(found, torch.stack(expected))
     if not same:  # as moments of the keys and values, which is how shares would compute it
         moments = torch.einsum("ja,jb,je->abe", k, k, v)
         sums = torch.einsum("ja,jb->ab", k, k)
         by_moments = torch.einsum("ia,ib,abe->ie", q, q, moments) / torch.einsum("ia,ib,ab->i", q, q, sums)[:, None]
         torch.testing.assert_close(found, by_moments)
-    zero = polynomial_attend(torch.zeros(2, 3), k, v)
+    zero = apply_polynomial_attention(torch.zeros(2, 3), k, v)
     assert torch.equal(zero, torch.zeros(2, 2))  # nothing like it: no estimate
 
 

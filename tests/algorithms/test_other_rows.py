@@ -12,7 +12,7 @@ from support.helpers import scarce
 from support.small_algorithms import make
 
 import securevfl as sv
-from securevfl.algorithms.fedcvt import attend
+from securevfl.algorithms.attention import apply_attention
 from securevfl.algorithms.fedda import _Completed
 from securevfl.testing.trial import roles_begun
 from securevfl.training.self_supervised import augment_rows
@@ -22,11 +22,13 @@ def test_a_row_is_no_key_of_its_own_estimate() -> None:
     rows, others = torch.eye(3), torch.tensor([[0.0, 0.0, 5.0]])
     keys, values = torch.cat([rows, others]), torch.arange(4.0)[:, None]
     sharp = {"temperature": 1e-3}
-    assert attend(rows[:2], keys, values, **sharp).flatten().tolist() == [0, 1]  # each finds itself
+    assert apply_attention(rows[:2], keys, values, **sharp).flatten().tolist() == [0, 1]  # each finds itself
     query = torch.tensor([[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 1.0, 0.0]])
-    found = attend(query, keys, values, **sharp, same=2).flatten()
+    found = apply_attention(query, keys, values, **sharp, same=2).flatten()
     assert found.tolist() == [1, 0, 1]  # the third query is of no key, so it may take the second
-    assert torch.isfinite(attend(rows[:1], keys[:1], values[:1], **sharp, same=1)).all()  # else nothing were left
+    assert torch.isfinite(
+        apply_attention(rows[:1], keys[:1], values[:1], **sharp, same=1)
+    ).all()  # else nothing were left
 
 
 @pytest.mark.parametrize("own_key", [True, False])

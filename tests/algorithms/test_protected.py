@@ -11,7 +11,7 @@ from support.helpers import scarce
 from support.small_algorithms import KINDS, SETTINGS, make
 
 import securevfl as sv
-from securevfl.algorithms.fedcvt import attend, polynomial_attend
+from securevfl.algorithms.attention import apply_attention, apply_polynomial_attention
 from securevfl.cut import Protection
 from securevfl.party_context import PartySecret
 from securevfl.run.simulation import join_parties, run_parties
@@ -77,7 +77,7 @@ def test_an_opened_estimate_of_fedcvt_tells_the_query(similarity: str) -> None:
     key, query = (torch.rand((n, 8), generator=generator, dtype=torch.float64) for n in (64, 20))
 
     def estimate(q: torch.Tensor) -> torch.Tensor:
-        return attend(q, key, key, 0.5) if similarity == "softmax" else polynomial_attend(q, key, key)
+        return apply_attention(q, key, key, 0.5) if similarity == "softmax" else apply_polynomial_attention(q, key, key)
 
     told = estimate(query)
     guess = torch.full_like(query, 0.5).requires_grad_()

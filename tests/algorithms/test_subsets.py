@@ -19,8 +19,8 @@ from torch import nn
 from torch.nn import functional
 
 import securevfl as sv
+from securevfl.algorithms.field.plugvfl import estimate_information
 from securevfl.algorithms.laser import Heads, LaserHalf, LaserLoss, term_weights
-from securevfl.algorithms.plugvfl import estimate_information
 from securevfl.party_context import PartySecret
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun

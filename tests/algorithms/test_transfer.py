@@ -13,8 +13,8 @@ from support.small_algorithms import make
 from torch import nn
 
 import securevfl as sv
-from securevfl.algorithms.mftl import label_signs, similarity_scores, transfer_loss
-from securevfl.algorithms.sfhtl import mean_view
+from securevfl.algorithms.field.mftl import label_signs, similarity_scores, transfer_loss
+from securevfl.algorithms.field.sfhtl import mean_view
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 from securevfl.training import ActiveRole

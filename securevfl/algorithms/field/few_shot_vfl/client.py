@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from securevfl.algorithms.few_shot_vfl.fixmatch import (
+from securevfl.algorithms.field.few_shot_vfl.fixmatch import (
     augment_strongly,
     augment_weakly,
     cluster_directions,
     fixmatch_loss,
 )
-from securevfl.algorithms.few_shot_vfl.shots import Shots
+from securevfl.algorithms.field.few_shot_vfl.shots import Shots
 from securevfl.party_context import derive_seed
 from securevfl.privacy import Noised, map_noised
 from securevfl.training.networks import build_active_block, build_bottom

@@ -24,6 +24,6 @@ that has the labels: it trains its own bottom on them, on all of its rows, and n
 Only `securevfl.algorithms` imports from here.
 """
 
-from securevfl.algorithms.few_shot_vfl.config import FewShotVFL
+from securevfl.algorithms.field.few_shot_vfl.config import FewShotVFL
 
 __all__ = ["FewShotVFL"]

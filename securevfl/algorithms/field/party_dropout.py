@@ -2,7 +2,7 @@
 
 ``z = a_A W_A + b + Σ_p m_p a_p W_p`` with ``m_p = 0`` with probability r for each aligned row, and 0 for the active
 party's other rows; parts are not scaled up for those that are masked. PlugVFL (Sun et al.,
-arXiv 2303.18178) calls it party-wise dropout; see `securevfl.algorithms.plugvfl`.
+arXiv 2303.18178) calls it party-wise dropout; see `securevfl.algorithms.field.plugvfl`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from securevfl.algorithms.few_shot_vfl.client import Client
-from securevfl.algorithms.few_shot_vfl.server import Server
+from securevfl.algorithms.field.few_shot_vfl.client import Client
+from securevfl.algorithms.field.few_shot_vfl.server import Server
 from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole

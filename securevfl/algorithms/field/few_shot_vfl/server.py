@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from securevfl.algorithms.fedcvt import attend
-from securevfl.algorithms.few_shot_vfl.fixmatch import cluster_directions, cluster_purity
-from securevfl.algorithms.few_shot_vfl.shots import Shots
+from securevfl.algorithms.attention import apply_attention
+from securevfl.algorithms.field.few_shot_vfl.fixmatch import cluster_directions, cluster_purity
+from securevfl.algorithms.field.few_shot_vfl.shots import Shots
 from securevfl.errors import ProtocolError
 from securevfl.party_context import derive_seed
 from securevfl.privacy import fan_out
@@ -161,7 +161,10 @@ class Server(Shots, ActiveRole):
         train = torch.from_numpy(self.table.split.train).to(self.plan.device)
         query, keys = self.h[holder][torch.from_numpy(rows).to(self.plan.device)], self.h[holder][train]
         heat = self.config.temperature
-        return {name: query if name == holder else attend(query, keys, h[train], heat) for name, h in self.h.items()}
+        return {
+            name: query if name == holder else apply_attention(query, keys, h[train], heat)
+            for name, h in self.h.items()
+        }
 
     def estimate(self) -> None:
         """Put estimates where a party lacks a row that trains."""

@@ -20,7 +20,7 @@ import torch
 from msgspec import Meta
 from torch.nn import functional
 
-from securevfl.algorithms.party_dropout import PartyDropout
+from securevfl.algorithms.field.party_dropout import PartyDropout
 from securevfl.algorithms.subset_roles import SubsetActive, SubsetPassive
 from securevfl.cut import Protection
 from securevfl.errors import InputError
