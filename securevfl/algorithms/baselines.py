@@ -1,5 +1,4 @@
-"""What the papers compare with: logistic regression, the active party alone, and simple ways to use rows that are not
-aligned."""
+"""Baselines: logistic regression, the active party alone, and simple ways to use rows that are not aligned."""
 
 from __future__ import annotations
 
@@ -33,15 +32,16 @@ _LINEAR = {
     "poisson": "Poisson regression",
     "tweedie": "Tweedie regression",
 }
-"""What logistic regression is called where it learns a number by one of these losses."""
+"""Loss → the name of the regression in titles and reports, where the target is a number."""
 
 
 class LogisticRegression(SplitNN):
-    """Logistic regression, or linear regression of a numeric target: the identity or frozen features as bottom, a cut
-    as wide as the logits, and nothing above it.
+    """Logistic regression, or linear regression if the target is a number.
+
+    The bottom is the identity or frozen features, the cut is as wide as the logits, and there is no top model.
 
     Attributes:
-        hidden: not used; the cut is one wide, or one for each class.
+        hidden: not used. The cut has one column, or one for each class.
         top: not used.
         bottom: ``()``, or `Frozen` for logistic regression on features that each passive party draws.
     """
@@ -53,7 +53,10 @@ class LogisticRegression(SplitNN):
     def problems(self) -> list[str]:
         found = super().problems()
         if self.trainable:
-            found += [f"{self.name}.bottom is {self.bottom!r}; logistic regression trains none: use splitnn, or Frozen"]
+            found += [
+                f"{self.name}.bottom is {self.bottom!r}; logistic regression has no trainable bottom: use splitnn, or "
+                "Frozen"
+            ]
         return found
 
     def values_opened(self, plan: Plan) -> int:
@@ -67,7 +70,7 @@ class LogisticRegression(SplitNN):
 
 
 class Local(SplitNN):
-    """The active party alone, on all rows of its own; the passive parties send nothing."""
+    """The active party's own model, trained on all of its rows. The passive parties send nothing."""
 
     name: ClassVar[str] = "local"
     label: ClassVar[str] = "local"
@@ -91,18 +94,18 @@ class Local(SplitNN):
         """See `Algorithm.check`.
 
         Raises:
-            InputError: differential privacy of what is never released.
+            InputError: the job asks for noise on activations or gradients, which this algorithm never sends.
         """
         super().check(protection)
         if protection.dp is not None and protection.dp.model is None:
             raise InputError(
-                "local sends nothing to train with, so noise would protect nobody: leave dp out, or protect the "
-                "model's rows from whoever gets the model by sv.DP(model=sv.Gaussian(…))"
+                "local exchanges no training messages, so this noise would protect nobody. Leave dp out. To protect "
+                "the training rows from those who receive the model, use sv.DP(model=sv.Gaussian(…))"
             )
 
 
 class _LocalActive(Active):
-    """The same network with a cut to nobody; with DP-SGD where the job says so."""
+    """SplitNN's network without passive parties. Trains with DP-SGD if the job protects the model."""
 
     def build(self) -> None:
         super().build()
@@ -130,7 +133,7 @@ class _LocalActive(Active):
 
 
 class _Idle(PassiveRole):
-    """Counts the epochs and sends nothing."""
+    """Takes part in each epoch without sending anything."""
 
     def build(self) -> None: ...
 
@@ -140,8 +143,10 @@ class _Idle(PassiveRole):
 
 
 class ZeroImputation(SplitNN):
-    """ "Local + VFL": the active party's other rows train too; for the missing features a passive party puts zeros,
-    which are the means of standardised features."""
+    """ "Local + VFL": the active party's other rows also train. The passive parties feed zeros for them.
+
+    Zero is the mean of a standardised column.
+    """
 
     name: ClassVar[str] = "zero_imputation"
     label: ClassVar[str] = "local + VFL (zeros)"
@@ -167,8 +172,10 @@ class _ZeroPassive(Passive):
 
 
 class RandomMatch(SplitNN):
-    """The active party's other rows train, each beside random other rows of the passive parties: a new random order of
-    them in each epoch, over again where there are too few."""
+    """Trains each of the active party's other rows beside a random unaligned row of every passive party.
+
+    The order is drawn again for each epoch. A passive party with too few rows starts over.
+    """
 
     name: ClassVar[str] = "random_match"
     label: ClassVar[str] = "random match"
@@ -186,7 +193,7 @@ class RandomMatch(SplitNN):
         return replace(known, features=None) if self.trainable else known
 
     def max_matches(self, table: NumberedRows, active: str) -> int:
-        """How often one passive row is put in, at most, in one pass over the active party's rows."""
+        """How often a passive party feeds one row, at most, in one pass over the active party's rows."""
         if not self.trainable:
             return 1
         wanted, train = len(table.rows_only_at(active)), max(len(table.split.train), 1)
@@ -229,8 +236,10 @@ class _MatchPassive(_ZeroPassive):
 
 
 class AllLabels(SplitNN):
-    """The control that the papers lack: zeros for what is missing, and all the labels that Entity Augmentation
-    assumes."""
+    """A control for Entity Augmentation: the same labels, with zeros for missing features.
+
+    It needs a label book, as Entity Augmentation does. The papers do not have this comparison.
+    """
 
     name: ClassVar[str] = "all_labels"
     label: ClassVar[str] = "all labels (zeros)"
@@ -240,7 +249,8 @@ class AllLabels(SplitNN):
 
     @property
     def cut(self) -> CutUse:
-        """Of a row that one passive party alone has, the others feed zeros."""
+        """The other parties feed zeros for a row that only one passive party has, which opens that party's part of
+        z."""
         return replace(super().cut, alone=True)
 
     def active(self, setting: Setting) -> ActiveRole:

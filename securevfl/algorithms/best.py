@@ -1,20 +1,19 @@
-"""A method that a user can simply take where few rows are common: several methods, averaged, each trained several times
-on the common rows without a part of them.
+"""Best: the average of several methods, the default choice where few rows are common.
 
-No method is best on all data: with the active party's columns strong and few common rows it is the active party alone,
-with more of them LASER-VFL or the residual at the cut. Their errors differ, so that their mean is rarely worse than the
-best of them, and often better. Each *member* is a whole algorithm, run as if it had the job alone:
+No single method wins on all data. With strong columns at the active party and few common rows, the active party alone
+wins; with more common rows, LASER-VFL or the residual at the cut does. Their errors differ, so their mean is rarely
+worse than the best of them and often better. Each *member* is a complete algorithm, run as if it were the only one:
 
-1. The common rows that train are cut into `folds`. Each method of `methods` is trained once without each fold, which
-   validates it. Nothing is exchanged beside what the methods exchange.
+1. The common training rows are split into `folds`. Each method in `methods` is trained once without each fold, and
+   that fold validates it. The parties exchange only what the methods exchange.
 2. A method's probabilities are the mean over its members (bagging).
-3. On the rows that validated, each method has probabilities by members that did not see them. With fewer than
-   `FEWEST_TO_CHOOSE` such rows nothing is chosen, and the methods' mean is taken. With more, the active party weighs
-   the methods by their log-loss, pulled towards equal weights; see `securevfl.training.pooling`. Labels, weights and
-   probabilities stay with it.
+3. For validation rows, a method's probabilities come from members that did not train on them. With fewer than
+   `FEWEST_TO_CHOOSE` such rows, all methods weigh the same. With more, the active party weights the methods by their
+   log-loss, with a pull towards equal weights (see `securevfl.training.pooling`). Labels, weights and probabilities
+   never leave the active party.
 
-It costs as many times the traffic and the steps of one method as members exchange anything: `folds` times two, with the
-methods as they are.
+Its cost, in messages and steps, is that of one method times the number of members that exchange messages. With the
+default methods, this is `folds` times two: `local` sends nothing.
 """
 
 from __future__ import annotations
@@ -50,22 +49,23 @@ __all__ = ["Best"]
 
 
 class Best(SplitNN):
-    """Configuration of the average of several methods.
+    """The average of several methods, each trained several times.
 
-    Members keep the weights of their last epoch unless at least `FEWEST_TO_CHOOSE` rows validate; the job's patience
-    does not end them.
+    A member keeps the weights of its last epoch, unless at least `FEWEST_TO_CHOOSE` rows validate it. The job's
+    patience does not stop a member early.
 
     Attributes:
-        methods: names of the algorithms that are averaged. They get this configuration's widths and rates.
-        folds: how often each is trained, each time without one part of the common rows; 1: once, on all of them.
-        stack: False to take the methods' mean however many rows could choose weights.
+        methods: names of the algorithms to average. They use this configuration's widths and rates.
+        folds: how often each method is trained, each time without one part of the common rows. 1 trains it once, on all
+            of them.
+        stack: whether validation rows choose the methods' weights. False always takes the mean.
         hidden, top, bottom, lr, cut_lr, cut_momentum, cut_weight_decay, weight_decay: see `SplitNN`; of all methods.
     """
 
     name: ClassVar[str] = "best"
     label: ClassVar[str] = "best"
     fits: ClassVar[Fits] = Fits()
-    not_frozen: ClassVar[str] = "each of its methods would look at every row, in every fold"
+    not_frozen: ClassVar[str] = "each of its methods would release every row again, in every fold"
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
     methods: tuple[str, ...] = ("laser", "residual", "local")
@@ -75,13 +75,13 @@ class Best(SplitNN):
     def problems(self) -> list[str]:
         found = super().problems()
         if not self.methods or len(set(self.methods)) < len(self.methods):
-            return [*found, f"{self.name}.methods is {self.methods!r}; different names, one at least, were expected"]
+            return [*found, f"{self.name}.methods is {self.methods!r}; expected at least one name, and no name twice"]
         usable = ", ".join(filter(_can_be_member, registered_algorithms()))
         for name in self.methods:
             if not _can_be_member(name):
                 found.append(
-                    f"{self.name}.methods names {name!r}, which cannot be one of several: take methods that learn from "
-                    f"the active party's own labels at the cut ({usable})"
+                    f"{self.name}.methods contains {name!r}, which cannot be averaged with others: choose methods that "
+                    f"learn from the active party's own labels at the cut ({usable})"
                 )
         return found
 
@@ -91,7 +91,7 @@ class Best(SplitNN):
         return f"{self.label} ({' + '.join(self.methods)}{bagged})"
 
     def algorithms(self) -> Mapping[str, Algorithm]:
-        """Method → its algorithm, with this configuration's widths and rates."""
+        """Method → its configuration, with this configuration's widths and rates."""
         shared = {name: getattr(self, name) for name in SplitNN.__struct_fields__}
         return {name: _configure_method(name, shared) for name in self.methods}
 
@@ -101,7 +101,7 @@ class Best(SplitNN):
 
     @property
     def cut(self) -> CutUse:
-        """What any method does at the cut, the active party may see."""
+        """The union of what the methods reveal at the cut; `together` only if all of them sum the parties' parts."""
         uses = [each.cut for each in self.algorithms().values() if each.cut is not None]
         merged: dict[str, bool] = {
             one.name: (all if one.name == "together" else any)(getattr(use, one.name) for use in uses)
@@ -123,24 +123,26 @@ class Best(SplitNN):
         """See `Algorithm.check`.
 
         Raises:
-            InputError: differential privacy, of which every member would spend the whole budget.
+            InputError: the job asks for differential privacy; every member would spend the whole budget.
         """
         if protection.dp is not None:
             raise InputError(
-                f"{self.title} trains {self.folds * len(self.methods)} models on the same rows, and ε would be spent "
-                "by each of them: train one method alone, for example residual"
+                f"{self.title} trains {self.folds * len(self.methods)} models on the same rows, and each of them would "
+                "spend ε. Train a single method, for example residual"
             )
         super().check(protection)
         for each in self.algorithms().values():
             each.check(protection)
 
     def members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[Member]:
-        """All members, those that exchange something first; the same at all parties.
+        """All members in the order in which they train, the same at all parties.
+
+        Members that exchange messages come first.
 
         Args:
             table: the party's numbered rows.
             seed: the job's.
-            protection: of the job.
+            protection: the job's.
             passive: number of passive parties.
         """
         found = [
@@ -172,7 +174,7 @@ class Best(SplitNN):
 
 
 def _can_be_member(name: str) -> bool:
-    """Whether an algorithm learns from the active party's own labels at the cut, and is not such an average itself."""
+    """True for an algorithm that learns from the active party's own labels at the cut and is not an average itself."""
     kind = find_algorithm(name)
     return issubclass(kind, SplitNN) and not (
         issubclass(kind, Best) or kind.uses_book or kind.many_owners or kind.reveals
@@ -181,18 +183,18 @@ def _can_be_member(name: str) -> bool:
 
 def _configure_method(name: str, shared: Mapping[str, Any]) -> Algorithm:
     kind, given = find_algorithm(name), dict(shared)
-    if issubclass(kind, ResidualAtTheCut):  # the correction has a penalty of its own
+    if issubclass(kind, ResidualAtTheCut):  # it has separate penalties for the local model and the correction
         given["local_weight_decay"] = given.pop("weight_decay")
     return kind(**given)
 
 
 def folds_of(split: Split, folds: int, seed: int) -> list[Split]:
-    """The same split for each member: without one part of the rows that train, which validates beside those that do.
+    """One split for each member: one part of the training rows moves to the validation rows.
 
     Args:
-        split: of the job.
-        folds: how many parts; fewer where there are fewer rows. 1: the split as it is.
-        seed: the job's: all parties cut alike, and labels have no part in it.
+        split: the job's.
+        folds: number of parts; fewer if there are fewer rows. 1 returns the split unchanged.
+        seed: the job's, so that all parties draw the same parts. Labels do not influence them.
     """
     count = min(folds, len(split.train))
     if count < 2:

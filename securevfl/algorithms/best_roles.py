@@ -1,5 +1,4 @@
-"""What the parties do in `Best`: a program that trains its members one after the other and sums up what they say, and
-roles that score by all of them."""
+"""The roles of `Best`: a program trains the members one after the other, and roles score rows with all of them."""
 
 from __future__ import annotations
 
@@ -33,20 +32,21 @@ __all__ = ["Averaged", "BestActive", "BestPassive", "BestProgram"]
 _TINY = 1e-12
 
 _PULL = 10.0
-"""α of `securevfl.training.pooling`: for each method, how many rows the pull towards equal weights counts as."""
+"""α of `securevfl.training.pooling`: the pull towards equal weights counts as much as this many rows for each
+method."""
 
 
 class Averaged(Configuration, Protocol):
-    """What these roles have to know of their configuration; see `securevfl.algorithms.best.Best`."""
+    """The part of `securevfl.algorithms.best.Best` that these roles use."""
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Names of the methods."""
+        """Names of the averaged methods."""
         ...
 
     @property
     def stack(self) -> bool:
-        """Whether rows choose the weights, where there are enough."""
+        """Whether validation rows choose the methods' weights, if there are enough."""
         ...
 
     def algorithms(self) -> Mapping[str, Algorithm]:
@@ -59,17 +59,17 @@ class Averaged(Configuration, Protocol):
 
 
 def method_of(member: str) -> str:
-    """The method that a member is of."""
+    """The name of the method that a member trains."""
     return member.rpartition(" ")[0]
 
 
 class BestProgram(Program):
-    """Trains all members, one after the other; the active party then weighs their methods.
+    """Trains all members one after the other. The active party then weights their methods.
 
     Args:
         config: the algorithm.
-        setting: of the job at this party.
-        plan: of the job. Members choose an epoch where enough rows validate, and run to their end.
+        setting: the job's, at this party.
+        plan: the job's. Members run all epochs, and keep the best one if enough rows validate them.
     """
 
     def __init__(self, config: Averaged, setting: Setting, plan: Plan) -> None:
@@ -94,7 +94,7 @@ class BestProgram(Program):
         return trained
 
     def add_readings(self, trained: Trained, done: Sequence[Done]) -> None:
-        """Of each epoch the sum over the members."""
+        """Add up the members' sums of rows read, epoch by epoch."""
         trained.setup = sum_readings([one.readings[0] for one in done])
         trained.readings = [
             sum_readings([one.readings[1 + epoch] for one in done]) for epoch in range(self.plan.epochs)
@@ -103,13 +103,13 @@ class BestProgram(Program):
 
 
 class _Verdict:
-    """What the active party makes of its members: the weights of the methods, scores, and why.
+    """Weights the methods, scores the rows and explains the weights, at the active party.
 
     Args:
         config: the algorithm.
-        setting: of the job.
-        members: all of them.
-        done: what is kept of each.
+        setting: the job's.
+        members: all members.
+        done: the outcome of each member.
     """
 
     def __init__(self, config: Averaged, setting: Setting, members: Sequence[Member], done: Sequence[Done]) -> None:
@@ -126,8 +126,10 @@ class _Verdict:
         return [one for one in self.done if method_of(one.name) == name]
 
     def unseen_probabilities(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the rows that validated a method's members, and its probabilities of them by members that did not
-        see them: the mean, where several have not."""
+        """The rows that validated a method's members, (n,), and its probabilities for them, (n, classes).
+
+        The probabilities come from members that did not train on the row; their mean, if there are several.
+        """
         total = np.zeros((self.table.aligned_count, self.task.classes))
         count = np.zeros(self.table.aligned_count, np.int64)
         for one in self.of_method(name):
@@ -138,7 +140,7 @@ class _Verdict:
         return rows, total[rows] / count[rows, None]
 
     def write_to(self, trained: Trained, epochs: int) -> dict[str, float]:
-        """Write scores, metrics, history and reasons into `trained`; the weight of each method."""
+        """Write scores, metrics, history and explanations into `trained`; return the weight of each method."""
         methods, split = self.config.methods, self.table.split
         rows = self.unseen_probabilities(methods[0])[0]
         judged = {name: self.unseen_probabilities(name)[1] for name in methods}
@@ -155,13 +157,13 @@ class _Verdict:
             trained.alone_scores = np.mean(alone, axis=0)
             trained.alone = self.task.metrics(trained.alone_scores, labels)
         trained.epochs = [_epoch([one.epochs[number] for one in self.done]) for number in range(epochs)]
-        trained.best_epoch, trained.stopped = epochs, f"all {len(self.done)} members done"
+        trained.best_epoch, trained.stopped = epochs, f"all {len(self.done)} members are trained"
         trained.rows = len(split.train) + len(self.table.rows_only_at(self.table.name))
         self.assess_outcome(trained, judged, weights, rows)
         return weights
 
     def weights(self, judged: Mapping[str, np.ndarray], rows: np.ndarray) -> dict[str, float]:
-        """Method → its weight."""
+        """Method → its weight; equal weights if too few rows validate."""
         if not self.config.stack or len(rows) < FEWEST_TO_CHOOSE:
             return dict.fromkeys(judged, 1 / len(judged))
         found = stacked_weights(list(judged.values()), self.y[rows], pull=_PULL)
@@ -170,7 +172,7 @@ class _Verdict:
     def assess_outcome(
         self, trained: Trained, judged: Mapping[str, np.ndarray], weights: Mapping[str, float], rows: np.ndarray
     ) -> None:
-        """Say why, what a constant prediction would score, and what a user should be warned of."""
+        """Record how the weights were chosen, the score of a constant prediction, and warnings for the user."""
         train, valid, test = (self.y[part] for part in (self.table.split.train, rows, self.table.split.test))
         trained.constant = constant_metrics(self.task, train, test)
         trained.warnings += few_rows(self.task.classes, {"training": train, "test": test})
@@ -186,17 +188,18 @@ class _Verdict:
         trained.extra |= {"rows that chose": float(len(rows) if self.choosing_rows(rows) else 0)}
         listed = ", ".join(f"{weights[name]:.2f} {name} (log-loss {losses[name]:.3g})" for name in judged)
         why = (
-            f"chosen on {len(rows):,} common rows by members that had not seen them"
+            f"chosen on {len(rows):,} common rows that the scoring members had not trained on"
             if self.choosing_rows(rows)
-            else f"equal, for {len(rows):,} common rows are too few to choose by (from {FEWEST_TO_CHOOSE} on they do)"
+            else f"equal: {len(rows):,} common rows are too few to choose by (at least {FEWEST_TO_CHOOSE} are needed)"
             if self.config.stack
-            else "equal, as the job asks"
+            else "equal, as the job file sets them"
         )
-        trained.notes += [f"weights {why}: {listed}; together {together:.3g}"]
+        trained.notes += [f"weights {why}: {listed}; averaged {together:.3g}"]
         talking = sum(member.talks for member in self.members.values())
         trained.notes += [
-            f"{talking} members trained with the passive parties, one after the other, and {len(self.done) - talking} "
-            f"at the active party alone: {talking} times the steps and about {talking} times the messages of one method"
+            f"{talking} members trained with the passive parties, one after the other; {len(self.done) - talking} "
+            f"at the active party only. This costs {talking} times the steps and about {talking} times the messages of "
+            "one method"
         ]
 
     def choosing_rows(self, rows: np.ndarray) -> bool:
@@ -204,21 +207,23 @@ class _Verdict:
 
 
 def scores_alone(config: Averaged, method: str) -> bool:
-    """Whether a method's opinion of a row counts that the partner lacks: it is fit for such rows, and not the local
-    model once more."""
+    """True if a method's score counts for a row that the partner lacks.
+
+    It must be trained for such rows, and must not just repeat the local model.
+    """
     every = config.algorithms()
     repeats = "local" in every and isinstance(every[method], ResidualAtTheCut)
     return every[method].subsets != "all" and not repeats
 
 
 def _select_rows(wanted: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values (n, …) of the `wanted` ones of sorted `rows`."""
+    """The values (n, …) of the `wanted` rows, looked up in sorted `rows`."""
     found: np.ndarray = values[np.searchsorted(rows, wanted)]
     return found
 
 
 def _epoch(epochs: Sequence[Epoch]) -> Epoch:
-    """The mean of the members' losses, and of those of their metrics that are defined."""
+    """One epoch's mean over the members: of their losses, and of each metric where it is defined."""
     names = dict.fromkeys(name for one in epochs for name in one.valid)
     valid = {name: statistics.fmean(one.valid[name] for one in epochs if name in one.valid) for name in names}
     return Epoch(statistics.fmean(one.loss for one in epochs), valid)
@@ -245,7 +250,7 @@ class _ActiveBooks(_Books):
 
 
 class _Scoring(Role):
-    """What both roles are made of: a role for each member that takes part at this party.
+    """Base of both roles: it has a role for each member that takes part at this party.
 
     Args:
         config: the algorithm.
@@ -272,19 +277,19 @@ class _Scoring(Role):
             self.parts[name] = _Member(self.roles[name])
 
     def _placed(self, name: str, *, talks: bool) -> Setting:
-        """What a member's role is given: its place, and the batch that its cut was made for."""
+        """The setting of a member's role: its links and the batch size that its cut was made for."""
         model = as_dict(self._models[name])
         plan = replace(self.plan, batch_size=as_int(model["batch_size"]), epochs=as_int(model["times"]))
         site = member_site(self.site, name, talks=talks)
         return replace(self._setting, site=site, plan=plan, widest=as_int(model.get("widest", 0)))
 
     def member(self, algorithm: Algorithm, setting: Setting) -> Role:
-        """The role of a member."""
+        """Build the role of a member."""
         raise TypeError(f"{type(self).__name__} has no members")
 
 
 class BestActive(_Scoring, ActiveRole):
-    """The active party's role in scoring: the weighted mean of its members' probabilities."""
+    """Scores rows at the active party by the weighted mean of its members' probabilities."""
 
     bookkeeping = _ActiveBooks
     weights: Mapping[str, float]
@@ -293,7 +298,7 @@ class BestActive(_Scoring, ActiveRole):
         return algorithm.active(setting)
 
     def members(self) -> Mapping[str, ActiveRole]:
-        """Member → its role."""
+        """Name of the member → its role."""
         return {name: role for name, role in self.roles.items() if isinstance(role, ActiveRole)}
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
@@ -304,7 +309,7 @@ class BestActive(_Scoring, ActiveRole):
         return self._logits(of_member, self.weights)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
-        """Logits of the mean of what those members say that are fit for rows of the active party alone."""
+        """Logits of the mean over members that are trained for rows of the active party alone."""
         fit = [name for name in self.config.methods if scores_alone(self.config, name)]
         of_member = {
             name: self.task.probabilities(role.score_alone(rows))
@@ -326,7 +331,7 @@ class BestActive(_Scoring, ActiveRole):
 
 
 class BestPassive(_Scoring, PassiveRole):
-    """A passive party's role in scoring: it answers each member that exchanges something."""
+    """Answers the active party's questions for each member that exchanges messages."""
 
     def member(self, algorithm: Algorithm, setting: Setting) -> PassiveRole:
         return algorithm.passive(setting)
@@ -341,7 +346,7 @@ class BestPassive(_Scoring, PassiveRole):
 
 
 class _Member:
-    """A member's role, as a part of the role that scores by all of them.
+    """A member's role, wrapped as a part of the role that scores with all members.
 
     Args:
         role: the member's.

@@ -1,16 +1,16 @@
 """LASER-VFL: one predictor for every subset of the parties (Valdeira et al., ICLR 2025, arXiv 2410.22564).
 
-The predictors share their parts. Party k has a representation ``f_k``, of which its last linear layer is the cut, and a
-head ``g_k``; for a subset S of the parties, ``z_S`` is the mean of ``f_k(x_k)`` over k in S, and each member's head
-predicts from it. A row that the parties O have trains all predictors that it can,
+The predictors share their networks. Party k has a representation ``f_k``, whose last linear layer is the cut, and a
+head ``g_k``. For a subset S of the parties, ``z_S`` is the mean of ``f_k(x_k)`` over k in S, and the head of each k in
+S predicts from it. A row that the parties O have trains every predictor that it can,
 ``Σ_{∅≠S⊆O} 1/|S| Σ_{k∈S} ℓ(g_k(z_S), y)``, or an unbiased estimate of that sum by sampled subsets.
 
-Here one party has the labels, so all heads are the active party's. A row of the active party alone trains its own head
-on its own representation. Of an aligned row one set P of passive parties is drawn: what the cut opens for it,
-``Σ_{p∈P} f_p(x_p)``, is enough for the subsets {a}, P and P ∪ {a}, and the last two weigh one over the probability of
-P. With one passive party these are all subsets, and the sum is exact. Unless `masks` says otherwise, P is all passive
-parties: then no part of one party can be taken out of the sums. The gradient that goes back is that of the sum,
-so that it comes scaled by 1/|S|.
+Here one party has the labels, so the active party trains all heads. A row that only the active party has trains its
+head on its own representation. For each aligned row, one set P of passive parties is drawn. The cut opens
+``Σ_{p∈P} f_p(x_p)``, which is enough for the subsets {a}, P and P ∪ {a}; the last two are weighted by one over the
+probability of P. With one passive party these are all subsets, and the sum is exact. By default P is all passive
+parties, so that no single party's part can be derived from the sums (see `masks`). The gradient sent back is that of
+the sum, which scales it by 1/|S|.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ class LaserVFL(OnSubsets):
     """Configuration of LASER-VFL.
 
     Attributes:
-        linear: whether each head is one linear layer; False: a ReLU, layers of `top`'s widths, and a linear one.
-        top: widths of a head's hidden layers, where it is not linear.
-        passive_heads: whether there is a head for each passive party, which predicts where that party takes part; they
-            do not score, and train the passive parties' representations.
-        normalise: whether every row weighs the same; False: a row that n parties have weighs 2^n − 1 times as much as
-            one of the active party alone, as in the paper's sum.
-        masks: see `OnSubsets`; ``"together"`` leaves {a}, P and P ∪ {a} with P of all passive parties.
+        linear: whether each head is one linear layer. False: a ReLU, hidden layers of `top`'s widths and a linear
+        layer.
+        top: widths of a head's hidden layers, if it is not linear.
+        passive_heads: whether each passive party also has a head. It predicts rows in which that party takes part, and
+            only trains that party's representation; it takes no part in scoring.
+        normalise: whether every row has the same weight. False: a row of n parties weighs 2^n − 1 times as much as a row
+            of the active party alone, as in the paper's sum.
+        masks: see `OnSubsets`. ``"together"`` leaves {a}, P and P ∪ {a} with P = all passive parties.
     """
 
     name: ClassVar[str] = "laser"
@@ -64,13 +65,13 @@ class LaserVFL(OnSubsets):
         return one_of_a_random_size
 
     def cut_spec(self, role: ActiveRole | PassiveRole, width: int) -> CutSpec:
-        """Gradients of single rows are as much larger as rows weigh."""
+        """As for SplitNN, with a gradient range enlarged by the largest weight of a row."""
         spec = super().cut_spec(role, width)
         heaviest = max(1.0, float(self.weights_by_size(len(role.site.passive)).sum(dim=1).max()))
         return replace(spec, gradient_bound=spec.gradient_bound * heaviest)
 
     def weights_by_size(self, passive: int) -> torch.Tensor:
-        """`term_weights` of one row for each number of passive parties that can take part, (passive + 1, terms)."""
+        """`term_weights` of one row, for 0, 1, … passive parties that take part, (passive + 1, terms)."""
         present = torch.ones((passive + 1, passive)).tril(diagonal=-1).bool()
         return self.weights(present)
 
@@ -87,17 +88,17 @@ class LaserVFL(OnSubsets):
 
 
 def term_weights(present: torch.Tensor, *, passive_heads: bool, normalise: bool, sampled: bool = True) -> torch.Tensor:
-    """How much each term of a row weighs in its loss, (n, 2 + 2m).
+    """Weights of the terms in each row's loss, (n, 2 + 2m).
 
-    The terms are, of rows in which the set P of m passive parties takes part: the active party's head on {a}; that on
-    P ∪ {a}; each passive party's on P ∪ {a}; each passive party's on P. Those of heads that are not in the subset
-    weigh nothing.
+    P is the set of passive parties (of m) that take part in the row. The terms, in order: the active party's head on
+    {a}; the same head on P ∪ {a}; each passive party's head on P ∪ {a}; each passive party's head on P. Terms of heads
+    outside the subset get weight zero.
 
     Args:
         present: P of each row, (n, m).
         passive_heads: see `LaserVFL`.
         normalise: see `LaserVFL`.
-        sampled: whether P comes from `one_of_a_random_size`; False: it is all passive parties, or none.
+        sampled: whether P comes from `one_of_a_random_size`. False: P is all passive parties or none.
     """
     passive = present.shape[1]
     size = present.sum(dim=1, keepdim=True)
@@ -119,17 +120,17 @@ def term_weights(present: torch.Tensor, *, passive_heads: bool, normalise: bool,
 
 
 class LaserLoss(CrossEntropy):
-    """The weighted sum of the cross entropies of a row's terms; of logits without terms the cross entropy itself.
+    """The weighted sum of a row's cross entropies, one for each term; the plain cross entropy for logits without terms.
 
-    A label moves the gradient of each term by as much as a cross entropy's, times its weight; the gradient of all terms
-    together by that times the norm of the weights.
+    Changing a label moves each term's gradient as far as that of a cross entropy, times the term's weight. It moves the
+    gradient of all terms together that far times the norm of the weights, which is the sensitivity.
 
     Args:
         classes: number of classes.
-        longest: the largest norm that weights of one row can have.
+        longest: the largest norm of one row's weights.
 
     Attributes:
-        weights: of the batch's rows and terms, (n, terms).
+        weights: the weights of the batch's rows, (n, terms).
     """
 
     def __init__(self, classes: int, longest: float) -> None:
@@ -152,13 +153,13 @@ class LaserLoss(CrossEntropy):
 
 
 class Heads(nn.Module):
-    """What stands above the cut: the active party's head, and of each passive party a head, and the bias of its
+    """The networks above the cut: the active party's head, and for each passive party a head and the bias of its
     representation.
 
     Args:
         passive: names of the passive parties.
         width: h.
-        head: makes a head.
+        head: builds a head.
     """
 
     def __init__(self, passive: Sequence[str], width: int, head: Callable[[], nn.Module]) -> None:
@@ -170,17 +171,17 @@ class Heads(nn.Module):
 
     @property
     def biases(self) -> torch.Tensor:
-        """(parties, h)."""
+        """Biases of the passive parties' representations, (parties, h)."""
         return torch.stack(list(self.bias.values()))
 
 
 class LaserHalf(SubsetHalf):
-    """The active party's half: its bottom and block, and all heads."""
+    """The active party's half: its bottom, its block of the cut, and all heads."""
 
     top: Heads
 
     def build_top(self, architecture: Architecture, passive: int, outputs: int) -> Heads:
-        """The heads, and the biases."""
+        """Build the heads and the biases."""
         hidden, widths = architecture.hidden, architecture.top
 
         def head() -> nn.Module:
@@ -191,7 +192,7 @@ class LaserHalf(SubsetHalf):
         return Heads(self.passive, hidden, head)
 
     def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-        """Logits (n, outputs) of the active party's head, of rows in which all parties take part."""
+        """Logits (n, outputs) of the active party's head for rows with all parties."""
         z = remote + own
         if self.passive:
             z = (z + self.top.biases.sum(dim=0)) / (1 + len(self.passive))
@@ -215,7 +216,7 @@ class LaserHalf(SubsetHalf):
         return out
 
     def restore(self, state: object) -> None:
-        """See `Part.restore`. Heads and biases of passive parties that are not here any more are left out."""
+        """See `Part.restore`. Skips heads and biases of passive parties that are no longer in the job."""
         weights, cut = as_pair(state)
         if isinstance(weights, Mapping):
             here = self.model.state_dict()
@@ -224,7 +225,7 @@ class LaserHalf(SubsetHalf):
 
 
 class _Active(SubsetActive[LaserVFL]):
-    """Has all heads; trains them on every subset that can be had from what the cut opens."""
+    """Trains all heads, on every subset that the opened sums allow."""
 
     config: LaserVFL
     half: LaserHalf
@@ -245,11 +246,11 @@ class _Active(SubsetActive[LaserVFL]):
         self.terms.weights = self.config.weights(torch.from_numpy(present).to(self.y.device))
 
     def correct_logits(self, logits: torch.Tensor) -> torch.Tensor:
-        """Each term's logits by themselves."""
+        """Corrects the logits of each term separately; see `LabelNoise.correct_logits`."""
         return super().correct_logits(logits.reshape(-1, self.task.outputs)).reshape(logits.shape)
 
 
 class _Passive(SubsetPassive[LaserVFL]):
-    """Puts in its representation, where it takes part."""
+    """Feeds its representation for the rows in which it takes part."""
 
     config: LaserVFL

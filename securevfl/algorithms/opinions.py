@@ -1,5 +1,4 @@
-"""Opinions of subjective logic, how RISA fuses them (arXiv 2501.06429, section II-D), and the half of a split network
-that does.
+"""Opinions of subjective logic and their fusion in RISA (arXiv 2501.06429, section II-D).
 
 An opinion on K classes is a pair of beliefs b (…, K) and an uncertainty u (…), all from 0 to 1, with
 ``Σ_k b_k + u = 1`` (equation 2).
@@ -36,8 +35,8 @@ Opinion = tuple[torch.Tensor, torch.Tensor]
 """Beliefs b (…, K) and uncertainty u (…)."""
 
 Evidence = Literal["exp", "relu", "softplus"]
-"""How outputs of a network become evidence, which is not negative. ReLU is the usual choice in the literature; it loses
-the gradient where evidence is zero."""
+"""Names of the functions from a network's outputs to evidence ≥ 0. ReLU is usual in the literature, but has no gradient at
+evidence zero."""
 
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
 
@@ -49,10 +48,10 @@ _FUNCTIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def outputs_to_evidence(outputs: torch.Tensor, kind: str) -> torch.Tensor:
-    """Evidence e ≥ 0 from the outputs of a network, both (…, K).
+    """Evidence e ≥ 0 from a network's outputs, both (…, K).
 
     Raises:
-        UnknownNameError: a kind that `EVIDENCE` does not have.
+        UnknownNameError: `kind` is not in `EVIDENCE`.
     """
     if kind not in _FUNCTIONS:
         raise UnknownNameError("evidence function", kind, EVIDENCE)
@@ -60,16 +59,16 @@ def outputs_to_evidence(outputs: torch.Tensor, kind: str) -> torch.Tensor:
 
 
 def evidence_to_opinion(e: torch.Tensor) -> Opinion:
-    """``b_k = e_k / S``, ``u = K / S`` with ``S = Σ(e_k + 1)``."""
+    """Opinion from evidence (…, K): ``b_k = e_k / S``, ``u = K / S`` with ``S = Σ(e_k + 1)``."""
     classes = e.shape[-1]
     strength = e.sum(dim=-1) + classes
     return e / strength.unsqueeze(-1), classes / strength
 
 
 def fuse_opinions(one: Opinion, two: Opinion) -> Opinion:
-    """The reduced rule of Yager (definition 1, equation 3): agreement strengthens, conflict becomes uncertainty.
+    """Fuse two opinions by Yager's reduced rule (definition 1, equation 3): conflict becomes uncertainty.
 
-    ``C = Σ_{i≠j} b_i¹ b_j² = (Σ b¹)(Σ b²) − Σ_k b_k¹ b_k²``. Commutative; not associative.
+    ``C = Σ_{i≠j} b_i¹ b_j² = (Σ b¹)(Σ b²) − Σ_k b_k¹ b_k²``. The rule is commutative, not associative.
     """
     (b1, u1), (b2, u2) = one, two
     agree = b1 * b2
@@ -79,7 +78,7 @@ def fuse_opinions(one: Opinion, two: Opinion) -> Opinion:
 
 
 def fuse_all(opinions: Sequence[Opinion]) -> Opinion:
-    """Equation 4: from the first to the last; another order gives another result."""
+    """Fuse opinions from the first to the last (equation 4). The order changes the result."""
     whole = opinions[0]
     for other in opinions[1:]:
         whole = fuse_opinions(whole, other)
@@ -87,13 +86,16 @@ def fuse_all(opinions: Sequence[Opinion]) -> Opinion:
 
 
 def opinion_to_probabilities(whole: Opinion) -> torch.Tensor:
-    """``p_k = α_k / S`` with ``S = K/u`` and ``α_k = b_k S + 1`` (equation 5), that is ``b_k + u/K``."""
+    """Probabilities (…, K) of an opinion: ``p_k = α_k / S`` with ``S = K/u``, ``α_k = b_k S + 1`` (equation 5).
+
+    This equals ``b_k + u/K``.
+    """
     b, u = whole
     return b + u.unsqueeze(-1) / b.shape[-1]
 
 
 def as_logits(whole: Opinion) -> torch.Tensor:
-    """Numbers whose softmax, or sigmoid for two classes, is an opinion's `probabilities`: (…, K), or (…, 1) for two.
+    """Logits of an opinion's probabilities: (…, K) for softmax, or (…, 1) for sigmoid with two classes.
 
     Their cross entropy is the loss of equation 6.
     """
@@ -102,12 +104,12 @@ def as_logits(whole: Opinion) -> torch.Tensor:
 
 
 class EvidentialHalf(ActiveHalf):
-    """The active party's half, where each party's part of the cut is an opinion of its own.
+    """The active party's half of a network in which each party's part of the cut is a separate opinion.
 
     Attributes:
-        kind: how outputs become evidence.
-        uncertainty: of the fused opinion of each row of the last batch, (n,).
-        opinions: each party's own opinion of these rows as logits, (n, outputs) each.
+        kind: name of the evidence function in `EVIDENCE`.
+        uncertainty: of the fused opinions of the last batch, (n,).
+        opinions: each party's opinion of these rows as logits, (n, outputs) each.
     """
 
     kind: Evidence = "exp"
@@ -115,11 +117,11 @@ class EvidentialHalf(ActiveHalf):
     opinions: Sequence[torch.Tensor] = ()
 
     def build_top(self, architecture: Architecture, passive: int, outputs: int) -> nn.Module:
-        """A bias for each passive party's evidence."""
+        """Build a bias for each passive party's evidence."""
         return nn.ParameterList([nn.Parameter(torch.zeros(architecture.hidden)) for _ in range(passive)])
 
     def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-        """Logits of the fused opinion, (n, outputs); `remote` holds each passive party's part by itself."""
+        """Logits of the fused opinion, (n, outputs). `remote` contains each passive party's part separately."""
         outputs = [own] + [part + bias for part, bias in zip(remote, self.top.parameters(), strict=True)]
         opinions = [evidence_to_opinion(outputs_to_evidence(output, self.kind)) for output in outputs]
         whole = fuse_all(opinions)
@@ -128,19 +130,21 @@ class EvidentialHalf(ActiveHalf):
         return as_logits(whole)
 
     def alone(self, activations: torch.Tensor) -> torch.Tensor:
-        """Logits of the active party's own opinion, (n, outputs): what it fuses to with vacuous ones (u = 1)."""
+        """Logits of the active party's own opinion, (n, outputs), which fusing with vacuous opinions (u = 1) leaves
+        unchanged."""
         with torch.no_grad():
             return as_logits(evidence_to_opinion(outputs_to_evidence(self.own(activations), self.kind)))
 
 
 class OpinionLoss(CrossEntropy):
-    """The cross entropy of the fused opinion (equation 6), plus that of each party's own. Nobody derived its
-    sensitivity.
+    """The cross entropy of the fused opinion (equation 6), plus that of each party's opinion.
+
+    Its sensitivity is unknown, so it declares none.
 
     Args:
         classes: number of classes.
-        weight: of the parties' own opinions.
-        opinions: gives them as logits, (n, outputs) each; none where the parties' parts are added up.
+        weight: weight of the single parties' opinions.
+        opinions: returns them as logits, (n, outputs) each; none where the parties' parts are added up.
     """
 
     def __init__(self, classes: int, weight: float, opinions: Callable[[], Sequence[torch.Tensor]]) -> None:

@@ -1,20 +1,20 @@
 """The residual at the cut, this toolkit's own method for few common rows.
 
-The active party first trains a model of its own columns, alone, on all its labelled rows. What the parties train
-together is a correction of that model's logits:
+The active party first trains a model on its own columns and all of its labelled rows. The parties then train a
+correction of that model's logits together:
 
     logits(x) = log p_local(x_a) + top(a_a W_a + b + Σ_p a_p W_p),
 
-whose last layer begins at zero, so that training begins at the local model. Few common rows then have to teach only
-what the passive parties' columns add. Three things make it work:
+The correction's last layer starts at zero, so training starts at the local model. The few common rows only have to
+teach what the passive parties' columns add. Three properties make it work:
 
-- *Offsets out of fold.* The local model has seen the labels of the common rows. Its own error on them is too small, and
-  a correction of that error learns nothing. So the common rows that train get the log-probabilities of models that did
-  not see their fold; all others (validation, test, prediction) get those of the model of all rows.
-- *Joins that are linear.* The passive parties' parts are summed at the cut and nowhere else. So it runs under a sealed
-  cut as SplitNN does.
-- *Nothing else crosses.* The local models and the folds never leave the active party. Without passive parties it is the
-  local model.
+- *Out-of-fold offsets.* The local model was trained on the labels of the common rows. Its error on them is too small,
+  and a correction of that error would learn nothing. So each common training row gets the log-probabilities of a model
+  that was trained without its fold. All other rows (validation, test, prediction) get those of the model of all rows.
+- *A linear join.* The passive parties' parts are summed at the cut and nowhere else, so the method runs under a sealed
+  cut exactly like SplitNN.
+- *No further messages.* The local models and the folds never leave the active party. Without passive parties, the
+  method is the local model.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ from securevfl.training.state import State, as_tensor
 __all__ = ["ResidualAtTheCut"]
 
 _FLOOR = 1e-4
-"""Smallest probability that an offset stands for: a row of which the local model is wrongly sure stays within reach."""
+"""Smallest probability of an offset. The correction can still repair a row on which the local model is confidently
+wrong."""
 
 
 class ResidualAtTheCut(SplitNN):
@@ -57,12 +58,13 @@ class ResidualAtTheCut(SplitNN):
 
     Attributes:
         weight_decay: L2 penalty of the correction.
-        cut_weight_decay: of the passive parties' blocks of the correction.
-        local_weight_decay: of the local model.
-        folds: of the common rows that train; each is scored by a local model that did not see it.
-        out_of_fold: False for offsets by the local model of all rows, which knows these rows' labels: for ablations.
-        active_part: whether the correction sees the active party's columns too.
-        zero_start: False to begin the correction's last layer at random: for ablations.
+        cut_weight_decay: L2 penalty of the passive parties' blocks of the correction.
+        local_weight_decay: L2 penalty of the local model.
+        folds: number of parts of the common training rows; a local model trained without a part scores it.
+        out_of_fold: False takes the offsets from the local model of all rows, which was trained on these rows' labels.
+            For ablations.
+        active_part: whether the correction also uses the active party's columns.
+        zero_start: False starts the correction's last layer at random. For ablations.
     """
 
     name: ClassVar[str] = "residual"
@@ -91,20 +93,20 @@ class ResidualAtTheCut(SplitNN):
         """See `Algorithm.check`.
 
         Raises:
-            InputError: noise on gradients, which would not cover what the local model learned of the labels.
+            InputError: the job asks for noise on gradients, which would not cover the labels in the local model.
         """
         super().check(protection)
         if protection.dp is not None and protection.dp.gradients is not None:
             raise InputError(
-                f"{self.title} has no differential privacy on gradients: a row's gradient depends on the labels of "
-                "other rows too, through the local model, and the noise is sized for its own; protect labels by "
-                "sv.DP(labels=sv.RandomisedResponse(…)), which the local model learns from as well"
+                f"{self.title} has no differential privacy on gradients: through the local model, a row's gradient "
+                "depends on the labels of other rows, and the noise covers only its own. Use "
+                "sv.DP(labels=sv.RandomisedResponse(…)) instead; the local model then learns from the same drawn labels"
             )
 
     def notes(self, protection: Protection) -> list[str]:
         found = super().notes(protection)
         if not self.out_of_fold:
-            found += ["offsets in sample: the correction learns from errors that are too small (for ablations)"]
+            found += ["in-sample offsets: the correction learns from errors that are too small (for ablations only)"]
         return found
 
     def active(self, setting: Setting) -> ActiveRole:
@@ -125,15 +127,15 @@ class _Books(Bookkeeping):
 
 
 class _ResidualActive(Active):
-    """Trains its local models, then its part of the correction."""
+    """Trains the local models, then this party's part of the correction."""
 
     bookkeeping = _Books
     config: ResidualAtTheCut
 
     def __init__(self, config: ResidualAtTheCut, setting: Setting) -> None:
         super().__init__(config, setting)
-        self._asked = setting.plan  # before the budget of a privacy that the local model does not spend shortened it
-        self._offsets: torch.Tensor | None = None  # of the rows that train, in their order, (n, outputs)
+        self._asked = setting.plan  # the plan before a privacy budget shortened it: the local model spends none of it
+        self._offsets: torch.Tensor | None = None  # of the training rows, in their order, (n, outputs)
         self._told = ""
 
     def build(self) -> None:
@@ -164,7 +166,7 @@ class _ResidualActive(Active):
         return nn.Sequential(bottom, own, nn.ReLU(), top).to(self.plan.device)
 
     def _train_local(self, rows: np.ndarray, epochs: int) -> None:
-        """The local model on these rows, as a job of `Local` takes them."""
+        """Train the local model on these rows, with the batches of a job of `Local`."""
         size = min(self.nominal_batch, len(rows))
         for epoch in range(1, epochs + 1):
             for batch in epoch_batches(rows, size, self._asked.steps, seed=self.site.seed, epoch=epoch):
@@ -172,7 +174,7 @@ class _ResidualActive(Active):
                 self.local.step(self.loss(logits, self.labels(batch)).sum() / size)
 
     def _logits(self, rows: np.ndarray) -> torch.Tensor:
-        """Logits of numbered rows by the local model, (n, outputs)."""
+        """The local model's logits of numbered rows, (n, outputs)."""
         with torch.no_grad():
             parts = [self.local.model(self.features(part)) for part in split_chunks(rows, self.plan.eval_rows)]
         return torch.cat(parts) if parts else torch.empty((0, self.task.outputs), device=self.plan.device)
@@ -187,14 +189,14 @@ class _ResidualActive(Active):
         return False
 
     def _fit(self) -> None:
-        """Train the local models: one without each fold, for the offsets and for the number of epochs, then that of all
+        """Train one local model without each fold, which gives the offsets and the number of epochs, then one on all
         rows."""
         train, others = self.table.split.train, self.table.rows_only_at(self.site.active)
         epochs, folds = self._asked.epochs, min(self.config.folds, len(train))
         if not self.config.out_of_fold or folds < 2:
             self._train_local(np.concatenate([train, others]), epochs)
             self._offsets = self._logits(train)
-            self._told = f"offsets in sample, loss {self._losses(self._offsets, train):.4g}"
+            self._told = f"in-sample offsets, loss {self._losses(self._offsets, train):.4g}"
             return
         found = self._out_of_fold(train, others, epochs, folds)
         losses = [self._losses(logits, train) for logits in found]
@@ -208,7 +210,7 @@ class _ResidualActive(Active):
         )
 
     def _out_of_fold(self, train: np.ndarray, others: np.ndarray, epochs: int, folds: int) -> torch.Tensor:
-        """Logits of the rows that train, (epochs, n, outputs), after each epoch of the models that did not see them."""
+        """Out-of-fold logits of the training rows after each epoch, (epochs, n, outputs)."""
         found = torch.empty((epochs, len(train), self.task.outputs), device=self.plan.device)
         fold = np.random.default_rng(self.seed("folds")).permutation(np.arange(len(train)) % folds)
         models = [self._local_network(self.seed("local", number)) for number in range(folds)]
@@ -228,7 +230,10 @@ class _ResidualActive(Active):
         return found
 
     def _step_all(self, local: SideBySide, batches: Sequence[np.ndarray], size: int) -> None:
-        """A step of each model on its own batch; the last one of a pass is as long as the shortest of them."""
+        """Take a step of each model on its own batch.
+
+        The last batch of a pass is as long as the shortest fold's.
+        """
         rows = np.stack([batch[: min(map(len, batches))] for batch in batches])
         flat = rows.reshape(-1)
         x = self.features(flat)
@@ -244,7 +249,10 @@ class _ResidualActive(Active):
         return self._offset(local) + logits
 
     def _offset(self, logits: torch.Tensor) -> torch.Tensor:
-        """Log-probabilities, or the logit of the second of two classes, of a local model, none below the floor."""
+        """Offsets from a local model's logits: log-probabilities, or the logit of the second of two classes.
+
+        No probability is below the floor.
+        """
         if self.task.outputs == 1:
             bound = math.log((1 - _FLOOR) / _FLOOR)
             return logits.clamp(-bound, bound)
@@ -252,18 +260,18 @@ class _ResidualActive(Active):
 
     def _out_of_fold_of(self, rows: np.ndarray) -> torch.Tensor:
         if self._offsets is None:
-            raise ValueError("training before the local model was trained")
+            raise ValueError("the correction trains before the local model is trained")
         place = np.full(self.table.aligned_count, -1)
         place[self.table.split.train] = np.arange(len(self.table.split.train))
         return self._offsets[torch.from_numpy(place[rows])]
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
-        if not self.site.passive:  # nothing corrects the local model
+        if not self.site.passive:  # no correction without passive parties
             return self.loss(self._out_of_fold_of(rows), self.labels(rows)).sum()
         return await super().train_batch(rows)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
-        """Logits of numbered rows by the local model, (n, outputs): no message."""
+        """The local model's logits of numbered rows, (n, outputs), without any message."""
         return self._logits(rows)
 
     def remember(self) -> State:

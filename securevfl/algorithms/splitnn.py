@@ -1,8 +1,8 @@
 """SplitNN: vertical federated learning on the aligned rows (Ceballos et al. 2020, arXiv 2008.04137).
 
-Every party has a bottom model from its features to its activations; the cut layer joins them,
-``z = Σ_p a_p W_p + b``; the active party's top model turns z into logits. With ``bottom=()`` the bottoms are the
-identity, the cut is the model's first layer, and a passive party receives no gradient of its own at all.
+Every party has a bottom model from its features to its activations. The cut layer joins the activations,
+``z = Σ_p a_p W_p + b``, and the active party's top model turns z into logits. With ``bottom=()`` the bottoms are the
+identity, the cut is the model's first layer, and passive parties receive no gradients of their activations.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ Decay = Annotated[float, Meta(ge=0, lt=1)]
 
 
 class SplitNN(Algorithm):
-    """Configuration of SplitNN.
+    """Split learning on the aligned rows.
 
     Attributes:
         hidden: width h of the cut, the first hidden layer that all parties share.
         top: widths of the top model's hidden layers.
-        bottom: widths of each party's bottom model, the last one being its activations; ``()`` for the identity; or
-            the name of a convolutional one: ``"cnn"``, ``"cnn-fedcvt"``, ``"cnn-multivfl"``, ``"resnet18"``,
+        bottom: widths of each party's bottom model, the last one that of its activations; ``()`` for the identity; or
+            the name of a convolutional network: ``"cnn"``, ``"cnn-fedcvt"``, ``"cnn-multivfl"``, ``"resnet18"``,
             ``"resnet56"``; or `Frozen`: features that passive parties draw and never train.
         lr: Adam's learning rate, for bottoms, top and the active party's own block of the cut.
         cut_lr: SGD's learning rate η, for the passive parties' blocks of the cut.
-        cut_momentum: μ, of that SGD.
-        cut_weight_decay: λ, of that SGD.
-        weight_decay: L2 penalty of Adam's parameters.
+        cut_momentum: that SGD's momentum μ.
+        cut_weight_decay: that SGD's L2 penalty λ.
+        weight_decay: L2 penalty of the parameters that Adam trains.
     """
 
     name: ClassVar[str] = "splitnn"
@@ -88,9 +88,13 @@ class SplitNN(Algorithm):
         return CutUse(trainable=self.trainable, frozen=isinstance(self.bottom, Frozen), rounds=rounds)
 
     def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
-        times = plan.epochs * (plan.steps or 1)  # with `steps`, an epoch may be as many passes: rows are unknown
+        times = plan.epochs * (
+            plan.steps or 1
+        )  # the number of rows is unknown here, so each of `steps` may be a pass over all of them
         moves = self.trainable or (protection.dp is not None and protection.dp.joint is not None)
-        numbers = 1 + passive if self.uses_book else 1  # of one person, see `NumberedRows.shared`
+        numbers = (
+            1 + passive if self.uses_book else 1
+        )  # a person in a label book has a row at each party, see `NumberedRows.shared`
         return Looks(features=times if moves else 1, labels=times * numbers)
 
     def values_opened(self, plan: Plan) -> int:
@@ -107,7 +111,7 @@ class SplitNN(Algorithm):
         )
 
     def cut_spec(self, role: ActiveRole | PassiveRole, width: int) -> CutSpec:
-        """What both sides of a cut of this width agree on."""
+        """The parameters that both sides of a cut of this width agree on."""
         spec = CutSpec(
             width=width,
             lr=self.cut_lr,
@@ -128,28 +132,28 @@ class SplitNN(Algorithm):
         found = []
         if dp is not None and dp.activations is not None and self.trainable:
             found += [
-                "ε of activations covers a row's own releases, not what the bottoms' weights carry of it into other "
-                "rows' activations"
+                "ε of activations covers a row's own releases. It does not cover the row's influence on other rows' "
+                "activations through the bottoms' weights"
             ]
         if dp is not None and dp.joint is not None:
             found += [
-                f"ε of z holds as long as the cut's weights stay below the declared norm of {dp.joint.weight_bound:g}: "
-                "passive parties begin at half of it, the active party shortens its steps, and under a sealed cut "
+                f"ε of z is valid while the norm of the cut's weights stays below {dp.joint.weight_bound:g}, as declared: "
+                "passive parties start at half of it, and the active party shortens its steps; under a sealed cut "
                 "nobody can check that it does",
-                "ε of z covers a row's own releases given the weights, not what the weights of the cut"
-                f"{' and of the bottoms' if self.trainable else ''}, trained on exact features, carry of it into other "
-                "rows' z",
+                "ε of z covers a row's own releases, given the weights. It does not cover the row's influence on other "
+                f"rows' z through the weights of the cut{' and of the bottoms' if self.trainable else ''}, which train "
+                "on exact features",
             ]
         if dp is not None and dp.model is not None and protection.on_shares:
             found += [
-                "ε of the model is of rows that train: metrics of the validation rows and predictions of the test rows "
-                "are computed from a noisy model and from these rows themselves, without noise"
+                "ε of the model covers the training rows. Validation metrics and test predictions use the noisy model, "
+                "but the validation and test rows themselves get no noise"
             ]
         return found
 
 
 class Active(ActiveRole):
-    """Owns the labels, its own bottom and block of the cut, and the top model."""
+    """The active party: has the labels, its bottom, its block of the cut, and the top model."""
 
     config: SplitNN
     half: ActiveHalf
@@ -169,7 +173,7 @@ class Active(ActiveRole):
         return ActiveHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
 
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor:
-        """The active party's own activations of these rows, (n, d).
+        """The active party's activations of these rows, (n, d).
 
         Args:
             rows: their numbers, (n,).
@@ -179,13 +183,14 @@ class Active(ActiveRole):
         return a
 
     def targets(self, rows: np.ndarray) -> torch.Tensor:
-        """What the rows of a batch are trained towards: classes (n,), or probabilities of the classes (n, classes), or
-        scaled numbers (n,)."""
+        """Targets of a batch: classes (n,), probabilities of the classes (n, classes), or scaled numbers (n,)."""
         return self.task.targets(self.labels(rows))
 
     def adjust_logits(self, logits: torch.Tensor, rows: np.ndarray, *, train: bool) -> torch.Tensor:
-        """Logits of numbered rows, (n, outputs), from what the network says of them: the same, unless an algorithm adds
-        what it knows beside it."""
+        """Final logits of numbered rows, (n, outputs), from the network's logits.
+
+        Returns them unchanged, unless an algorithm adds an offset.
+        """
         return logits
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
@@ -206,15 +211,17 @@ class Active(ActiveRole):
         return self.adjust_logits(await self.half.forward(a, train=False), rows, train=False)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
-        """Zeros in place of the passive parties' part of z: nothing was trained on that, unless an algorithm says so;
-        see `Algorithm.subsets`."""
+        """Logits (n, outputs) with zeros for the passive parties' part of z.
+
+        SplitNN never trains on such rows; see `Algorithm.subsets` for algorithms that do.
+        """
         with torch.no_grad():
             return self.half.alone(self.activations(rows, train=False))
 
 
 class Passive(PassiveRole):
-    """Owns features and a bottom model; its block of the cut is its own (plain) or shared with the active party
-    (sealed)."""
+    """A passive party: has features and a bottom; its block of the cut is its own (plain) or shared with the active
+    party (sealed)."""
 
     config: SplitNN
     half: PassiveHalf
@@ -237,7 +244,8 @@ class Passive(PassiveRole):
         return self.half.cut_width
 
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
-        """a_p of these rows, (n, d), clipped and noised where the job asks for it; see `PassiveRole.activations`."""
+        """Activations a_p of these rows, (n, d), clipped and noised if the job asks for it; see
+        `PassiveRole.activations`."""
         return self.noise(self.half.bottom(self.features(rows)), rows)
 
     async def train_batch(self, rows: np.ndarray) -> None:

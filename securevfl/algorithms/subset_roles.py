@@ -1,8 +1,7 @@
-"""Split networks that train on subsets of the parties: what LASER-VFL, party dropout and PlugVFL share.
+"""Split networks that train on subsets of the parties: the base of LASER-VFL, party dropout and PlugVFL.
 
-The active party's other rows train too. Which passive parties take part for a row comes from
-`securevfl.training.subsets`. Validation rows, test rows and predictions are whole: all parties that are there take
-part.
+The active party's other rows also train. `securevfl.training.subsets` draws which passive parties take part in a row.
+For validation rows, test rows and predictions, all available parties take part.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ C = TypeVar("C", bound="OnSubsets")
 
 
 Masks = Literal["fixed", "redrawn", "together"]
-"""How subsets are drawn where there are several passive parties; see `OnSubsets`."""
+"""How to draw subsets of several passive parties; see `OnSubsets`."""
 
 
 class OnSubsets(SplitNN):
-    """What configurations have in common whose training rows have subsets of the parties.
+    """Base of configurations that train each row with a subset of the parties.
 
     Attributes:
-        masks: with two or more passive parties, ``"together"``: all of them take part or none, so that only the sum
-            over all is ever opened; the model then scores rows of all parties, and of the active party alone.
-            ``"fixed"``: each row keeps one subset for the whole run, and the model scores any. No two sums of a row are
-            opened in training whose difference is one party's part; but rows with one passive party open its part, and
-            a later prediction with another subset opens a second sum. ``"redrawn"``: a row has another subset in each
-            batch, and differences tell each party's part.
+        masks: which subsets to draw with two or more passive parties. ``"together"``: all of them or none. Only the sum
+            over all parties is ever opened; the model can score rows of all parties and of the active party alone.
+            ``"fixed"``: each row keeps one subset for the whole run, and the model can score any subset. Training opens
+            one sum for each row, so no difference of two sums reveals one party's part. But a row with one passive
+            party opens that party's part, and a later prediction with another subset opens a second sum.
+            ``"redrawn"``: a row gets a new subset in each batch, and the differences reveal each party's part.
     """
 
     fits: ClassVar[Fits] = Fits(counts=True)
@@ -51,28 +50,28 @@ class OnSubsets(SplitNN):
 
     @property
     def subsets(self) -> Literal["all", "alone", "any"]:  # type: ignore[override]
-        """See `Algorithm.subsets`; it depends on the masks."""
+        """Which subsets the model can score, by the masks; see `Algorithm.subsets`."""
         return "alone" if self.masks == "together" else "any"
 
     def draw(self) -> Draw:
-        """How subsets are drawn, of parties that take part each by itself, or of one that stands for all."""
+        """The function that draws subsets: of single parties, or of one unit that represents all of them."""
         raise NotImplementedError
 
     def redraws_subsets(self, units: int) -> bool:
-        """Whether a row has another subset in each batch.
+        """Whether a row gets a new subset in each batch.
 
         Args:
-            units: how many take part or not by themselves: passive parties, or 1 where they do so together.
+            units: number of units drawn: the passive parties, or 1 if they take part together.
         """
         return self.masks == "redrawn"
 
     @property
     def cut(self) -> CutUse:
-        """Of rows in which one passive party takes part, its part of z is opened by itself."""
+        """For a row with a single passive party, that party's part of z is opened separately."""
         return replace(super().cut, alone=self.masks != "together", differing=self.masks == "redrawn")
 
     def notes(self, protection: Protection) -> list[str]:
-        told = "validation rows, test rows and predictions are whole: all passive parties that are there take part"
+        told = "validation rows, test rows and predictions use all available passive parties"
         if self.masks != "together":
             told += (
                 "; with several passive parties, a sealed prediction of a row with another subset than it trained with "
@@ -87,7 +86,8 @@ class _Books(Bookkeeping):
 
 
 class _Present(Role, Generic[C]):
-    """What both roles do: train on the aligned rows and the active party's others, and draw who takes part."""
+    """Base of both roles: trains on the aligned rows and the active party's others, and draws the parties of each
+    row."""
 
     bookkeeping = _Books
     config: C
@@ -101,7 +101,7 @@ class _Present(Role, Generic[C]):
         return False
 
     def draw_subsets(self) -> Subsets:
-        """Who takes part, in the order of the site's passive parties."""
+        """Which passive parties take part in each row of the batch, in the site's order, (n, parties)."""
         config, passive = self.config, len(self.site.passive)
         together = config.masks == "together" and passive > 0
         units = 1 if together else passive
@@ -116,7 +116,7 @@ class _Present(Role, Generic[C]):
 
 
 class SubsetActive(_Present[C], Active):
-    """Exchanges the rows in which a passive party takes part, and trains on all."""
+    """Exchanges the rows in which a passive party takes part, and trains on all rows of the batch."""
 
     config: C
     half: SubsetHalf
@@ -131,13 +131,13 @@ class SubsetActive(_Present[C], Active):
         return SubsetHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
 
     def set_present(self, present: np.ndarray) -> None:
-        """Hear which passive parties take part for the rows of the batch, (n, parties)."""
+        """Called with the passive parties that take part in each row of the batch, (n, parties)."""
 
     def extra_loss(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
-        """What is minimised beside the loss of each row, as a sum.
+        """An additional loss for the batch, as a sum over its rows; zero unless an algorithm overrides this.
 
         Args:
-            z: the passive parties' sum of the rows that were exchanged, (k, h), k ≥ 1.
+            z: sum of the passive parties' parts for the rows that were exchanged, (k, h), k ≥ 1.
             rows: their numbers, (k,).
         """
         return z.new_zeros(())
@@ -163,13 +163,13 @@ class SubsetActive(_Present[C], Active):
         return self.label_noise.correct_logits(logits)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
-        """Logits (n, outputs) of rows from the active party's own columns; no message."""
+        """Logits (n, outputs) from the active party's own columns, without any message."""
         with torch.no_grad():
             return self.half.alone(self.activations(rows, train=False))
 
 
 class SubsetPassive(_Present[C], Passive):
-    """Feeds zeros for rows in which it does not take part, and nothing for those in which nobody does."""
+    """Feeds zeros for rows without this party, and skips rows without any passive party."""
 
     config: C
     half: PassiveHalf
@@ -180,8 +180,10 @@ class SubsetPassive(_Present[C], Passive):
         self.place = self.site.passive.index(self.site.name)
 
     def put_in(self, rows: np.ndarray, present: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
-        """Activations (n, d) of the rows in which this party takes part, released with noise where the job says so,
-        and exact zeros for the others, which are no release."""
+        """Activations (n, d), noised if the job asks for noise; zeros for rows without this party.
+
+        The zeros get no noise and count as no release: they do not depend on the party's data.
+        """
         mine = np.flatnonzero(present)
         a = map_noised(self.activations(rows[mine], train=True), lambda part: scatter_rows(part, mine, len(rows)))
         if self.site.observer.listening:

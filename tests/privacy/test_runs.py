@@ -267,7 +267,7 @@ def test_a_party_alone_trains_with_dp_sgd_and_the_record_says_its_price() -> Non
 def test_dp_sgd_is_for_a_model_of_one_party() -> None:
     with pytest.raises(InputError, match="only 'local' trains a model that a party has by itself"):
         LOCAL.replace(algorithm=sv.SplitNN())
-    with pytest.raises(InputError, match="sends nothing to train with"):
+    with pytest.raises(InputError, match="exchanges no training messages"):
         LOCAL.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())))
     strict = LOCAL.replace(policies={"bank": sv.Policy(max_epsilon=1.0)})
     with pytest.raises(PolicyError, match=r"releasing model as planned spends"):

@@ -280,7 +280,7 @@ def test_every_party_reports_what_the_accountant_says(ran: Result, people: Parti
     told = [note for note in run.notes if "added its own noise" in note]
     assert len(told) == 3
     assert all(f"over the sensitivity {2 * math.hypot(NOISE.clip, 1.0):.4g}" in note for note in told)
-    assert any("ε of the model is of rows that train" in note for note in run.notes)
+    assert any("ε of the model covers the training rows" in note for note in run.notes)
 
 
 def test_a_coordinator_without_data_adds_its_noise_too() -> None:
