@@ -44,12 +44,11 @@ class LaserVFL(OnSubsets):
     """Configuration of LASER-VFL.
 
     Attributes:
-        linear: whether each head is one linear layer. False: a ReLU, hidden layers of `top`'s widths and a linear
-        layer.
+        linear: whether each head is one linear layer; False for a ReLU, hidden layers of `top`'s widths, a linear one.
         top: widths of a head's hidden layers, if it is not linear.
         passive_heads: whether each passive party also has a head. It predicts rows in which that party takes part, and
             only trains that party's representation; it takes no part in scoring.
-        normalise: whether every row has the same weight. False: a row of n parties weighs 2^n − 1 times as much as a row
+        normalise: whether every row has the same weight. False: a row of n parties weighs 2^n − 1 times as much as one
             of the active party alone, as in the paper's sum.
         masks: see `OnSubsets`. ``"together"`` leaves {a}, P and P ∪ {a} with P = all passive parties.
     """

@@ -35,8 +35,8 @@ Opinion = tuple[torch.Tensor, torch.Tensor]
 """Beliefs b (…, K) and uncertainty u (…)."""
 
 Evidence = Literal["exp", "relu", "softplus"]
-"""Names of the functions from a network's outputs to evidence ≥ 0. ReLU is usual in the literature, but has no gradient at
-evidence zero."""
+"""Names of the functions from a network's outputs to evidence ≥ 0. ReLU is usual in the literature, but has no gradient
+at zero."""
 
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
 

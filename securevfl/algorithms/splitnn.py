@@ -137,7 +137,7 @@ class SplitNN(Algorithm):
             ]
         if dp is not None and dp.joint is not None:
             found += [
-                f"ε of z is valid while the norm of the cut's weights stays below {dp.joint.weight_bound:g}, as declared: "
+                f"ε of z is valid while the norm of the cut's weights is below the declared {dp.joint.weight_bound:g}: "
                 "passive parties start at half of it, and the active party shortens its steps; under a sealed cut "
                 "nobody can check that it does",
                 "ε of z covers a row's own releases, given the weights. It does not cover the row's influence on other "
