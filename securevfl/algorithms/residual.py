@@ -119,7 +119,7 @@ class ResidualAtTheCut(SplitNN):
 class _Books(Bookkeeping):
     """The local model also learns from rows that are not aligned."""
 
-    repeats_begin_epoch = True  # what happens before the first epoch is remembered
+    repeats_begin_epoch = True  # `remember` keeps what `begin_epoch` computes
 
     def rows_to_learn_from(self) -> np.ndarray:
         table = self.role.table

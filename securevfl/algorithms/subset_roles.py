@@ -82,7 +82,7 @@ class OnSubsets(SplitNN):
 
 
 class _Books(Bookkeeping):
-    repeats_begin_epoch = True  # who takes part follows from the seed, the epoch and the batch
+    repeats_begin_epoch = True  # the subsets depend only on the seed, the epoch and the batch
 
 
 class _Present(Role, Generic[C]):

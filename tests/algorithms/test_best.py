@@ -268,7 +268,7 @@ def test_without_the_partner_it_is_the_mean_of_those_that_are_fit(tmp_path: Path
 
 
 def test_differential_privacy_is_refused_with_the_cure() -> None:
-    with pytest.raises(sv.InputError, match=r"trains 4 models on the same rows.*train one method alone"):
+    with pytest.raises(sv.InputError, match=r"trains 4 models on the same rows.*Train a single method"):
         sv.Job(algorithm=small(), protection=sv.Plain(dp=sv.DP(features=sv.Gaussian())))
 
 

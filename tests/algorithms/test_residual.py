@@ -120,7 +120,7 @@ def test_drawn_labels_are_what_the_local_model_learns_from() -> None:
 
 
 def test_noise_on_gradients_is_refused_with_the_cure() -> None:
-    with pytest.raises(sv.InputError, match=r"labels of other rows too, through the local model.*RandomisedResponse"):
+    with pytest.raises(sv.InputError, match=r"through the local model, a row.s gradient depends.*RandomisedResponse"):
         run("residual", protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=30.0))))
 
 

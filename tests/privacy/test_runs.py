@@ -126,7 +126,7 @@ def test_a_run_with_noise_on_z_counts_every_use_and_says_on_what_it_depends(bott
     run = sv.simulate(job, parties(), baselines=()).record.runs[-1]
     assert [(e.party, e.what, e.releases) for e in run.epsilon] == [("shop1", "z", 3), ("shop2", "z", 3)]
     assert all(29 < e.epsilon_rdp <= 30 for e in run.epsilon)
-    assert any("declared norm of 20" in note for note in run.notes)
+    assert any("below the declared 20:" in note for note in run.notes)
     weights = "weights of the cut and of the bottoms" if bottom else "weights of the cut,"
     assert any(weights in note and "given the weights" in note for note in run.notes)
 
