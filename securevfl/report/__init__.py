@@ -1,7 +1,7 @@
 """Showing what a run measured: tables for the terminal, plots, and a self-contained page."""
 
 from securevfl.report.attack_record import attacks_beside
-from securevfl.report.axes import Plots
+from securevfl.report.axes import Plots, trials_axes
 from securevfl.report.card import Card, card_table
 from securevfl.report.card_making import make_card, make_party_card
 from securevfl.report.derived import cards
@@ -37,7 +37,7 @@ from securevfl.report.terminal import (
     worst_lines,
     worst_text,
 )
-from securevfl.report.trials import trials_axes, trials_table
+from securevfl.report.trials import trials_table
 
 __all__ = [
     "Card",

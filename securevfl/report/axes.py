@@ -1,23 +1,31 @@
-"""`result.plot`: curves of the test rows on matplotlib's axes, for notebooks."""
+"""`result.plot`: the report's figures on matplotlib's axes, for notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from securevfl.errors import InputError, UnknownNameError
+from securevfl.report.chart import Chart, Curve, draw_chart, new_axes
 from securevfl.report.evaluation import Evaluation
+from securevfl.report.quality import (
+    METRIC_NAMES,
+    calibration_chart,
+    calibration_points,
+    lift_chart,
+    lift_curves,
+    roc_chart,
+    roc_curves,
+)
 from securevfl.report.record import Record, RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["METRIC_NAMES", "Plots", "label_axes", "legend_text", "new_axes"]
+__all__ = ["Plots", "trials_axes"]
 
-METRIC_NAMES = {"auc": "AUC", "r2": "R²"}
-"""Metrics whose name in prose differs from the name in records."""
-
-_MUTED = "#8b95a1"
+_COLORS = ("#2b6cb0", "#c05621", "#0f8a6d", "#7b4fa3", "#b7791f", "#c53083")
 
 
 class Plots:
@@ -41,17 +49,13 @@ class Plots:
             InputError: no run has one: a target that is a number, or test rows of one class.
             UnknownNameError: no run has this key.
         """
-        curves = [
-            (_of(one, name, found.roc, runs), points, _auc(found, name))
-            for runs in [self._evaluated("roc", run)]
-            for one, found in runs
-            for name, points in found.roc.items()
-        ]
-        axes = new_axes(ax)
-        axes.plot([0, 1], [0, 1], color=_MUTED, lw=1, ls=":")
-        for label, points, auc in curves:
-            _line(axes, points, label if auc is None else f"{label}, AUC {auc:.3f}")
-        return label_axes(axes, "false positive rate", "true positive rate")
+        runs, curves = self._evaluated("roc", run), []
+        for one, found in runs:
+            for name, points in roc_curves(found).items():
+                label = _label(one, name, found.roc, runs)
+                auc = next((part.auc for part in found.per_class if part.name == name), None)
+                curves.append(Curve(points=points, title=label if auc is None else f"{label}, AUC {auc:.3f}"))
+        return draw_chart(roc_chart(curves), ax)
 
     def calibration(self, run: str | None = None, ax: Axes | None = None) -> Axes:
         """How often scores were right, over how sure they were.
@@ -60,12 +64,15 @@ class Plots:
             InputError: no run has classes.
             UnknownNameError: no run has this key.
         """
-        runs = self._evaluated("reliability", run)
-        axes = new_axes(ax)
-        axes.plot([0, 1], [0, 1], color=_MUTED, lw=1, ls=":")
-        for one, found in runs:
-            _line(axes, [(part.confidence, part.observed) for part in found.reliability], one.title, marker="o", ms=4)
-        return label_axes(axes, "mean score", "share that was right")
+        return draw_chart(
+            calibration_chart(
+                [
+                    Curve(points=calibration_points(found), title=one.title, marker="o")
+                    for one, found in self._evaluated("reliability", run)
+                ]
+            ),
+            ax,
+        )
 
     def lift(self, run: str | None = None, ax: Axes | None = None) -> Axes:
         """How many times more of the class than among all rows, in the rows that score highest.
@@ -75,13 +82,12 @@ class Plots:
             UnknownNameError: no run has this key.
         """
         runs = self._evaluated("lift", run)
-        axes = new_axes(ax)
-        axes.axhline(1, color=_MUTED, lw=1, ls=":")
-        for one, found in runs:
-            for name, rows in found.lift.items():
-                label = _of(one, name, found.lift, runs)
-                _line(axes, [(row.share, row.lift) for row in rows], label, marker="o", ms=4)
-        return label_axes(axes, "share of the rows, highest scores first", "lift")
+        curves = [
+            Curve(points=points, title=_label(one, name, found.lift, runs), marker="o")
+            for one, found in runs
+            for name, points in lift_curves(found).items()
+        ]
+        return draw_chart(lift_chart(curves), ax)
 
     def loss(self, run: str | None = None, ax: Axes | None = None) -> Axes:
         """Mean training loss after each epoch, and the loss on the validation rows, dashed, where there are some.
@@ -93,15 +99,17 @@ class Plots:
         drawn = [one for one in self._runs(run) if any(epoch.train_loss is not None for epoch in one.epochs)]
         if not drawn:
             raise InputError("no run has a loss to draw: training on secret shares shows none, and some have no epochs")
-        axes = new_axes(ax)
-        for one in drawn:
-            train = [(epoch.epoch, epoch.train_loss) for epoch in one.epochs if epoch.train_loss is not None]
-            (line,) = _line(axes, train, one.title)
-            valid = [(epoch.epoch, epoch.valid["log_loss"]) for epoch in one.epochs if "log_loss" in epoch.valid]
+        curves = []
+        for i, one in enumerate(drawn):
+            color = _COLORS[i % len(_COLORS)]
+            train = [(float(epoch.epoch), epoch.train_loss) for epoch in one.epochs if epoch.train_loss is not None]
+            curves.append(Curve(points=train, title=one.title, color=color))
+            valid = [(float(epoch.epoch), epoch.valid["log_loss"]) for epoch in one.epochs if "log_loss" in epoch.valid]
             if valid:
-                _line(axes, valid, f"{one.title}, validation", ls="--", color=line.get_color())
+                curves.append(Curve(points=valid, title=f"{one.title}, validation", dash="4 2", color=color))
+        axes = draw_chart(Chart(curves=curves, x="epoch", y="loss", label="Loss by epoch"), ax)
         axes.locator_params(axis="x", integer=True)
-        return label_axes(axes, "epoch", "loss")
+        return axes
 
     def confusion(self, run: str | None = None, ax: Axes | None = None) -> Axes:
         """Test rows by their class and the class that they were given, of one run: the last one unless named.
@@ -143,40 +151,33 @@ class Plots:
         return found if found[0][1].binary or field == "reliability" else found[-1:]
 
 
-def _of(run: RunRecord, name: str, curves: Iterable[str], runs: Sequence[object]) -> str:
-    """What a line is called: its class where a run has several, its run otherwise."""
+def _label(run: RunRecord, name: str, curves: Iterable[str], runs: Sequence[object]) -> str:
+    """A curve's name: its class where one run has several, its run otherwise."""
     return name if len(list(curves)) > 1 and len(runs) == 1 else run.title
 
 
-def _auc(found: Evaluation, name: str) -> float | None:
-    return next((one.auc for one in found.per_class if one.name == name), None)
+def trials_axes(trials: Sequence[tuple[int, float | None]], metric: str, ax: Axes | None = None) -> Axes:
+    """Each trial's value, and the best so far.
 
+    Args:
+        trials: number and value of each.
+        metric: the value's name.
+        ax: axes to draw on; new ones unless given.
 
-def new_axes(ax: Axes | None) -> Axes:
-    """The axes to draw on: those given, or new ones of a notebook's size."""
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot
-
-    axes: Axes = pyplot.subplots(figsize=(5.2, 3.8), layout="constrained")[1]
-    return axes
-
-
-def legend_text(name: str) -> str:
-    """A name as a legend can show it: matplotlib reads a dollar sign as mathematics and hides a leading underscore."""
-    return name.replace("$", r"\$").removeprefix("_") or "run"
-
-
-def label_axes(axes: Axes, x: str, y: str, *, legend: bool = True) -> Axes:
-    """Title both axes, and show the legend where there are several lines."""
-    axes.set_xlabel(x, parse_math=False)
-    axes.set_ylabel(y)
-    axes.spines[["top", "right"]].set_visible(False)
-    if legend:
-        axes.legend(frameon=False, fontsize=9)
-    return axes
-
-
-def _line(axes: Axes, points: Sequence[tuple[float, float]], label: str, **style: Any) -> list[Any]:
-    xs, ys = zip(*points, strict=True)
-    return axes.plot(xs, ys, label=legend_text(label), **style)
+    Raises:
+        InputError: no trial has a value.
+    """
+    found = [(number, value) for number, value in trials if value is not None]
+    if not found:
+        raise InputError("no trial ended well, so there is nothing to draw")
+    best = list(accumulate((value for _, value in found), max))
+    steps = [(float(found[0][0]), best[0])]
+    for (number, _), before, value in zip(found[1:], best, best[1:], strict=False):
+        steps += [(float(number), before), (float(number), value)]
+    values = [(float(number), value) for number, value in found]
+    curves = [
+        Curve(points=values, title="trial", marker="o", joined=False, color=_COLORS[0]),
+        Curve(points=steps, title="best so far", color=_COLORS[1]),
+    ]
+    title = f"{METRIC_NAMES.get(metric, metric)} on validation rows"
+    return draw_chart(Chart(curves=curves, x="trial", y=title, label="Value of each trial"), ax)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup
 from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.errors import InputError
@@ -117,7 +116,7 @@ def render(record: Record, attacked: AttackRecord | None = None) -> str:
         attacked: attacks on the job of one of them, whose figures the card shows.
     """
     pictures = {
-        name: Markup(svg) if (svg := plot(record)) else None  # noqa: S704 - made here from escaped numbers and titles
+        name: plot(record)
         for name, plot in (
             ("test", plots.test_auc),
             ("epochs", plots.auc_by_epoch),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from securevfl.report.derived import active_name, human_bytes
-from securevfl.report.drawing import arrow, box, picture, word
 from securevfl.report.record import PartyRecord, Record, RunRecord
+from securevfl.report.svg_shapes import arrow, box, picture, shorten, word
 
 __all__ = ["Holding", "flow", "holdings", "overlap"]
 
@@ -58,7 +58,7 @@ def overlap(record: Record) -> Markup | None:
     largest, common, parts = max(party.rows for party in known), record.alignment.common, []
     for i, party in enumerate(record.parties):
         top = 8 + 44 * i
-        parts.append(word(0, top + 10, _cut(party.name, 34), kind="strong"))
+        parts.append(word(0, top + 10, shorten(party.name, 34), kind="strong"))
         if not party.rows:
             parts.append(word(0, top + 28, "rows not known to the writer of this report", kind="muted"))
             continue
@@ -80,7 +80,7 @@ def flow(record: Record, run: RunRecord) -> Markup | None:
     parts: list[Markup] = []
     height = 62 * len(others)
     parts.append(box(4, height / 2 - 22, 96, 44, color="var(--soft)", title=active, kind="edge"))
-    parts.append(word(52, height / 2 - 2, _cut(active, 13), anchor="middle", kind="strong"))
+    parts.append(word(52, height / 2 - 2, shorten(active, 13), anchor="middle", kind="strong"))
     parts.append(word(52, height / 2 + 13, "active", anchor="middle", kind="muted"))
     for i, party in enumerate(others):
         middle = 62 * i + 31
@@ -110,7 +110,7 @@ def flow(record: Record, run: RunRecord) -> Markup | None:
 def _party(party: PartyRecord, middle: float) -> list[Markup]:
     return [
         box(260, middle - 22, 96, 44, color="var(--soft)", title=party.name, kind="edge"),
-        word(308, middle - 2, _cut(party.name, 13), anchor="middle", kind="strong"),
+        word(308, middle - 2, shorten(party.name, 13), anchor="middle", kind="strong"),
         word(308, middle + 13, party.role, anchor="middle", kind="muted"),
     ]
 
@@ -123,7 +123,3 @@ def _lock(x: float, y: float, color: str, *, sealed: bool) -> Markup:
         '<path d="{}" fill="none" style="stroke:{}" stroke-width="1.6"/>'
         '<rect x="-4.5" y="-1" width="9" height="6.5" rx="1" style="fill:{}"/></g>'
     ).format(f"{x:.1f}", f"{y:.1f}", bow, color, color)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"

@@ -4,20 +4,37 @@ privacy."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from securevfl.report.chart import Chart, Curve, chart_svg
 from securevfl.report.derived import baseline, epsilon_of, metrics_of
-from securevfl.report.drawing import Line, chart
 from securevfl.report.evaluation import Evaluation
+from securevfl.report.plots import mark_epochs
 from securevfl.report.record import Record, RunRecord
+from securevfl.report.svg_shapes import shorten
 
-__all__ = ["Picture", "chosen_by", "pictures_of", "privacy_price", "target_words"]
+__all__ = [
+    "METRIC_NAMES",
+    "Picture",
+    "calibration_chart",
+    "calibration_points",
+    "chosen_by",
+    "lift_chart",
+    "lift_curves",
+    "pictures_of",
+    "privacy_price",
+    "roc_chart",
+    "roc_curves",
+    "target_words",
+]
 
 _COLORS = ("var(--accent)", "#c05621", "#0f8a6d", "#7b4fa3", "#b7791f", "#c53083")
 _MANY = len(_COLORS)
-"""Classes up to which each has a colour of its own."""
+"""Number of classes up to which each has a colour."""
+_NAME = 28  # characters of a class name in a caption
 
 
 @dataclass(frozen=True)
@@ -27,12 +44,17 @@ class Picture:
     Attributes:
         title: above it.
         says: below the title: how to read it.
-        svg: the drawing.
+        chart: the figure.
     """
 
     title: str
     says: str
-    svg: Markup
+    chart: Chart
+
+    @property
+    def svg(self) -> Markup:
+        """The figure as the page shows it."""
+        return chart_svg(self.chart)
 
 
 def target_words(record: Record) -> tuple[str, str]:
@@ -50,17 +72,17 @@ def target_words(record: Record) -> tuple[str, str]:
         return f"Foretold is {target}, a number.", f"How near each run comes to {target}"
     if found.task == "multilabel":
         return (
-            f"Foretold are {len(found.classes)} labels, of which a row can have several: {_cut(target, 80)}.",
+            f"Foretold are {len(found.classes)} labels, of which a row can have several: {shorten(target, 80)}.",
             "How well each run ranks rows by each label",
         )
     if len(found.classes) == 2:
         return (
             f"Foretold is {target}: {found.classes[0]} or {found.classes[1]}.",
-            f"How well each run ranks {_cut(found.classes[1])} above {_cut(found.classes[0])}",
+            f"How well each run ranks {shorten(found.classes[1], _NAME)} above {shorten(found.classes[0], _NAME)}",
         )
     return (
         f"Foretold is {target}, one of {len(found.classes)} classes.",
-        f"How well each run tells {_cut(target)} apart",
+        f"How well each run tells {shorten(target, _NAME)} apart",
     )
 
 
@@ -73,74 +95,102 @@ def pictures_of(record: Record, run: RunRecord) -> list[Picture]:
     return [one for one in drawn if one is not None]
 
 
+_UNIT = (0.0, 1.0)
+
+
+def roc_chart(curves: Sequence[Curve]) -> Chart:
+    """ROC curves: share of the class that is found, against the share of other rows found with it."""
+    return Chart(
+        curves=curves,
+        x="false positive rate",
+        y="true positive rate",
+        label="ROC curve",
+        x_span=_UNIT,
+        y_span=_UNIT,
+        diagonal=True,
+    )
+
+
+def lift_chart(curves: Sequence[Curve]) -> Chart:
+    """How many times more of the class than among all rows, in the rows that score highest."""
+    most = max((y for curve in curves for _, y in curve.points), default=1.0)
+    return Chart(
+        curves=curves,
+        x="share of the rows, highest scores first",
+        y="lift",
+        label="Lift",
+        x_span=(0.0, 1.02),
+        y_span=(0.0, 1.08 * max(most, 1.0)),
+        level=1.0,
+    )
+
+
+def calibration_chart(curves: Sequence[Curve]) -> Chart:
+    """How often scores were right, against the scores."""
+    return Chart(
+        curves=curves,
+        x="mean score",
+        y="share that was right",
+        label="Calibration",
+        x_span=_UNIT,
+        y_span=_UNIT,
+        diagonal=True,
+    )
+
+
+def roc_curves(found: Evaluation) -> dict[str, list[tuple[float, float]]]:
+    """Class → its ROC curve."""
+    return found.roc
+
+
+def lift_curves(found: Evaluation) -> dict[str, list[tuple[float, float]]]:
+    """Class → (share of the rows, lift)."""
+    return {name: [(row.share, row.lift) for row in rows] for name, rows in found.lift.items()}
+
+
+def calibration_points(found: Evaluation) -> list[tuple[float, float]]:
+    """(mean score, share that was right) of each bin."""
+    return [(part.confidence, part.observed) for part in found.reliability]
+
+
 def _roc(record: Record, run: RunRecord, found: Evaluation) -> Picture | None:
     if not found.roc:
         return None
-    lines = []
+    curves = []
     if len(found.roc) == 1:
         for key, color in (("alone", "#8b95a1"), ("pooled", "var(--muted)")):
             other = baseline(record, key)
             if other is not None and other is not run and other.evaluation is not None:
-                lines += [
-                    Line(points=p, color=color, dashed=True, title=other.title) for p in other.evaluation.roc.values()
+                curves += [
+                    Curve(points=points, color=color, dash="6 3", title=other.title)
+                    for points in roc_curves(other.evaluation).values()
                 ]
-    lines += _classes(found, found.roc)
+    curves += _classes(found, roc_curves(found))
     says = f"share of rows {_with(found)} that are found, against the share of other rows found with them"
-    says += "; dashed: baselines" if len(lines) > len(found.roc) else ""
-    return Picture(
-        "ROC" + _of(found),
-        says + _key(found),
-        chart(
-            lines, x="false positives", y="true positives", label="ROC curve", x_span=_UNIT, y_span=_UNIT, diagonal=True
-        ),
-    )
-
-
-_UNIT = (0.0, 1.0)
+    says += "; dashed: baselines" if len(curves) > len(found.roc) else ""
+    return Picture("ROC" + _of(found), says + _key(found), roc_chart(curves))
 
 
 def _lift(found: Evaluation) -> Picture | None:
     if not found.lift:
         return None
-    curves = {name: [(0.0, 0.0), *((row.share, row.gain) for row in rows)] for name, rows in found.lift.items()}
     top = next(iter(found.lift.values()))[0]
-    says = f"share of the rows {_with(found)} among those that score highest; dashed: by chance"
-    if len(curves) == 1:
+    says = f"how many times more rows {_with(found)} than among all, in the rows that score highest; dashed: by chance"
+    if len(found.lift) == 1:
         says += f". The best tenth has {top.lift:.2g} times as many as all rows"
-    return Picture(
-        "Lift" + _of(found),
-        says,
-        chart(
-            _classes(found, curves),
-            x="share of rows, best first",
-            y="share of the class",
-            label="Gain",
-            x_span=_UNIT,
-            y_span=_UNIT,
-            diagonal=True,
-        ),
-    )
+    return Picture("Lift" + _of(found), says + _key(found), lift_chart(_classes(found, lift_curves(found), marker="o")))
 
 
 def _reliability(found: Evaluation) -> Picture | None:
     if not found.reliability:
         return None
-    points = [(bin_.confidence, bin_.observed) for bin_ in found.reliability]
-    which = f"of {_cut(found.classes[-1])}" if found.binary else "of the likeliest class"
+    which = f"of {shorten(found.classes[-1], _NAME)}" if found.binary else "of the likeliest class"
     ece = found.metrics.get("ece")
     return Picture(
         "Calibration",
-        f"score {which}, against how often it was right; on the diagonal scores are probabilities"
+        f"score {which}, against how often it was right; on the diagonal, scores are probabilities"
         + ("" if ece is None else f". Expected calibration error {ece:.3f}"),
-        chart(
-            [Line(points=points, dots=True)],
-            x="score",
-            y="observed",
-            label="Calibration",
-            x_span=_UNIT,
-            y_span=_UNIT,
-            diagonal=True,
-        ),
+        calibration_chart([Curve(points=calibration_points(found), marker="o")]),
     )
 
 
@@ -148,15 +198,18 @@ def _residuals(found: Evaluation) -> list[Picture | None]:
     if not found.residuals:
         return []
     tenths = [(i + 1.0, bin_) for i, bin_ in enumerate(found.residuals)]
-    marks = [(i, f"{i:.0f}") for i, _ in tenths]
     name = found.target or "the target"
+    by_tenth, marks = "tenth of the predictions", [(i, f"{i:.0f}") for i, _ in tenths]
+    means = [(b.predicted, b.observed) for _, b in tenths]
+    residuals = [(i, b.predicted - b.observed) for i, b in tenths]
+    errors = [(i, b.error) for i, b in tenths]
     return [
         Picture(
-            "Foretold against true",
+            "Predicted against true",
             f"mean of {name} in each tenth of the test rows, from the lowest prediction to the highest",
-            chart(
-                [Line(points=[(b.predicted, b.observed) for _, b in tenths], dots=True, joined=False)],
-                x="foretold",
+            Chart(
+                curves=[Curve(points=means, marker="o", joined=False)],
+                x="predicted",
                 y="true",
                 label="Predicted against true",
                 diagonal=True,
@@ -164,26 +217,26 @@ def _residuals(found: Evaluation) -> list[Picture | None]:
         ),
         Picture(
             "Residuals",
-            "mean of foretold minus true, by tenth of the predictions; above the line is too much",
-            chart(
-                [Line(points=[(i, b.predicted - b.observed) for i, b in tenths], dots=True)],
-                x="tenth of the predictions",
+            "mean of predicted minus true, by tenth of the predictions; above the line, predictions are too high",
+            Chart(
+                curves=[Curve(points=residuals, marker="o")],
                 y="residual",
                 label="Residuals",
-                x_marks=marks,
                 level=0.0,
+                x=by_tenth,
+                x_marks=marks,
             ),
         ),
         Picture(
             "Error by tenth",
             "root of the mean squared error, by tenth of the predictions",
-            chart(
-                [Line(points=[(i, b.error) for i, b in tenths], dots=True)],
-                x="tenth of the predictions",
+            Chart(
+                curves=[Curve(points=errors, marker="o")],
                 y="RMSE",
                 label="Error by tenth",
-                x_marks=marks,
                 y_span=(0.0, 1.05 * max(b.error for _, b in tenths) or 1.0),
+                x=by_tenth,
+                x_marks=marks,
             ),
         ),
     ]
@@ -193,28 +246,21 @@ def _stability(found: Evaluation) -> Picture | None:
     if not found.stability or found.psi is None:
         return None
     places = [i + 1.0 for i in range(len(found.stability))]
-    top = 1.1 * max(max(b.expected, b.actual) for b in found.stability)
-    lines = [
-        Line(
-            points=[(i, b.expected) for i, b in zip(places, found.stability, strict=True)],
-            color="var(--muted)",
-            dashed=True,
-            title="validation rows",
-        ),
-        Line(
-            points=[(i, b.actual) for i, b in zip(places, found.stability, strict=True)], dots=True, title="test rows"
-        ),
-    ]
+    expected = [(i, b.expected) for i, b in zip(places, found.stability, strict=True)]
+    actual = [(i, b.actual) for i, b in zip(places, found.stability, strict=True)]
     return Picture(
         "Stability of the scores",
         f"share of the test rows in each tenth of the validation rows' scores (dashed). Population stability index "
-        f"{found.psi:.3f}: below 0.1 little moved, above 0.25 much",
-        chart(
-            lines,
+        f"{found.psi:.3f}: below 0.1 little has moved, above 0.25 much has",
+        Chart(
+            curves=[
+                Curve(points=expected, color="var(--muted)", dash="6 3", title="validation rows"),
+                Curve(points=actual, marker="o", title="test rows"),
+            ],
             x="tenth of the scores",
             y="share of rows",
             label="Stability",
-            y_span=(0.0, top),
+            y_span=(0.0, 1.1 * max(y for _, y in expected + actual)),
             x_marks=[(i, f"{i:.0f}") for i in places],
         ),
     )
@@ -230,7 +276,8 @@ def chosen_by(run: RunRecord) -> str:
     return next((name for name in order if name in held), "")
 
 
-_WORDS = {"auc": "AUC", "log_loss": "log-loss", "rmse": "RMSE", "huber": "Huber loss"}
+METRIC_NAMES = {"auc": "AUC", "r2": "R²", "log_loss": "log-loss", "rmse": "RMSE", "huber": "Huber loss"}
+"""Metrics whose name in prose differs from the name in records."""
 
 
 def _learning(run: RunRecord, *, chooses: bool) -> Picture | None:
@@ -239,23 +286,17 @@ def _learning(run: RunRecord, *, chooses: bool) -> Picture | None:
     points = [(float(epoch.epoch), epoch.valid[name]) for epoch in run.epochs if name in epoch.valid] if name else []
     if len(points) < 2:
         return None
-    lines = [Line(points=points)]
+    curves = [Curve(points=points)]
     best = [point for point in points if point[0] == run.best_epoch]
-    says = f"{_WORDS.get(name, name)} of the validation rows" + (", which chooses the checkpoint" if chooses else "")
+    title = METRIC_NAMES.get(name, name)
+    says = f"{title} of the validation rows" + (", which chooses the checkpoint" if chooses else "")
     if best and chooses:
-        lines.append(Line(points=best, color="#c05621", dots=True, joined=False, title="kept"))
+        curves.append(Curve(points=best, color="#c05621", marker="o", joined=False, title="kept"))
         says += f"; marked: epoch {run.best_epoch}, which was kept"
-    marks = _epochs(int(points[-1][0]))
-    return Picture(
-        "What chose the checkpoint" if chooses else "Learning",
-        says,
-        chart(lines, x="epoch", y=_WORDS.get(name, name), label="Validation by epoch", x_marks=marks),
+    chart = Chart(
+        curves=curves, x="epoch", y=title, label="Validation by epoch", x_marks=mark_epochs(int(points[-1][0]))
     )
-
-
-def _epochs(last: int) -> list[tuple[float, str]]:
-    step = max(1, -(-last // 8))
-    return [(float(e), str(e)) for e in range(step if step > 1 else 1, last + 1, step)]
+    return Picture("What chose the checkpoint" if chooses else "Learning", says, chart)
 
 
 _EPSILON = re.compile(r",? ?ε = [0-9.]+")
@@ -286,36 +327,48 @@ def privacy_price(record: Record) -> Picture | None:
             f"{word}: {kind}" for (word, _), kind in zip(_GROUPS, list(groups)[: len(_GROUPS)], strict=False)
         )
     says += "; dashed: the active party alone" if level is not None else ""
-    bars = [(epsilon, value, deviation) for epsilon, value, deviation in points if deviation]
-    says += "; bars: one standard deviation over repeated runs" if bars else ""
-    lines = [
-        Line(
-            points=[(epsilon, value) for epsilon, value, _ in sorted(group, key=lambda point: point[0])],
-            dots=True,
-            color=_GROUPS[place][1] if place < len(_GROUPS) else "var(--muted)",
-            title=kind,
+    if any(deviation for *_, deviation in points):
+        says += "; bars: one standard deviation over repeated runs"
+    curves = []
+    for place, (kind, group) in enumerate(groups.items()):
+        ordered = sorted(group, key=lambda point: point[0])
+        curves.append(
+            Curve(
+                points=[(epsilon, value) for epsilon, value, _ in ordered],
+                deviations=[deviation or 0.0 for *_, deviation in ordered],
+                marker="o",
+                color=_GROUPS[place][1] if place < len(_GROUPS) else "var(--muted)",
+                title=kind,
+            )
         )
-        for place, (kind, group) in enumerate(groups.items())
-    ]
     values = sorted({round(epsilon, 2) for epsilon, *_ in points})
-    marks = [(value, f"{value:g}") for value in values] if len(values) <= _MOST_MARKS else None
     low, high = values[0], values[-1]
-    span = (low - 1, high + 1) if high - low < 0.05 * high else None  # budgets that are all but the same
-    svg = chart(lines, x="ε", y=title, label="Quality against ε", level=level, bars=bars, x_span=span, x_marks=marks)
-    return Picture("Quality against ε", says, svg)
+    chart = Chart(
+        curves=curves,
+        x="ε",
+        y=title,
+        label="Quality against ε",
+        level=level,
+        x_span=(low - 1, high + 1) if high - low < 0.05 * high else None,  # budgets that are all but the same
+        x_marks=[(value, f"{value:g}") for value in values] if len(values) <= _MOST_MARKS else None,
+    )
+    return Picture("Quality against ε", says, chart)
 
 
-def _classes(found: Evaluation, curves: dict[str, list[tuple[float, float]]]) -> list[Line]:
-    """A line for each class; of more than six, all but the best and the worst stand back."""
+def _classes(found: Evaluation, curves: dict[str, list[tuple[float, float]]], marker: str = "") -> list[Curve]:
+    """A curve for each class; of more than six, all but the best and the worst are thin and grey."""
     if len(curves) <= _MANY:
         return [
-            Line(points=points, color=color, title=name)
+            Curve(points=points, color=color, title=name, marker=marker)
             for (name, points), color in zip(curves.items(), _COLORS, strict=False)
         ]
     best, worst = _extremes(found)
-    back = [Line(points=points, color="var(--muted)", thin=True, title=name) for name, points in curves.items()]
+    back = [
+        Curve(points=points, color="var(--muted)", width=1.0, opacity=0.45, title=name)
+        for name, points in curves.items()
+    ]
     return back + [
-        Line(points=curves[name], color=color, title=name)
+        Curve(points=curves[name], color=color, title=name, marker=marker)
         for name, color in ((best, _COLORS[2]), (worst, _COLORS[1]))
         if name in curves
     ]
@@ -331,20 +384,17 @@ def _key(found: Evaluation) -> str:
         return ""
     if len(found.roc) > _MANY:
         best, worst = _extremes(found)
-        return f". Green: {_cut(best)}, which is ranked best; orange: {_cut(worst)}, worst; grey: the others"
+        ends = f". Green: {shorten(best, _NAME)}, which is ranked best; orange: {shorten(worst, _NAME)}, worst"
+        return f"{ends}; grey: the others"
     names = ("blue", "orange", "green", "violet", "ochre", "pink")
-    return ". " + ", ".join(f"{color}: {_cut(name)}" for name, color in zip(found.roc, names, strict=False))
+    return ". " + ", ".join(f"{color}: {shorten(name, _NAME)}" for name, color in zip(found.roc, names, strict=False))
 
 
 def _of(found: Evaluation) -> str:
     if found.task == "multilabel":
         return ", each label by itself"
-    return f" of {_cut(found.classes[-1])}" if found.binary else ", each class against the rest"
+    return f" of {shorten(found.classes[-1], _NAME)}" if found.binary else ", each class against the rest"
 
 
 def _with(found: Evaluation) -> str:
     return "with the label" if found.task == "multilabel" else "of the class"
-
-
-def _cut(text: str, most: int = 28) -> str:
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"

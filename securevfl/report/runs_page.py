@@ -13,8 +13,8 @@ from markupsafe import Markup
 from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.report.derived import active_name, epsilon_of, human_seconds, metric_text, metrics_of
-from securevfl.report.drawing import dot, picture, stroke, word
 from securevfl.report.record import Record, RunRecord
+from securevfl.report.svg_shapes import dot, picture, shorten, stroke, word
 from securevfl.report.template import fill
 
 __all__ = ["Alike", "alike", "render_runs", "write_runs"]
@@ -189,8 +189,7 @@ def _dots(groups: Sequence[Alike], metrics: Mapping[str, tuple[str, str, int]]) 
     parts = []
     for place, one in enumerate(shown):
         y, mean = 20 + step * place, statistics.fmean(one.metrics[name])
-        label = one.title if len(one.title) <= 40 else one.title[:39] + "…"
-        parts.append(word(left - 12, y + 4, label, anchor="end"))
+        parts.append(word(left - 12, y + 4, shorten(one.title, 40), anchor="end"))
         parts.append(stroke(left, y, (left + width, y), color="var(--line)"))
         for folder, value in zip(one.runs, one.metrics[name], strict=True):
             parts.append(dot(x(value), y, color="var(--accent)", title=f"{folder}: {value:.{digits}f}"))

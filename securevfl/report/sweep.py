@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from securevfl.errors import UnknownNameError
-from securevfl.report.axes import METRIC_NAMES
+from securevfl.report.quality import METRIC_NAMES
 from securevfl.report.statistics import FEWEST
 from securevfl.report.sweep_record import (
     Failed,

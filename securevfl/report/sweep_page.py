@@ -135,14 +135,13 @@ def _rows(record: SweepRecord, data: str, rows: Rows) -> dict[str, list[_Figure]
     return {name: row for name, row in found.items() if any(cell.paper or cell.ours != "–" for cell in row)}
 
 
-def _section(record: SweepRecord, data: str, number: int) -> _Section:
+def _section(record: SweepRecord, data: str) -> _Section:
     training = _training(record, data)
     alone = _rows(record, data, "alone")
-    svg = quality(record, data, number)
     return _Section(
         data=data,
         measured=measured(record, data),
-        picture=Markup(svg) if svg else None,  # noqa: S704 - made here from escaped names
+        picture=quality(record, data),
         xs=positions(record, data),
         rows=_rows(record, data, "common"),
         alone=alone,
@@ -173,7 +172,7 @@ def render_sweep(record: SweepRecord) -> str:
         record=record,
         fewest=FEWEST,
         failures=failures_text(record),
-        sections=[_section(record, data, i) for i, data in enumerate(datasets(record))],
+        sections=[_section(record, data) for data in datasets(record)],
         claims=claims,
         tally=sum((Counter(judged.tally) for judged in claims), Counter[str]()),
         badges=_BADGES,
@@ -181,10 +180,7 @@ def render_sweep(record: SweepRecord) -> str:
         seeds=len({cell.seed for cell in record.cells}),
         places=len({cell.x for cell in record.cells}),
         seconds=sum(cell.seconds for cell in record.cells),
-        swatches={
-            name: Markup(swatch(style))  # noqa: S704 - holds colours and shapes only
-            for name, style in styles(record).items()
-        },
+        swatches={name: swatch(style) for name, style in styles(record).items()},
         tick=lambda x: tick(record, x),
     )
 

@@ -1,22 +1,17 @@
-"""Trials of a search: a table, best first, and their values on matplotlib's axes."""
+"""Trials of a search as a table, best first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from securevfl.errors import InputError
-from securevfl.report.axes import METRIC_NAMES, label_axes, new_axes
+from securevfl.report.quality import METRIC_NAMES
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["trials_axes", "trials_table"]
+__all__ = ["trials_table"]
 
 
 def trials_table(
@@ -51,24 +46,3 @@ def trials_table(
 
 def _shown(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def trials_axes(trials: Sequence[tuple[int, float | None]], metric: str, ax: Axes | None = None) -> Axes:
-    """Each trial's value, and the best so far.
-
-    Args:
-        trials: number and value of each.
-        metric: the value's name.
-        ax: axes to draw on; new ones unless given.
-
-    Raises:
-        InputError: no trial has a value.
-    """
-    found = [(number, value) for number, value in trials if value is not None]
-    if not found:
-        raise InputError("no trial ended well, so there is nothing to draw")
-    axes = new_axes(ax)
-    numbers, values = zip(*found, strict=True)
-    axes.plot(numbers, values, "o", ms=4, label="trial")
-    axes.step(numbers, list(accumulate(values, max)), where="post", label="best so far")
-    return label_axes(axes, "trial", f"{METRIC_NAMES.get(metric, metric)} on validation rows")

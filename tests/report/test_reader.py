@@ -17,7 +17,7 @@ from support.helpers import parties
 import securevfl as sv
 from securevfl.cli import main
 from securevfl.report import Record, render, render_text
-from securevfl.report.drawing import Line, chart
+from securevfl.report.chart import Chart, Curve, chart_svg
 from securevfl.report.party_diagrams import flow, holdings, overlap
 from securevfl.report.quality import chosen_by, pictures_of, privacy_price
 from securevfl.report.runs_page import alike, render_runs, write_runs
@@ -59,7 +59,7 @@ def test_words_are_of_the_target_and_its_classes_whatever_the_data(binary: Recor
 
 def test_each_task_has_its_pictures(binary: Record, number: Record) -> None:
     assert _titles(binary)[:3] == ["ROC of yes", "Lift of yes", "Calibration"]
-    assert _titles(number)[:3] == ["Foretold against true", "Residuals", "Error by tenth"]
+    assert _titles(number)[:3] == ["Predicted against true", "Residuals", "Error by tenth"]
     assert chosen_by(binary.runs[-1]) == "auc"
     assert chosen_by(number.runs[-1]) == "rmse"
     for one in pictures_of(binary, binary.runs[-1]):
@@ -163,7 +163,7 @@ def test_quality_against_epsilon_needs_two_of_them(binary: Record) -> None:
 
 
 def test_a_chart_of_one_value_has_room_around_it() -> None:
-    svg = chart([Line(points=[(1.0, 5.0), (2.0, 5.0)])], x="epoch", y="AUC", label="flat")
+    svg = chart_svg(Chart(curves=[Curve(points=[(1.0, 5.0), (2.0, 5.0)])], x="epoch", y="AUC", label="flat"))
     assert "nan" not in svg
     ET.fromstring(svg)  # noqa: S314 - made by ourselves
 

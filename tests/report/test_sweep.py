@@ -28,7 +28,8 @@ from securevfl.report import (
     verdicts,
     write_sweep,
 )
-from securevfl.report.sweep_plots import _Axis, _places, quality, styles
+from securevfl.report.svg_shapes import spread_apart
+from securevfl.report.sweep_plots import _Axis, quality, styles
 from securevfl.report.sweep_record import tick
 
 NAMES = [f"method {letter}" for letter in "ABCDEFGHIJKLMNOP"]
@@ -289,7 +290,7 @@ def test_positions_are_shown_with_their_unit(unit: str, x: float, shown: str) ->
     record = _record([_cell("RISA", 0.5, x=x)], axis_unit=unit, ticks={"1.0": "1niid"})
     assert tick(record, x) == shown
     assert shown in render_text(sweep_table(record, "mnist"))
-    assert f">{shown}<" in (quality(record, "mnist", 0) or "")
+    assert f">{shown}<" in (quality(record, "mnist") or "")
 
 
 def test_the_page_holds_every_method_verdict_and_figure(large: SweepRecord) -> None:
@@ -345,7 +346,7 @@ def test_names_are_data_and_never_markup(name: str) -> None:
     )
     page = render_sweep(record)
     assert "<script" not in page
-    svg = quality(record, name, 0)
+    svg = quality(record, name)
     assert svg
     drawn = ["".join(e.itertext()) for e in ET.fromstring(svg).iter() if e.tag.endswith("text")]  # noqa: S314
     assert drawn.count(" ".join(name.replace("\x00", " ").split())) >= 4  # both labels, both ticks
@@ -356,7 +357,7 @@ def test_names_are_data_and_never_markup(name: str) -> None:
 
 
 def test_the_papers_figures_are_a_panel_of_their_own(large: SweepRecord) -> None:
-    beside, alone = quality(large, "mnist", 0), quality(large, "adult", 1)
+    beside, alone = quality(large, "mnist"), quality(large, "adult")
     assert beside
     assert alone
     assert "paper: RISA, Table I" in beside
@@ -364,7 +365,7 @@ def test_the_papers_figures_are_a_panel_of_their_own(large: SweepRecord) -> None
     assert "paper" not in alone
     assert beside.count(">method B<") == 2
     assert alone.count(">method B<") == 1
-    assert quality(large, "cifar", 2) is None
+    assert quality(large, "cifar") is None
 
 
 def test_styles_differ_and_are_the_same_everywhere(large: SweepRecord) -> None:
@@ -376,11 +377,11 @@ def test_styles_differ_and_are_the_same_everywhere(large: SweepRecord) -> None:
 
 
 def test_labels_keep_their_distance_and_stay_inside() -> None:
-    places = _places([0.5, 0.5, 0.5, 0.52, 0.99, 1.0], 0.1, 0.0, 1.0)
+    places = spread_apart([0.5, 0.5, 0.5, 0.52, 0.99, 1.0], 0.1, 0.0, 1.0)
     assert all(b - a > 0.1 - 1e-9 for a, b in itertools.pairwise(places))
     assert min(places) >= 0
     assert max(places) <= 1
-    assert _places([0.1, 0.5, 0.9], 0.1, 0.0, 1.0) == [0.1, 0.5, 0.9]
+    assert spread_apart([0.1, 0.5, 0.9], 0.1, 0.0, 1.0) == [0.1, 0.5, 0.9]
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ import msgspec
 from sweep_levels import ALONE
 
 from securevfl.report import SweepRecord
-from securevfl.report.plots import GRID, INK, MUTED
+from securevfl.report.chart import LIGHT
 from securevfl.report.statistics import Paired, paired
 from securevfl.report.sweep_record import by_seed, datasets, methods, positions, tick
 
 __all__ = ["differences", "digest", "draw"]
 
+INK, MUTED, GRID = LIGHT["ink"], LIGHT["muted"], LIGHT["line"]
 _COLOURS = ("#d55e00", "#0072b2", "#009e73", "#b5478a")  # Okabe and Ito's
 _LEAST = -0.15
 """Methods further below are drawn at the edge."""
