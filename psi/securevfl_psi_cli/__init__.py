@@ -2,9 +2,9 @@
 around the protocols of `securevfl_psi`. It imports no torch.
 
 `byte_stream` moves bytes over a connection, and `frame_stream` the frames of parties that take turns; `driver` and
-`mesh` run a protocol's state machine over them; `channel` and `listening` connect two parties; `table` and `records`
-read tables; `party`, `several`, `answering`, `asking`, `linking` and `shards` run one party of
-each kind of comparison; `app` and `options` are the command line.
+`mesh` run a protocol's state machine over them; `channel` and `listening` connect two parties; `table_rows`
+reads tables for `table` and `record_table`; `party`, `several`, `answering`, `asking`, `linking` and `shards` run one
+party of each kind of comparison; `app` and `options` are the command line.
 """
 
 from securevfl_psi_cli.app import app, main

@@ -36,11 +36,11 @@ from securevfl_psi_cli.options import (
     takes,
 )
 from securevfl_psi_cli.party import Watch, run_party
-from securevfl_psi_cli.records import MAX_BYTES
 from securevfl_psi_cli.reporting import exit_code, reported, show
 from securevfl_psi_cli.several import neighbours, run_several
 from securevfl_psi_cli.shards.party import run_sharded
 from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
+from securevfl_psi_cli.table_rows import MAX_BYTES
 from securevfl_psi_cli.unbalanced_app import answer_command, ask_command, publish_command
 
 __all__ = ["app", "exit_code", "main"]

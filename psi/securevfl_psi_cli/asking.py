@@ -20,9 +20,9 @@ from securevfl_psi_cli.channel import Address, connect, secured
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.options import Shown
+from securevfl_psi_cli.result_file import require_writable
 from securevfl_psi_cli.summary import counted, sized
 from securevfl_psi_cli.table import Table
-from securevfl_psi_cli.written import require_writable
 
 __all__ = ["Asked", "ask"]
 

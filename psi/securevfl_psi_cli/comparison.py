@@ -13,12 +13,12 @@ from securevfl_psi.errors import SmallIntersectionError
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import Terms
 
-from securevfl_psi_cli.hints import more_matches
 from securevfl_psi_cli.party import end_of
-from securevfl_psi_cli.records import MAX_BYTES
+from securevfl_psi_cli.result_file import require_writable, write_csv
+from securevfl_psi_cli.spelling_hints import more_matches
 from securevfl_psi_cli.summary import counted
 from securevfl_psi_cli.table import Missing, Table
-from securevfl_psi_cli.written import require_writable, write_csv
+from securevfl_psi_cli.table_rows import MAX_BYTES
 
 __all__ = ["Comparison", "compare"]
 

@@ -21,11 +21,11 @@ from securevfl_psi_cli.linking import run_link
 from securevfl_psi_cli.mesh import meet_all
 from securevfl_psi_cli.options import Delimiter, Json, MostBytes, Out, Shown
 from securevfl_psi_cli.party import Watch
-from securevfl_psi_cli.records import MAX_BYTES
-from securevfl_psi_cli.records_of import Records
+from securevfl_psi_cli.record_table import Records
 from securevfl_psi_cli.reporting import reported, show
+from securevfl_psi_cli.result_file import require_writable
 from securevfl_psi_cli.several import named, neighbours
-from securevfl_psi_cli.written import require_writable
+from securevfl_psi_cli.table_rows import MAX_BYTES
 
 __all__ = ["link_command"]
 

@@ -24,7 +24,7 @@ from securevfl_psi.wire import Kind
 
 from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.link_plan import Linking, Plan
-from securevfl_psi_cli.records_of import Records
+from securevfl_psi_cli.record_table import Records
 
 __all__ = ["REASONS", "Compared", "run_link"]
 

@@ -18,8 +18,8 @@ from securevfl_psi.terms import LastingKey, Learns, RequestedProtocol, Role, Ter
 
 from securevfl_psi_cli.channel import Address, is_local, make_address
 from securevfl_psi_cli.credentials import Pins, wrong_input
-from securevfl_psi_cli.records import MAX_BYTES
 from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
+from securevfl_psi_cli.table_rows import MAX_BYTES
 
 __all__ = [
     "Absent",

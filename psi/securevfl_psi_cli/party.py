@@ -24,12 +24,12 @@ from securevfl_psi_cli.byte_stream import Traffic
 from securevfl_psi_cli.channel import connect, is_local, left_politely, secured
 from securevfl_psi_cli.credentials import Pins, format_fingerprint
 from securevfl_psi_cli.driver import run_endpoint
-from securevfl_psi_cli.hints import case_hint
 from securevfl_psi_cli.listening import Listener
 from securevfl_psi_cli.options import Options, Shown
+from securevfl_psi_cli.result_file import require_writable, write_csv
+from securevfl_psi_cli.spelling_hints import case_hint
 from securevfl_psi_cli.summary import Summary, counted, sized
 from securevfl_psi_cli.table import Table
-from securevfl_psi_cli.written import require_writable, write_csv
 
 __all__ = ["Watch", "end_of", "run_party"]
 

@@ -21,9 +21,9 @@ from securevfl_psi_cli.channel import Address, parse_address
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.mesh import Neighbour, meet_all, run_joint
 from securevfl_psi_cli.options import Shown
+from securevfl_psi_cli.result_file import require_writable
 from securevfl_psi_cli.summary import counted, sized
 from securevfl_psi_cli.table import Table
-from securevfl_psi_cli.written import require_writable
 
 __all__ = ["Several", "named", "neighbours", "run_several"]
 

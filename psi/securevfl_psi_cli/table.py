@@ -6,7 +6,6 @@ Errors name lines of a CSV file, counted from 1, as an editor shows them, or row
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,17 +15,15 @@ import numpy as np
 from securevfl_psi.errors import IdentifierError, InputError, SetSizeError
 from securevfl_psi.identifiers import MAX_ID_BYTES, MISSING, IdRules
 
-from securevfl_psi_cli.records import MAX_BYTES, is_parquet, records
-from securevfl_psi_cli.written import write_csv
+from securevfl_psi_cli.result_file import write_csv
+from securevfl_psi_cli.table_rows import MAX_BYTES, is_parquet, read_columns, read_rows
 
-__all__ = ["ONE_SESSION", "Missing", "Table", "place_of"]
+__all__ = ["ONE_SESSION", "Missing", "Table"]
 
 ONE_SESSION = 1 << 24
 """Rows that are compared in one session, unless told otherwise; more are cut into shards."""
 
 _EXAMPLES = 3
-_LONGEST = 60
-_COLUMNS = 12
 
 
 class Missing(StrEnum):
@@ -86,23 +83,14 @@ class Table:
             IdentifierError: identifiers that are missing, where that is refused.
             SetSizeError: more rows than `max_rows`.
         """
-        if len(delimiter) != 1 or delimiter in '"\r\n':
-            raise InputError(f"delimiter {delimiter!r}; one character is possible, for example ';'")
         wanted = (columns,) if isinstance(columns, str) else tuple(columns)
         if len(set(wanted)) < len(wanted):
             raise InputError(f"--id names a column twice: {', '.join(wanted)}")
-        rows = records(path, delimiter, max_bytes, wanted)
-        _, header = next(rows, (0, None))
-        if header is None:
-            raise InputError(f"{path} is empty; a header and at least one row are needed")
-        places = [place_of(path, header, column, delimiter) for column in wanted]
-        places = list(range(len(wanted))) if is_parquet(path) else places
         alone: list[str] = []
         several: list[tuple[str, ...]] = []
         numbers: list[int] = []
         absent: list[tuple[int, str]] = []
-        for number, (place, fields) in enumerate(rows):
-            found = tuple([fields[i] for i in places])
+        for number, (place, found) in enumerate(read_columns(path, wanted, delimiter, max_bytes)):
             if missing is not Missing.keep and (text := _missing(found, missing)) is not None:
                 absent.append((place, text))
                 continue
@@ -178,12 +166,10 @@ class Table:
 
     def _lines(self, rules: IdRules) -> Iterator[tuple[int, tuple[str, ...]]]:
         taking_part = set(self.numbers) if self.dropped else None
-        rows = records(self.path, self.delimiter, self.max_bytes, self.columns)
-        _, header = next(rows)
-        places = range(len(self.columns)) if is_parquet(self.path) else [header.index(one) for one in self.columns]
+        rows = read_columns(self.path, self.columns, self.delimiter, self.max_bytes)
         for number, (line, fields) in enumerate(rows):
             if taking_part is None or number in taking_part:
-                yield line, tuple(rules.apply(fields[i]) for i in places)
+                yield line, tuple(map(rules.apply, fields))
 
     def write_numbers(self, out: Path, rows: np.ndarray) -> None:
         """Number and identifier of some rows, in that order; rows are counted from 0 after the header."""
@@ -198,7 +184,7 @@ class Table:
         """
         wanted = {self.numbers[row]: self.fields(row) for row in rows.tolist()}
         kept: dict[int, list[str]] = {}
-        rest = records(self.path, self.delimiter, self.max_bytes)
+        rest = read_rows(self.path, self.delimiter, self.max_bytes)
         _, header = next(rest, (0, [""]))
         places = [header.index(one) for one in self.columns] if set(self.columns) <= set(header) else []
         for number, (_, fields) in enumerate(rest):
@@ -232,26 +218,6 @@ def _refusal(path: Path, absent: Sequence[tuple[int, str]]) -> str:
         f"{path}: the identifier is missing ({texts}) in {where}; correct or drop these rows, or say --missing drop, "
         "which leaves them out, or --missing keep, if that is somebody's identifier"
     )
-
-
-def place_of(path: Path, header: Sequence[str], column: str, delimiter: str) -> int:
-    """Where a column stands in a header.
-
-    Raises:
-        InputError: it is not there, or more than once.
-    """
-    if header.count(column) > 1:
-        raise InputError(f"{path} has {header.count(column)} columns called {column!r}; rename all but one")
-    if column in header:
-        return list(header).index(column)
-    other = next((mark for mark in ";\t|," if mark != delimiter and mark in header[0]), None) if header else None
-    if len(header) == 1 and other is not None:
-        raise InputError(f"{path} has one column, {header[0]!r}; say --delimiter {other!r} if that separates fields")
-    near = difflib.get_close_matches(column, header, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    more = ", …" if len(header) > _COLUMNS else ""
-    listed = ", ".join(repr(name[:_LONGEST]) for name in header[:_COLUMNS])
-    raise InputError(f"{path} has no column {column!r}{hint} It has {listed}{more}".replace("' It has", "'. It has"))
 
 
 def _noun(path: Path) -> str:

@@ -28,11 +28,11 @@ from securevfl_psi_cli.options import (
     Squeeze,
 )
 from securevfl_psi_cli.party import Watch
-from securevfl_psi_cli.records import MAX_BYTES
 from securevfl_psi_cli.reporting import reported, show
 from securevfl_psi_cli.several import named
 from securevfl_psi_cli.summary import counted, sized
 from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
+from securevfl_psi_cli.table_rows import MAX_BYTES
 
 __all__ = ["answer_command", "ask_command", "publish_command"]
 

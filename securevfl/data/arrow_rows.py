@@ -7,16 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from securevfl_net.table_formats import PARQUET
+
 from securevfl.data.columns import ColumnUse, column_names
 from securevfl.data.file_locations import FileLocation
 from securevfl.data.limits import TableLimits
 from securevfl.data.row_source import BATCH, Count, RowSource, bytes_each, is_text, kinds_of, translate_arrow_errors
 from securevfl.errors import InputError
 
-__all__ = ["PARQUET", "ArrowRows", "ParquetRows"]
-
-PARQUET = (".parquet", ".pq")
-"""File name endings of Parquet."""
+__all__ = ["ArrowRows", "ParquetRows"]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import csv
 import re
 from dataclasses import dataclass
 
+from securevfl_net.table_formats import foreign_format
+
 from securevfl.errors import InputError
 
 __all__ = ["DELIMITERS", "HEAD", "CsvForm", "Dialect", "dialect_of"]
@@ -21,16 +23,6 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_SHEET = "save the sheet as CSV (in Excel: CSV UTF-8), and name that file"
-_OTHERS = (
-    (b"PK\x03\x04", f"an Excel workbook or a ZIP archive, not CSV text: {_SHEET}"),
-    (b"\xd0\xcf\x11\xe0", f"an old Excel workbook (.xls), not CSV text: {_SHEET}"),
-    (b"PAR1", "a Parquet file: give it a name that ends in .parquet"),
-    (b"ARROW1", "an Arrow file: give it a name that ends in .arrow"),
-    (b"\x1f\x8b", "compressed with gzip: give it a name that ends in .csv.gz"),
-    (b"BZh", "compressed with bzip2: give it a name that ends in .csv.bz2"),
-)
-"""First bytes of files often mistaken for CSV, with the name of their format."""
 _SEP = re.compile(r"sep=(?P<delimiter>[,;\t|])", re.IGNORECASE)
 _COMMA = re.compile(r"[+-]?\d+,\d+|[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
 _POINT = re.compile(r"[+-]?\d+\.\d+")
@@ -132,9 +124,8 @@ def _refuse_others(head: bytes, where: str) -> None:
     """Refuse files of other formats that are named as CSV, by their first bytes."""
     if not head.strip():
         raise InputError(f"{where} is empty: it has no header and no rows")
-    for first, what in _OTHERS:
-        if head.startswith(first):
-            raise InputError(f"{where} is {what}")
+    if what := foreign_format(head):
+        raise InputError(f"{where} is {what}")
 
 
 def _encoding(head: bytes, where: str) -> str:

@@ -5,7 +5,9 @@ Limits are checked first on what a file's header announces, then after each batc
 
 from __future__ import annotations
 
-from securevfl.data.arrow_rows import PARQUET, ArrowRows, ParquetRows
+from securevfl_net.table_formats import PARQUET
+
+from securevfl.data.arrow_rows import ArrowRows, ParquetRows
 from securevfl.data.csv_rows import CsvRows
 from securevfl.data.dialect import CsvForm
 from securevfl.data.file_locations import FileLocation

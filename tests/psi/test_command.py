@@ -57,7 +57,7 @@ def test_rules_decide_what_is_common(tables: Path, capsys: pytest.CaptureFixture
         (b'id,x\nann,"1\nbob,2\n', "is not CSV: unexpected end of data"),
         (b'id,x\nann,1\nbob,"a"b\n', "line 3 is not CSV"),
         (b"id,x\nann,1\nb\xe9b,2\n", "is not UTF-8: byte 0xe9; save it"),
-        (b"PK\x03\x04" + bytes(99), "is an Excel workbook or a ZIP archive, and no CSV"),
+        (b"PK\x03\x04" + bytes(99), "is an Excel workbook or a ZIP archive, not CSV text"),
         (b"sep=,\nid,x\nann,1\n", "line 1 says 'sep=,', as spreadsheets do, and is no header: drop it"),
         (b"sep=;\nid,x\nann,1\n", "line 1 says 'sep=;', as spreadsheets do"),
         ("id\nann\n".encode("utf-16"), "is not UTF-8: byte 0xff; save it"),

@@ -16,8 +16,8 @@ import pyarrow.parquet as pa_parquet
 import pytest
 from securevfl_psi import IdentifierError, IdRules, identifiers, normalise, normalise_column
 from securevfl_psi.errors import InputError, SetSizeError
-from securevfl_psi_cli import records
-from securevfl_psi_cli.hints import case_hint
+from securevfl_psi_cli import table_rows
+from securevfl_psi_cli.spelling_hints import case_hint
 from securevfl_psi_cli.table import Table
 from support.commands import BANK, SHOP, run
 
@@ -158,10 +158,10 @@ def test_tables_above_a_limit(tables: Path, monkeypatch: pytest.MonkeyPatch) -> 
     pa_parquet.write_table(pa.table({"id": texts, "l": [[1]] * 5000}), tables / "t.parquet")
     with pytest.raises(InputError, match="more than 100,000,000 bytes in its columns"):
         Table.read(tables / "t.parquet", "id", max_bytes=10**8)
-    monkeypatch.setattr(records, "_TEXT", 1000)
+    monkeypatch.setattr(table_rows, "_TEXT", 1000)
     with pytest.raises(InputError, match="a text from row 0 on has 100,000 bytes; at most 1,000"):
         Table.read(tables / "t.parquet", "id")
-    with pytest.raises(InputError, match="column 'l' holds list<element: int64>"):
+    with pytest.raises(InputError, match="column 'l' contains list<element: int64>"):
         Table.read(tables / "t.parquet", "l")
 
 

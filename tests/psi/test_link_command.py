@@ -20,7 +20,7 @@ from securevfl_psi_cli.credentials import make_certificate
 from securevfl_psi_cli.link_fields import blocks_of, schema_of
 from securevfl_psi_cli.link_plan import Linking, Plan
 from securevfl_psi_cli.linking import run_link
-from securevfl_psi_cli.records_of import Records
+from securevfl_psi_cli.record_table import Records
 from support.commands import run, start
 
 FILES = simulate_families(120, common=0.8, together=1.0, errors=FamilyErrors(typo=0.05), seed=4)

@@ -22,13 +22,13 @@ from securevfl_psi.terms import Role, Terms
 from securevfl_psi_cli.channel import connect, left_politely, secured
 from securevfl_psi_cli.listening import Listener
 from securevfl_psi_cli.party import Watch
+from securevfl_psi_cli.result_file import require_writable
 from securevfl_psi_cli.shards.cut import cut_source, is_cut, read_key
 from securevfl_psi_cli.shards.files import read_shard
 from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, ShardedRun, Source, lead
 from securevfl_psi_cli.shards.source import source_of
 from securevfl_psi_cli.shards.worker import Line
 from securevfl_psi_cli.summary import counted, sized
-from securevfl_psi_cli.written import require_writable
 
 if TYPE_CHECKING:
     from securevfl_psi_cli.options import Options

@@ -16,14 +16,14 @@ from securevfl_psi.identifiers import MISSING, IdRules
 from securevfl_psi.sharded import Batch
 from securevfl_psi.sharded.reading import normalised_batch, of_arrow
 
-from securevfl_psi_cli.records import is_parquet, records
 from securevfl_psi_cli.shards.leading import Source
-from securevfl_psi_cli.table import Missing, place_of
+from securevfl_psi_cli.table import Missing
+from securevfl_psi_cli.table_rows import find_column, is_parquet, open_parquet, read_columns, read_rows
 
 __all__ = ["parquet_batches", "parquet_files", "rows_of", "source_digest", "source_of"]
 
 _ROWS = 1 << 17
-_BUFFER = 1 << 20
+_STREAMED = {"pre_buffer": False, "buffer_size": 1 << 20}  # Arrow would read ahead the whole column
 
 
 def source_of(
@@ -96,32 +96,20 @@ def parquet_files(path: Path, missing: Missing) -> list[Path]:
     return files
 
 
-def _opened(path: Path) -> Any:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise InputError(f"{path}: Parquet needs pyarrow: pip install 'securevfl-psi[parquet]'") from None
-    try:
-        return pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER)  # read ahead, it would hold the whole column
-    except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
-
-
 def rows_of(path: Path) -> int:
     """Rows of a Parquet file.
 
     Raises:
         InputError: it cannot be read.
     """
-    with _opened(path) as file:
+    with open_parquet(path, **_STREAMED) as file:
         return int(file.metadata.num_rows)
 
 
 def _count(path: Path, delimiter: str, max_bytes: int) -> int:
     if is_parquet(path):
         return rows_of(path)
-    return sum(1 for _ in records(path, delimiter, max_bytes)) - 1
+    return sum(1 for _ in read_rows(path, delimiter, max_bytes)) - 1
 
 
 def parquet_batches(
@@ -133,9 +121,9 @@ def parquet_batches(
         IdentifierError: identifiers that are missing or cannot be used.
         InputError: it cannot be read, or lacks a column.
     """
-    with _opened(path) as file:
+    with open_parquet(path, **_STREAMED) as file:
         for column in columns:
-            place_of(path, file.schema_arrow.names, column, ",")
+            find_column(path, file.schema_arrow.names, column, ",")
         for batch in file.iter_batches(batch_size=_ROWS, columns=list(columns), use_threads=False):
             arrays = [of_arrow(batch.column(name), first) for name in columns]
             if missing is Missing.refuse:
@@ -174,14 +162,8 @@ def _csv(
     max_bytes: int,
     first: int,
 ) -> Iterator[Batch]:
-    rows = records(path, delimiter, max_bytes, columns)
-    _, header = next(rows, (0, None))
-    if header is None:
-        raise InputError(f"{path} is empty; a header and at least one row are needed")
-    places = [place_of(path, header, column, delimiter) for column in columns]
     part: list[object] = []
-    for line, fields in rows:
-        found = tuple(fields[place] for place in places)
+    for line, found in read_columns(path, columns, delimiter, max_bytes):
         if missing is Missing.refuse:
             absent = next((text for text in found if text and text.strip() in MISSING), None)
             if absent is not None:

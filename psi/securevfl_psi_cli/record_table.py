@@ -9,9 +9,8 @@ from pathlib import Path
 from securevfl_psi.errors import InputError, SetSizeError
 from securevfl_psi.identifiers import MISSING
 
-from securevfl_psi_cli.records import is_parquet, records
-from securevfl_psi_cli.table import place_of
-from securevfl_psi_cli.written import write_csv
+from securevfl_psi_cli.result_file import write_csv
+from securevfl_psi_cli.table_rows import read_columns, read_rows
 
 __all__ = ["Records"]
 
@@ -44,24 +43,13 @@ class Records:
             InputError: a file that cannot be read, or lacks a column, or has no rows.
             SetSizeError: more rows than `max_rows`.
         """
-        if len(delimiter) != 1 or delimiter in '"\r\n':
-            raise InputError(f"delimiter {delimiter!r}; one character is possible, for example ';'")
-        wanted = list(dict.fromkeys(columns.values()))
-        rows = records(path, delimiter, max_bytes, wanted)
-        _, header = next(rows, (0, None))
-        if header is None:
-            raise InputError(f"{path} is empty; a header and at least one row are needed")
-        places = {column: place_of(path, header, column, delimiter) for column in wanted}
-        if is_parquet(path):
-            places = {column: at for at, column in enumerate(wanted)}
         found: dict[str, list[object]] = {name: [] for name in columns}
         count = 0
-        for _, fields in rows:
+        for _, fields in read_columns(path, list(columns.values()), delimiter, max_bytes):
             count += 1
             if count > max_rows:
                 raise SetSizeError(f"{path} has more than {max_rows:,} rows: raise --max-set-size at all")
-            for name, column in columns.items():
-                text = fields[places[column]]
+            for name, text in zip(columns, fields, strict=True):
                 found[name].append(None if text.strip() in MISSING else text)
         if not count:
             raise InputError(f"{path} has a header and no rows; at least one row is needed")
@@ -77,7 +65,7 @@ class Records:
             write_csv(out, ["link", "row"], ([name, row] for row, name in links), self.delimiter)
             return
         wanted = {row for row, _ in links}
-        rest = records(self.path, self.delimiter, self.max_bytes)
+        rest = read_rows(self.path, self.delimiter, self.max_bytes)
         _, header = next(rest, (0, [""]))
         kept = {number: fields for number, (_, fields) in enumerate(rest) if number in wanted}
         if len(kept) != len(wanted):
