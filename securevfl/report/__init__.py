@@ -7,11 +7,10 @@ from securevfl.report.card_making import make_card, make_party_card
 from securevfl.report.derived import cards
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.html import render, write
-from securevfl.report.notebook_display import Shown, table_html
 from securevfl.report.overviews import overview_table
 from securevfl.report.progress_line import progress_line
 from securevfl.report.record import Record, RunRecord
-from securevfl.report.sweep import count_table, failures_text, sweep_table, verdict_table
+from securevfl.report.sweep import count_table, failures_text, sweep_table, trials_table, verdict_table
 from securevfl.report.sweep_page import render_sweep, write_sweep
 from securevfl.report.sweep_plots import sweep_axes
 from securevfl.report.sweep_record import (
@@ -24,6 +23,7 @@ from securevfl.report.sweep_record import (
     summary,
 )
 from securevfl.report.sweep_verdicts import Verdict, verdicts
+from securevfl.report.tables import Shown, table_html
 from securevfl.report.terminal import (
     cards_text,
     comparison_table,
@@ -37,7 +37,6 @@ from securevfl.report.terminal import (
     worst_lines,
     worst_text,
 )
-from securevfl.report.trials import trials_table
 
 __all__ = [
     "Card",

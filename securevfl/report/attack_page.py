@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from markupsafe import Markup
-from rich import box
 from rich.table import Table
 from rich.text import Text
-from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.report.attack_record import AttackRecord, Line, lines
 from securevfl.report.bar_chart import Bar, BarRow, bar_chart
 from securevfl.report.plots import COMPUTE
-from securevfl.report.template import fill
+from securevfl.report.tables import make_table, number_column, text_column
+from securevfl.report.template import fill, write_files
 from securevfl.report.terminal import _COLOURS
 
 __all__ = ["attack_table", "render_attacks", "write_attacks"]
@@ -37,20 +36,12 @@ _OF_NUMBERS = "correlation of the true number with what was recovered; 0 is gues
 def attack_table(record: AttackRecord) -> Table:
     """One row an attack: what it got with the number of known records that served it best, what the same attacker gets
     without the view, and what the job states. The page has them all."""
-    table = Table(
-        title=Text(f"Attacks on {record.title}", "bold"),
-        title_justify="left",
-        header_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-        show_edge=False,
+    table = make_table(
+        *map(text_column, ("attacker", "victim", "attack", "of")),
+        *map(number_column, ("known", "in", "got", "without\nview")),
+        text_column("the job\nstates", no_wrap=True),
+        title=f"Attacks on {record.title}",
     )
-    for column in ("attacker", "victim", "attack", "of"):
-        table.add_column(column, overflow="fold")
-    for column in ("known", "in", "got", "without\nview"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("the job\nstates", no_wrap=True)
     last = None
     for line in _best(lines(record)):
         if last not in (None, (line.attacker, line.victim)):
@@ -120,12 +111,10 @@ def render_attacks(record: AttackRecord) -> str:
                     "picture": _picture(found, found[0].metric),
                 }
             )
-    return fill("attacks.html.j2", {"number": _number}, record=record, groups=groups)
+    return fill("attacks.html.j2", f"Attacks on {record.title}", {"number": _number}, record=record, groups=groups)
 
 
 def write_attacks(record: AttackRecord, folder: Path) -> Path:
     """Write `attacks.json` and `attacks.html` to `folder`, each whole or not at all; returns the page's path."""
-    make_folder(folder)
-    write_atomic(folder / "attacks.json", record.to_json())
-    write_atomic(folder / "attacks.html", render_attacks(record).encode())
+    write_files(folder, {"attacks.json": record.to_json(), "attacks.html": render_attacks(record).encode()})
     return folder / "attacks.html"

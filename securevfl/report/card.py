@@ -26,7 +26,7 @@ STANDINGS: tuple[Standing, ...] = ("reads it", "bounded", "nothing found")
 
 LEGEND: Mapping[Standing, str] = {
     "reads it": "exactly or nearly, or nothing bounds how well",
-    "bounded": "by an ε, by a budget, or by how little is told: the figure says how far",
+    "bounded": "by an ε, by a budget, or because little is revealed: the figure is the bound",
     "nothing found": "in any message",
 }
 """Standing → what it means."""

@@ -124,7 +124,7 @@ def _of_pair(
     sights = [sight for line in learned for sight in _sights(line, labels=labels) if sight.of == column.of]
     worst = min(sights, key=_order, default=None)
     standing: Standing = "nothing found" if worst is None else _standing(worst)
-    says = "no message tells of it" if worst is None else _says(worst)
+    says = "no message reveals it" if worst is None else _says(worst)
     figure, source = ("", "") if worst is None else _figure(worst)
     if worst is not None and worst.result:
         besides = min((sight for sight in sights if not sight.result), key=_order, default=None)

@@ -30,7 +30,7 @@ __all__ = ["LIGHT", "Chart", "Curve", "chart_svg", "draw_chart", "new_axes", "pa
 LIGHT = {"accent": "#2b6cb0", "ink": "#1f2933", "muted": "#66727f", "line": "#e3e8ee"}
 """The page's palette in its light scheme, for pictures outside the page."""
 
-WIDTH, HEIGHT = 360, 250
+WIDTH, HEIGHT = 310, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 10, 38
 _NAME = 36  # characters of a curve's name beside the plot
 

@@ -56,7 +56,7 @@ class Headline:
 
 
 def _headlines(record: Record) -> list[Headline]:
-    """What a manager wants to know first: the gain, the price of each protection, and whether alignment holds."""
+    """The gain, the price of each protection, and the alignment: what a manager asks first."""
     found = []
     alone, pooled, plain = baseline(record, "alone"), baseline(record, "pooled"), baseline(record, "plain")
     name, title, _ = next(iter(metrics_of(record)), ("auc", "AUC", 4))
@@ -77,7 +77,7 @@ def _headlines(record: Record) -> list[Headline]:
         detail = short(sealed, record.runs)
         if name in sealed.test and name in plain.test:
             detail += f"; {title} {_signed(sealed.test[name] - plain.test[name], 4)} against plain"
-        found.append(Headline(times, "time to seal it", detail))
+        found.append(Headline(times, "time with encryption", detail))
     noisy = [run for run in record.runs if run.epsilon]
     for run in noisy[:2]:
         if name in run.test:
@@ -125,16 +125,17 @@ def render(record: Record, attacked: AttackRecord | None = None) -> str:
         )
     }
     main = next(iter(metrics_of(record)), ("auc", "AUC", 4))
-    foretold, ranks = target_words(record)
+    predicted, ranks = target_words(record)
     return fill(
         "report.html.j2",
+        record.title,
         {"bytes": human_bytes, "seconds": human_seconds, "signed": _signed},
         record=record,
         pictures=pictures,
         headlines=_headlines(record),
         metrics=metrics_of(record),
         main=main[1],
-        foretold=foretold,
+        predicted=predicted,
         ranks=ranks,
         epoch_metric=plots.epoch_metric(record),
         metric_text=metric_text,

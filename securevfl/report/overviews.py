@@ -1,16 +1,15 @@
-"""What each table of a checked job holds, for the terminal: a few lines a party, no wider than 80 columns."""
+"""What each table of a checked job contains, for the terminal: a few lines a party, no wider than 80 columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Group as Lines
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from securevfl.data.overview import TableOverview
+from securevfl.report.tables import make_table, number_column, text_column
 
 __all__ = ["overview_table"]
 
@@ -21,29 +20,21 @@ _ONE = {"numbers": "number", "categories": "category", "dates": "date", "truth v
 
 
 def overview_table(tables: Sequence[TableOverview]) -> RenderableType:
-    """What each table holds: how much, which columns have a use, and what preparation would take them for."""
-    shown = Table(
-        title="What the tables hold",
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        show_edge=False,
+    """Size of each table, which columns are used, and what preparation takes them for."""
+    shown = make_table(
+        text_column("party", max_width=18),
+        *map(number_column, ("rows", "columns", "missing")),
+        text_column("which columns", ratio=1),
+        title="What the tables contain",
     )
-    shown.add_column("party", overflow="fold", max_width=18)
-    shown.add_column("rows", justify="right", no_wrap=True)
-    shown.add_column("columns", justify="right", no_wrap=True)
-    shown.add_column("missing", justify="right", no_wrap=True)
-    shown.add_column("which columns", overflow="fold", ratio=1)
-    shown.width = _WIDTH
+    shown.width, shown.collapse_padding = _WIDTH, False
     for one in tables:
         rows = "many" if one.rows is None else f"{one.rows:,}"
         shown.add_row(
             Text(one.party), Text(rows), Text(f"{one.columns:,}"), Text(_percent(one.missing)), Text(_says(one))
         )
     looked = max((one.looked for one in tables if one.rows is None or one.looked < one.rows), default=0)
-    note = f"What columns hold, and what is missing, is told by the first {looked:,} rows." if looked else ""
+    note = f"Column types and missing values are from the first {looked:,} rows." if looked else ""
     return Lines(shown, Text(note, "dim")) if note else shown
 
 

@@ -58,10 +58,10 @@ class Picture:
 
 
 def target_words(record: Record) -> tuple[str, str]:
-    """What the runs of a record foretell, in words, and how their scores rank, from the target's name and classes.
+    """What the runs of a record predict, and what their ranking is about, from the target's name and classes.
 
     Returns:
-        A sentence such as "Foretold is `subscribes`: no or yes." and a heading such as "How well each run ranks yes
+        A sentence such as "Predicts subscribes (no or yes)." and a heading such as "How well each run ranks yes
         above no"; without a record of the target, words that fit any.
     """
     found = next((run.evaluation for run in record.runs if run.evaluation is not None), None)
@@ -69,20 +69,20 @@ def target_words(record: Record) -> tuple[str, str]:
         return "", "How well each run does"
     target = found.target or "the target"
     if found.task == "regression":
-        return f"Foretold is {target}, a number.", f"How near each run comes to {target}"
+        return f"Predicts {target}, a number.", f"How near each run comes to {target}"
     if found.task == "multilabel":
         return (
-            f"Foretold are {len(found.classes)} labels, of which a row can have several: {shorten(target, 80)}.",
+            f"Predicts {len(found.classes)} labels, of which a row can have several: {shorten(target, 80)}.",
             "How well each run ranks rows by each label",
         )
     if len(found.classes) == 2:
         return (
-            f"Foretold is {target}: {found.classes[0]} or {found.classes[1]}.",
+            f"Predicts {target} ({found.classes[0]} or {found.classes[1]}).",
             f"How well each run ranks {shorten(found.classes[1], _NAME)} above {shorten(found.classes[0], _NAME)}",
         )
     return (
-        f"Foretold is {target}, one of {len(found.classes)} classes.",
-        f"How well each run tells {shorten(target, _NAME)} apart",
+        f"Predicts {target}, one of {len(found.classes)} classes.",
+        f"How well each run tells classes of {shorten(target, _NAME)} apart",
     )
 
 

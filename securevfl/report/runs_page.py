@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
-from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.report.derived import active_name, epsilon_of, human_seconds, metric_text, metrics_of
 from securevfl.report.record import Record, RunRecord
 from securevfl.report.svg_shapes import dot, picture, shorten, stroke, word
-from securevfl.report.template import fill
+from securevfl.report.template import fill, write_files
 
 __all__ = ["Alike", "alike", "render_runs", "write_runs"]
 
@@ -102,8 +101,7 @@ def write_runs(records: Mapping[str, Record], path: Path) -> Path:
     Raises:
         InputError: it cannot be written.
     """
-    make_folder(path.parent)
-    write_atomic(path, render_runs(records, path.parent).encode())
+    write_files(path.parent, {path.name: render_runs(records, path.parent).encode()})
     return path
 
 
@@ -119,6 +117,7 @@ def render_runs(records: Mapping[str, Record], beside: Path | None = None) -> st
     tests = {number for one in groups for number in one.test}
     return fill(
         "runs.html.j2",
+        "Finished runs",
         {"seconds": human_seconds},
         groups=[_row(one, metrics, groups) for one in groups],
         titles=[title for _, title, _ in metrics.values()],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from securevfl.report.derived import active_name, epsilon_of, human_seconds, metric_text, metrics_of
 from securevfl.report.record import Record
+from securevfl.report.tables import make_table, number_column, text_column
 
 __all__ = ["runs_rows", "runs_table"]
 
@@ -38,16 +38,11 @@ def runs_rows(records: Mapping[str, Record]) -> list[dict[str, object]]:
 
 
 def runs_table(records: Mapping[str, Record]) -> Table:
-    """Folder → record, as a table. Each metric has a column if any run has it; different test rows are not comparable,
-    and their number stands beside."""
+    """Folder → record, as a table. Each metric that any run has is a column; the number of test rows is another,
+    because figures on different rows are not comparable."""
     metrics = {entry[0]: entry for record in records.values() for entry in metrics_of(record)}
-    table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("folder", overflow="fold")
-    table.add_column("run", overflow="fold")
-    for _, title, _ in metrics.values():
-        table.add_column(title, justify="right", no_wrap=True)
-    for title in ("ε", "test\nrows", "time"):
-        table.add_column(title, justify="right", no_wrap=True)
+    titles = [*(title for _, title, _ in metrics.values()), "ε", "test\nrows", "time"]
+    table = make_table(text_column("folder"), text_column("run"), *map(number_column, titles))
     for folder, record in records.items():
         for place, run in enumerate(record.runs):
             epsilon = epsilon_of(run)

@@ -1,10 +1,11 @@
-"""A sweep in the terminal: quality by method and position, and which of the papers' claims hold."""
+"""A sweep or a search in the terminal: quality by method and position, the verdict on each claim, trials best first."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +24,7 @@ from securevfl.report.sweep_record import (
     tick,
 )
 from securevfl.report.sweep_verdicts import Verdict, judged
+from securevfl.report.tables import make_table, number_column, text_column
 
 __all__ = [
     "best_of",
@@ -34,6 +36,7 @@ __all__ = [
     "measured",
     "seen_text",
     "sweep_table",
+    "trials_table",
     "verdict_table",
 ]
 
@@ -109,26 +112,13 @@ def _lines(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(text, width)) or text
 
 
-def _table(title: str, *, show_lines: bool = False) -> Table:
-    return Table(
-        title=Text(title, "bold"),
-        title_justify="left",
-        header_style="bold",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-        pad_edge=False,
-        show_edge=False,
-        show_lines=show_lines,
-    )
-
-
-def _columns(table: Table, record: SweepRecord, xs: list[float]) -> None:
+def _methods_table(record: SweepRecord, xs: list[float], title: str) -> Table:
     """A column for methods, and one for each position."""
-    table.add_column(Text("method"), overflow="fold", min_width=8)
+    columns = []
     for i, x in enumerate(xs):
-        title = f"{_lines(record.axis, 11)}\n" if record.axis and not i else "\n" if record.axis else ""
-        table.add_column(Text(title + _lines(tick(record, x), 11)), justify="right", no_wrap=True)
+        head = f"{_lines(record.axis, 11)}\n" if record.axis and not i else "\n" if record.axis else ""
+        columns.append(number_column(head + _lines(tick(record, x), 11)))
+    return make_table(text_column("method", min_width=8), *columns, title=title)
 
 
 def sweep_table(record: SweepRecord, data: str, rows: Rows = "common") -> Table:
@@ -147,9 +137,8 @@ def sweep_table(record: SweepRecord, data: str, rows: Rows = "common") -> Table:
     if data not in datasets(record):
         raise UnknownNameError("data set of this sweep", data, datasets(record))
     entries = [entry for entry in summary(record, rows) if entry.data == data]
-    table = _table(data if rows == "common" else f"{data}, {_ALONE}")
     xs = positions(record, data)
-    _columns(table, record, xs)
+    table = _methods_table(record, xs, data if rows == "common" else f"{data}, {_ALONE}")
     at = {(entry.method, entry.x): entry for entry in entries}
     best = best_of(entries)
     for method in methods(record, data):
@@ -162,15 +151,10 @@ def sweep_table(record: SweepRecord, data: str, rows: Rows = "common") -> Table:
     return table
 
 
-def _warned(counts: str) -> Text:
-    return Text(counts, "yellow" if counts.startswith("0 ") else "")
-
-
 def count_table(record: SweepRecord, data: str) -> Table | None:
     """Rows that self-training labelled and dropped, of the methods that label; None where no method of them ran."""
     xs = positions(record, data)
-    table = _table(f"{data}, rows labelled / dropped")
-    _columns(table, record, xs)
+    table = _methods_table(record, xs, f"{data}, rows labelled / dropped")
     for method in methods(record, data):
         counts = [counts_text(record, data, method, x) for x in xs]
         if any(counts):
@@ -184,13 +168,15 @@ def count_table(record: SweepRecord, data: str) -> Table | None:
 def verdict_table(record: SweepRecord) -> Table:
     """One row a claim, one line in it a data set and position: the difference in points, its verdict, and what the test
     could have seen."""
-    table = _table("Claims", show_lines=True)
-    table.add_column("claim", overflow="fold", min_width=16)
-    table.add_column("data", no_wrap=True, max_width=14)
-    table.add_column(Text(_lines(record.axis, 8)), justify="right", no_wrap=True, max_width=8)
-    table.add_column("difference", justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("seen", justify="right", no_wrap=True)
+    columns = (
+        text_column("claim", min_width=16),
+        text_column("data", no_wrap=True, max_width=14),
+        number_column(_lines(record.axis, 8), max_width=8),
+        number_column("difference"),
+        text_column("verdict", no_wrap=True),
+        number_column("seen"),
+    )
+    table = make_table(*columns, title="Claims", lines=True)
     for claim, lines in judged(record):
         names = ["" if i and lines[i - 1].data == line.data else line.data for i, line in enumerate(lines)]
         words = Text("\n").join(Text(line.verdict, _COLOURS[line.verdict]) for line in lines)
@@ -210,3 +196,39 @@ def verdict_table(record: SweepRecord) -> Table:
         "the margin at which the test would have decided in 80 % of the tries."
     )
     return table
+
+
+def trials_table(
+    trials: Sequence[tuple[int, str, float | None, int | None, Mapping[str, Any]]], metric: str, most: int = 20
+) -> Table:
+    """One row a trial, best first; of more than `most`, the best.
+
+    Args:
+        trials: number, state, value, epochs and settings of each.
+        metric: the value's name.
+        most: rows.
+    """
+    ordered = sorted(trials, key=lambda one: (one[2] is None, -(one[2] or 0.0), one[0]))
+    names = list(dict.fromkeys(name for one in trials for name in one[4]))
+    table = make_table(
+        number_column("trial"),
+        text_column("state"),
+        number_column(f"{METRIC_NAMES.get(metric, metric)} (validation)"),
+        number_column("epochs run"),
+        *(text_column(name, justify="right") for name in names),
+    )
+    for number, state, value, epochs, settings in ordered[:most]:
+        table.add_row(
+            str(number),
+            state,
+            "–" if value is None else f"{value:.4f}",
+            "–" if epochs is None else str(epochs),
+            *(Text(_shown(settings[name]) if name in settings else "–") for name in names),
+        )
+    if len(trials) > most:
+        table.caption = Text(f"The best {most} of {len(trials)} trials.")
+    return table
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
-from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.report.derived import human_seconds
 from securevfl.report.statistics import FEWEST
@@ -25,7 +24,7 @@ from securevfl.report.sweep import (
 from securevfl.report.sweep_plots import quality, styles, swatch
 from securevfl.report.sweep_record import Claim, Rows, SweepRecord, datasets, methods, positions, summary, tick
 from securevfl.report.sweep_verdicts import Verdict, judged
-from securevfl.report.template import fill
+from securevfl.report.template import fill, write_files
 
 __all__ = ["render_sweep", "write_sweep"]
 
@@ -168,6 +167,7 @@ def render_sweep(record: SweepRecord) -> str:
     claims = [_judged(claim, lines) for claim, lines in judged(record)]
     return fill(
         "sweep.html.j2",
+        record.title,
         {"seconds": human_seconds, "difference": difference_text, "seen": seen_text},
         record=record,
         fewest=FEWEST,
@@ -187,8 +187,5 @@ def render_sweep(record: SweepRecord) -> str:
 
 def write_sweep(record: SweepRecord, folder: Path) -> Path:
     """Write `sweep.json` and `report.html` to `folder`, each whole or not at all; returns the page's path."""
-    make_folder(folder)
-    page = folder / "report.html"
-    write_atomic(folder / "sweep.json", record.to_json())
-    write_atomic(page, render_sweep(record).encode())
-    return page
+    write_files(folder, {"sweep.json": record.to_json(), "report.html": render_sweep(record).encode()})
+    return folder / "report.html"

@@ -1,20 +1,27 @@
-"""Filling the templates of the two HTML pages."""
+"""The maker of all HTML pages: a template in `templates/`, over one frame and one style."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-__all__ = ["fill"]
+from securevfl_net.durable import make_folder, write_atomic
+
+__all__ = ["fill", "write_files"]
 
 
-def fill(template: str, filters: Mapping[str, Callable[..., str]], **values: Any) -> str:
+def fill(template: str, title: str, filters: Mapping[str, Callable[..., str]], **values: Any) -> str:
     """The text of a page.
 
     Args:
-        template: file name in `templates/`.
+        template: file name in `templates/`; it extends ``page.html.j2``.
+        title: of the page.
         filters: name in the template → function of a value.
-        values: what the template shows; a name that it needs and that is missing raises `jinja2.UndefinedError`.
+        values: what the template shows.
+
+    Raises:
+        jinja2.UndefinedError: the template needs a name that is missing.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -26,4 +33,16 @@ def fill(template: str, filters: Mapping[str, Callable[..., str]], **values: Any
         lstrip_blocks=True,
     )
     environment.filters.update(filters)
-    return environment.get_template(template).render(**values)
+    return environment.get_template(template).render(title=title, **values)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files in order, each complete or not at all.
+
+    Args:
+        folder: created if it is missing.
+        files: name → content.
+    """
+    make_folder(folder)
+    for name, content in files.items():
+        write_atomic(folder / name, content)

@@ -1,11 +1,10 @@
-"""Tables for the terminal. Names come from outside: they are shown as they are, never read as markup."""
+"""A record in the terminal: its tables, warnings and findings. Names from outside are never read as markup."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -27,6 +26,7 @@ from securevfl.report.derived import (
     worst,
 )
 from securevfl.report.record import ReceiptLine, Record, RunRecord
+from securevfl.report.tables import make_table, number_column, text_column
 
 __all__ = [
     "cards_text",
@@ -65,29 +65,12 @@ def comparison_table(record: Record, *, brief: bool = False) -> Table:
         record: of the runs.
         brief: show the first metric alone, so that rows take one line of 80 columns, and the shortest caption.
     """
-    table = Table(
-        title=Text(record.title, "bold"),
-        title_justify="left",
-        header_style="bold",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-        pad_edge=False,
-        show_edge=False,
-    )
-    table.add_column("run", overflow="fold", min_width=8)
     first, *more = metrics_of(record) or [("auc", "AUC", 4)]
     if brief:
         more = []
-    for column in (
-        first[1],
-        "gain",
-        *(_NARROW.get(title, title) for _, title, _ in more),
-        "time/\nepoch",
-        "active\nsent",
-        "passive\nsent",
-        "ε",
-    ):
-        table.add_column(column, justify="right", no_wrap=True)
+    titles = [first[1], "gain", *(_NARROW.get(title, title) for _, title, _ in more)]
+    titles += ["time/\nepoch", "active\nsent", "passive\nsent", "ε"]
+    table = make_table(text_column("run", min_width=8), *map(number_column, titles), title=record.title)
     federated = False
     for run in record.runs:
         if not run.baseline and not federated:
@@ -113,7 +96,6 @@ def comparison_table(record: Record, *, brief: bool = False) -> Table:
         f"Figures are of the test rows; time is that of {whose}."
         + (f" {words}" if not brief and (words := constant_of(record)) else "")
     )
-    table.caption_justify = "left"
     return table
 
 
@@ -124,7 +106,7 @@ def self_training_text(record: Record) -> RenderableType | None:
 
 
 def warnings_text(record: Record) -> RenderableType | None:
-    """What to look at before the figures, in red, a line each; None where there is nothing."""
+    """The warnings of all runs in red, a line each; None without warnings."""
     lines = [
         Text.assemble(("warning: ", "bold red"), (f"{run.title}: {warning}", "red"))
         for run in record.runs
@@ -136,18 +118,14 @@ def warnings_text(record: Record) -> RenderableType | None:
 def worst_text(record: Record) -> RenderableType:
     """The worst that each party could read of another, by run: what the report opens with."""
     lines = []
-    for title, severity, sentence in _told(record):
-        lines.append(Text.assemble((f"{severity}: ", f"bold {_COLOURS.get(severity, '')}"), f"{title}: {sentence}"))
+    for run, severity, sentence in worst(record):
+        lines.append(Text.assemble((f"{severity}: ", f"bold {_COLOURS.get(severity, '')}"), f"{run.title}: {sentence}"))
     return Group(*lines)
-
-
-def _told(record: Record) -> list[tuple[str, str, str]]:
-    return [(run.title, severity, sentence) for run, severity, sentence in worst(record)]
 
 
 def worst_lines(record: Record) -> list[str]:
     """As `worst_text`, as plain lines."""
-    return [f"{severity}: {title}: {sentence}" for title, severity, sentence in _told(record)]
+    return [f"{severity}: {run.title}: {sentence}" for run, severity, sentence in worst(record)]
 
 
 def run_line(run: RunRecord) -> str:
@@ -159,7 +137,7 @@ def run_line(run: RunRecord) -> str:
 
 
 def cards_text(record: Record, attacked: AttackRecord | None = None, *, brief: bool = False) -> RenderableType:
-    """The card of the first job, which its report opens with; nothing where nobody could read of anybody.
+    """The card of the first job, which opens its report; empty where no party could read anything of another.
 
     Args:
         record: of the runs.
@@ -172,12 +150,14 @@ def cards_text(record: Record, attacked: AttackRecord | None = None, *, brief: b
 
 def learned_table(record: Record) -> Table:
     """Who learned what, one row a party and run."""
-    table = Table(title=Text("Who learned what", "bold"), title_justify="left", header_style="bold")
-    table.add_column("run", overflow="fold", max_width=18)
-    table.add_column("party", overflow="fold", max_width=12)
-    table.add_column("about", overflow="fold", max_width=12)
-    table.add_column("", no_wrap=True)
-    table.add_column("learns", overflow="fold")
+    columns = (
+        text_column("run", max_width=18),
+        text_column("party", max_width=12),
+        text_column("about", max_width=12),
+        text_column("", no_wrap=True),
+        text_column("learns"),
+    )
+    table = make_table(*columns, title="Who learned what", boxed=True)
     for run in record.runs:
         for line in run.learned:
             severity = Text(line.severity, _COLOURS.get(line.severity, ""))
@@ -189,12 +169,8 @@ def learned_table(record: Record) -> Table:
 
 def receipt_table(run: RunRecord) -> Table:
     """The protection receipt of one run, counted from its ledgers; links with the same content share a line."""
-    title = Text(f"Protection receipt: {run.title}", "bold")
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for column in ("from", "to", "what", "protection"):
-        table.add_column(column, overflow="fold")
-    table.add_column("messages", justify="right")
-    table.add_column("size", justify="right", no_wrap=True)
+    columns = [*map(text_column, ("from", "to", "what", "protection")), *map(number_column, ("messages", "size"))]
+    table = make_table(*columns, title=f"Protection receipt: {run.title}", boxed=True)
     groups: dict[tuple[str, str, bool], list[ReceiptLine]] = {}
     for line in run.receipt:
         groups.setdefault((line.what, line.protection, line.protected), []).append(line)
@@ -220,7 +196,7 @@ def render_text(renderable: RenderableType, *, width: int = 110, color: bool = F
 
 
 def ledgers_text(record: Record, folder: Path) -> Text | None:
-    """Whose key signed which ledger, in the words that an audit takes; None where the record names no keys.
+    """Which key signed which ledger, as `securevfl audit --pin` takes it; None where the record names no keys.
 
     Args:
         record: of the run.

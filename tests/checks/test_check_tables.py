@@ -132,7 +132,7 @@ def test_the_lines_fit_80_columns_whatever_names_are(folder: Path) -> None:
         "not used: more",
     ):
         assert words in text
-    assert "told by the first 1,000 rows" in text
+    assert "from the first 1,000 rows" in text
     use = ColumnUse.of(id="i" * 90, label=None, features=None, categorical=(), classes=None, prepare="auto")
     table = pa.table({"i" * 90: [str(i) for i in range(9)]} | {f"{'c' * 70}{i}": [1] * 9 for i in range(5)})
     pa_parquet.write_table(table, folder / "long.parquet")
@@ -182,7 +182,7 @@ def test_identifiers_of_other_numbers_of_columns_are_told(folder: Path) -> None:
 def test_the_command_prints_tables_before_what_it_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli.app(["check", str(folder / "job.toml")], standalone_mode=False)
     said = capsys.readouterr().out
-    assert said.index("What the tables hold") < said.index("nothing to correct")
+    assert said.index("What the tables contain") < said.index("nothing to correct")
 
 
 def test_a_party_file_tells_of_its_own_table_and_certificate(

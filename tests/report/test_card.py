@@ -79,7 +79,7 @@ def test_features_and_labels_stand_apart_and_bear_what_was_measured() -> None:
     assert sealed.cell("bank", "network").figure == "R² 1.00 (0.00 without)"
     assert sealed.cell("network", "bank", "labels").standing == "nothing found"
     assert sealed.cell("network", "bank", "labels").figure == "AUC 0.50 (0.50 without)"
-    assert sealed.cell("network", "retailer").says == "no message tells of it"
+    assert sealed.cell("network", "retailer").says == "no message reveals it"
     assert plain.cell("network", "bank", "labels").figure == "AUC 1.00 (0.50 without)"
     assert plain.cell("network", "bank").figure == "R² 0.76 (0.10 without)"
     noisy = job_card(Job(protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=0.5)))), ["bank"], PASSIVE)
@@ -157,7 +157,7 @@ def test_on_shares_the_result_tells_and_nothing_is_found_beyond_it() -> None:
         f"R² {told.got:.2f} ({max(told.without, 0):.2f} without); "
         f"beyond them R² {rest.got:.2f} ({max(rest.without, 0):.2f} without)"
     )
-    assert card.cell("network", "bank").says == "no message tells of it"
+    assert card.cell("network", "bank").says == "no message reveals it"
     assert card.assumes.startswith("no two of bank, network and retailer")
     helped = job_card(Job(protection=sv.Shares(computing=("bank", "shop", "helper"))), ["bank"], ["shop"])
     assert helped is not None

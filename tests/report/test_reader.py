@@ -49,12 +49,12 @@ def _titles(record: Record) -> list[str]:
 def test_words_are_of_the_target_and_its_classes_whatever_the_data(binary: Record, number: Record) -> None:
     page = render(binary)
     assert "<h1>Who subscribes?</h1>" in page
-    assert "Foretold is subscribes: no or yes." in page
+    assert "Predicts subscribes (no or yes)." in page
     assert "How well each run ranks yes above no" in page
     for found in (page, render(number)):
         assert not re.search("client|defaulting|paying", found)
     assert "How near each run comes to claim" in render(number)
-    assert "AUC" not in render(number).partition("The metrics, in a line each")[0].partition("What was gained")[2]
+    assert "AUC" not in render(number).partition("What the metrics mean")[0].partition("What was gained")[2]
 
 
 def test_each_task_has_its_pictures(binary: Record, number: Record) -> None:

@@ -264,10 +264,10 @@ def test_only_what_was_verified_is_called_so(record: Record, by: list[str], word
 
 def test_alignment_of_all_parties_at_once_says_that_no_pairwise_overlap_is_learned(record: Record) -> None:
     pairs = render(record)
-    assert "also those that other parties lack" in pairs
+    assert "including those that other parties lack" in pairs
     assert "by pairs" in pairs
     everyone = render(replace(record, alignment=replace(record.alignment, pairwise={})))
-    assert "and no overlap of fewer; the sizes of their tables" in everyone
+    assert "but no overlap of fewer parties; the sizes of their tables" in everyone
     assert "by pairs" not in everyone
     assert "same keyed digest" in everyone
 

@@ -218,7 +218,11 @@ def test_a_peer_that_lacks_a_word_in_one_run_has_not_cross_signed() -> None:
 @pytest.mark.parametrize("page", ["report", "sweep", "attacks", "runs"])
 def test_pages_are_made_for_paper(page: str) -> None:
     """Tables whose headers break are as wide as the sheet, no heading stands alone at its end, and it is white."""
-    text = (Path(plots.__file__).parent / "templates" / f"{page}.html.j2").read_text(encoding="utf-8")
+    templates = Path(plots.__file__).parent / "templates"
+    own = (templates / f"{page}.html.j2").read_text(encoding="utf-8")
+    assert own.startswith('{% extends "page.html.j2" %}')
+    assert "<style" not in own
+    text = (templates / "page.html.j2").read_text(encoding="utf-8")
     style = text[text.index("<style>") : text.index("</style>")]
     paper = style[style.index("@media print {") :]
     assert "th, th.n { font-size: 11px; white-space: normal; }" in paper

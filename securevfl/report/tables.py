@@ -1,6 +1,6 @@
-"""What a notebook shows: a rich table as HTML, and a text that prints as itself.
+"""Tables of one look, for the terminal and, as HTML, for notebooks.
 
-Everything that comes from outside is escaped; nothing is a script, and nothing is loaded.
+Everything that comes from outside is shown as it is: rich reads no markup in it, HTML has it escaped.
 """
 
 from __future__ import annotations
@@ -9,12 +9,46 @@ from html import escape
 from itertools import zip_longest
 from typing import Any
 
-from rich.table import Table
+from rich import box
+from rich.table import Column, Table
 from rich.text import Text
 
-__all__ = ["Shown", "table_html"]
+__all__ = ["Shown", "make_table", "number_column", "table_html", "text_column"]
 
 _CELL = "text-align:{};padding:2px 8px;vertical-align:top;white-space:pre-line"
+
+
+def text_column(title: str, **options: Any) -> Column:
+    """A column of names or sentences, which fold where there is no room; `options` are rich's."""
+    return Column(Text(title), overflow="fold", **options)
+
+
+def number_column(title: str, **options: Any) -> Column:
+    """A column of figures: on the right, never folded; `options` are rich's."""
+    return Column(Text(title), justify="right", no_wrap=True, **options)
+
+
+def make_table(*columns: Column, title: str = "", boxed: bool = False, lines: bool = False) -> Table:
+    """An empty table.
+
+    Args:
+        columns: from `text_column` and `number_column`.
+        title: above it.
+        boxed: draw a frame, for cells of several lines; otherwise a line below the header alone.
+        lines: draw a line between rows.
+    """
+    return Table(
+        *columns,
+        title=Text(title, "bold") if title else None,
+        title_justify="left",
+        header_style="bold",
+        caption_justify="left",
+        box=box.HEAVY_HEAD if boxed else box.SIMPLE_HEAD,
+        collapse_padding=not boxed,
+        pad_edge=boxed,
+        show_edge=boxed,
+        show_lines=lines,
+    )
 
 
 class Shown(str):
