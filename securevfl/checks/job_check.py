@@ -154,7 +154,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
         mistakes=tuple(filter(None, dict.fromkeys(mistakes))),
         hints=tuple(hints),
         refusals=tuple(dict.fromkeys(refused)),
-        summary=_summary(job, roster, sections),
+        summary=_summarise_job(job, roster, sections),
         card=None if job is None or roster is None else job_card(job, roster.owners, roster.passive),
         tables=tuple(tables),
     )
@@ -239,12 +239,12 @@ def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "
     if sections.data is None or sections.data_mistakes():
         return None, []
     try:
-        return _loaded(sections), []
+        return _load_dataset(sections), []
     except InputError as error:
         return None, [f"data: {error}"]
 
 
-def _loaded(sections: JobSections) -> Roster:
+def _load_dataset(sections: JobSections) -> Roster:
     """The parties of a named data set.
 
     Raises:
@@ -267,7 +267,7 @@ def _about_parties(sections: JobSections, broken: frozenset[str], roster: Roster
     return found + ([] if "job" in broken else too_few_epochs(sections.algorithm, sections.job.epochs))
 
 
-def _summary(job: Job | None, roster: Roster | None, sections: JobSections) -> str:
+def _summarise_job(job: Job | None, roster: Roster | None, sections: JobSections) -> str:
     if job is None or roster is None:
         return ""
     looked = f"; of each table, the first {SAMPLE:,} rows were looked at" if sections.party else ""

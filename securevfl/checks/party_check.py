@@ -82,7 +82,7 @@ def check_party_file(path: Path, *, now: Callable[[], datetime] = utc_now) -> Pa
         own = read_party_file(path)
     except InputError as error:
         return PartyFindings(mistakes=(str(error),))
-    found, certificates = _keys(own, now)
+    found, certificates = _check_keys(own, now)
     table = None
     if own.data is not None:
         place = own.data.path_from(own.folder)
@@ -97,7 +97,7 @@ def check_party_file(path: Path, *, now: Callable[[], datetime] = utc_now) -> Pa
     )
 
 
-def _keys(own: PartyFile, now: Callable[[], datetime]) -> tuple[list[str], list[CertificateEnd]]:
+def _check_keys(own: PartyFile, now: Callable[[], datetime]) -> tuple[list[str], list[CertificateEnd]]:
     """Problems with keys and certificates, and the certificates' ends."""
     found, ends = list[str](), list[CertificateEnd]()
     try:
@@ -115,7 +115,7 @@ def _keys(own: PartyFile, now: Callable[[], datetime]) -> tuple[list[str], list[
                 f"of {own.party!r}: name its own"
             )
         renew = f"make the next one with: securevfl certs rotate {shown.name}"
-        ends.append(_end(shown.name, shown.certificate_file, shown.certificate, renew, now))
+        ends.append(_describe_end(shown.name, shown.certificate_file, shown.certificate, renew, now))
     if own.keys.authority is not None:
         file = own.at(own.keys.authority)
         try:
@@ -123,13 +123,15 @@ def _keys(own: PartyFile, now: Callable[[], datetime]) -> tuple[list[str], list[
         except InputError as error:
             found.append(f"keys.authority: {error}")
         else:
-            end = _end("the authority", file, issuer, "ask it for its next one", now)
+            end = _describe_end("the authority", file, issuer, "ask it for its next one", now)
             ends.append(end)
             if end.left < timedelta():
                 found.append(f"keys.authority: {end}")
     return found, ends
 
 
-def _end(whose: str, file: Path, certificate: Certificate, renew: str, now: Callable[[], datetime]) -> CertificateEnd:
+def _describe_end(
+    whose: str, file: Path, certificate: Certificate, renew: str, now: Callable[[], datetime]
+) -> CertificateEnd:
     left = certificate.not_after - now()
     return CertificateEnd(whose=whose, file=file, until=certificate.not_after, left=left, renew=renew)

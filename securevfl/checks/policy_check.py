@@ -73,7 +73,7 @@ def check_policy(job_file: str | Path, policy_file: str | Path, *, active: str =
     job = job.replace(policies=with_policies(job.policies, [policy_file]))
     found = refusals(job, roster)
     return PolicyCheck(
-        party=party, refusals=tuple(dict.fromkeys(found)), cures=tuple(_cures(job, roster)) if found else ()
+        party=party, refusals=tuple(dict.fromkeys(found)), cures=tuple(_find_remedies(job, roster)) if found else ()
     )
 
 
@@ -86,7 +86,7 @@ class _Change:
     text: str
 
 
-def _changes(job: Job) -> Iterator[_Change]:
+def _list_changes(job: Job) -> Iterator[_Change]:
     """Possible changes, the cheapest first."""
     sealing = [kind for kind in (BFV(), CKKS(), Paillier()) if kind.name != job.protection.name]
     for kind in sealing:
@@ -102,7 +102,7 @@ def _changes(job: Job) -> Iterator[_Change]:
             yield _Change(about, Gaussian(epsilon=epsilon), text)
 
 
-def _changed(job: Job, changes: Sequence[_Change]) -> Job | None:
+def _apply_changes(job: Job, changes: Sequence[_Change]) -> Job | None:
     """The job with these changes; None if they exclude one another."""
     new = {change.about: change.value for change in changes}
     dp = job.protection.dp
@@ -117,16 +117,16 @@ def _changed(job: Job, changes: Sequence[_Change]) -> Job | None:
         return None
 
 
-def _cures(job: Job, roster: Roster) -> Iterator[str]:
+def _find_remedies(job: Job, roster: Roster) -> Iterator[str]:
     """The smallest changes that all policies accept, each in words; of the same kind of change, the mildest only."""
-    all_changes = list(_changes(job))
+    all_changes = list(_list_changes(job))
     shown: list[frozenset[str]] = []
     for size in range(1, _MOST + 1):
         for changes in combinations(all_changes, size):
             about = frozenset(change.about for change in changes)
             if len(about) < size or any(earlier <= about for earlier in shown):
                 continue
-            changed = _changed(job, changes)
+            changed = _apply_changes(job, changes)
             if changed is not None and not refusals(changed, roster):
                 shown.append(about)
                 yield " and ".join(change.text for change in changes)

@@ -27,7 +27,7 @@ def _say(line: str) -> None:
     terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _show(paragraphs: list[Paragraph]) -> None:
+def _print_paragraphs(paragraphs: list[Paragraph]) -> None:
     for paragraph in paragraphs:
         terminal.out.print(paragraph.title, style="bold", markup=False, highlight=False, soft_wrap=True)
         for line in paragraph.lines:
@@ -91,18 +91,18 @@ def propose_command(
         expires=expires,
         now=datetime.now(UTC),
         limits={"attempts": attempts, "seconds": max(round(hours * 3600), 1)},
-        epsilon=dict(_bound(text) for text in epsilon or []),
+        epsilon=dict(_parse_bound(text) for text in epsilon or []),
         serving=ServingTerms(asks=tuple(asks), min_batch=min_batch) if asks else None,
         accept_leak=accept_leak,
     )
     write_atomic(out, proposal.raw)
-    _show(describe_proposal(proposal))
+    _print_paragraphs(describe_proposal(proposal))
     _say(
         f"{out} is the proposal: send it to all parties. Each one runs: securevfl approve {out.name} --file PARTY.toml"
     )
 
 
-def _bound(text: str) -> tuple[str, tuple[float, float]]:
+def _parse_bound(text: str) -> tuple[str, tuple[float, float]]:
     party, sign, rest = text.partition("=")
     value, _, delta = rest.partition("@")
     try:
@@ -127,7 +127,7 @@ def approve_command(
 
     own, proposal = read_party_file(file), read_agreement(agreement).proposal
     held = check_proposal(proposal, own, datetime.now(UTC))
-    _show(describe_proposal(proposal, me=own.party))
+    _print_paragraphs(describe_proposal(proposal, me=own.party))
     for note in held.notes:
         _say(note)
     held.require()
@@ -152,7 +152,7 @@ def show_command(
     found = read_agreement(agreement)
     if party:
         found.proposal.card(party)
-    _show([*describe_proposal(found.proposal, me=party), describe_approvals(found)])
+    _print_paragraphs([*describe_proposal(found.proposal, me=party), describe_approvals(found)])
 
 
 @agreements.command("compare")

@@ -31,7 +31,7 @@ def audit_command(
     """
     from securevfl.auditing.tables import audit_json, audit_tables, summarise_audit
 
-    whole = sv.audit(folder, pins=_pins(pin or []), keys=keys)
+    whole = sv.audit(folder, pins=_parse_pins(pin or []), keys=keys)
     shown = whole.of(party=party, run=run)
     if as_json:
         print(audit_json(shown))
@@ -52,7 +52,7 @@ def audit_command(
         raise typer.Exit(sv.AuditError.exit_code)
 
 
-def _pins(given: list[str]) -> dict[str, str]:
+def _parse_pins(given: list[str]) -> dict[str, str]:
     pins: dict[str, str] = {}
     for text in given:
         party, sign, fingerprint = text.partition("=")

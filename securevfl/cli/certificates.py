@@ -48,7 +48,7 @@ def new_command(
     _say(
         f"{folder / name}.key proves who {name} is: keep it to yourself. {folder / name}.crt is for your peers, "
         f"{folder / name}.csr for an authority.",
-        *_shown(found),
+        *_describe_certificate(found),
     )
 
 
@@ -96,7 +96,7 @@ def rotate_command(
             f"certificate: put the next one at {made.file}."
         )
         return
-    _say(f"{made.file} and its key replace the previous ones.", *_shown(made.certificate))
+    _say(f"{made.file} and its key replace the previous ones.", *_describe_certificate(made.certificate))
     if made.endorsement is not None:
         _say(f"{made.endorsement} proves to the peers of this job that it is {name}'s.")
 
@@ -129,7 +129,7 @@ def issue_command(
 
     path = out or Path("issued") / f"{name}.crt"
     found = issue_to(name, request, folder, path, days=days)
-    _say(f"{path} is for {name}.", *_shown(found))
+    _say(f"{path} is for {name}.", *_describe_certificate(found))
 
 
 @certs.command("revoke")
@@ -150,17 +150,17 @@ def revoke_command(
 
 
 @certs.command("show")
-def show_command(
+def show_certificate_command(
     files: Annotated[
         list[Path], typer.Argument(help="Certificates, requests, endorsements: .crt, .csr, .endorsement.")
     ],
 ) -> None:
     """Show certificate files: fingerprint, names, validity, days left."""
     for number, file in enumerate(files):
-        _say(*([""] if number else []), str(file), *(f"  {line}" for line in _content(file)))
+        _say(*([""] if number else []), str(file), *(f"  {line}" for line in _read_content(file)))
 
 
-def _content(file: Path) -> list[str]:
+def _read_content(file: Path) -> list[str]:
     from cryptography.x509 import ExtensionNotFound, SubjectAlternativeName, UniformResourceIdentifier
     from securevfl_net.identity import Endorsement, read_certificates
     from securevfl_net.identity.files import read_bounded
@@ -182,11 +182,11 @@ def _content(file: Path) -> list[str]:
         head = (
             f"endorsement {found.counter} of {found.party} for the agreement {found.agreement.hex()}, not checked here"
         )
-        return [head, *_shown(found.certificate)]
-    return [line for certificate in read_certificates(file, most=32) for line in _shown(certificate)]
+        return [head, *_describe_certificate(found.certificate)]
+    return [line for certificate in read_certificates(file, most=32) for line in _describe_certificate(certificate)]
 
 
-def _shown(found: Certificate) -> list[str]:
+def _describe_certificate(found: Certificate) -> list[str]:
     from securevfl_net.identity.certificate import format_time, utc_now
 
     left = (found.not_after - utc_now()).total_seconds() / 86_400

@@ -49,8 +49,11 @@ def sweep_command(
         return
     sweep = sv.read_sweep(file, device=device)
     folder = folder or Path("runs") / sweep.name
-    with handle_interrupts(terminal.command(), terminal.say), sweep_bar(terminal.err, len(sweep.cells)) as show:
-        found = sv.run_sweep(sweep, folder, workers=workers, pool=pool, command=terminal.command(), progress=show)
+    with (
+        handle_interrupts(terminal.typed_command(), terminal.print_line),
+        sweep_bar(terminal.err, len(sweep.cells)) as show,
+    ):
+        found = sv.run_sweep(sweep, folder, workers=workers, pool=pool, command=terminal.typed_command(), progress=show)
     _show_sweep(found.record, folder)
 
 
@@ -75,7 +78,7 @@ def _sweep_settings(
     base = job.job if device == "cpu" else job.job.replace(device=device)
     folder = folder or Path("runs") / f"{job.name}-sweep"
     cells = len(grid_of(base, settings).points) * max(seeds, 1)
-    with handle_interrupts(terminal.command(), terminal.say), sweep_bar(terminal.err, cells) as show:
+    with handle_interrupts(terminal.typed_command(), terminal.print_line), sweep_bar(terminal.err, cells) as show:
         found = sv.sweep(
             base,
             job.parties,
@@ -87,7 +90,7 @@ def _sweep_settings(
             pool=pool,
             name=f"{job.name}-sweep",
             title=job.title and f"{job.title}: settings",
-            command=terminal.command(),
+            command=terminal.typed_command(),
             progress=show,
         )
     if found.record.cells:
@@ -115,7 +118,7 @@ def _show_sweep(record: SweepRecord, folder: Path) -> None:
         terminal.out.print(line, style="red", markup=False, soft_wrap=True)
     if record.failed:
         terminal.out.print(f"Errors: {folder / 'failures.log'}", soft_wrap=True, highlight=False)
-        terminal.say(f"try them again with: {terminal.command()}")
+        terminal.print_line(f"try them again with: {terminal.typed_command()}")
         raise typer.Exit(sv.SecureVFLError.exit_code)
 
 
@@ -153,7 +156,7 @@ def search_command(
     asked = read_space(space)
     job = sv.read_job(file, accept_leak=accept_leak)
     folder = folder or Path("runs") / f"{job.name}-search"
-    with handle_interrupts(terminal.command(), terminal.say), terminal.err.status("trying settings"):
+    with handle_interrupts(terminal.typed_command(), terminal.print_line), terminal.err.status("trying settings"):
         found = sv.search(
             job.job,
             job.parties,
@@ -193,8 +196,8 @@ def attack_command(
     file = sv.read_job(job, accept_leak=accept_leak)
     folder = folder or Path("runs") / f"{file.name}-attacks"
     with (
-        handle_interrupts("", terminal.say, "attack results are saved only at the end; start again"),
-        terminal.bars() as bars,
+        handle_interrupts("", terminal.print_line, "attack results are saved only at the end; start again"),
+        terminal.progress_bars() as bars,
     ):
         found = sv.attack(
             file.job,
@@ -202,7 +205,7 @@ def attack_command(
             seeds=range(file.job.seed, file.job.seed + seeds),
             quick=quick,
             name=file.name,
-            command=terminal.command(),
+            command=terminal.typed_command(),
             observer=bars,
         )
     page = found.write(folder)

@@ -66,8 +66,8 @@ def party_command(
             silence=silence,
             pool=pool,
             hearers=[*told.hearers, *bars],
-            command=terminal.command(),
-            stopping=_stopping(told.log),
+            command=terminal.typed_command(),
+            stopping=_stop_on_signal(told.log),
         )
     _say_results(start, party)
 
@@ -80,7 +80,7 @@ def _log_files(state: Path, other: Path | None) -> list[Path]:
     return [state / "log.jsonl", *([] if other is None else [other])]
 
 
-def _stopping(log: Any) -> Any:
+def _stop_on_signal(log: Any) -> Any:
     from securevfl.process.operations import stop_on_signals
 
     def inside(party: JobProcess) -> AbstractContextManager[object]:
@@ -104,7 +104,7 @@ def _progress(*, bars: bool) -> Iterator[list[RunEvents | Observer]]:
 def _say_results(start: Start, party: JobProcess | None) -> None:
     state, name = start.own.state, start.own.party
     if party is None:
-        terminal.say(f"{name} already has its results, in {state}; another job needs another agreement.")
+        terminal.print_line(f"{name} already has its results, in {state}; another job needs another agreement.")
         return
     record = party.record
     if record is not None and (test := record.runs[0].test):

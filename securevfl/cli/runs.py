@@ -89,14 +89,14 @@ def demo_command(
     epsilon: Annotated[float, typer.Option(help="Privacy budget of the DP run.")] = 8.0,
 ) -> None:
     """A bank, a network and a retailer predict who will default: on secret shares, plain, sealed, and with DP."""
-    with run_folder(folder, "credit", overwrite=overwrite) as place, terminal.bars() as bars:
+    with run_folder(folder, "credit", overwrite=overwrite) as place, terminal.progress_bars() as bars:
         result = sv.demo(
             full=full,
             every=every,
             seed=seed,
             bits=bits,
             epsilon=epsilon,
-            command=terminal.command(),
+            command=terminal.typed_command(),
             observer=bars,
             ledgers=place.ledgers,
         )
@@ -197,16 +197,16 @@ def run_command(
     from securevfl.run.interrupts import handle_interrupts
 
     file = sv.read_job(job, policies=policy or (), accept_leak=accept_leak)
-    again = terminal.command() if checkpoints else ""
+    again = terminal.typed_command() if checkpoints else ""
     if folds is not None or file.folds is not None:
         _run_folds(file, folds or file.folds or 0, folder, overwrite, checkpoints, draws, keys, pool)
         return
     with (
         handle_interrupts(
-            again, terminal.say, "a run with --checkpoints FOLDER resumes after its last completed epoch"
+            again, terminal.print_line, "a run with --checkpoints FOLDER resumes after its last completed epoch"
         ),
         run_folder(folder, file.name, overwrite=overwrite) as place,
-        terminal.bars() as bars,
+        terminal.progress_bars() as bars,
     ):
         result = sv.simulate(
             file.job.replace(pool=pool) if pool else file.job,
@@ -214,7 +214,7 @@ def run_command(
             baselines=file.baselines,
             name=file.name,
             title=file.title,
-            command=terminal.command(),
+            command=terminal.typed_command(),
             observer=bars,
             checkpoints=checkpoints,
             draws=draws,
@@ -237,7 +237,7 @@ def _run_folds(
     pool: str,
 ) -> None:
     """Cross-validate a job file and print the mean over its folds."""
-    with run_folder(folder, file.name, overwrite=overwrite) as place, terminal.bars() as bars:
+    with run_folder(folder, file.name, overwrite=overwrite) as place, terminal.progress_bars() as bars:
         found = sv.cross_validate(
             file.job.replace(pool=pool) if pool else file.job,
             file.parties,
@@ -245,7 +245,7 @@ def _run_folds(
             baselines=file.baselines,
             name=file.name,
             title=file.title,
-            command=terminal.command(),
+            command=terminal.typed_command(),
             observer=bars,
             checkpoints=checkpoints,
             draws=draws,
@@ -296,7 +296,7 @@ def predict_command(
     content = sv.read_job(job, active=active)
     trained = sv.Model.load(model, content.job)
     with (
-        handle_interrupts("", terminal.say, "no predictions were written; start it again"),
+        handle_interrupts("", terminal.print_line, "no predictions were written; start it again"),
         keep_ledgers(file.parent),
         terminal.err.status("aligning and predicting"),
     ):
@@ -325,12 +325,12 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
         self_training_text,
         warnings_text,
         worst_text,
-        write,
+        write_report,
     )
 
     record = Record.read(folder / "metrics.json")
     attacked = attacks_beside(folder)
-    page = write(record, folder, attacked)  # first: a reader such as `head` may close what is printed to
+    page = write_report(record, folder, attacked)  # first: a reader such as `head` may close what is printed to
     terminal.out.print(cards_text(record, attacked))
     terminal.out.print(worst_text(record), soft_wrap=True)
     terminal.out.print(comparison_table(record))
@@ -371,7 +371,7 @@ def runs_command(
     if wrong:
         raise sv.InputError("\n  ".join(wrong))
     if others:
-        terminal.say(f"Skipped folders without a finished run: {', '.join(others)}")
+        terminal.print_line(f"Skipped folders without a finished run: {', '.join(others)}")
     if as_json:
         terminal.out.print(json.dumps(runs_rows(records), indent=2), soft_wrap=True, highlight=False, markup=False)
     else:
@@ -379,4 +379,4 @@ def runs_command(
     if page is not None:
         from securevfl.report.runs_page import write_runs
 
-        terminal.say(f"Page: {write_runs(records, page)}")
+        terminal.print_line(f"Page: {write_runs(records, page)}")

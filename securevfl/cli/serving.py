@@ -80,11 +80,11 @@ async def _start(agreement: Path, party: str, file: Path, serving: Path | None, 
     ):
         async with run_server(agreement, party, file, serving=serving, run=run) as process:
             process.server.news = SeveralReceivers([one for one in told.hearers if isinstance(one, RunEvents)])
-            await _stay(process, end)
+            await _serve_until_signal(process, end)
     return came
 
 
-async def _stay(process: PartyProcess, end: asyncio.Event) -> None:
+async def _serve_until_signal(process: PartyProcess, end: asyncio.Event) -> None:
     """Serve until a signal arrives or the server fails; requests in flight finish first."""
     from securevfl.serving.active import ServeActive
 
@@ -99,12 +99,12 @@ async def _stay(process: PartyProcess, end: asyncio.Event) -> None:
                 _say(f"Questions: {address}")
                 if metrics:
                     _say(f"Metrics: {metrics}")
-                await _either(task, end)
+                await _wait_for_either(task, end)
         else:
-            await _either(task, end)
+            await _wait_for_either(task, end)
 
 
-async def _either(task: asyncio.Task[None], end: asyncio.Event) -> None:
+async def _wait_for_either(task: asyncio.Task[None], end: asyncio.Event) -> None:
     waiting = asyncio.ensure_future(end.wait())
     try:
         await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -134,7 +134,9 @@ def token_command(
     scopes = tuple(one for one in SCOPES if one in (scope or ["score"]))
     token = make_token(file, client, scopes, expires=last)
     print(token)
-    terminal.say(f"{file} contains its digest. It is shown only once: give it to {client!r} over a secure channel.")
+    terminal.print_line(
+        f"{file} contains its digest. It is shown only once: give it to {client!r} over a secure channel."
+    )
 
 
 @serve.command("add")
@@ -161,7 +163,7 @@ def predict_as(
     """Take part in a prediction as one party. The active party writes the scores to `out`; with `everyone`, also those
     of its other rows, which it scores alone.
     """
-    found = asyncio.run(_predict(agreement, party, file, data, everyone=everyone))
+    found = asyncio.run(_predict_rows(agreement, party, file, data, everyone=everyone))
     if found is None:
         _say(f"{party} took part; the active party has the scores.")
         return
@@ -173,7 +175,7 @@ def predict_as(
     _say(f"{len(found.ids) - alone:,} rows{more}: {out}")
 
 
-async def _predict(agreement: Path, party: str, file: Path, data: Path | None, *, everyone: bool) -> Scored | None:
+async def _predict_rows(agreement: Path, party: str, file: Path, data: Path | None, *, everyone: bool) -> Scored | None:
     from securevfl.process.operations import keep_to_quota, stop_on_signals
     from securevfl.serving.process import run_server
     from securevfl.serving.process_tasks import predict_all

@@ -15,7 +15,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from securevfl.report.progress import RunBars
 
-__all__ = ["ACCEPT_LEAK", "POOL", "bars", "command", "err", "open_page", "out", "say"]
+__all__ = ["ACCEPT_LEAK", "POOL", "err", "open_page", "out", "print_line", "progress_bars", "typed_command"]
 
 ACCEPT_LEAK = "Run a job without protection in the clear, even if it leaks."
 """Help text of the option of that name."""
@@ -33,7 +33,7 @@ out = _console()
 err = _console(stderr=True)
 
 
-def bars() -> AbstractContextManager[RunBars]:
+def progress_bars() -> AbstractContextManager[RunBars]:
     """Progress bars of a run, on the standard error."""
     from securevfl.report.progress import run_bars
 
@@ -47,11 +47,11 @@ def open_page(page: Path) -> None:
         webbrowser.open(page.resolve().as_uri())
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line on standard error, unformatted."""
     err.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def command() -> str:
+def typed_command() -> str:
     """Return the command as the user typed it."""
     return shlex.join(["securevfl", *sys.argv[1:]])

@@ -120,17 +120,17 @@ def attack(
         run = job.replace(seed=seed)
         with tempfile.TemporaryDirectory() as folder:
             result, transcript, aligned = record_job(run, parties, observer=observer, checkpoints=folder)
-            kept = _checkpoints(Path(folder))
+            kept = _find_checkpoints(Path(folder))
         transcripts[seed] = transcript
         tests.append(result.record.runs[-1].test)
         measured += run_suite(transcript, effort, seed=seed)
-        measured += _order(transcript, seed)
-        measured += _saved(transcript, result.model(), kept, seed)
+        measured += _attack_row_order(transcript, seed)
+        measured += _attack_saved_files(transcript, result.model(), kept, seed)
         if not job.algorithm.many_owners and parties.passive:
-            measured += _predicted(result.model(), parties, aligned, transcript, effort, seed)
-    findings = _findings(job, parties)
+            measured += _attack_predictions(result.model(), parties, aligned, transcript, effort, seed)
+    findings = _collect_findings(job, parties)
     stated = worst_claims(findings)
-    against = [(one, _stated(stated, one)) for one in measured]
+    against = [(one, _mildest_claim(stated, one)) for one in measured]
     said = [
         (severity, describe_contradiction(one, severity)) for one, severity in against if one.attack.startswith(CLAIMED)
     ]
@@ -180,18 +180,18 @@ def record_job(
     return result, recorder.transcript(scores={chief: scores}), aligned
 
 
-def _findings(job: Job, parties: Parties) -> list[Finding]:
+def _collect_findings(job: Job, parties: Parties) -> list[Finding]:
     passive = [table.name for table in parties.passive]
     owners = [table.name for table in parties.label_owners]
     return [f for owner in owners for f in job.algorithm.findings(job.protection, passive, owner)] if passive else []
 
 
-def _stated(stated: Mapping[tuple[str, str], str], one: AttackScore) -> str:
+def _mildest_claim(stated: Mapping[tuple[str, str], str], one: AttackScore) -> str:
     """The mildest that is stated of those an attack is about: each of them was got."""
     return min((stated.get((one.attacker, victim), "") for victim in one.victim.split(", ")), key=SEVERITIES.index)
 
 
-def _checkpoints(folder: Path) -> dict[str, object]:
+def _find_checkpoints(folder: Path) -> dict[str, object]:
     """Party → its last checkpoint."""
     found: dict[str, tuple[int, Path]] = {}
     for file in folder.rglob("*.epoch-*.safetensors"):
@@ -200,7 +200,7 @@ def _checkpoints(folder: Path) -> dict[str, object]:
     return {party: read_tree(file) for party, (_, file) in found.items()}
 
 
-def _order(transcript: Transcript, seed: int) -> Iterator[AttackScore]:
+def _attack_row_order(transcript: Transcript, seed: int) -> Iterator[AttackScore]:
     """Whether row numbers follow a column, of aligned rows and of others."""
     for owner, truth in transcript.truths.items():
         for which, tables in (("aligned rows", truth.x), ("other rows", truth.others)):
@@ -229,7 +229,9 @@ def _by_chance(x: np.ndarray, seed: int) -> float:
     return run_leaks.find_ordered_column(x[np.random.default_rng(seed).permutation(len(x))])[1]
 
 
-def _saved(transcript: Transcript, model: Model, kept: Mapping[str, object], seed: int) -> Iterator[AttackScore]:
+def _attack_saved_files(
+    transcript: Transcript, model: Model, kept: Mapping[str, object], seed: int
+) -> Iterator[AttackScore]:
     """Whether the files that a party keeps, its part of the model and its checkpoint, hold labels or rows as they are:
     its own, and others'."""
     owner, truth = next(iter(transcript.truths.items()))
@@ -262,7 +264,7 @@ def _saved(transcript: Transcript, model: Model, kept: Mapping[str, object], see
             )
 
 
-def _predicted(
+def _attack_predictions(
     model: Model, parties: Parties, aligned: Aligned, transcript: Transcript, effort: Effort, seed: int
 ) -> Iterator[AttackScore]:
     """What one prediction of all common rows shows, and what ten of them do where they carry noise."""
@@ -279,7 +281,7 @@ def _predicted(
         yield from _from_predictions(told, chief, count, effort, seed)
     if model.job.protection.on_shares:
         yield from _from_scores(told, chief, scores, effort, seed)
-    yield from _members(transcript.view(chief).train, transcript.view(chief).test, scores, truth, chief, seed)
+    yield from _attack_membership(transcript.view(chief).train, transcript.view(chief).test, scores, truth, chief, seed)
 
 
 def _from_predictions(
@@ -333,7 +335,7 @@ def _from_scores(
         )
 
 
-def _members(
+def _attack_membership(
     train: np.ndarray, test: np.ndarray, scores: np.ndarray, truth: Truth, chief: str, seed: int
 ) -> Iterator[AttackScore]:
     """Whether the final model tells the rows that it was trained on from test rows. Of a number, by its error: an

@@ -13,7 +13,7 @@ from securevfl.align import Alignment
 from securevfl.data import ColumnPreparation, Parties, PartyTable, Preparation
 from securevfl.data.categories import Column
 from securevfl.data.table import TRAIN
-from securevfl.experiments.boosted_baseline import boosted
+from securevfl.experiments.boosted_baseline import train_boosted
 from securevfl.party import Job
 from securevfl.party.numbering import excluded_rows
 from securevfl.party_context import Observer
@@ -58,13 +58,13 @@ def run_baseline(
         title = f"{active.name} alone, boosted trees" if boosting else f"{active.name} alone"
         note = "trains on all its rows, aligned or not, but those of validation and test"
     else:
-        table, rows = _pooled(parties, aligned, job), np.arange(aligned.common)
+        table, rows = _pool_tables(parties, aligned, job), np.arange(aligned.common)
         title = "boosted trees, pooled in the clear" if boosting else "same model, pooled in the clear"
         note = "all columns in one table: nobody may do this" + ("" if boosting else "; the ceiling of this model")
     own = Aligned(alignments={active.name: {active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})}})
     began = time.perf_counter()
     if boosting:
-        ran = RunOutcome(trained={active.name: boosted(job, table, rows, split)}, ledgers={}, split=split)
+        ran = RunOutcome(trained={active.name: train_boosted(job, table, rows, split)}, ledgers={}, split=split)
         record = run_record(key, job, ran, [table.name], (), time.perf_counter() - began, title=title)
         return msgspec.structs.replace(record, notes=[note, _SETTINGS]), ran
     ran = run_parties(job, Parties.of(table), own, run=key, split=split, observer=observer)
@@ -72,7 +72,7 @@ def run_baseline(
     return record, ran
 
 
-def _pooled(parties: Parties, aligned: Aligned, job: Job) -> PartyTable:
+def _pool_tables(parties: Parties, aligned: Aligned, job: Job) -> PartyTable:
     """All columns of the common rows in one table, under the active party's name, each prepared as its party says."""
     columns: dict[str, Column] = {}
     categorical: set[str] = set()

@@ -22,13 +22,13 @@ from securevfl.training.multilabel import Labels
 from securevfl.training.regression import Regression
 from securevfl.training.task import Task
 
-__all__ = ["boosted"]
+__all__ = ["train_boosted"]
 
 _CODES = 255
 """Most levels of a category that scikit-learn's trees take."""
 
 
-def boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -> Trained:
+def train_boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -> Trained:
     """Train on the training rows, score the validation and the test rows.
 
     Args:
@@ -42,12 +42,12 @@ def boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -> Trai
     """
     y = own_labels(table)[rows]
     weight = None if table.weight is None else table.weight[rows]
-    train, valid, test = (part[_known(y[part], job)] for part in (split.train, split.valid, split.test))
+    train, valid, test = (part[_known_rows(y[part], job)] for part in (split.train, split.valid, split.test))
     encoder = FeatureEncoder.fit(table, rows[train], view="coded")
     x = encoder.transform(table, rows)
     x = x.reshape(len(x), -1)
     categorical = [0 < count <= _CODES for count in encoder.codes]
-    counts = _counts(job, table, y, train, weight)
+    counts = _row_weights(job, table, y, train, weight)
     task: Task
     if job.has_several_labels:
         if not (y[train].min(axis=0) < y[train].max(axis=0)).all():
@@ -63,7 +63,7 @@ def boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -> Trai
             raise InputError("loss is 'poisson', and training rows have a negative target, or none above 0")
     targets = y.T if job.has_several_labels else y[None]
     with tree_threads(len(train)):
-        models = [_model(job, categorical).fit(x[train], one[train], sample_weight=counts) for one in targets]
+        models = [_make_model(job, categorical).fit(x[train], one[train], sample_weight=counts) for one in targets]
         staged = [_all_staged(models, part, len(table.classes)) for part in (x[valid], x[test])]
     trained = Trained(rows=len(train), classes=tuple(map(str, table.classes)), target=table.label_name, split=split)
     trained.labels = y[test]
@@ -77,12 +77,12 @@ def boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -> Trai
     return trained
 
 
-def _known(y: np.ndarray, job: Job) -> np.ndarray:
+def _known_rows(y: np.ndarray, job: Job) -> np.ndarray:
     found: np.ndarray = np.isfinite(y) if job.number_loss is not None else y.reshape(len(y), -1).min(axis=1) >= 0
     return found
 
 
-def _model(job: Job, categorical: list[bool]) -> Any:
+def _make_model(job: Job, categorical: list[bool]) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     settings: dict[str, Any] = {
@@ -96,7 +96,7 @@ def _model(job: Job, categorical: list[bool]) -> Any:
     return HistGradientBoostingRegressor(loss=loss, **settings)
 
 
-def _counts(
+def _row_weights(
     job: Job, table: PartyTable, y: np.ndarray, train: np.ndarray, weight: np.ndarray | None
 ) -> np.ndarray | None:
     """How much each training row counts in the loss; None where all count alike."""
@@ -113,12 +113,12 @@ def _counts(
 def _all_staged(models: list[Any], x: np.ndarray, classes: int) -> list[np.ndarray]:
     """`_staged` of one model, or the likely answers for several labels, each by a model of its own, (n, labels)."""
     if len(models) == 1:
-        return _staged(models[0], x, classes)
-    each = [_staged(model, x, 2) for model in models]
+        return _staged_scores(models[0], x, classes)
+    each = [_staged_scores(model, x, 2) for model in models]
     return [np.column_stack([one[:, 1] for one in together]) for together in zip(*each, strict=True)]
 
 
-def _staged(model: Any, x: np.ndarray, classes: int) -> list[np.ndarray]:
+def _staged_scores(model: Any, x: np.ndarray, classes: int) -> list[np.ndarray]:
     """After each round: probabilities (n, classes), zero for classes without a training row; or predictions (n, 1)."""
     if not len(x):
         return [np.empty((0, classes or 1))] * model.n_iter_

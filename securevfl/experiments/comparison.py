@@ -72,7 +72,7 @@ def simulate(
     Raises:
         SecureVFLError: whatever ended the run; its `exit_code` gives the kind.
     """
-    owners, passive = _names(parties)
+    owners, passive = _split_names(parties)
     return compare(
         {_key(with_default_protection(job, owners, passive)): job},
         parties,
@@ -142,7 +142,7 @@ def compare(
     """
     import sklearn.metrics  # noqa: F401 - before any clock starts, so that no party's time includes the import
 
-    first, jobs, why = _check(jobs, parties, baselines, draws)
+    first, jobs, why = _check_jobs(jobs, parties, baselines, draws)
     books = None if looks is None else disclosure_books(looks, parties)
     observer = observer or progress_line()
     observer.run("alignment by PSI")
@@ -266,7 +266,7 @@ class _Course:
         if first:
             self.observer.run(run_title(job))
         began = time.perf_counter()
-        with _keeping(self.ledgers), self._keep(key, job if first else None) as kept:
+        with _attach_ledgers(self.ledgers), self._keep(key, job if first else None) as kept:
             ran = run_parties(
                 job,
                 self.parties,
@@ -292,7 +292,7 @@ class _Course:
             self.split = self.split or ran.split
             self.scores[key] = ran.trained[chief.name].scores
         kept_notes = dict.fromkeys(note for keeper in kept.values() for note in keeper.notes)
-        owners, passive = _names(self.parties)
+        owners, passive = _split_names(self.parties)
         seconds = time.perf_counter() - began
         return run_record(key, job, ran, owners, passive, seconds, notes=[*notes, *kept_notes])
 
@@ -311,7 +311,7 @@ class _Course:
 
 
 @contextmanager
-def _keeping(ledgers: Mapping[str, Mapping[str, Ledger]]) -> Iterator[None]:
+def _attach_ledgers(ledgers: Mapping[str, Mapping[str, Ledger]]) -> Iterator[None]:
     """An error raised inside also carries the ledgers of the runs before it."""
     try:
         yield
@@ -325,7 +325,7 @@ def _key(job: Job) -> str:
     return job.protection.name + ("-dp" if job.protection.dp else "")
 
 
-def _check(
+def _check_jobs(
     jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str], draws: int
 ) -> tuple[Job, dict[str, Job], dict[str, list[str]]]:
     """The first job, all of them, each with a protection, and why it is that one."""
@@ -350,13 +350,13 @@ def _check(
         for what in ("seed", "valid", "test", "stratify", "split_by", "fold"):
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} and the first differ in {what}: give both the same {what}")
-    owners, passive = _names(parties)
+    owners, passive = _split_names(parties)
     protected = {key: with_default_protection(job, owners, passive) for key, job in jobs.items()}
     why = {key: [words] if (words := choose_protection(job, owners, passive)[1]) else [] for key, job in jobs.items()}
     return next(iter(protected.values())), protected, why
 
 
-def _names(parties: Parties) -> tuple[list[str], list[str]]:
+def _split_names(parties: Parties) -> tuple[list[str], list[str]]:
     """Of label owners, and of the others."""
     return [table.name for table in parties.label_owners], [table.name for table in parties.passive]
 

@@ -116,7 +116,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
                 refuses.
             SecureVFLError: whatever ended the job.
         """
-        rows, job = _rows(X), self._job()
+        rows, job = _check_rows(X), self._job()
         if y is not None and not _same_labels(np.asarray(y), rows.y):
             raise InputError(
                 "y is not the labels of these rows: the active party's table has them, so leave y out, or give rows.y"
@@ -130,7 +130,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     def _scores(self, X: Parties | AlignedRows) -> np.ndarray:
         """What the model says of these rows, in their order, (n, classes) or (n, 1)."""
         check_is_fitted(self, "model_")
-        rows = _rows(X)
+        rows = _check_rows(X)
         tables = rows.tables()
         found = predict(self.model_, tables, aligned=join_parties(tables, self.model_.job))
         place = {one: i for i, one in enumerate(found.ids)}
@@ -147,7 +147,7 @@ def _same_labels(given: np.ndarray, own: np.ndarray) -> bool:
     return np.array_equal(np.unique(given, return_inverse=True)[1], np.unique(own, return_inverse=True)[1])
 
 
-def _rows(given: Parties | AlignedRows) -> AlignedRows:
+def _check_rows(given: Parties | AlignedRows) -> AlignedRows:
     if isinstance(given, Parties):
         return AlignedRows(given)
     if isinstance(given, AlignedRows):
@@ -188,7 +188,7 @@ class VerticalClassifier(ClassifierMixin, _Vertical):  # type: ignore[misc]
     def fit(self, X: Parties | AlignedRows, y: object = None) -> Self:
         """See `_Vertical.fit`."""
         super().fit(X, y)
-        self.classes_ = np.asarray(_rows(X).parties.active.classes)
+        self.classes_ = np.asarray(_check_rows(X).parties.active.classes)
         return self
 
     def predict_proba(self, X: Parties | AlignedRows) -> np.ndarray:
@@ -209,7 +209,7 @@ class VerticalClassifier(ClassifierMixin, _Vertical):  # type: ignore[misc]
             y: nothing, or their labels.
             sample_weight: how much each row counts, (n,).
         """
-        rows = _rows(X)
+        rows = _check_rows(X)
         return float(super().score(rows, rows.y if y is None else y, sample_weight))
 
 
@@ -228,5 +228,5 @@ class VerticalRegressor(RegressorMixin, _Vertical):  # type: ignore[misc]
 
     def score(self, X: Parties | AlignedRows, y: object = None, sample_weight: np.ndarray | None = None) -> float:
         """R² on these rows. Arguments as for `VerticalClassifier.score`."""
-        rows = _rows(X)
+        rows = _check_rows(X)
         return float(super().score(rows, rows.y if y is None else y, sample_weight))

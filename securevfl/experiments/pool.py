@@ -221,17 +221,17 @@ _last_rows: dict[str, tuple[Parties, int]] = {}
 def _read_rows(cell: Cell, tables: str = "") -> Parties:
     """The rows of a cell, read once for cells that follow each other, unless one of these changed a value."""
     source = cell.source_name
-    if source in _last_rows and _checksum(_last_rows[source][0]) == _last_rows[source][1]:
+    if source in _last_rows and _checksum_tables(_last_rows[source][0]) == _last_rows[source][1]:
         return _last_rows[source][0]
     _last_rows.clear()
     if tables:
         require_visible(tables)
     parties = load_tables(Path(tables)) if tables else _load_data(cell)
-    _last_rows[source] = (parties, _checksum(parties))
+    _last_rows[source] = (parties, _checksum_tables(parties))
     return parties
 
 
-def _checksum(parties: Parties) -> int:
+def _checksum_tables(parties: Parties) -> int:
     """CRC-32 of all values of all tables: a cell may change an array by accident, and the next must not see that."""
     total = 0
     for table in parties.values():

@@ -122,7 +122,7 @@ class Recorder(Observer):
 
     @staticmethod
     def _look(notes: _Notes, what: Seen, about: str, rows: np.ndarray, array: Array, epoch: int) -> None:
-        values = _copied(array)
+        values = _copy_rows(array)
         split = None if notes.rows is None else notes.rows.split
         if len(values) != len(rows):  # representations of all training rows, in their order, or what we cannot place
             if split is None or len(values) != len(split.train):
@@ -147,7 +147,7 @@ class Recorder(Observer):
             if chief is None or chief.y is None:
                 continue
             y = chief.y[: chief.aligned_count].numpy().copy()
-            x = {name: _flat(table.x) for name in (owner, *members) if (table := self._notes[name, owner].rows)}
+            x = {name: _flatten(table.x) for name in (owner, *members) if (table := self._notes[name, owner].rows)}
             views[party, owner] = PartyView(
                 party=party,
                 owner=owner,
@@ -178,13 +178,13 @@ class Recorder(Observer):
         return Transcript(views=views, truths=truths)
 
 
-def _copied(array: Array) -> np.ndarray:
+def _copy_rows(array: Array) -> np.ndarray:
     """Rows of numbers, (n, width) float64, which nobody writes to any more."""
     value = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
     return value.reshape(len(value), -1).astype(np.float64)
 
 
-def _flat(x: torch.Tensor) -> np.ndarray:
+def _flatten(x: torch.Tensor) -> np.ndarray:
     found: np.ndarray = x.reshape(len(x), -1).cpu().numpy().astype(np.float64)
     return found
 
@@ -196,6 +196,6 @@ def _embedding(network: nn.Module, shape: tuple[int, ...]) -> Callable[[np.ndarr
     def embed(x: np.ndarray) -> np.ndarray:
         with torch.no_grad():
             rows = torch.from_numpy(x.astype(np.float32)).reshape(len(x), *shape).to(device)
-            return _copied(network(rows))
+            return _copy_rows(network(rows))
 
     return embed

@@ -130,7 +130,7 @@ def search(
     if study is not None and pool:
         check_pruner(study)
     kept = None if folder is None else Path(folder)
-    with _place(kept, pool) as place:
+    with _open_study(kept, pool) as place:
         if study is None:
             study = make_study(job.seed, place)
         parts = [job.digest, digest_tables(parties), described(space), str(repeats)]
@@ -140,11 +140,11 @@ def search(
             stopped = run_trials(study, asked, trials, seeds, runs)
         if kept is None and journal is not None and place is not None:
             study = in_memory(place)  # the journal's folder is about to go
-        return _result(job, study, asked, seeds, kept, stopped, pool)
+        return _make_result(job, study, asked, seeds, kept, stopped, pool)
 
 
 @contextmanager
-def _place(folder: Path | None, pool: str) -> Iterator[Path | None]:
+def _open_study(folder: Path | None, pool: str) -> Iterator[Path | None]:
     """Where journal and tables are, locked: the folder, a temporary one for workers, or nowhere."""
     if folder is not None:
         make_folder(folder)
@@ -163,7 +163,7 @@ def _check_counts(**counts: int) -> None:
             raise InputError(f"{name} is {count!r}; a whole number from 1 to 100,000 was expected")
 
 
-def _result(
+def _make_result(
     given: Job,
     study: OptunaStudy,
     asked: Asked,

@@ -30,7 +30,7 @@ from securevfl.report import (
     table_html,
     trials_axes,
     trials_table,
-    write,
+    write_report,
     write_sweep,
 )
 from securevfl.run.frames import frame_of
@@ -316,7 +316,7 @@ class Study:
         for number, result in enumerate(self.folds, 1):
             result.report(target / f"fold-{number}")
         write_atomic(target / "cross-validation.json", self._folds_json(self.comparison))
-        return write(self.comparison, target)
+        return write_report(self.comparison, target)
 
     def _folds_json(self, comparison: Record) -> bytes:
         runs = [

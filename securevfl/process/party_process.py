@@ -24,7 +24,7 @@ from securevfl.process.own_report import own_record
 from securevfl.process.refused_connections import Refusals
 from securevfl.process.state_folder import StateFolder, show_status
 from securevfl.process.status import Status
-from securevfl.report import Record, write
+from securevfl.report import Record, write_report
 from securevfl.run.events import RunEvents, SeveralReceivers
 from securevfl.run.machine import software_version
 from securevfl.run.roster import Roster
@@ -180,7 +180,7 @@ class JobProcess:
             command=self._command,
             heads=words,
         )
-        write(self.record, self.state.report)
+        write_report(self.record, self.state.report)
 
     def _bind(self) -> None:
         """The chain that names the party's own results, once all parties have theirs."""

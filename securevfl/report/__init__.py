@@ -3,10 +3,10 @@
 from securevfl.report.attack_record import attacks_beside
 from securevfl.report.axes import Plots, trials_axes
 from securevfl.report.card import Card, card_table
-from securevfl.report.card_making import make_card, make_party_card
-from securevfl.report.derived import cards
+from securevfl.report.card_making import make_card, make_run_card
+from securevfl.report.derived import make_cards
 from securevfl.report.evaluation import Evaluation
-from securevfl.report.html import render, write
+from securevfl.report.html import render_report, write_report
 from securevfl.report.overviews import overview_table
 from securevfl.report.progress_line import progress_line
 from securevfl.report.record import Record, RunRecord
@@ -20,9 +20,9 @@ from securevfl.report.sweep_record import (
     PaperFigure,
     Summary,
     SweepRecord,
-    summary,
+    summarise_cells,
 )
-from securevfl.report.sweep_verdicts import Verdict, verdicts
+from securevfl.report.sweep_verdicts import Verdict, list_verdicts
 from securevfl.report.tables import Shown, table_html
 from securevfl.report.terminal import (
     cards_text,
@@ -54,34 +54,34 @@ __all__ = [
     "Verdict",
     "attacks_beside",
     "card_table",
-    "cards",
     "cards_text",
     "comparison_table",
     "count_table",
     "failures_text",
     "learned_table",
     "ledgers_text",
+    "list_verdicts",
     "make_card",
-    "make_party_card",
+    "make_cards",
+    "make_run_card",
     "overview_table",
     "progress_line",
     "receipt_table",
-    "render",
+    "render_report",
     "render_sweep",
     "render_text",
     "run_line",
     "self_training_text",
-    "summary",
+    "summarise_cells",
     "sweep_axes",
     "sweep_table",
     "table_html",
     "trials_axes",
     "trials_table",
     "verdict_table",
-    "verdicts",
     "warnings_text",
     "worst_lines",
     "worst_text",
-    "write",
+    "write_report",
     "write_sweep",
 ]

@@ -10,7 +10,7 @@ import msgspec
 from securevfl.attacks import AttackScore
 from securevfl.report.record_files import read_record
 
-__all__ = ["ATTACK_FORMAT", "AttackRecord", "Claimed", "Line", "attacks_beside", "lines"]
+__all__ = ["ATTACK_FORMAT", "AttackLine", "AttackRecord", "Claimed", "attack_lines", "attacks_beside"]
 
 ATTACK_FORMAT = 1
 
@@ -63,7 +63,7 @@ class AttackRecord(msgspec.Struct, frozen=True, kw_only=True):
         return read_record(path, cls, format=ATTACK_FORMAT, what="attacks", missing=missing, again=again)
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class AttackLine(msgspec.Struct, frozen=True, kw_only=True):
     """One attack of one party on another, the mean over the seeds."""
 
     attacker: str
@@ -86,7 +86,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         return self.value - self.baseline
 
 
-def lines(record: AttackRecord) -> list[Line]:
+def attack_lines(record: AttackRecord) -> list[AttackLine]:
     """The figures as tables and pictures show them, attacks of one pair together."""
     worst: dict[tuple[str, str], str] = {}
     order = ("", "ok", "note", "leak")
@@ -96,14 +96,14 @@ def lines(record: AttackRecord) -> list[Line]:
     groups: dict[tuple[str, str, str, str, int], list[AttackScore]] = {}
     for one in record.measured:
         groups.setdefault((one.attacker, one.victim, one.attack, one.target, one.known), []).append(one)
-    return [_line(found, worst) for found in groups.values()]
+    return [_make_line(found, worst) for found in groups.values()]
 
 
-def _line(found: Sequence[AttackScore], worst: dict[tuple[str, str], str]) -> Line:
+def _make_line(found: Sequence[AttackScore], worst: dict[tuple[str, str], str]) -> AttackLine:
     first, values = found[0], [one.value for one in found]
     victims = first.victim.split(", ")
     stated = [worst.get((first.attacker, victim), "") for victim in victims]
-    return Line(
+    return AttackLine(
         attacker=first.attacker,
         victim=first.victim,
         attack=first.attack,

@@ -72,7 +72,7 @@ class CardCell:
         about: whose data: the column's title.
         of: ``"features"`` or ``"labels"``.
         standing: of `STANDINGS`, or ``"its own"``.
-        says: what tells it, in a few words.
+        says: what reveals it, in a few words.
         figure: what attacks got or what ε permits; empty where there is neither.
         source: where the figure is from.
     """

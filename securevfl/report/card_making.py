@@ -9,11 +9,11 @@ from typing import Any
 from securevfl.privacy import OTHER_OWNERS
 from securevfl.privacy.attack_verdict import measures_as_leak
 from securevfl.privacy.severity import READ_AUC
-from securevfl.report.attack_record import AttackRecord, Line, lines
+from securevfl.report.attack_record import AttackLine, AttackRecord, attack_lines
 from securevfl.report.card import STANDINGS, Card, CardCell, Column, Group, Standing
 from securevfl.report.record import FigureRecord, LearnedRecord, PartyRecord, RunRecord, SightRecord
 
-__all__ = ["make_card", "make_party_card"]
+__all__ = ["make_card", "make_run_card"]
 
 _MOST = 4
 """More parties of one role share a row and a column."""
@@ -22,15 +22,15 @@ _SAYS = 60
 """Most characters of a cell's sentence that comes from the words of a finding."""
 
 
-def make_party_card(
+def make_run_card(
     run: RunRecord, parties: Sequence[PartyRecord], attacked: AttackRecord | None = None, *, title: str = ""
 ) -> Card | None:
     """The card of one run; None where nobody could read of anybody, as in a run of one party.
 
     Args:
-        run: with what its messages tell.
+        run: with what its messages reveal.
         parties: of the record.
-        attacked: attacks on the same job, whose figures stand in the place of those from elsewhere.
+        attacked: attacks on the same job; their figures replace those from recorded runs.
         title: as shown; the run's unless given.
     """
     known = {party.name for party in parties}
@@ -47,27 +47,27 @@ def make_card(
     title: str = "",
     assumes: str = "",
 ) -> Card | None:
-    """See `make_party_card`, for a job that has not run."""
+    """See `make_run_card`, for a job that has not run."""
     roles = {party.name: party.role for party in parties}
-    told = dict(_pairs(learned, roles))
+    told = dict(_collect_pairs(learned, roles))
     readers = [*roles, *dict.fromkeys(reader for reader, _ in told if reader not in roles)]
     if not told or len(readers) < 2:
         return None
-    rows = _grouped(readers, roles)
-    owners = _grouped([name for name, role in roles.items() if role != "coordinator"], roles)
+    rows = _group_parties(readers, roles)
+    owners = _group_parties([name for name, role in roles.items() if role != "coordinator"], roles)
     columns = tuple(
         Column(owner, of)
         for owner in owners
         for of in (("features", "labels") if owner.role == "active" else ("features",))
     )
-    got = _attacks(attacked)
+    got = _index_attacks(attacked)
     single = frozenset(party.name for party in parties if len(party.columns) == 1)
     return Card(
         title=title,
         assumes=assumes,
         rows=tuple(rows),
         columns=columns,
-        cells=tuple(tuple(_cell(row, column, told, got, single) for column in columns) for row in rows),
+        cells=tuple(tuple(_make_cell(row, column, told, got, single) for column in columns) for row in rows),
         rows_told=_rows_told(told),
     )
 
@@ -76,7 +76,7 @@ Told = Mapping[tuple[str, str], Sequence[LearnedRecord]]
 """(who learns, about whom) → what."""
 
 
-def _pairs(learned: Sequence[LearnedRecord], roles: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], Any]]:
+def _collect_pairs(learned: Sequence[LearnedRecord], roles: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], Any]]:
     found: dict[tuple[str, str], list[LearnedRecord]] = {}
     owners = [name for name, role in roles.items() if role == "active"]
     for line in learned:
@@ -89,8 +89,8 @@ def _pairs(learned: Sequence[LearnedRecord], roles: Mapping[str, str]) -> Iterat
     yield from found.items()
 
 
-def _grouped(names: Sequence[str], roles: Mapping[str, str]) -> list[Group]:
-    """Each by itself, or all of one role together where they are many."""
+def _group_parties(names: Sequence[str], roles: Mapping[str, str]) -> list[Group]:
+    """One group a party; more than a few parties of one role share a group."""
     found: list[Group] = []
     for role in dict.fromkeys(roles.get(name, "coordinator") for name in names):
         mine = tuple(name for name in names if roles.get(name, "coordinator") == role)
@@ -98,11 +98,11 @@ def _grouped(names: Sequence[str], roles: Mapping[str, str]) -> list[Group]:
     return found
 
 
-def _cell(
+def _make_cell(
     row: Group,
     column: Column,
     told: Told,
-    got: Mapping[tuple[str, str, str], tuple[Line, bool]],
+    got: Mapping[tuple[str, str, str], tuple[AttackLine, bool]],
     single: Collection[str],
 ) -> CardCell:
     """The worst over the parties of a group; `single` are those with one column."""
@@ -111,24 +111,29 @@ def _cell(
     if not pairs:
         return cell
     found = [
-        _of_pair(cell, told.get(pair, ()), column, got.get((*pair, column.of)), single=pair[1] in single)
+        _make_pair_cell(cell, told.get(pair, ()), column, got.get((*pair, column.of)), single=pair[1] in single)
         for pair in pairs
     ]
     return min(found, key=lambda one: STANDINGS.index(one.standing))
 
 
-def _of_pair(
-    cell: CardCell, learned: Sequence[LearnedRecord], column: Column, attack: tuple[Line, bool] | None, *, single: bool
+def _make_pair_cell(
+    cell: CardCell,
+    learned: Sequence[LearnedRecord],
+    column: Column,
+    attack: tuple[AttackLine, bool] | None,
+    *,
+    single: bool,
 ) -> CardCell:
     labels = column.owner.role == "active"
-    sights = [sight for line in learned for sight in _sights(line, labels=labels) if sight.of == column.of]
-    worst = min(sights, key=_order, default=None)
-    standing: Standing = "nothing found" if worst is None else _standing(worst)
-    says = "no message reveals it" if worst is None else _says(worst)
-    figure, source = ("", "") if worst is None else _figure(worst)
+    sights = [sight for line in learned for sight in _list_sights(line, labels=labels) if sight.of == column.of]
+    worst = min(sights, key=_sort_key, default=None)
+    standing: Standing = "nothing found" if worst is None else _rate_sight(worst)
+    says = "no message reveals it" if worst is None else _describe_sight(worst)
+    figure, source = ("", "") if worst is None else _cite_figure(worst)
     if worst is not None and worst.result:
-        besides = min((sight for sight in sights if not sight.result), key=_order, default=None)
-        beyond, measured = _beyond(besides)
+        besides = min((sight for sight in sights if not sight.result), key=_sort_key, default=None)
+        beyond, measured = _describe_other_sights(besides)
         says, figure = f"{says}, one value a row or class; {beyond}", figure + measured
         if single:  # one value a row is as much as there is to know, and a linear model gives it away
             standing = "reads it"
@@ -151,21 +156,21 @@ def _of_pair(
     )
 
 
-def _beyond(besides: SightRecord | None) -> tuple[str, str]:
-    """What is told beside the result, and what was measured of that."""
-    if besides is not None and _standing(besides) != "nothing found":
-        return f"and {_says(besides)}", ""
+def _describe_other_sights(besides: SightRecord | None) -> tuple[str, str]:
+    """What is revealed beside the result, and what attacks measured of it."""
+    if besides is not None and _rate_sight(besides) != "nothing found":
+        return f"and {_describe_sight(besides)}", ""
     if besides is None or besides.measured is None:
         return "beyond them nothing found", ""
-    return "beyond them nothing found", f"; beyond them {_measured(besides.of, besides.measured)}"
+    return "beyond them nothing found", f"; beyond them {_find_measured(besides.of, besides.measured)}"
 
 
-def _says(sight: SightRecord) -> str:
+def _describe_sight(sight: SightRecord) -> str:
     return f"{'only' if sight.severity == 'ok' else 'from'} {sight.through}"
 
 
-def _sights(line: LearnedRecord, *, labels: bool) -> list[SightRecord]:
-    """What a finding tells; where nobody took it apart, its severity holds for all that the other has."""
+def _list_sights(line: LearnedRecord, *, labels: bool) -> list[SightRecord]:
+    """What a finding reveals; without a breakdown, its severity applies to everything the other party has."""
     if line.sights:
         return line.sights
     words = _first_words(line.learns)
@@ -174,14 +179,14 @@ def _sights(line: LearnedRecord, *, labels: bool) -> list[SightRecord]:
 
 
 def _first_words(text: str) -> str:
-    """A finding's words up to where it begins to explain."""
+    """A finding up to the first punctuation mark, where its explanation begins."""
     for mark in (":", ";", " (", ", and ", ", from ", ", which "):
         text = text.partition(mark)[0]
     return text if len(text) <= _SAYS else text[:_SAYS].rpartition(" ")[0] + " …"
 
 
-def _standing(sight: SightRecord) -> Standing:
-    """Colour of a sight. What nobody knows the severity of is not harmless."""
+def _rate_sight(sight: SightRecord) -> Standing:
+    """The standing of a sight; an unknown severity counts as the worst."""
     if sight.severity == "ok":
         return "nothing found"
     if sight.severity == "note" or sight.budget or sight.result:
@@ -189,41 +194,41 @@ def _standing(sight: SightRecord) -> Standing:
     return "bounded" if sight.epsilon is not None and sight.auc is not None and sight.auc < READ_AUC else "reads it"
 
 
-def _order(sight: SightRecord) -> tuple[int, float]:
-    """The worst first; of two alike, the one of which more is permitted or was measured."""
+def _sort_key(sight: SightRecord) -> tuple[int, float]:
+    """Sorts the worst first; of equal standings, the one with the larger bound or measurement."""
     permits = sight.auc if sight.auc is not None else 1.0
     measured = sight.measured.got if sight.measured is not None else permits
-    return STANDINGS.index(_standing(sight)), -measured
+    return STANDINGS.index(_rate_sight(sight)), -measured
 
 
-def _figure(sight: SightRecord) -> tuple[str, str]:
-    """What bounds a sight or what was measured of such, and where that is from."""
+def _cite_figure(sight: SightRecord) -> tuple[str, str]:
+    """The bound or the measurement of a sight, and its source."""
     if sight.budget:
         return sight.budget, "the job's own bound"
     if sight.auc is not None:
         if sight.epsilon is None:
-            return "ε grows with the looks", "the plan sets no bound"
+            return "ε grows with every release", "the plan sets no bound"
         return f"ε = {sight.epsilon:.3g}: AUC at most {math.ceil(sight.auc * 100 - 1e-9) / 100:.2f}", "what ε permits"
     if sight.measured is None:
         return "", ""
-    return _measured(sight.of, sight.measured), f"attacks on recorded runs; {sight.measured.cell}"
+    return _find_measured(sight.of, sight.measured), f"attacks on recorded runs; {sight.measured.cell}"
 
 
-def _measured(of: str, found: FigureRecord) -> str:
+def _find_measured(of: str, found: FigureRecord) -> str:
     if of == "labels":
         return f"AUC {found.got:.2f} ({max(found.without, 0.5):.2f} without)"
     return f"R² {found.got:.2f} ({max(found.without, 0.0):.2f} without)"
 
 
-def _attacks(record: AttackRecord | None) -> Mapping[tuple[str, str, str], tuple[Line, bool]]:
-    """(attacker, victim, kind of data) → what gained most, and whether anything got what nobody may call nothing."""
+def _index_attacks(record: AttackRecord | None) -> Mapping[tuple[str, str, str], tuple[AttackLine, bool]]:
+    """(attacker, victim, kind of data) → the attack that gained most, and whether any counts as a leak."""
     kinds = {"labels": "labels"}
     kinds |= dict.fromkeys(("features", "attribute", "others' columns", "predictions: final"), "features")
-    best: dict[tuple[str, str, str], tuple[Line, bool]] = {}
+    best: dict[tuple[str, str, str], tuple[AttackLine, bool]] = {}
     if record is None:
         return best
     leaked = {(one.attacker, one.victim, one.attack) for one in record.measured if measures_as_leak(one)}
-    for line in lines(record):
+    for line in attack_lines(record):
         kind = next((of for start, of in kinds.items() if line.attack.startswith(start)), None)
         for victim in line.victim.split(", ") if kind is not None else ():
             key = line.attacker, victim, kind or ""
@@ -233,14 +238,14 @@ def _attacks(record: AttackRecord | None) -> Mapping[tuple[str, str, str], tuple
     return best
 
 
-def _attack_figure(line: Line) -> str:
+def _attack_figure(line: AttackLine) -> str:
     spread = f" ± {line.spread:.2f}" if line.spread >= 0.005 else ""
     floor = 0.5 if line.metric == "AUC" else 0.0
     return f"{line.metric} {max(line.value, 0.0):.2f}{spread} ({max(line.baseline, floor):.2f} without)"
 
 
 def _rows_told(told: Told) -> tuple[str, ...]:
-    """What is told of rows, and of no value in them."""
+    """What parties learn of rows but not of values in them, a sentence each."""
     found: dict[str, dict[str, None]] = {}
     for (reader, about), learned in told.items():
         for line in learned:

@@ -6,31 +6,31 @@ from collections.abc import Sequence
 
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import Card
-from securevfl.report.card_making import make_party_card
+from securevfl.report.card_making import make_run_card
 from securevfl.report.record import Record, RunRecord
 
 __all__ = [
     "active_name",
-    "baseline",
+    "bytes_each_way",
     "bytes_per_epoch",
-    "cards",
     "constant_of",
     "cost_per_epoch",
-    "directions",
+    "describe_verification",
     "epsilon_of",
+    "find_run",
     "gain",
     "human_bytes",
     "human_seconds",
+    "list_worst_findings",
+    "make_cards",
     "metric_text",
     "metrics_of",
     "phases_by_party",
-    "short",
-    "verified",
-    "worst",
+    "short_title",
 ]
 
 
-def baseline(record: Record, key: str) -> RunRecord | None:
+def find_run(record: Record, key: str) -> RunRecord | None:
     """The run with this key, if there is one."""
     return next((run for run in record.runs if run.key == key), None)
 
@@ -54,8 +54,8 @@ def metric_text(name: str, value: float, digits: int) -> str:
 
 
 def gain(record: Record, run: RunRecord, metric: str = "auc") -> float | None:
-    """How much better than the active party alone, or None where that cannot be said."""
-    alone = baseline(record, "alone")
+    """How much better than the active party alone; None if either has no such metric."""
+    alone = find_run(record, "alone")
     if alone is None or run.key == "alone" or metric not in run.test or metric not in alone.test:
         return None
     return run.test[metric] - alone.test[metric]
@@ -87,8 +87,8 @@ def active_name(record: Record) -> str:
     return next((party.name for party in record.parties if party.role == "active"), "the active party")
 
 
-def verified(record: Record) -> str:
-    """Who found the same digest of the common rows, in words; empty for a party alone."""
+def describe_verification(record: Record) -> str:
+    """Who verified the digest of the common rows, in words; empty without passive parties."""
     if not any(party.role == "passive" for party in record.parties):
         return ""
     by = record.alignment.verified_by
@@ -97,7 +97,7 @@ def verified(record: Record) -> str:
     return f"verified by {', '.join(by)} only" if by else "not verified"
 
 
-def directions(record: Record, run: RunRecord) -> tuple[int, int]:
+def bytes_each_way(record: Record, run: RunRecord) -> tuple[int, int]:
     """(bytes that the active party sent, bytes that the passive parties sent) in the whole run."""
     active = {party.name for party in record.parties if party.role == "active"}
     out = sum(link.bytes for link in run.links if link.sender in active)
@@ -148,7 +148,7 @@ def human_seconds(seconds: float) -> str:
     return f"{seconds * 1e3:.0f} ms" if seconds >= 1e-3 else "< 1 ms"
 
 
-def short(run: RunRecord, runs: Sequence[RunRecord]) -> str:
+def short_title(run: RunRecord, runs: Sequence[RunRecord]) -> str:
     """The run's title, for axes and legends: without the algorithm's name where all `runs` of jobs have the same."""
     names = {one.title.partition(", ")[0] for one in runs if not one.baseline}
     if run.baseline or len(names) > 1:
@@ -157,7 +157,7 @@ def short(run: RunRecord, runs: Sequence[RunRecord]) -> str:
 
 
 def constant_of(record: Record) -> str:
-    """What accuracy and log-loss are to be compared with, in words; empty where no run says it."""
+    """The score of a constant prediction, to compare accuracy and log-loss with; empty if no run has it."""
     constant = next((run.constant for run in record.runs if run.constant), None)
     if constant is None:
         return ""
@@ -169,17 +169,17 @@ def constant_of(record: Record) -> str:
     )
 
 
-def cards(record: Record, attacked: AttackRecord | None = None) -> dict[str, Card]:
+def make_cards(record: Record, attacked: AttackRecord | None = None) -> dict[str, Card]:
     """Key of each federated run → what each party could read in it, at worst.
 
     Args:
         record: of the runs.
-        attacked: attacks on the same job; they stand in the cards of the runs of that title.
+        attacked: attacks on the same job; the cards of runs with its title show them.
     """
     found = {}
     for run in record.runs:
         mine = attacked if attacked is not None and attacked.title == run.title else None
-        card = None if run.baseline else make_party_card(run, record.parties, mine, title=short(run, record.runs))
+        card = None if run.baseline else make_run_card(run, record.parties, mine, title=short_title(run, record.runs))
         if card is not None:
             found[run.key] = card
     return found
@@ -189,7 +189,7 @@ _TOLD = "result"
 """A leak by what the job is for alone."""
 
 
-def worst(record: Record) -> list[tuple[RunRecord, str, str]]:
+def list_worst_findings(record: Record) -> list[tuple[RunRecord, str, str]]:
     """For each federated run, the worst that each party learns of others.
 
     Returns:

@@ -116,7 +116,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def binary(self) -> bool:
-        """Whether one of two classes is foretold."""
+        """Whether the target has two classes."""
         return self.task == "classification" and len(self.classes) == 2
 
     def __repr__(self) -> str:

@@ -13,28 +13,28 @@ from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import LEGEND
 from securevfl.report.derived import (
     active_name,
-    baseline,
-    cards,
+    bytes_each_way,
     constant_of,
     cost_per_epoch,
-    directions,
+    describe_verification,
     epsilon_of,
+    find_run,
     gain,
     human_bytes,
     human_seconds,
+    list_worst_findings,
+    make_cards,
     metric_text,
     metrics_of,
     phases_by_party,
-    short,
-    verified,
-    worst,
+    short_title,
 )
-from securevfl.report.party_diagrams import flow, holdings, overlap
-from securevfl.report.quality import pictures_of, privacy_price, target_words
+from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
+from securevfl.report.quality import describe_target, make_pictures, make_price_picture
 from securevfl.report.record import Record
-from securevfl.report.template import fill
+from securevfl.report.template import fill_template
 
-__all__ = ["render", "write"]
+__all__ = ["render_report", "write_report"]
 
 
 _PROTECTS = {
@@ -55,13 +55,13 @@ class Headline:
     detail: str
 
 
-def _headlines(record: Record) -> list[Headline]:
+def _make_headlines(record: Record) -> list[Headline]:
     """The gain, the price of each protection, and the alignment: what a manager asks first."""
     found = []
-    alone, pooled, plain = baseline(record, "alone"), baseline(record, "pooled"), baseline(record, "plain")
+    alone, pooled, plain = find_run(record, "alone"), find_run(record, "pooled"), find_run(record, "plain")
     name, title, _ = next(iter(metrics_of(record)), ("auc", "AUC", 4))
     if alone and plain and name in alone.test and name in plain.test:
-        boosted = baseline(record, "pooled_boosted")
+        boosted = find_run(record, "pooled_boosted")
         ceiling = (
             f"pooled in the clear: {pooled.test[name]:.3f}" if pooled and name in pooled.test else "on the test rows"
         )
@@ -74,41 +74,43 @@ def _headlines(record: Record) -> list[Headline]:
     if sealed and plain and sum(cost_per_epoch(plain)):
         ratio = sum(cost_per_epoch(sealed)) / sum(cost_per_epoch(plain))
         times = f"× {ratio:,.0f}" if ratio >= 10 else f"× {ratio:.1f}"
-        detail = short(sealed, record.runs)
+        detail = short_title(sealed, record.runs)
         if name in sealed.test and name in plain.test:
-            detail += f"; {title} {_signed(sealed.test[name] - plain.test[name], 4)} against plain"
+            detail += f"; {title} {_format_signed(sealed.test[name] - plain.test[name], 4)} against plain"
         found.append(Headline(times, "time with encryption", detail))
     noisy = [run for run in record.runs if run.epsilon]
     for run in noisy[:2]:
         if name in run.test:
             better = gain(record, run, name)
-            detail = f"{title} {run.test[name]:.3f}" + ("" if better is None else f", {_signed(better)} against alone")
+            detail = f"{title} {run.test[name]:.3f}" + (
+                "" if better is None else f", {_format_signed(better)} against alone"
+            )
             what = " and ".join(sorted({_PROTECTS.get(line.what, line.what) for line in run.epsilon}))
             found.append(Headline(f"ε = {epsilon_of(run) or 0:.1f}", f"for {what}", detail))
     a = record.alignment
     if a.digest:
         largest = max((party.rows for party in record.parties), default=0)
-        facts = [f"of up to {largest:,}" if largest else "", verified(record)]
+        facts = [f"of up to {largest:,}" if largest else "", describe_verification(record)]
         found.append(Headline(f"{a.common:,}", "common rows", "; ".join(filter(None, facts))))
     return found[:5]
 
 
-def _signed(value: float, digits: int = 3) -> str:
+def _format_signed(value: float, digits: int = 3) -> str:
     """+0.012 or −0.012, with a true minus sign; zero has no sign."""
     text = f"{value:+.{digits}f}"
     return text[1:] if not float(text) else text.replace("-", "−")
 
 
-def _warnings(record: Record) -> dict[str, list[str]]:
+def _group_warnings(record: Record) -> dict[str, list[str]]:
     """Each warning once, with the runs that it is of."""
     found: dict[str, list[str]] = {}
     for run in record.runs:
         for warning in run.warnings:
-            found.setdefault(warning, []).append(short(run, record.runs))
+            found.setdefault(warning, []).append(short_title(run, record.runs))
     return found
 
 
-def render(record: Record, attacked: AttackRecord | None = None) -> str:
+def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
     """The whole page. The same record gives the same text.
 
     Args:
@@ -118,53 +120,54 @@ def render(record: Record, attacked: AttackRecord | None = None) -> str:
     pictures = {
         name: plot(record)
         for name, plot in (
-            ("test", plots.test_auc),
-            ("epochs", plots.auc_by_epoch),
-            ("seconds", plots.seconds_by_phase),
-            ("bytes", plots.bytes_by_direction),
+            ("test", plots.draw_test_metric),
+            ("epochs", plots.draw_metric_by_epoch),
+            ("seconds", plots.draw_seconds),
+            ("bytes", plots.draw_bytes),
         )
     }
     main = next(iter(metrics_of(record)), ("auc", "AUC", 4))
-    predicted, ranks = target_words(record)
-    return fill(
+    predicted, ranks = describe_target(record)
+    return fill_template(
         "report.html.j2",
         record.title,
-        {"bytes": human_bytes, "seconds": human_seconds, "signed": _signed},
+        {"bytes": human_bytes, "seconds": human_seconds, "signed": _format_signed},
         record=record,
         pictures=pictures,
-        headlines=_headlines(record),
+        headlines=_make_headlines(record),
         metrics=metrics_of(record),
         main=main[1],
         predicted=predicted,
         ranks=ranks,
         epoch_metric=plots.epoch_metric(record),
         metric_text=metric_text,
-        quality={run.key: pictures_of(record, run) for run in record.runs},
-        price=privacy_price(record),
-        holdings=holdings(record),
-        overlap=overlap(record),
-        flows=[(run, drawn) for run in record.runs if (drawn := flow(record, run)) is not None],
+        quality={run.key: make_pictures(record, run) for run in record.runs},
+        price=make_price_picture(record),
+        holdings=list_holdings(record),
+        overlap=draw_overlap(record),
+        flows=[(run, drawn) for run in record.runs if (drawn := draw_flow(record, run)) is not None],
         federated=[run for run in record.runs if not run.baseline],
         active=active_name(record),
-        verified=verified(record),
-        cards=cards(record, attacked),
+        verified=describe_verification(record),
+        cards=make_cards(record, attacked),
         legend=LEGEND,
         worst={
-            run.key: [(severity, text) for one, severity, text in worst(record) if one is run] for run in record.runs
+            run.key: [(severity, text) for one, severity, text in list_worst_findings(record) if one is run]
+            for run in record.runs
         },
         constant=constant_of(record),
-        warnings=_warnings(record),
-        colors=plots.colors(record.runs),
+        warnings=_group_warnings(record),
+        colors=plots.run_colors(record.runs),
         gain={run.key: gain(record, run, main[0]) for run in record.runs},
         cost={run.key: sum(cost_per_epoch(run)) for run in record.runs},
-        sent={run.key: directions(record, run) for run in record.runs},
+        sent={run.key: bytes_each_way(record, run) for run in record.runs},
         epsilon={run.key: epsilon_of(run) for run in record.runs},
         prepared=next((run.prepared for run in record.runs if run.prepared and not run.baseline), {}),
         points=next(
             ((run.points, run.base_points) for run in record.runs if run.points and not run.baseline), ({}, None)
         ),
         waiting={run.key: phases_by_party(run) for run in record.runs},
-        short=short,
+        short=short_title,
         keys={name: getattr(plots, name) for name in ("COMPUTE", "HE", "FROM_ACTIVE", "FROM_PASSIVE")},
         any_he=any(cost_per_epoch(run)[1] for run in record.runs),
         log_seconds=plots.log_seconds(record),
@@ -172,7 +175,7 @@ def render(record: Record, attacked: AttackRecord | None = None) -> str:
     )
 
 
-def write(record: Record, folder: Path, attacked: AttackRecord | None = None) -> Path:
+def write_report(record: Record, folder: Path, attacked: AttackRecord | None = None) -> Path:
     """Write `metrics.json` and then `report.html` to `folder`, each whole or not at all; returns the page's path.
 
     Args:
@@ -188,7 +191,7 @@ def write(record: Record, folder: Path, attacked: AttackRecord | None = None) ->
     page = folder / "report.html"
     write_atomic(folder / "metrics.json", record.to_json())
     try:
-        write_atomic(page, render(record, attacked).encode())
+        write_atomic(page, render_report(record, attacked).encode())
     except OSError as error:
         raise InputError(
             f"{page} could not be written ({error.strerror}); nothing else is missing: make room, then "

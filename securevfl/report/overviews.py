@@ -31,24 +31,28 @@ def overview_table(tables: Sequence[TableOverview]) -> RenderableType:
     for one in tables:
         rows = "many" if one.rows is None else f"{one.rows:,}"
         shown.add_row(
-            Text(one.party), Text(rows), Text(f"{one.columns:,}"), Text(_percent(one.missing)), Text(_says(one))
+            Text(one.party),
+            Text(rows),
+            Text(f"{one.columns:,}"),
+            Text(_format_percent(one.missing)),
+            Text(_describe_table(one)),
         )
     looked = max((one.looked for one in tables if one.rows is None or one.looked < one.rows), default=0)
     note = f"Column types and missing values are from the first {looked:,} rows." if looked else ""
     return Lines(shown, Text(note, "dim")) if note else shown
 
 
-def _percent(share: float) -> str:
-    """A share, in which a few are not none and most are not all."""
+def _format_percent(share: float) -> str:
+    """A share in per cent: never 0 % for a few, nor 100 % for most."""
     if 0 < share < 0.005:
         return "< 1 %"
     return "> 99 %" if 0.995 <= share < 1 else f"{share:.0%}".replace("%", " %")
 
 
-def _says(one: TableOverview) -> str:
-    ids = " + ".join(map(_plain, one.ids)) or "none found"
-    classes = "" if one.classes is None else f" ({_counted(one.classes, 'class', 'classes')})"
-    roles = [f"{role} {_plain(column)}{classes * (role == 'label')}" for role, column in one.roles.items()]
+def _describe_table(one: TableOverview) -> str:
+    ids = " + ".join(map(_clean_name, one.ids)) or "none found"
+    classes = "" if one.classes is None else f" ({_format_count(one.classes, 'class', 'classes')})"
+    roles = [f"{role} {_clean_name(column)}{classes * (role == 'label')}" for role, column in one.roles.items()]
     lines = ["; ".join([f"identifier {ids}", *roles])]
     kinds = [f"{count:,} {kind if count > 1 else _ONE[kind]}" for kind, count in one.kinds.items()]
     if one.texts:
@@ -56,29 +60,29 @@ def _says(one: TableOverview) -> str:
     kinds += [f"{one.problems:,} with mistakes"] if one.problems else []
     lines.append(", ".join(kinds) or "no features")
     if one.unused:
-        lines.append(f"not used: {_named(one.unused)}")
+        lines.append(f"not used: {_list_columns(one.unused)}")
     if one.partly and one.prepared:
-        lines.append(f"taken as categories, though many values are numbers or dates: {_named(one.partly)}")
+        lines.append(f"taken as categories, though many values are numbers or dates: {_list_columns(one.partly)}")
     if one.constant:
-        lines.append(f"{'dropped as constant' if one.prepared else 'constant'}: {_named(one.constant)}")
+        lines.append(f"{'dropped as constant' if one.prepared else 'constant'}: {_list_columns(one.constant)}")
     if one.scattered:
         dropped = "dropped as names or free text" if one.prepared else "names or free text"
-        lines.append(f"{dropped}: {_named(one.scattered)}")
+        lines.append(f"{dropped}: {_list_columns(one.scattered)}")
     most = one.most_missing
     if most is not None and len(one.lines) > 1:
-        lines.append(f"most missing: {_plain(most.column)}, {_percent(most.missing)}")
+        lines.append(f"most missing: {_clean_name(most.column)}, {_format_percent(most.missing)}")
     return "\n".join([*lines, *([one.written] if one.written else [])])
 
 
-def _counted(number: int, one: str, several: str) -> str:
+def _format_count(number: int, one: str, several: str) -> str:
     return f"{number:,} {one if number == 1 else several}"
 
 
-def _named(columns: Sequence[str]) -> str:
+def _list_columns(columns: Sequence[str]) -> str:
     more = len(columns) - _NAMED
-    return ", ".join(map(_plain, columns[:_NAMED])) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(map(_clean_name, columns[:_NAMED])) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _plain(name: str) -> str:
-    """A column's name as a terminal may have it: a table can call its columns anything."""
+def _clean_name(name: str) -> str:
+    """A column's name without control characters, which would reach the terminal."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)

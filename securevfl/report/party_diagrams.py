@@ -1,4 +1,4 @@
-"""Who holds what, and how it flows, as pictures: columns, the overlap of rows, and what goes over each link."""
+"""Diagrams of the parties: their columns, the overlap of their rows, and what each link carries."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from securevfl.report.derived import active_name, human_bytes
 from securevfl.report.record import PartyRecord, Record, RunRecord
 from securevfl.report.svg_shapes import arrow, box, picture, shorten, word
 
-__all__ = ["Holding", "flow", "holdings", "overlap"]
+__all__ = ["Holding", "draw_flow", "draw_overlap", "list_holdings"]
 
 _LOCK, _OPEN = "#0f8a6d", "#c8401a"
 _MOST = 12
-"""Parties that a picture shows; more are a table's business."""
+"""Parties that a diagram has room for."""
 
 
 @dataclass(frozen=True)
 class Holding:
-    """What the page says of one party's table.
+    """One party's table, as the page describes it.
 
     Attributes:
         name: of the party.
@@ -36,8 +36,8 @@ class Holding:
     columns: tuple[str, ...]
 
 
-def holdings(record: Record) -> list[Holding]:
-    """Each party's table; in a party's own report the columns of others are a number alone."""
+def list_holdings(record: Record) -> list[Holding]:
+    """Each party's table; in a party's own report, other parties' columns are only counted."""
     return [
         Holding(
             party.name,
@@ -50,8 +50,8 @@ def holdings(record: Record) -> list[Holding]:
     ]
 
 
-def overlap(record: Record) -> Markup | None:
-    """A bar for each party's rows, and in it the rows that all parties hold; None where no party's rows are known."""
+def draw_overlap(record: Record) -> Markup | None:
+    """A bar for each party's rows, with the share that all parties have; None if no party's rows are known."""
     known = [party for party in record.parties if party.rows]
     if len(record.parties) < 2 or not known or len(record.parties) > _MOST or not record.alignment.common:
         return None
@@ -60,7 +60,7 @@ def overlap(record: Record) -> Markup | None:
         top = 8 + 44 * i
         parts.append(word(0, top + 10, shorten(party.name, 34), kind="strong"))
         if not party.rows:
-            parts.append(word(0, top + 28, "rows not known to the writer of this report", kind="muted"))
+            parts.append(word(0, top + 28, "the writer of this report does not know the rows", kind="muted"))
             continue
         length = 200 * party.rows / largest
         shared = 200 * min(common, party.rows) / largest
@@ -70,7 +70,7 @@ def overlap(record: Record) -> Markup | None:
     return picture(360, 12 + 44 * len(record.parties), parts, f"{common:,} common rows, in each party's rows")
 
 
-def flow(record: Record, run: RunRecord) -> Markup | None:
+def draw_flow(record: Record, run: RunRecord) -> Markup | None:
     """The active party, the passive ones below it, and between them what went each way: with a lock where nothing
     readable did; None where the run has no receipt, or more parties than a picture holds."""
     if not run.receipt or len(record.parties) < 2 or len(record.parties) > _MOST:
@@ -84,7 +84,7 @@ def flow(record: Record, run: RunRecord) -> Markup | None:
     parts.append(word(52, height / 2 + 13, "active", anchor="middle", kind="muted"))
     for i, party in enumerate(others):
         middle = 62 * i + 31
-        parts += _party(party, middle)
+        parts += _draw_party(party, middle)
         for way, (sender, receiver), shift in (
             ("out", (active, party.name), -9),
             ("back", (party.name, active), 9),
@@ -103,11 +103,11 @@ def flow(record: Record, run: RunRecord) -> Markup | None:
             parts.append(arrow(tail[0], tail[1], head, color=color, title=text))
             at = 0.72
             x, y = start[0] + at * (end[0] - start[0]), start[1] + at * (end[1] - start[1])
-            parts.append(_lock(x, y, color, sealed=sealed))
+            parts.append(_draw_lock(x, y, color, sealed=sealed))
     return picture(360, height, parts, f"What went over each link in {run.title}")
 
 
-def _party(party: PartyRecord, middle: float) -> list[Markup]:
+def _draw_party(party: PartyRecord, middle: float) -> list[Markup]:
     return [
         box(260, middle - 22, 96, 44, color="var(--soft)", title=party.name, kind="edge"),
         word(308, middle - 2, shorten(party.name, 13), anchor="middle", kind="strong"),
@@ -115,7 +115,7 @@ def _party(party: PartyRecord, middle: float) -> list[Markup]:
     ]
 
 
-def _lock(x: float, y: float, color: str, *, sealed: bool) -> Markup:
+def _draw_lock(x: float, y: float, color: str, *, sealed: bool) -> Markup:
     """A padlock, shut or open."""
     bow = "M-3 -1V-3.5A3 3 0 0 1 3 -3.5V-1" if sealed else "M-3 -1V-4.5A3 3 0 0 1 3 -4.5V-3.5"
     return Markup(

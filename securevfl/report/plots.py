@@ -15,11 +15,11 @@ from securevfl.report.derived import (
     human_bytes,
     human_seconds,
     metrics_of,
-    short,
+    short_title,
 )
 from securevfl.report.record import Record, RunRecord
 
-__all__ = ["auc_by_epoch", "bytes_by_direction", "colors", "epoch_metric", "seconds_by_phase", "test_auc"]
+__all__ = ["draw_bytes", "draw_metric_by_epoch", "draw_seconds", "draw_test_metric", "epoch_metric", "run_colors"]
 
 COMPUTE, HE, FROM_ACTIVE, FROM_PASSIVE = "#9db8d6", "#0f8a6d", "#2b6cb0", "#c05621"
 _FIXED = {
@@ -35,19 +35,19 @@ _SPARE = ("#7b4fa3", "#b7791f", "#c53083", "#2c7a7b", "#4a5568")  # distinct fro
 _LOG_FROM = 30.0  # largest over smallest: beyond it short bars vanish on a linear axis
 
 
-def colors(runs: Sequence[RunRecord]) -> dict[str, str]:
+def run_colors(runs: Sequence[RunRecord]) -> dict[str, str]:
     """A colour for each run, the same in all figures."""
     spare = iter(_SPARE * (len(runs) // len(_SPARE) + 1))
     return {run.key: _FIXED.get(run.key) or next(spare) for run in runs}
 
 
-def auc_by_epoch(record: Record) -> Markup | None:
+def draw_metric_by_epoch(record: Record) -> Markup | None:
     """The first metric on the validation rows after each epoch, a line a run; None where no run has two epochs."""
     name, title = _epoch_metric(record)
     runs = [run for run in record.runs if sum(name in epoch.valid for epoch in run.epochs) > 1]
     if not runs:
         return None
-    palette = colors(record.runs)
+    palette = run_colors(record.runs)
     lines = [[(float(epoch.epoch), epoch.valid[name]) for epoch in run.epochs if name in epoch.valid] for run in runs]
     curves = []
     for i, (run, points) in enumerate(zip(runs, lines, strict=True)):
@@ -57,7 +57,7 @@ def auc_by_epoch(record: Record) -> Markup | None:
             Curve(
                 points=points,
                 color=palette[run.key],
-                title=short(run, record.runs),
+                title=short_title(run, record.runs),
                 dash="5 3" if run.baseline else "",
                 width=5.0 if hidden else 1.8 if run.baseline else 2.2,
                 opacity=0.45 if hidden else 1.0,
@@ -82,7 +82,7 @@ def mark_epochs(last: int) -> list[tuple[float, str]]:
 
 
 def _epoch_metric(record: Record) -> tuple[str, str]:
-    """Name and title of the first metric that some run has for several epochs: what `auc_by_epoch` draws."""
+    """Name and title of the first metric that some run has for several epochs: what `draw_metric_by_epoch` draws."""
     for name, title, _ in metrics_of(record):
         if any(sum(name in epoch.valid for epoch in run.epochs) > 1 for run in record.runs):
             return name, title
@@ -90,7 +90,7 @@ def _epoch_metric(record: Record) -> tuple[str, str]:
 
 
 def epoch_metric(record: Record) -> str:
-    """The title of what `auc_by_epoch` draws."""
+    """The title of what `draw_metric_by_epoch` draws."""
     return _epoch_metric(record)[1]
 
 
@@ -100,19 +100,19 @@ def _covers(over: Sequence[tuple[float, float]], under: Sequence[tuple[float, fl
     return sum(abs(at.get(x, 1e9) - y) < 0.002 for x, y in under) > len(under) / 2
 
 
-def test_auc(record: Record) -> Markup | None:
+def draw_test_metric(record: Record) -> Markup | None:
     """The first metric on the test rows as bars, with the gain over the active party alone; None without test rows."""
     name, title, _ = next(iter(metrics_of(record)), ("auc", "AUC", 4))
     runs = [run for run in record.runs if name in run.test]
     if not runs:
         return None
-    palette = colors(record.runs)
+    palette = run_colors(record.runs)
     rows = []
     for run in runs:
         better = gain(record, run, name)
         note = "" if better is None else f" ({better:+.3f})".replace("-", "−")
         bar = Bar(end=run.test[name], color=palette[run.key], note=f"{run.test[name]:.3f}{note}")
-        rows.append(BarRow(label=short(run, record.runs), bars=[bar]))
+        rows.append(BarRow(label=short_title(run, record.runs), bars=[bar]))
     start = min(0.5 if name == "auc" else 0.0, min(run.test[name] for run in runs) - 0.02)
     return bar_chart(rows, start=start, label=f"{title} on the test rows of each run")
 
@@ -129,7 +129,7 @@ def log_bytes(record: Record) -> bool:
     return bool(positive) and max(positive) / min(positive) > _LOG_FROM
 
 
-def seconds_by_phase(record: Record) -> Markup | None:
+def draw_seconds(record: Record) -> Markup | None:
     """Seconds of an epoch, all parties together: own computing and homomorphic encryption; None without epochs."""
     rows, totals = [], []
     for run in record.runs:
@@ -140,7 +140,7 @@ def seconds_by_phase(record: Record) -> Markup | None:
         totals.append(max(compute + he, 1e-4))
         note = human_seconds(totals[-1]) + (f" ({share:.0%} HE)" if share else "")
         bar = Bar(end=totals[-1], color=COMPUTE, note=note, share=share, second=HE)
-        rows.append(BarRow(label=short(run, record.runs), bars=[bar]))
+        rows.append(BarRow(label=short_title(run, record.runs), bars=[bar]))
     if not rows:
         return None
     log = log_seconds(record)
@@ -154,7 +154,7 @@ def seconds_by_phase(record: Record) -> Markup | None:
     )
 
 
-def bytes_by_direction(record: Record) -> Markup | None:
+def draw_bytes(record: Record) -> Markup | None:
     """Bytes of an epoch in each direction; None where nothing was sent in epochs."""
     sizes = {run.key: bytes_per_epoch(record, run) for run in record.runs}
     runs = [run for run in record.runs if any(sizes[run.key])]
@@ -169,5 +169,5 @@ def bytes_by_direction(record: Record) -> Markup | None:
             for size, color in zip(sizes[run.key], (FROM_ACTIVE, FROM_PASSIVE), strict=True)
             if size or not record.known_to  # a party's own record does not know what others sent in an epoch
         ]
-        rows.append(BarRow(label=short(run, record.runs), bars=bars))
+        rows.append(BarRow(label=short_title(run, record.runs), bars=bars))
     return bar_chart(rows, start=start, log=log, label="Bytes sent in an epoch, each way", mark_text=human_bytes)

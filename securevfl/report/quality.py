@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from securevfl.report.chart import Chart, Curve, chart_svg
-from securevfl.report.derived import baseline, epsilon_of, metrics_of
+from securevfl.report.derived import epsilon_of, find_run, metrics_of
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.plots import mark_epochs
 from securevfl.report.record import Record, RunRecord
@@ -21,14 +21,14 @@ __all__ = [
     "Picture",
     "calibration_chart",
     "calibration_points",
-    "chosen_by",
+    "choosing_metric",
+    "describe_target",
     "lift_chart",
     "lift_curves",
-    "pictures_of",
-    "privacy_price",
+    "make_pictures",
+    "make_price_picture",
     "roc_chart",
     "roc_curves",
-    "target_words",
 ]
 
 _COLORS = ("var(--accent)", "#c05621", "#0f8a6d", "#7b4fa3", "#b7791f", "#c53083")
@@ -57,7 +57,7 @@ class Picture:
         return chart_svg(self.chart)
 
 
-def target_words(record: Record) -> tuple[str, str]:
+def describe_target(record: Record) -> tuple[str, str]:
     """What the runs of a record predict, and what their ranking is about, from the target's name and classes.
 
     Returns:
@@ -86,7 +86,7 @@ def target_words(record: Record) -> tuple[str, str]:
     )
 
 
-def pictures_of(record: Record, run: RunRecord) -> list[Picture]:
+def make_pictures(record: Record, run: RunRecord) -> list[Picture]:
     """The figures of one run, those that its evaluation defines."""
     found, drawn = run.evaluation, []
     if found is not None:
@@ -159,7 +159,7 @@ def _roc(record: Record, run: RunRecord, found: Evaluation) -> Picture | None:
     curves = []
     if len(found.roc) == 1:
         for key, color in (("alone", "#8b95a1"), ("pooled", "var(--muted)")):
-            other = baseline(record, key)
+            other = find_run(record, key)
             if other is not None and other is not run and other.evaluation is not None:
                 curves += [
                     Curve(points=points, color=color, dash="6 3", title=other.title)
@@ -266,7 +266,7 @@ def _stability(found: Evaluation) -> Picture | None:
     )
 
 
-def chosen_by(run: RunRecord) -> str:
+def choosing_metric(run: RunRecord) -> str:
     """The metric of the validation rows that chose the checkpoint: the first that its epochs hold of those that tasks
     choose by; empty where they hold none."""
     held = next((epoch.valid for epoch in run.epochs if epoch.valid), {})
@@ -282,7 +282,7 @@ METRIC_NAMES = {"auc": "AUC", "r2": "R²", "log_loss": "log-loss", "rmse": "RMSE
 
 def _learning(run: RunRecord, *, chooses: bool) -> Picture | None:
     """What chose the checkpoint, epoch by epoch; or what would have, where the job keeps the last one."""
-    name = chosen_by(run)
+    name = choosing_metric(run)
     points = [(float(epoch.epoch), epoch.valid[name]) for epoch in run.epochs if name in epoch.valid] if name else []
     if len(points) < 2:
         return None
@@ -304,7 +304,7 @@ _GROUPS = (("blue", "var(--accent)"), ("orange", "#c2571a"), ("green", "#138a6b"
 _MOST_MARKS = 6
 
 
-def privacy_price(record: Record) -> Picture | None:
+def make_price_picture(record: Record) -> Picture | None:
     """Quality against ε, where two runs or more have one; with the deviation where runs were repeated."""
     entries = metrics_of(record)
     if not entries:
@@ -319,7 +319,7 @@ def privacy_price(record: Record) -> Picture | None:
     points = [point for group in groups.values() for point in group]
     if len(points) < 2:
         return None
-    alone = baseline(record, "alone")
+    alone = find_run(record, "alone")
     level = None if alone is None else alone.test.get(name)
     says = f"{title} on the test rows of each run with differential privacy, by the largest ε of any party"
     if len(groups) > 1:

@@ -129,7 +129,7 @@ class FigureRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SightRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the things that a message tells; see `securevfl.transport.Sight`."""
+    """One thing that a message reveals; see `securevfl.transport.Sight`."""
 
     of: str
     """"features", "labels" or "rows" """
@@ -262,7 +262,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     receipt: list[ReceiptLine] = []
     learned: list[LearnedRecord] = []
     assumes: str = ""
-    """what has to hold besides, so that no more is learned: which parties do not put together what they hold"""
+    """the condition under which no more is learned: which parties do not pool their data"""
     rows_trained: int = 0
     notes: list[str] = []
     warnings: list[str] = []

@@ -1,4 +1,4 @@
-"""Finished runs of several folders as one page: what differs by its seed alone is one line, with mean and deviation."""
+"""A page that compares finished runs of several folders; runs that differ only in their seed share a line."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from markupsafe import Markup
 from securevfl.report.derived import active_name, epsilon_of, human_seconds, metric_text, metrics_of
 from securevfl.report.record import Record, RunRecord
 from securevfl.report.svg_shapes import dot, picture, shorten, stroke, word
-from securevfl.report.template import fill, write_files
+from securevfl.report.template import fill_template, write_files
 
-__all__ = ["Alike", "alike", "render_runs", "write_runs"]
+__all__ = ["Alike", "group_alike_runs", "render_runs", "write_runs"]
 
 _LOWER = frozenset({"brier", "deviance", "ece", "log_loss", "mae", "rmse"})
-"""Metrics of which less is better."""
+"""Metrics for which lower is better."""
 _SEEDS = frozenset({"seed", "seeds"})
 _MOST = 40
 """Lines of a picture."""
@@ -31,7 +31,7 @@ class Alike:
 
     Attributes:
         title: of the run.
-        names: of their records, without what comes twice.
+        names: of their records, each once.
         runs: folder → run.
         metrics: name → its values, in the order of `runs`.
         epsilon: the largest.
@@ -48,8 +48,8 @@ class Alike:
     test: tuple[int, ...]
 
 
-def alike(records: Mapping[str, Record]) -> list[Alike]:
-    """Runs of all folders, those together whose jobs, parties and targets are the same but for seeds.
+def group_alike_runs(records: Mapping[str, Record]) -> list[Alike]:
+    """Group the runs of all folders whose jobs, parties and targets differ only in seeds.
 
     Args:
         records: folder → record.
@@ -57,7 +57,7 @@ def alike(records: Mapping[str, Record]) -> list[Alike]:
     groups: dict[str, list[tuple[str, Record, RunRecord]]] = {}
     for folder, record in records.items():
         for run in record.runs:
-            groups.setdefault(_what(record, run), []).append((folder, record, run))
+            groups.setdefault(_identify_run(record, run), []).append((folder, record, run))
     found = []
     for members in groups.values():
         runs = {folder: run for folder, _, run in members}
@@ -77,7 +77,7 @@ def alike(records: Mapping[str, Record]) -> list[Alike]:
     return found
 
 
-def _what(record: Record, run: RunRecord) -> str:
+def _identify_run(record: Record, run: RunRecord) -> str:
     target = run.evaluation.target if run.evaluation is not None else ""
     parties = [[party.name, party.role] for party in record.parties]
     return json.dumps([run.key, run.title, target, parties, _without_seeds(record.job)], sort_keys=True, default=str)
@@ -113,15 +113,15 @@ def render_runs(records: Mapping[str, Record], beside: Path | None = None) -> st
         beside: folder of the page, for links; without it there are none.
     """
     metrics = {entry[0]: entry for record in records.values() for entry in metrics_of(record)}
-    groups = alike(records)
+    groups = group_alike_runs(records)
     tests = {number for one in groups for number in one.test}
-    return fill(
+    return fill_template(
         "runs.html.j2",
         "Finished runs",
         {"seconds": human_seconds},
-        groups=[_row(one, metrics, groups) for one in groups],
+        groups=[_make_row(one, metrics, groups) for one in groups],
         titles=[title for _, title, _ in metrics.values()],
-        picture=_dots(groups, metrics),
+        picture=_draw_dots(groups, metrics),
         folders=[
             {
                 "name": folder,
@@ -145,7 +145,7 @@ def _link(folder: str, beside: Path | None) -> str:
     return "" if beside is None or not page.exists() else Path(os.path.relpath(page, beside)).as_posix()
 
 
-def _row(one: Alike, metrics: Mapping[str, tuple[str, str, int]], groups: Sequence[Alike]) -> dict[str, object]:
+def _make_row(one: Alike, metrics: Mapping[str, tuple[str, str, int]], groups: Sequence[Alike]) -> dict[str, object]:
     figures = []
     for name, _, digits in metrics.values():
         values = one.metrics.get(name)
@@ -168,7 +168,7 @@ def _row(one: Alike, metrics: Mapping[str, tuple[str, str, int]], groups: Sequen
     }
 
 
-def _dots(groups: Sequence[Alike], metrics: Mapping[str, tuple[str, str, int]]) -> Markup | None:
+def _draw_dots(groups: Sequence[Alike], metrics: Mapping[str, tuple[str, str, int]]) -> Markup | None:
     """The main metric: a dot for each run, a bar at their mean."""
     if not metrics:
         return None

@@ -20,20 +20,20 @@ from securevfl.report.sweep_record import (
     datasets,
     methods,
     positions,
-    summary,
+    summarise_cells,
     tick,
 )
-from securevfl.report.sweep_verdicts import Verdict, judged
+from securevfl.report.sweep_verdicts import Verdict, judge_claims
 from securevfl.report.tables import make_table, number_column, text_column
 
 __all__ = [
-    "best_of",
     "count_table",
     "counts_text",
+    "describe_figures",
     "difference_text",
     "failures_text",
+    "find_best",
     "mean_text",
-    "measured",
     "seen_text",
     "sweep_table",
     "trials_table",
@@ -76,7 +76,7 @@ def counts_text(record: SweepRecord, data: str, method: str, x: float) -> str:
     return "" if means == ["–", "–"] else " / ".join(means)
 
 
-def best_of(entries: list[Summary]) -> set[tuple[str, float]]:
+def find_best(entries: list[Summary]) -> set[tuple[str, float]]:
     """(method, x) of the best mean at each x; several where they are equal."""
     top: dict[float, float] = {}
     for entry in entries:
@@ -84,10 +84,10 @@ def best_of(entries: list[Summary]) -> set[tuple[str, float]]:
     return {(entry.method, entry.x) for entry in entries if entry.mean >= top[entry.x] - 1e-12}
 
 
-def measured(record: SweepRecord, data: str, rows: Rows = "common") -> str:
+def describe_figures(record: SweepRecord, data: str, rows: Rows = "common") -> str:
     """What the figures of a data set are, in words: ``accuracy on the test rows in %, mean ± … of 3 seeds``."""
     metrics = dict.fromkeys(METRIC_NAMES.get(cell.metric, cell.metric) for cell in record.cells if cell.data == data)
-    counts = [entry.n for entry in summary(record, rows) if entry.data == data]
+    counts = [entry.n for entry in summarise_cells(record, rows) if entry.data == data]
     fewest, most = min(counts), max(counts)
     seeds = f"{most} seed{'s' if most > 1 else ''}" if fewest == most else f"{fewest} to {most} seeds"
     spread = "mean ± standard deviation" if most > 1 else "mean"
@@ -136,17 +136,17 @@ def sweep_table(record: SweepRecord, data: str, rows: Rows = "common") -> Table:
     """
     if data not in datasets(record):
         raise UnknownNameError("data set of this sweep", data, datasets(record))
-    entries = [entry for entry in summary(record, rows) if entry.data == data]
+    entries = [entry for entry in summarise_cells(record, rows) if entry.data == data]
     xs = positions(record, data)
     table = _methods_table(record, xs, data if rows == "common" else f"{data}, {_ALONE}")
     at = {(entry.method, entry.x): entry for entry in entries}
-    best = best_of(entries)
+    best = find_best(entries)
     for method in methods(record, data):
         cells = [Text(mean_text(at.get((method, x))), "bold" if (method, x) in best else "") for x in xs]
         if rows == "common" or any(entry.method == method for entry in entries):
             table.add_row(Text(method), *cells)
     if entries:
-        words = measured(record, data, rows)
+        words = describe_figures(record, data, rows)
         table.caption = Text(f"{words[0].upper()}{words[1:]}; bold: best of its column.")
     return table
 
@@ -177,7 +177,7 @@ def verdict_table(record: SweepRecord) -> Table:
         number_column("seen"),
     )
     table = make_table(*columns, title="Claims", lines=True)
-    for claim, lines in judged(record):
+    for claim, lines in judge_claims(record):
         names = ["" if i and lines[i - 1].data == line.data else line.data for i, line in enumerate(lines)]
         words = Text("\n").join(Text(line.verdict, _COLOURS[line.verdict]) for line in lines)
         source = "; ".join(filter(None, (claim.source, _ALONE if claim.rows == "alone" else "")))

@@ -13,18 +13,18 @@ from markupsafe import Markup
 from securevfl.report.derived import human_seconds
 from securevfl.report.statistics import FEWEST
 from securevfl.report.sweep import (
-    best_of,
     counts_text,
+    describe_figures,
     difference_text,
     failures_text,
+    find_best,
     mean_text,
-    measured,
     seen_text,
 )
-from securevfl.report.sweep_plots import quality, styles, swatch
-from securevfl.report.sweep_record import Claim, Rows, SweepRecord, datasets, methods, positions, summary, tick
-from securevfl.report.sweep_verdicts import Verdict, judged
-from securevfl.report.template import fill, write_files
+from securevfl.report.sweep_plots import draw_quality, draw_swatch, method_styles
+from securevfl.report.sweep_record import Claim, Rows, SweepRecord, datasets, methods, positions, summarise_cells, tick
+from securevfl.report.sweep_verdicts import Verdict, judge_claims
+from securevfl.report.template import fill_template, write_files
 
 __all__ = ["render_sweep", "write_sweep"]
 
@@ -116,8 +116,8 @@ def _training(record: SweepRecord, data: str) -> list[_Training]:
 
 def _rows(record: SweepRecord, data: str, rows: Rows) -> dict[str, list[_Figure]]:
     """Method → a figure for each position, of the methods that have one; the paper's only where all parties score."""
-    entries = [entry for entry in summary(record, rows) if entry.data == data]
-    at, best, common = {(entry.method, entry.x): entry for entry in entries}, best_of(entries), rows == "common"
+    entries = [entry for entry in summarise_cells(record, rows) if entry.data == data]
+    at, best, common = {(entry.method, entry.x): entry for entry in entries}, find_best(entries), rows == "common"
     names = [*methods(record, data), *(figure.method for figure in record.paper if figure.data == data and common)]
     found = {
         name: [
@@ -139,12 +139,12 @@ def _section(record: SweepRecord, data: str) -> _Section:
     alone = _rows(record, data, "alone")
     return _Section(
         data=data,
-        measured=measured(record, data),
-        picture=quality(record, data),
+        measured=describe_figures(record, data),
+        picture=draw_quality(record, data),
         xs=positions(record, data),
         rows=_rows(record, data, "common"),
         alone=alone,
-        alone_measured=measured(record, data, "alone") if alone else "",
+        alone_measured=describe_figures(record, data, "alone") if alone else "",
         sources=list(dict.fromkeys(figure.source for figure in record.paper if figure.data == data)),
         training=training,
         extras=list(dict.fromkeys(name for line in training for name in line.extra)),
@@ -164,8 +164,8 @@ def _judged(claim: Claim, lines: list[Verdict]) -> _Judged:
 
 def render_sweep(record: SweepRecord) -> str:
     """The whole page. The same record gives the same text."""
-    claims = [_judged(claim, lines) for claim, lines in judged(record)]
-    return fill(
+    claims = [_judged(claim, lines) for claim, lines in judge_claims(record)]
+    return fill_template(
         "sweep.html.j2",
         record.title,
         {"seconds": human_seconds, "difference": difference_text, "seen": seen_text},
@@ -180,7 +180,7 @@ def render_sweep(record: SweepRecord) -> str:
         seeds=len({cell.seed for cell in record.cells}),
         places=len({cell.x for cell in record.cells}),
         seconds=sum(cell.seconds for cell in record.cells),
-        swatches={name: swatch(style) for name, style in styles(record).items()},
+        swatches={name: draw_swatch(style) for name, style in method_styles(record).items()},
         tick=lambda x: tick(record, x),
     )
 

@@ -14,12 +14,12 @@ from securevfl.errors import InputError
 from securevfl.report.chart import Chart, Curve, draw_chart, panels_svg
 from securevfl.report.quality import METRIC_NAMES
 from securevfl.report.svg_shapes import MARKERS, shorten
-from securevfl.report.sweep_record import SweepRecord, methods, positions, summary, tick
+from securevfl.report.sweep_record import SweepRecord, methods, positions, summarise_cells, tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Style", "quality", "styles", "swatch", "sweep_axes"]
+__all__ = ["Style", "draw_quality", "draw_swatch", "method_styles", "sweep_axes"]
 
 # Okabe and Ito's colours, distinct without red and green; yellow and sky blue are darkened to show on white.
 _PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b5478a", "#2f9bd6", "#a87900", "#1f2933", "#7b4fa3")
@@ -39,7 +39,7 @@ class Style:
     """lengths of dash and gap; empty: solid"""
 
 
-def styles(record: SweepRecord) -> dict[str, Style]:
+def method_styles(record: SweepRecord) -> dict[str, Style]:
     """A style for each method that ran or that a paper names; colours repeat after eight, with another dash."""
     names = dict.fromkeys([*methods(record), *(figure.method for figure in record.paper)])
     size, signs = len(_PALETTE), tuple(MARKERS)
@@ -67,7 +67,7 @@ class _Points:
 def _measured_points(record: SweepRecord, data: str) -> list[_Points]:
     lines = []
     for method in methods(record, data):
-        found = [entry for entry in summary(record) if (entry.data, entry.method) == (data, method)]
+        found = [entry for entry in summarise_cells(record) if (entry.data, entry.method) == (data, method)]
         lines.append(_Points(method, [e.x for e in found], [e.mean for e in found], [e.std for e in found]))
     return lines
 
@@ -121,7 +121,7 @@ def _dodge(axis: _Axis, i: int, n: int) -> float:
 
 def _chart(record: SweepRecord, lines: Sequence[_Points], axis: _Axis, title: str) -> Chart:
     """The chart of these methods; marks are the positions' names, where there is room for them."""
-    look = styles(record)
+    look = method_styles(record)
     curves = []
     for i, line in enumerate(lines):
         style, aside = look[line.method], _dodge(axis, i, len(lines))
@@ -153,7 +153,7 @@ def _chart(record: SweepRecord, lines: Sequence[_Points], axis: _Axis, title: st
     )
 
 
-def quality(record: SweepRecord, data: str) -> Markup | None:
+def draw_quality(record: SweepRecord, data: str) -> Markup | None:
     """The metric against x on one data set, mean ± standard deviation; beside it the paper's figures if there are any.
     None where no run of the data set ended."""
     sources = dict.fromkeys(figure.source for figure in record.paper if figure.data == data)
@@ -195,7 +195,7 @@ def sweep_axes(record: SweepRecord, ax: Axes | None = None) -> Axes:
     return draw_chart(chart, ax, legend=len(lines) > 1)
 
 
-def swatch(style: Style) -> Markup:
+def draw_swatch(style: Style) -> Markup:
     """A small SVG of the method's line and mark, for tables."""
     dash = Markup(' stroke-dasharray="{}"').format(style.dash) if style.dash else ""
     shape = Markup(MARKERS[style.marker])  # noqa: S704 - a constant

@@ -29,7 +29,7 @@ __all__ = [
     "datasets",
     "methods",
     "positions",
-    "summary",
+    "summarise_cells",
     "tick",
 ]
 
@@ -228,7 +228,7 @@ def by_seed(record: SweepRecord, rows: Rows = "common") -> dict[tuple[str, str, 
     return found
 
 
-def summary(record: SweepRecord, rows: Rows = "common") -> list[Summary]:
+def summarise_cells(record: SweepRecord, rows: Rows = "common") -> list[Summary]:
     """Mean and standard deviation over the seeds; data sets and methods in order of first appearance, x ascending."""
     seeds = by_seed(record, rows)
     return [

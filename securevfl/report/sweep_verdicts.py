@@ -10,7 +10,7 @@ import msgspec
 from securevfl.report.statistics import Judgement, Paired, judge, paired
 from securevfl.report.sweep_record import Claim, SweepRecord, by_seed, datasets, positions
 
-__all__ = ["Verdict", "judged", "tests_of", "verdicts"]
+__all__ = ["Verdict", "judge_claims", "list_verdicts", "tests_of"]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ def _verdict(claim: Claim, data: str, x: float, sample: Paired, found: Judgement
     )
 
 
-def judged(record: SweepRecord) -> list[tuple[Claim, list[Verdict]]]:
+def judge_claims(record: SweepRecord) -> list[tuple[Claim, list[Verdict]]]:
     """Each claim, with a line for each data set and position where a seed ran with both methods.
 
     A claim without such a line has a single one, "not tried". The two methods are compared seed by seed, so that what a
@@ -97,6 +97,6 @@ def _untried(claim: Claim) -> Verdict:
     return Verdict(claim=claim, data=claim.data, x=None, n=0, difference=None, verdict="not tried")
 
 
-def verdicts(record: SweepRecord) -> list[Verdict]:
+def list_verdicts(record: SweepRecord) -> list[Verdict]:
     """All lines of `judged`, in order."""
-    return [line for _, lines in judged(record) for line in lines]
+    return [line for _, lines in judge_claims(record) for line in lines]

@@ -8,10 +8,10 @@ from typing import Any
 
 from securevfl_net.durable import make_folder, write_atomic
 
-__all__ = ["fill", "write_files"]
+__all__ = ["fill_template", "write_files"]
 
 
-def fill(template: str, title: str, filters: Mapping[str, Callable[..., str]], **values: Any) -> str:
+def fill_template(template: str, title: str, filters: Mapping[str, Callable[..., str]], **values: Any) -> str:
     """The text of a page.
 
     Args:

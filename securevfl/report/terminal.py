@@ -12,18 +12,18 @@ from rich.text import Text
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import card_table
 from securevfl.report.derived import (
-    cards,
+    bytes_each_way,
     constant_of,
     cost_per_epoch,
-    directions,
+    describe_verification,
     epsilon_of,
     gain,
     human_bytes,
     human_seconds,
+    list_worst_findings,
+    make_cards,
     metric_text,
     metrics_of,
-    verified,
-    worst,
 )
 from securevfl.report.record import ReceiptLine, Record, RunRecord
 from securevfl.report.tables import make_table, number_column, text_column
@@ -77,7 +77,7 @@ def comparison_table(record: Record, *, brief: bool = False) -> Table:
             federated = True
             table.add_section()
         better = gain(record, run, first[0])
-        out, back = directions(record, run)
+        out, back = bytes_each_way(record, run)
         epsilon = epsilon_of(run)
         table.add_row(
             Text(run.title),
@@ -90,7 +90,7 @@ def comparison_table(record: Record, *, brief: bool = False) -> Table:
             "–" if epsilon is None else f"{epsilon:.2f}",
         )
     a, whose = record.alignment, f"{record.known_to} alone" if record.known_to else "all parties together"
-    agreed = f", {verified(record)}" if verified(record) else ""
+    agreed = f", {describe_verification(record)}" if describe_verification(record) else ""
     table.caption = Text(
         f"{a.common:,} common rows{agreed}: {a.train:,} train, {a.valid:,} validate, {a.test:,} test. "
         f"Figures are of the test rows; time is that of {whose}."
@@ -118,14 +118,14 @@ def warnings_text(record: Record) -> RenderableType | None:
 def worst_text(record: Record) -> RenderableType:
     """The worst that each party could read of another, by run: what the report opens with."""
     lines = []
-    for run, severity, sentence in worst(record):
+    for run, severity, sentence in list_worst_findings(record):
         lines.append(Text.assemble((f"{severity}: ", f"bold {_COLOURS.get(severity, '')}"), f"{run.title}: {sentence}"))
     return Group(*lines)
 
 
 def worst_lines(record: Record) -> list[str]:
     """As `worst_text`, as plain lines."""
-    return [f"{severity}: {run.title}: {sentence}" for run, severity, sentence in worst(record)]
+    return [f"{severity}: {run.title}: {sentence}" for run, severity, sentence in list_worst_findings(record)]
 
 
 def run_line(run: RunRecord) -> str:
@@ -144,7 +144,7 @@ def cards_text(record: Record, attacked: AttackRecord | None = None, *, brief: b
         attacked: attacks on the job of one of them, whose figures the card shows.
         brief: see `card_table`.
     """
-    first = next(iter(cards(record, attacked).values()), None)
+    first = next(iter(make_cards(record, attacked).values()), None)
     return Group() if first is None else card_table(first, brief=brief)
 
 

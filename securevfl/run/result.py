@@ -22,14 +22,14 @@ from securevfl.report import (
     Record,
     RunRecord,
     Shown,
-    cards,
     comparison_table,
+    make_cards,
     receipt_table,
     render_text,
     run_line,
     table_html,
     worst_lines,
-    write,
+    write_report,
 )
 from securevfl.run.frames import What, epochs_frame, runs_frame, scores_frame
 from securevfl.run.model import Model
@@ -123,7 +123,7 @@ class Result:
     @property
     def cards(self) -> dict[str, Card]:
         """Run → its card; baselines have no card."""
-        return cards(self.record)
+        return make_cards(self.record)
 
     @property
     def plot(self) -> Plots:
@@ -184,7 +184,7 @@ class Result:
         digests = {"metrics.json": sha256(self.record.to_json()), "scores.csv": sha256(scores)}
         write_ledgers([*ledgers, *chain_digests(self.signing, digests)], target)
         write_atomic(target / "scores.csv", scores, private=True)
-        return write(self.record, target)
+        return write_report(self.record, target)
 
     def _scores(self) -> bytes:
         """The active party's test rows as CSV: under each run the probability of every class, ``RUN: CLASS``, or the

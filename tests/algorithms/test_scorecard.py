@@ -229,7 +229,7 @@ def test_ends_of_bins_are_told_as_people_read_them() -> None:
 
 def test_the_report_shows_the_points_that_parts_hold() -> None:
     """Every column with two bins or more, those that tell most first, and what a row begins with."""
-    from securevfl.report import Record, render
+    from securevfl.report import Record, render_report
 
     people = parties(rows=200)
     job = sv.Job(algorithm=sv.Scorecard(bins=4, least=10, key_bits=2048), protection=sv.Plain(), epochs=2)
@@ -245,12 +245,12 @@ def test_the_report_shows_the_points_that_parts_hold() -> None:
             bins = columns[one.column]["bins"]
             assert [(b.up_to, b.points) for b in one.bins] == [(b["up to"], b["points"]) for b in bins]
     assert run.base_points == held[people.active.name]["scorecard"]["points to begin with"]
-    page = render(result.record)
+    page = render_report(result.record)
     assert "Points of the scorecard" in page
     assert f"{run.base_points:.1f} to begin with" in page
     other = sv.simulate(job.replace(algorithm=sv.SplitNN(hidden=4)), people, baselines=())
     assert not other.record.runs[0].points
-    assert "Points of the scorecard" not in render(other.record)
+    assert "Points of the scorecard" not in render_report(other.record)
     assert isinstance(result.record, Record)
 
 

@@ -16,7 +16,7 @@ from securevfl import cli
 from securevfl.experiments import record_job
 from securevfl.report import render_text
 from securevfl.report.attack_page import render_attacks
-from securevfl.report.attack_record import AttackRecord, lines
+from securevfl.report.attack_record import AttackRecord, attack_lines
 
 PAGE = Path(__file__).parents[2] / "docs/howto/attack-your-job.md"
 
@@ -109,7 +109,7 @@ def test_the_page_stands_alone_and_escapes_names(plain: sv.AttackResult) -> None
 def test_seeds_are_runs_and_lines_their_means(parties: sv.Parties) -> None:
     result = sv.attack(_job(), parties, seeds=(0, 1), quick=True)
     assert set(result.transcripts) == {0, 1}
-    line = next(one for one in lines(result.record) if one.attack == "labels: spectral, looks added")
+    line = next(one for one in attack_lines(result.record) if one.attack == "labels: spectral, looks added")
     each = [one.value for one in result.record.measured if (one.attack, one.attacker) == (line.attack, line.attacker)]
     assert line.value == pytest.approx(np.mean(each))
     assert line.severity == "leak"

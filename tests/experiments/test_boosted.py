@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
 from securevfl.experiments.baselines import BASELINES
-from securevfl.experiments.boosted_baseline import boosted
+from securevfl.experiments.boosted_baseline import train_boosted
 from securevfl.training import Split
 
 KEYS = ("alone_boosted", "pooled_boosted")
@@ -59,7 +59,7 @@ def test_it_is_what_scikit_learn_fits_with_rounds_chosen_on_validation_rows() ->
     rows = np.arange(table.rows)
     split = Split(rows[:300], rows[300:400], rows[400:])
     job = sv.Job(seed=3)
-    found = boosted(job, table, rows, split)
+    found = train_boosted(job, table, rows, split)
     x = np.column_stack([np.asarray(values) for values in table.columns.values()])
     model = HistGradientBoostingClassifier(random_state=3, early_stopping=False).fit(x[:300], table.label[:300])
     losses = [-np.log(p[np.arange(100), table.label[300:400]]).mean() for p in model.staged_predict_proba(x[300:400])]
@@ -79,8 +79,8 @@ def test_rows_without_weight_teach_nothing() -> None:
     weight = np.ones(table.rows)
     weight[:100] = 0
     job = sv.Job(seed=0)
-    fooled = boosted(job, replace(table, label=wrong), rows, split)
-    spared = boosted(job, replace(table, label=wrong, weight=weight), rows, split)
+    fooled = train_boosted(job, replace(table, label=wrong), rows, split)
+    spared = train_boosted(job, replace(table, label=wrong, weight=weight), rows, split)
     assert spared.test["log_loss"] < fooled.test["log_loss"]
 
 
@@ -93,18 +93,18 @@ def test_numbers_are_learned_in_their_units(loss: str) -> None:
     one = replace(table, columns={**table.columns, **columns}, categorical=frozenset({"town"}), label=y)
     rows = np.arange(table.rows)
     job = sv.Job(task="regression", loss=loss)
-    found = boosted(job, one, rows, Split(rows[:250], rows[250:300], rows[300:]))
+    found = train_boosted(job, one, rows, Split(rows[:250], rows[250:300], rows[300:]))
     assert found.scores.shape == (100, 1)
     assert found.test["r2"] > 0.7
     assert ("deviance" in found.test) == (loss == "poisson")
     negative = replace(one, label=y - 5000)
     if loss == "poisson":
         with pytest.raises(sv.InputError, match="negative"):
-            boosted(job, negative, rows, Split(rows[:250], rows[250:300], rows[300:]))
+            train_boosted(job, negative, rows, Split(rows[:250], rows[250:300], rows[300:]))
 
 
 def test_one_class_is_refused() -> None:
     table = sv.datasets.breast_cancer().active
     rows = np.flatnonzero(table.label == 1)
     with pytest.raises(sv.InputError, match="two classes"):
-        boosted(sv.Job(), table, rows, Split(np.arange(100), np.arange(100, 120), np.arange(120, 150)))
+        train_boosted(sv.Job(), table, rows, Split(np.arange(100), np.arange(100, 120), np.arange(120, 150)))

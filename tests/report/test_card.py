@@ -19,10 +19,10 @@ from securevfl.cut import Protection
 from securevfl.party import Job
 from securevfl.privacy import Finding
 from securevfl.privacy.severity import load_measured, severity_of_view
-from securevfl.report import Card, Record, card_table, make_card, render, render_text
+from securevfl.report import Card, Record, card_table, make_card, render_report, render_text
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import STANDINGS
-from securevfl.report.derived import cards, worst
+from securevfl.report.derived import list_worst_findings, make_cards
 from securevfl.report.record import LearnedRecord, PartyRecord
 from securevfl.run.recording import job_card, merge_findings
 from securevfl.shares.exchanges import MASKED, PREDICTED
@@ -108,7 +108,7 @@ def test_a_multiplier_without_a_bound_on_looks_bounds_nothing() -> None:
     card = make_card([line], THREE[:2])
     assert card is not None
     assert card.cell("bank", "network").standing == "reads it"
-    assert card.cell("bank", "network").figure == "ε grows with the looks"
+    assert card.cell("bank", "network").figure == "ε grows with every release"
 
 
 @pytest.mark.parametrize("severity", ["leak", "news"])
@@ -181,7 +181,7 @@ def test_the_line_below_the_card_says_the_same(result: sv.Result) -> None:
     learned = merge_findings(sv.SplitNN().findings(sv.Shares(), PASSIVE, "bank"))
     [run] = result.record.runs
     changed = msgspec.structs.replace(result.record, runs=[msgspec.structs.replace(run, learned=learned)])
-    [(_, severity, sentence)] = worst(changed)
+    [(_, severity, sentence)] = list_worst_findings(changed)
     assert severity == "leak"
     assert sentence == "bank can estimate, from the result that it is given, data of network, retailer"
 
@@ -225,7 +225,7 @@ def result() -> sv.Result:
 
 
 def test_the_page_opens_with_the_card_and_no_cell_is_told_by_colour_alone(result: sv.Result) -> None:
-    page = render(result.record)
+    page = render_report(result.record)
     assert page.index("What could each party read, at worst?") < page.index("What was gained")
     body = page[page.index('<table class="matrix">') : page.index("</table>")]
     for cell in result.card:
@@ -252,16 +252,16 @@ def test_a_record_without_sights_has_a_card_and_says_no_less(result: sv.Result) 
             del line["sights"]
     old = msgspec.json.decode(json.dumps(content), type=Record)
     [run] = old.runs
-    from securevfl.report import make_party_card
+    from securevfl.report import make_run_card
 
-    card = make_party_card(run, old.parties)
+    card = make_run_card(run, old.parties)
     assert card is not None
     assert {c.standing for c in card} == {"reads it"}
     assert "reads it" in render_text(card_table(card))
 
 
 def test_a_brief_card_keeps_every_standing_and_every_word_of_a_cell_that_is_read(result: sv.Result) -> None:
-    card = next(iter(cards(result.record).values()))
+    card = next(iter(make_cards(result.record).values()))
     full, brief = (" ".join(render_text(card_table(card, brief=one), width=400).split()) for one in (False, True))
     assert len(brief) < len(full)
     for cell in card:

@@ -16,11 +16,11 @@ from support.helpers import parties
 
 import securevfl as sv
 from securevfl.cli import main
-from securevfl.report import Record, render, render_text
+from securevfl.report import Record, render_report, render_text
 from securevfl.report.chart import Chart, Curve, chart_svg
-from securevfl.report.party_diagrams import flow, holdings, overlap
-from securevfl.report.quality import chosen_by, pictures_of, privacy_price
-from securevfl.report.runs_page import alike, render_runs, write_runs
+from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
+from securevfl.report.quality import choosing_metric, make_pictures, make_price_picture
+from securevfl.report.runs_page import group_alike_runs, render_runs, write_runs
 from securevfl.report.runs_table import runs_table
 
 EVIL = '"><script>alert(1)</script>'
@@ -43,32 +43,32 @@ def number() -> Record:
 
 
 def _titles(record: Record) -> list[str]:
-    return [one.title for one in pictures_of(record, record.runs[-1])]
+    return [one.title for one in make_pictures(record, record.runs[-1])]
 
 
 def test_words_are_of_the_target_and_its_classes_whatever_the_data(binary: Record, number: Record) -> None:
-    page = render(binary)
+    page = render_report(binary)
     assert "<h1>Who subscribes?</h1>" in page
     assert "Predicts subscribes (no or yes)." in page
     assert "How well each run ranks yes above no" in page
-    for found in (page, render(number)):
+    for found in (page, render_report(number)):
         assert not re.search("client|defaulting|paying", found)
-    assert "How near each run comes to claim" in render(number)
-    assert "AUC" not in render(number).partition("What the metrics mean")[0].partition("What was gained")[2]
+    assert "How near each run comes to claim" in render_report(number)
+    assert "AUC" not in render_report(number).partition("What the metrics mean")[0].partition("What was gained")[2]
 
 
 def test_each_task_has_its_pictures(binary: Record, number: Record) -> None:
     assert _titles(binary)[:3] == ["ROC of yes", "Lift of yes", "Calibration"]
     assert _titles(number)[:3] == ["Predicted against true", "Residuals", "Error by tenth"]
-    assert chosen_by(binary.runs[-1]) == "auc"
-    assert chosen_by(number.runs[-1]) == "rmse"
-    for one in pictures_of(binary, binary.runs[-1]):
+    assert choosing_metric(binary.runs[-1]) == "auc"
+    assert choosing_metric(number.runs[-1]) == "rmse"
+    for one in make_pictures(binary, binary.runs[-1]):
         ET.fromstring(one.svg)  # noqa: S314 - made by ourselves
 
 
 def test_the_marked_epoch_is_the_one_that_was_kept(binary: Record) -> None:
     run = binary.runs[-1]
-    picture = next(one for one in pictures_of(binary, run) if one.title == "What chose the checkpoint")
+    picture = next(one for one in make_pictures(binary, run) if one.title == "What chose the checkpoint")
     assert f"marked: epoch {run.best_epoch}" in picture.says
     best = max(run.epochs, key=lambda epoch: epoch.valid["auc"])
     assert best.epoch == run.best_epoch
@@ -77,33 +77,33 @@ def test_the_marked_epoch_is_the_one_that_was_kept(binary: Record) -> None:
 
 
 def test_a_party_s_own_report_names_no_column_of_another(binary: Record) -> None:
-    assert all(one.columns for one in holdings(binary))
+    assert all(one.columns for one in list_holdings(binary))
     own = msgspec.structs.replace(binary, known_to="bank")
-    shown = {one.name: one for one in holdings(own)}
+    shown = {one.name: one for one in list_holdings(own)}
     assert shown["bank"].columns
     theirs = next(party for party in binary.parties if party.name == "shop1")
     assert shown["shop1"].columns == ()
     assert shown["shop1"].count == len(theirs.columns) > 0
     hidden = [msgspec.structs.replace(p, columns=[f"{p.name}-secret-{c}" for c in p.columns]) for p in binary.parties]
-    page = render(msgspec.structs.replace(own, parties=hidden))
+    page = render_report(msgspec.structs.replace(own, parties=hidden))
     assert "bank-secret-" in page
     assert "shop1-secret-" not in page
 
 
 def test_a_link_has_a_shut_lock_only_where_every_message_was_protected(binary: Record) -> None:
     run = binary.runs[-1]
-    opened = flow(binary, run)
+    opened = draw_flow(binary, run)
     sealed = [msgspec.structs.replace(line, protected=True) for line in run.receipt]
-    shut = flow(binary, msgspec.structs.replace(run, receipt=sealed))
+    shut = draw_flow(binary, msgspec.structs.replace(run, receipt=sealed))
     assert opened is not None
     assert shut is not None
     assert opened.count("V-4.5") > 0
     assert shut.count("V-4.5") == 0
     first = msgspec.structs.replace(sealed[0], protected=False)
-    mixed = flow(binary, msgspec.structs.replace(run, receipt=[first, *sealed[1:]]))
+    mixed = draw_flow(binary, msgspec.structs.replace(run, receipt=[first, *sealed[1:]]))
     assert mixed is not None
     assert mixed.count("V-4.5") == 1
-    assert f"{binary.alignment.common:,} common rows" in str(overlap(binary))
+    assert f"{binary.alignment.common:,} common rows" in str(draw_overlap(binary))
 
 
 def test_hostile_names_of_parties_columns_classes_and_targets_are_escaped(binary: Record) -> None:
@@ -113,7 +113,7 @@ def test_hostile_names_of_parties_columns_classes_and_targets_are_escaped(binary
     evil = msgspec.json.decode(text, type=Record)
     assert evil.runs[-1].evaluation is not None
     assert evil.runs[-1].evaluation.target.startswith(EVIL)
-    page = render(evil)
+    page = render_report(evil)
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     for svg in re.findall(r'<svg class="drawn".*?</svg>', page, flags=re.DOTALL):
@@ -121,7 +121,7 @@ def test_hostile_names_of_parties_columns_classes_and_targets_are_escaped(binary
 
 
 def test_quality_against_epsilon_needs_two_of_them(binary: Record) -> None:
-    assert privacy_price(binary) is None
+    assert make_price_picture(binary) is None
     run = binary.runs[-1]
     from securevfl.report.record import EpsilonRecord
 
@@ -145,7 +145,7 @@ def test_quality_against_epsilon_needs_two_of_them(binary: Record) -> None:
         )
         for e in (1.0, 8.0)
     ]
-    picture = privacy_price(msgspec.structs.replace(binary, runs=[*binary.runs, *noisy]))
+    picture = make_price_picture(msgspec.structs.replace(binary, runs=[*binary.runs, *noisy]))
     assert picture is not None
     assert "one standard deviation" in picture.says
     assert picture.svg.count("<circle") == 2
@@ -154,7 +154,7 @@ def test_quality_against_epsilon_needs_two_of_them(binary: Record) -> None:
         msgspec.structs.replace(run, title=f"SplitNN, DP on {what}, ε = 8", epsilon=[epsilon])
         for run, what, epsilon in zip(noisy, ("labels", "features"), near, strict=True)
     ]
-    other = privacy_price(msgspec.structs.replace(binary, runs=[*binary.runs, *unlike]))
+    other = make_price_picture(msgspec.structs.replace(binary, runs=[*binary.runs, *unlike]))
     assert other is not None
     assert "blue: SplitNN, DP on labels, orange: SplitNN, DP on features" in other.says
     assert other.svg.count(">8</text>") == 1  # one mark for budgets that are all but the same
@@ -211,7 +211,7 @@ def test_the_page_of_runs_puts_seeds_together(binary: Record, number: Record, tm
         job = json.loads(json.dumps(binary.job, default=str))
         records[f"seed {seed}"] = msgspec.structs.replace(binary, job=_seeded(job, seed), runs=runs)
     records["<script>"] = number
-    groups = alike(records)
+    groups = group_alike_runs(records)
     assert len(groups) == len(binary.runs) + len(number.runs)
     first = groups[0]
     assert list(first.runs) == ["seed 0", "seed 1", "seed 2"]
@@ -224,7 +224,7 @@ def test_the_page_of_runs_puts_seeds_together(binary: Record, number: Record, tm
         **records,
         "seed 9": msgspec.structs.replace(records["seed 0"], job={**records["seed 0"].job, "epochs": 999}),
     }
-    assert len(alike(other)) == len(groups) + len(binary.runs)
+    assert len(group_alike_runs(other)) == len(groups) + len(binary.runs)
     for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
         ET.fromstring(svg)  # noqa: S314 - made by ourselves
     (tmp_path / "a").mkdir()

@@ -15,10 +15,10 @@ from securevfl.report import (
     learned_table,
     plots,
     receipt_table,
-    render,
+    render_report,
     render_text,
 )
-from securevfl.report.derived import phases_by_party, verified
+from securevfl.report.derived import describe_verification, phases_by_party
 from securevfl.report.record import (
     AlignmentRecord,
     EpochRecord,
@@ -141,7 +141,7 @@ def _show(record: Record) -> str:
     shown = [
         render_text(table, width=width, color=color) for table in tables for width, color in ((60, True), (140, 0))
     ]
-    return "\n".join([*shown, render(record)])
+    return "\n".join([*shown, render_report(record)])
 
 
 def _with(record: Record, **changes: object) -> Record:
@@ -150,7 +150,7 @@ def _with(record: Record, **changes: object) -> Record:
 
 
 def test_the_manager_reads_the_gain_and_the_price(record: Record) -> None:
-    page = render(record)
+    page = render_report(record)
     for words in ("0.610 → 0.670", "× 501", "AUC +0.0300 against plain", "ε = 8.0", "verified by all 3 parties"):
         assert words in page
     assert "bank and network 1,111, bank and retailer 1,122 rows in common" in page
@@ -189,7 +189,7 @@ def test_names_are_data_and_never_markup(record: Record, title: str) -> None:
     text = _show(changed)
     if "[" in title:
         assert title in text
-    for plot in (plots.test_auc, plots.auc_by_epoch, plots.seconds_by_phase, plots.bytes_by_direction):
+    for plot in (plots.draw_test_metric, plots.draw_metric_by_epoch, plots.draw_seconds, plots.draw_bytes):
         svg = plot(changed)
         assert svg
         drawn = ["".join(e.itertext()) for e in ET.fromstring(svg).iter() if e.tag.endswith("text")]  # noqa: S314
@@ -229,7 +229,7 @@ def test_what_is_missing_is_left_out(record: Record, change: object) -> None:
 
 
 def test_sections_without_content_are_not_there(record: Record) -> None:
-    page = render(_bare(record))
+    page = render_report(_bare(record))
     for heading in (
         "<svg",
         "Who learned what",
@@ -257,16 +257,16 @@ def test_means_count_epochs_in_which_a_party_did_nothing(record: Record) -> None
 )
 def test_only_what_was_verified_is_called_so(record: Record, by: list[str], words: str) -> None:
     changed = replace(record, alignment=replace(record.alignment, verified_by=by))
-    assert verified(changed) == words
+    assert describe_verification(changed) == words
     assert words in " ".join(render_text(comparison_table(changed)).split())
-    assert verified(replace(changed, parties=record.parties[:1])) == ""
+    assert describe_verification(replace(changed, parties=record.parties[:1])) == ""
 
 
 def test_alignment_of_all_parties_at_once_says_that_no_pairwise_overlap_is_learned(record: Record) -> None:
-    pairs = render(record)
+    pairs = render_report(record)
     assert "including those that other parties lack" in pairs
     assert "by pairs" in pairs
-    everyone = render(replace(record, alignment=replace(record.alignment, pairwise={})))
+    everyone = render_report(replace(record, alignment=replace(record.alignment, pairwise={})))
     assert "but no overlap of fewer parties; the sizes of their tables" in everyone
     assert "by pairs" not in everyone
     assert "same keyed digest" in everyone
@@ -274,7 +274,7 @@ def test_alignment_of_all_parties_at_once_says_that_no_pairwise_overlap_is_learn
 
 def test_a_partys_own_record_claims_no_time_or_bytes_of_others(record: Record) -> None:
     own = replace(record, known_to="shop")
-    page = render(own)
+    page = render_report(own)
     assert "all parties together" not in page
     assert "seconds of work in an epoch, shop alone" in page
     assert "bytes that shop sends in an epoch" in page

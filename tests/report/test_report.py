@@ -20,9 +20,9 @@ from securevfl.report import (
     ledgers_text,
     plots,
     receipt_table,
-    render,
+    render_report,
     render_text,
-    write,
+    write_report,
 )
 from securevfl.report.derived import human_bytes, human_seconds
 
@@ -90,7 +90,7 @@ def _parse(page: str) -> _Parser:
 @pytest.mark.parametrize("name", ["record", "lone", "classes"])
 def test_the_page_is_whole_and_loads_nothing(name: str, request: pytest.FixtureRequest) -> None:
     found: Record = request.getfixturevalue(name)
-    page = render(found)
+    page = render_report(found)
     parser = _parse(page)
     assert all(link.startswith("#") for link in parser.loads)
     assert "<script" not in page
@@ -106,20 +106,20 @@ def test_the_page_is_whole_and_loads_nothing(name: str, request: pytest.FixtureR
 
 
 def test_hostile_titles_are_escaped(record: Record) -> None:
-    page = render(record)
+    page = render_report(record)
     assert "<b>bold</b>" not in page
     assert "A &lt;b&gt;bold&lt;/b&gt; &amp; hostile title" in page
     evil = msgspec.structs.replace(record.runs[0], title="<script>alert(1)</script>")
-    assert "<script" not in render(msgspec.structs.replace(record, runs=[evil, *record.runs[1:]]))
+    assert "<script" not in render_report(msgspec.structs.replace(record, runs=[evil, *record.runs[1:]]))
 
 
 def test_the_same_record_gives_the_same_bytes(record: Record) -> None:
-    assert render(record) == render(record)
+    assert render_report(record) == render_report(record)
 
 
 def test_a_record_comes_back_from_its_file(record: Record, tmp_path: Path) -> None:
-    page = write(record, tmp_path)
-    assert page.read_text(encoding="utf-8") == render(record)
+    page = write_report(record, tmp_path)
+    assert page.read_text(encoding="utf-8") == render_report(record)
     assert Record.read(tmp_path / "metrics.json") == record
     assert not list(tmp_path.glob("*.tmp"))
 
@@ -142,7 +142,9 @@ def test_other_formats_are_refused(record: Record, tmp_path: Path) -> None:
         Record.read(tmp_path / "metrics.json")
 
 
-@pytest.mark.parametrize("plot", [plots.test_auc, plots.auc_by_epoch, plots.seconds_by_phase, plots.bytes_by_direction])
+@pytest.mark.parametrize(
+    "plot", [plots.draw_test_metric, plots.draw_metric_by_epoch, plots.draw_seconds, plots.draw_bytes]
+)
 def test_plots_are_valid_and_show_every_run(record: Record, plot: object) -> None:
     svg = plot(record)  # type: ignore[operator]
     root = ET.fromstring(svg.replace("xlink:href", "href"))  # noqa: S314 - made by ourselves
@@ -153,9 +155,9 @@ def test_plots_are_valid_and_show_every_run(record: Record, plot: object) -> Non
 
 
 def test_plots_without_data_are_left_out(lone: Record) -> None:
-    assert plots.auc_by_epoch(lone) is None
-    assert plots.bytes_by_direction(lone) is None
-    assert "Learning, epoch by epoch" not in render(lone)
+    assert plots.draw_metric_by_epoch(lone) is None
+    assert plots.draw_bytes(lone) is None
+    assert "Learning, epoch by epoch" not in render_report(lone)
 
 
 def test_tables_hold_the_figures(record: Record, classes: Record) -> None:
@@ -190,7 +192,7 @@ def test_times_for_people(seconds: float, text: str) -> None:
 
 def test_the_page_and_the_terminal_say_whose_key_signed_what_and_who_cross_signed(record: Record) -> None:
     assert [line.party for line in record.ledgers] == ["bank", "shop1", "shop2"]
-    page, shown = render(record), ledgers_text(record, Path("runs/x"))
+    page, shown = render_report(record), ledgers_text(record, Path("runs/x"))
     assert shown is not None
     for line in record.ledgers:
         peers = {"bank", "shop1", "shop2"} - {line.party}
@@ -200,7 +202,7 @@ def test_the_page_and_the_terminal_say_whose_key_signed_what_and_who_cross_signe
         assert f"{line.party}={line.fingerprint} ({line.messages:,} messages, cross-signed by" in shown.plain
     assert "securevfl audit runs/x --pin PARTY=FINGERPRINT" in shown.plain
     old = msgspec.structs.replace(record, ledgers=[])
-    assert "Ledgers</h2>" not in render(old)
+    assert "Ledgers</h2>" not in render_report(old)
     assert ledgers_text(old, Path("runs/x")) is None
 
 

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from securevfl.errors import InputError
-from securevfl.report import CellFigures, Claim, SweepRecord, verdicts
+from securevfl.report import CellFigures, Claim, SweepRecord, list_verdicts
 from securevfl.report.statistics import LEVEL, Paired, holm, judge, paired, power, visible
 
 PAGES = 400
@@ -94,7 +94,7 @@ def _words(rng: np.random.Generator, differ: float) -> list[str]:
     ]
     settings = dict.fromkeys(("name", "title", "created", "command", "size", "axis", "axis_unit"), "")
     record = SweepRecord(cells=list(_cells(rng, differ)), claims=claims, versions={}, machine={}, **settings)
-    return [line.verdict for line in verdicts(record)]
+    return [line.verdict for line in list_verdicts(record)]
 
 
 def test_sweeps_without_differences_decide_nothing_and_with_large_ones_all() -> None:

@@ -20,16 +20,16 @@ from securevfl.report import (
     PaperFigure,
     SweepRecord,
     count_table,
+    list_verdicts,
     render_sweep,
     render_text,
-    summary,
+    summarise_cells,
     sweep_table,
     verdict_table,
-    verdicts,
     write_sweep,
 )
 from securevfl.report.svg_shapes import spread_apart
-from securevfl.report.sweep_plots import _Axis, quality, styles
+from securevfl.report.sweep_plots import _Axis, draw_quality, method_styles
 from securevfl.report.sweep_record import tick
 
 NAMES = [f"method {letter}" for letter in "ABCDEFGHIJKLMNOP"]
@@ -105,7 +105,7 @@ def test_means_and_sample_deviations() -> None:
         *_cells("alone", [0.7, 0.7], x=0.05, data="adult"),
         *_cells("alone", [0.5, 0.6], x=0.05),
     ]
-    found = [(e.data, e.method, e.x, e.n, round(e.mean, 12), round(e.std, 12)) for e in summary(_record(cells))]
+    found = [(e.data, e.method, e.x, e.n, round(e.mean, 12), round(e.std, 12)) for e in summarise_cells(_record(cells))]
     assert found == [
         ("mnist", "RISA", 0.05, 1, 0.8, 0.0),
         ("mnist", "RISA", 1.0, 3, 0.92, 0.02),  # √((0.02² + 0.02² + 0) / 2)
@@ -117,7 +117,7 @@ def test_means_and_sample_deviations() -> None:
 def test_positions_ascend() -> None:
     xs = [0.7, 0.05, 1.0, 0.3, 12.0, 0.2, 0.11]
     record = _record([_cell("RISA", 0.5, x=x) for x in xs])
-    assert [entry.x for entry in summary(record)] == sorted(xs)
+    assert [entry.x for entry in summarise_cells(record)] == sorted(xs)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_positions_ascend() -> None:
 )
 def test_a_single_verdict_is_a_t_test(better: list[float], worse: list[float], margin: float, verdict: str) -> None:
     record = _record([*_cells("RISA", better), *_cells("SplitNN", worse)], claims=[_claim(margin=margin)])
-    (line,) = verdicts(record)
+    (line,) = list_verdicts(record)
     assert (line.data, line.x, line.n, line.verdict) == ("mnist", 0.2, 5, verdict)
     assert abs(line.difference or 0) == pytest.approx(0.04)
     assert line.half == pytest.approx(2.776 * math.sqrt(0.00025 / 5), rel=1e-3)
@@ -147,8 +147,8 @@ def test_other_claims_of_the_page_make_a_verdict_harder() -> None:
         *_cells("RISA", [0.92, 0.84, 0.76, 0.73, 0.75]),
         *_cells("SplitNN", [0.90, 0.80, 0.70, 0.68, 0.72]),
     ]
-    alone = verdicts(_record(cells, claims=[_claim(margin=0.0203)]))
-    among = verdicts(_record(cells, claims=[_claim(margin=0.0203), _claim(margin=0.04)]))
+    alone = list_verdicts(_record(cells, claims=[_claim(margin=0.0203)]))
+    among = list_verdicts(_record(cells, claims=[_claim(margin=0.0203), _claim(margin=0.04)]))
     assert [line.verdict for line in (*alone, *among)] == ["holds", "undecided", "undecided"]
     assert among[0].p == alone[0].p == alone[0].adjusted
     assert among[0].adjusted == pytest.approx(2 * (alone[0].p or 0))
@@ -159,8 +159,8 @@ def test_equal_methods_and_few_seeds_are_undecided() -> None:
     exact = _record([*_cells("RISA", [0.81] * 5), *_cells("SplitNN", [0.8] * 5)], claims=[_claim(margin=0.01)])
     four = _record([*_cells("RISA", [0.9, 0.91, 0.9, 0.9]), *_cells("SplitNN", [0.1] * 4)], claims=[_claim()])
     single = _record([*_cells("RISA", [0.9]), *_cells("SplitNN", [0.1])], claims=[_claim()])
-    assert [verdicts(record)[0].verdict for record in (equal, exact, four, single)] == ["undecided"] * 4
-    assert verdicts(single)[0].half is None
+    assert [list_verdicts(record)[0].verdict for record in (equal, exact, four, single)] == ["undecided"] * 4
+    assert list_verdicts(single)[0].half is None
     assert "+80.0" in render_text(verdict_table(single))
     assert "80.0 ±" not in render_text(verdict_table(single))
 
@@ -174,7 +174,7 @@ def test_only_seeds_that_both_ran_are_compared() -> None:
         _cell("SplitNN", 0.6, seed=1),
         _cell("SplitNN", 1.0, seed=4),
     ]
-    (line,) = verdicts(_record(cells, claims=[_claim()]))
+    (line,) = list_verdicts(_record(cells, claims=[_claim()]))
     assert (line.n, line.verdict) == (2, "undecided")
     assert line.difference == pytest.approx((0.3 + 0.25) / 2)
     assert line.half == pytest.approx(12.706 * 0.025, rel=1e-3)  # t(1) at 97.5 %, deviation 0.05/√2, over √2
@@ -193,10 +193,10 @@ def test_rows_without_the_partner_are_compared_and_shown() -> None:
         _claim("SplitNN", "local", rows="alone"),
     ]
     record = _record(cells, claims=claims)
-    lines = verdicts(record)
+    lines = list_verdicts(record)
     assert [line.verdict for line in lines] == ["undecided", "does not hold", "not tried"]  # the first is a constant
     assert lines[1].difference == pytest.approx(-0.052)
-    alone = [(entry.method, entry.n, round(entry.mean, 9)) for entry in summary(record, "alone")]
+    alone = [(entry.method, entry.n, round(entry.mean, 9)) for entry in summarise_cells(record, "alone")]
     assert alone == [("LASER", 5, 0.7), ("local", 5, 0.752)]
     text = render_text(sweep_table(record, "mnist", "alone"))
     assert "mnist, without the partner" in " ".join(text.split())
@@ -235,7 +235,7 @@ def test_claims_apply_where_they_say() -> None:
         for cell in _cells(method, [value + 0.001 * (i % 2) * (method == "RISA") for i in range(5)], x=x, data=data)
     ]
     claims = [_claim(), _claim(at=[0.3]), _claim(data="adult"), _claim(data="cifar"), _claim("X", "Y"), _claim("X")]
-    lines = verdicts(_record(cells, claims=claims))
+    lines = list_verdicts(_record(cells, claims=claims))
     places = {i: [(v.data, v.x) for v in lines if v.claim is claim] for i, claim in enumerate(claims)}
     near = 0.1 + 0.2
     adult = [("adult", 0.05), ("adult", near)]
@@ -279,7 +279,7 @@ def test_tables_fit_a_common_terminal(large: SweepRecord) -> None:
     for word in ("holds", "does not hold", "undecided", "not tried", "fashion-mnist"):
         assert word in text
     body = text[: text.index("Difference: points")]
-    assert body.count("%") == sum(line.x is not None for line in verdicts(record))
+    assert body.count("%") == sum(line.x is not None for line in list_verdicts(record))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_positions_are_shown_with_their_unit(unit: str, x: float, shown: str) ->
     record = _record([_cell("RISA", 0.5, x=x)], axis_unit=unit, ticks={"1.0": "1niid"})
     assert tick(record, x) == shown
     assert shown in render_text(sweep_table(record, "mnist"))
-    assert f">{shown}<" in (quality(record, "mnist") or "")
+    assert f">{shown}<" in (draw_quality(record, "mnist") or "")
 
 
 def test_the_page_holds_every_method_verdict_and_figure(large: SweepRecord) -> None:
@@ -299,12 +299,12 @@ def test_the_page_holds_every_method_verdict_and_figure(large: SweepRecord) -> N
     for name in [*NAMES, "only theirs"]:
         assert page.count(f">{name}<") >= (4 if name in NAMES else 1)
         assert re.search(rf"</svg>{name}</td>", page)
-    for entry in summary(large):
+    for entry in summarise_cells(large):
         assert f"{100 * entry.mean:.1f} ± {100 * entry.std:.1f}" in text
     assert page.count('<td class="n"><b>') == 9  # the best of three positions on three data sets
     for figure in ("paper 78.2", "paper 79.7", "Runs are short.", "securevfl sweep overlap", "cores: 2", "a paper"):
         assert figure in text
-    found = verdicts(large)
+    found = list_verdicts(large)
     legend = {"holds": 1, "does not hold": 1, "undecided": 1, "not tried": 0}
     heads = {(line.claim.text, line.verdict) for line in found if line.x is not None}
     for word, once in legend.items():
@@ -346,7 +346,7 @@ def test_names_are_data_and_never_markup(name: str) -> None:
     )
     page = render_sweep(record)
     assert "<script" not in page
-    svg = quality(record, name)
+    svg = draw_quality(record, name)
     assert svg
     drawn = ["".join(e.itertext()) for e in ET.fromstring(svg).iter() if e.tag.endswith("text")]  # noqa: S314
     assert drawn.count(" ".join(name.replace("\x00", " ").split())) >= 4  # both labels, both ticks
@@ -357,7 +357,7 @@ def test_names_are_data_and_never_markup(name: str) -> None:
 
 
 def test_the_papers_figures_are_a_panel_of_their_own(large: SweepRecord) -> None:
-    beside, alone = quality(large, "mnist"), quality(large, "adult")
+    beside, alone = draw_quality(large, "mnist"), draw_quality(large, "adult")
     assert beside
     assert alone
     assert "paper: RISA, Table I" in beside
@@ -365,15 +365,15 @@ def test_the_papers_figures_are_a_panel_of_their_own(large: SweepRecord) -> None
     assert "paper" not in alone
     assert beside.count(">method B<") == 2
     assert alone.count(">method B<") == 1
-    assert quality(large, "cifar") is None
+    assert draw_quality(large, "cifar") is None
 
 
 def test_styles_differ_and_are_the_same_everywhere(large: SweepRecord) -> None:
     record = replace(large, cells=[*large.cells, *(_cell(f"more {i}", 0.5) for i in range(15))])
-    look = styles(record)
+    look = method_styles(record)
     assert len(look) == 32
     assert len({(s.color, s.marker, s.hollow, s.dash) for s in look.values()}) == 32
-    assert [look[name] for name in NAMES] == [styles(large)[name] for name in NAMES]
+    assert [look[name] for name in NAMES] == [method_styles(large)[name] for name in NAMES]
 
 
 def test_labels_keep_their_distance_and_stay_inside() -> None:
@@ -410,7 +410,7 @@ def test_an_empty_sweep_has_a_page(tmp_path: Path) -> None:
     record = _record([], claims=[_claim()], machine={}, versions={}, command="", created="")
     assert "not tried" in write_sweep(record, tmp_path).read_text(encoding="utf-8")
     assert "not tried" in render_text(verdict_table(record))
-    assert summary(record) == []
+    assert summarise_cells(record) == []
 
 
 def test_figures_that_cannot_be_are_refused() -> None:

@@ -15,7 +15,7 @@ from securevfl.jobfile.job_file import read_job
 from securevfl.party.numbering import coded_columns, encode_features
 from securevfl.party_context import PartySecret
 from securevfl.privacy import Link
-from securevfl.report.html import render
+from securevfl.report.html import render_report
 from securevfl.run import Model
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving.process import _table
@@ -84,7 +84,7 @@ def test_the_report_says_how_columns_were_prepared_and_no_value(result: Any) -> 
         "bank": ["always"],
         "shop": ["note"],
     }
-    page = render(result.record)
+    page = render_report(result.record)
     assert "How columns were prepared" in page
     assert "8 salted buckets" in page
     assert "2015" not in page.split("How columns were prepared")[1].split("Alignment")[0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import securevfl as sv
-from securevfl.report.derived import worst
+from securevfl.report.derived import list_worst_findings
 from securevfl.report.record import LearnedRecord
 from securevfl.training.outcome import check_classes, constant_metrics, few_rows, went_nowhere
 from securevfl.training.rows import Epoch
@@ -105,12 +105,12 @@ def test_a_run_that_diverges_without_an_error_says_so_in_record_and_terminal() -
     result = sv.simulate(wild, parties)
     [run] = result.record.runs
     assert any("diverged" in warning for warning in run.warnings)
-    from securevfl.report import comparison_table, render, render_text, warnings_text
+    from securevfl.report import comparison_table, render_report, render_text, warnings_text
 
     text = warnings_text(result.record)
     assert text is not None
     assert "diverged" in render_text(text)
-    assert "diverged" in render(result.record)
+    assert "diverged" in render_report(result.record)
     assert f"accuracy {run.constant['accuracy']:.4f}" in " ".join(render_text(comparison_table(result.record)).split())
     labels = np.asarray(parties.active.label)
     assert run.constant["accuracy"] == pytest.approx(max(np.bincount(labels)) / len(labels), abs=0.1)
@@ -129,7 +129,7 @@ def test_the_worst_is_of_each_party_and_an_unknown_severity_is_no_comfort() -> N
 
     [run] = record.runs
     changed = msgspec.structs.replace(record, runs=[msgspec.structs.replace(run, learned=lines)])
-    assert [(severity, sentence) for _, severity, sentence in worst(changed)] == [
+    assert [(severity, sentence) for _, severity, sentence in list_worst_findings(changed)] == [
         (
             "leak",
             "bank can read or compute data of network, retailer; retailer can read or compute data of network",
@@ -150,11 +150,11 @@ def test_noisy_rows_are_mean_and_deviation_over_draws_and_others_run_once() -> N
     assert set(dp.deviation) == set(dp.test)
     assert any("would pay it 3 times" in note for note in dp.notes)
     assert {"dp", "dp 2", "dp 3"} <= set(result.ledgers)
-    from securevfl.report import comparison_table, render, render_text
+    from securevfl.report import comparison_table, render_report, render_text
 
     shown = f"± {dp.deviation['log_loss']:.4f}"
     assert shown in render_text(comparison_table(result.record))
-    assert shown in render(result.record)
+    assert shown in render_report(result.record)
 
 
 def test_a_number_of_draws_below_one_is_refused() -> None:

@@ -8,8 +8,8 @@ from sweep_levels import ALONE, OTHER_LABELS, OURS, Levels, Line
 
 from securevfl.report import SweepRecord
 from securevfl.report.statistics import Judgement, Paired
-from securevfl.report.sweep import best_of, counts_text, failures_text, mean_text
-from securevfl.report.sweep_record import Rows, datasets, methods, positions, summary, tick
+from securevfl.report.sweep import counts_text, failures_text, find_best, mean_text
+from securevfl.report.sweep_record import Rows, datasets, methods, positions, summarise_cells, tick
 
 __all__ = ["across", "claims", "failed", "labelled", "levels", "means", "papers", "run", "tallies"]
 
@@ -38,11 +38,11 @@ def _sees(found: Judgement) -> str:
 
 def means(record: SweepRecord, data: str, rows: Rows = "common") -> str:
     """One row a method, mean ± deviation; bold: the best of those that know no more than the others."""
-    entries = [entry for entry in summary(record, rows) if entry.data == data]
+    entries = [entry for entry in summarise_cells(record, rows) if entry.data == data]
     if not entries:
         return f"*No run of {data} yet.*"
     at = {(entry.method, entry.x): entry for entry in entries}
-    best = best_of([entry for entry in entries if entry.method not in OTHER_LABELS])
+    best = find_best([entry for entry in entries if entry.method not in OTHER_LABELS])
     names = [name for name in methods(record, data) if any(entry.method == name for entry in entries)]
     xs = positions(record, data)
     lines = []
@@ -55,9 +55,9 @@ def means(record: SweepRecord, data: str, rows: Rows = "common") -> str:
 
 def across(record: SweepRecord, rows: Rows = "common") -> str:
     """One row a method, one column a data set, of a sweep with one position for each."""
-    entries = summary(record, rows)
+    entries = summarise_cells(record, rows)
     at = {(entry.data, entry.method): entry for entry in entries}
-    best = {data: best_of([entry for entry in entries if entry.data == data]) for data in datasets(record)}
+    best = {data: find_best([entry for entry in entries if entry.data == data]) for data in datasets(record)}
     lines = []
     for name in methods(record):
         found = [(at.get((data, name)), best[data]) for data in datasets(record)]
@@ -156,7 +156,7 @@ def claims(found: Levels) -> str:
 
 def papers(record: SweepRecord) -> str:
     """Figures that papers print beside ours, where both are of the same data and overlap."""
-    ours = {(entry.data, entry.method, entry.x): entry for entry in summary(record)}
+    ours = {(entry.data, entry.method, entry.x): entry for entry in summarise_cells(record)}
     rows = [
         [
             f.data,
