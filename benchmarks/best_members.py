@@ -52,7 +52,7 @@ def cell(people: Parties, seed: int, terms: Mapping[str, Any], *, epochs: int = 
         **{"epochs": epochs, "steps": 25, "batch_size": 96, "seed": seed, "keep": "auto"} | dict(terms),
     )
     kept: dict[str, Any] = {}
-    onto = best_roles._Verdict.write_to
+    onto = best_roles._MemberWeighting.write_to
 
     def heard(self: Any, trained: Any, count: int) -> dict[str, float]:
         rows = self.unseen(METHODS[0])[0]
@@ -66,7 +66,7 @@ def cell(people: Parties, seed: int, terms: Mapping[str, Any], *, epochs: int = 
         return onto(self, trained, count)
 
     begun = time.process_time()
-    with mock.patch.object(best_roles._Verdict, "onto", heard):
+    with mock.patch.object(best_roles._MemberWeighting, "onto", heard):
         run_parties(job, people, join_parties(people, job), run="members")
     return scored(**kept) | {"seconds": time.process_time() - begun}
 

@@ -86,7 +86,7 @@ def _bytes(ran: RunOutcome, trees: int) -> float:
 def rows_told() -> Iterator[list[np.ndarray]]:
     """The training rows of each tree, as a passive party knows them."""
     found: list[np.ndarray] = []
-    seen = answering.OneTree._seen
+    seen = answering.TreeAnswers._receive_summed_rows
 
     async def watched(self: Any) -> np.ndarray:
         rows = await seen(self)
@@ -94,7 +94,7 @@ def rows_told() -> Iterator[list[np.ndarray]]:
             found.append(rows)
         return rows
 
-    with mock.patch.object(answering.OneTree, "_seen", watched):
+    with mock.patch.object(answering.TreeAnswers, "_seen", watched):
         yield found
 
 

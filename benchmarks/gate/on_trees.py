@@ -51,9 +51,9 @@ class Sights:
 def watch() -> Iterator[Sights]:
     """Record what the parties of boosting jobs inside see."""
     sights = Sights()
-    answer, received = answering.OneTree._answer, asking.Asking._received
+    answer, received = answering.TreeAnswers._answer, asking.TreeQueries._received
     slots: dict[int, np.ndarray] = {}
-    of = asking.Asking._theirs_of
+    of = asking.TreeQueries._theirs_of
 
     async def answered(self: Any, codes: np.ndarray, place: np.ndarray | None, nodes: int) -> None:
         if place is not None:
@@ -72,9 +72,9 @@ def watch() -> Iterator[Sights]:
         return sums
 
     with (
-        mock.patch.object(answering.OneTree, "_answer", answered),
-        mock.patch.object(asking.Asking, "_theirs_of", asked),
-        mock.patch.object(asking.Asking, "_received", heard),
+        mock.patch.object(answering.TreeAnswers, "_answer", answered),
+        mock.patch.object(asking.TreeQueries, "_theirs_of", asked),
+        mock.patch.object(asking.TreeQueries, "_received", heard),
     ):
         yield sights
 

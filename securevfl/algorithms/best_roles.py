@@ -27,7 +27,7 @@ from securevfl.training.submodels import Done, Member, member_site, run_members,
 from securevfl.training.task import Task
 from securevfl.transport import PASSIVE
 
-__all__ = ["Averaged", "BestActive", "BestPassive", "BestProgram"]
+__all__ = ["AveragedConfiguration", "BestActive", "BestPassive", "BestProgram"]
 
 _TINY = 1e-12
 
@@ -36,7 +36,7 @@ _PULL = 10.0
 method."""
 
 
-class Averaged(Configuration, Protocol):
+class AveragedConfiguration(Configuration, Protocol):
     """The part of `securevfl.algorithms.best.Best` that these roles use."""
 
     @property
@@ -72,7 +72,7 @@ class BestProgram(Program):
         plan: the job's. Members run all epochs, and keep the best one if enough rows validate them.
     """
 
-    def __init__(self, config: Averaged, setting: Setting, plan: Plan) -> None:
+    def __init__(self, config: AveragedConfiguration, setting: Setting, plan: Plan) -> None:
         self.config = config
         self.setting = setting
         keep = "auto" if plan.keep == "best" else plan.keep
@@ -87,7 +87,9 @@ class BestProgram(Program):
         self.add_readings(trained, done)
         weights: dict[str, float] = {}
         if site.role != PASSIVE:
-            weights = _Verdict(self.config, self.setting, self.members, done).write_to(trained, self.plan.epochs)
+            weights = _MemberWeighting(self.config, self.setting, self.members, done).write_to(
+                trained, self.plan.epochs
+            )
         parts: State = {"members": {one.name: one.model for one in done}, "weights": dict(weights)}
         trained.model = {"parts": parts, "batch_size": self.plan.batch_size, "times": 1}
         trained.model["passive"] = list(site.passive)
@@ -102,7 +104,7 @@ class BestProgram(Program):
         trained.finish = sum_readings([one.readings[-1] for one in done])
 
 
-class _Verdict:
+class _MemberWeighting:
     """Weights the methods, scores the rows and explains the weights, at the active party.
 
     Args:
@@ -112,7 +114,9 @@ class _Verdict:
         done: the outcome of each member.
     """
 
-    def __init__(self, config: Averaged, setting: Setting, members: Sequence[Member], done: Sequence[Done]) -> None:
+    def __init__(
+        self, config: AveragedConfiguration, setting: Setting, members: Sequence[Member], done: Sequence[Done]
+    ) -> None:
         if setting.table.y is None:
             raise ValueError("the active party's table has no labels")
         self.config = config
@@ -144,7 +148,7 @@ class _Verdict:
         methods, split = self.config.methods, self.table.split
         rows = self.unseen_probabilities(methods[0])[0]
         judged = {name: self.unseen_probabilities(name)[1] for name in methods}
-        weights = self.weights(judged, rows)
+        weights = self.weigh_methods(judged, rows)
         mean = {name: np.mean([one.scores for one in self.of_method(name)], axis=0) for name in methods}
         trained.scores = average_probabilities([mean[name] for name in methods], [weights[name] for name in methods])
         trained.valid_scores = _select_rows(
@@ -156,13 +160,13 @@ class _Verdict:
         if alone and all(len(one) for one in alone):
             trained.alone_scores = np.mean(alone, axis=0)
             trained.alone = self.task.metrics(trained.alone_scores, labels)
-        trained.epochs = [_epoch([one.epochs[number] for one in self.done]) for number in range(epochs)]
+        trained.epochs = [_mean_epoch([one.epochs[number] for one in self.done]) for number in range(epochs)]
         trained.best_epoch, trained.stopped = epochs, f"all {len(self.done)} members are trained"
         trained.rows = len(split.train) + len(self.table.rows_only_at(self.table.name))
         self.assess_outcome(trained, judged, weights, rows)
         return weights
 
-    def weights(self, judged: Mapping[str, np.ndarray], rows: np.ndarray) -> dict[str, float]:
+    def weigh_methods(self, judged: Mapping[str, np.ndarray], rows: np.ndarray) -> dict[str, float]:
         """Method → its weight; equal weights if too few rows validate."""
         if not self.config.stack or len(rows) < FEWEST_TO_CHOOSE:
             return dict.fromkeys(judged, 1 / len(judged))
@@ -206,7 +210,7 @@ class _Verdict:
         return self.config.stack and len(rows) >= FEWEST_TO_CHOOSE
 
 
-def scores_alone(config: Averaged, method: str) -> bool:
+def scores_alone(config: AveragedConfiguration, method: str) -> bool:
     """True if a method's score counts for a row that the partner lacks.
 
     It must be trained for such rows, and must not just repeat the local model.
@@ -222,7 +226,7 @@ def _select_rows(wanted: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np
     return found
 
 
-def _epoch(epochs: Sequence[Epoch]) -> Epoch:
+def _mean_epoch(epochs: Sequence[Epoch]) -> Epoch:
     """One epoch's mean over the members: of their losses, and of each metric where it is defined."""
     names = dict.fromkeys(name for one in epochs for name in one.valid)
     valid = {name: statistics.fmean(one.valid[name] for one in epochs if name in one.valid) for name in names}
@@ -249,7 +253,7 @@ class _ActiveBooks(_Books):
         self.role.weights = {name: float(str(weight)) for name, weight in kept.items()}
 
 
-class _Scoring(Role):
+class _ScoringRole(Role):
     """Base of both roles: it has a role for each member that takes part at this party.
 
     Args:
@@ -260,9 +264,9 @@ class _Scoring(Role):
 
     bookkeeping: ClassVar[type[Bookkeeping]] = _Books
 
-    def __init__(self, config: Averaged, setting: Setting, models: Mapping[str, object]) -> None:
+    def __init__(self, config: AveragedConfiguration, setting: Setting, models: Mapping[str, object]) -> None:
         super().__init__(config, setting)
-        self.config: Averaged = config
+        self.config: AveragedConfiguration = config
         self._setting = setting
         self._models = models
         self.roles: dict[str, Role] = {}
@@ -272,11 +276,11 @@ class _Scoring(Role):
         for name in self._models:
             algorithm = algorithms[method_of(name)]
             talks = bool(passive and algorithm.exchanges(self.protection, passive))
-            self.roles[name] = self.member(algorithm, self._placed(name, talks=talks))
+            self.roles[name] = self.member(algorithm, self._member_setting(name, talks=talks))
             self.roles[name].begin()
             self.parts[name] = _Member(self.roles[name])
 
-    def _placed(self, name: str, *, talks: bool) -> Setting:
+    def _member_setting(self, name: str, *, talks: bool) -> Setting:
         """The setting of a member's role: its links and the batch size that its cut was made for."""
         model = as_dict(self._models[name])
         plan = replace(self.plan, batch_size=as_int(model["batch_size"]), epochs=as_int(model["times"]))
@@ -288,7 +292,7 @@ class _Scoring(Role):
         raise TypeError(f"{type(self).__name__} has no members")
 
 
-class BestActive(_Scoring, ActiveRole):
+class BestActive(_ScoringRole, ActiveRole):
     """Scores rows at the active party by the weighted mean of its members' probabilities."""
 
     bookkeeping = _ActiveBooks
@@ -330,7 +334,7 @@ class BestActive(_Scoring, ActiveRole):
         return logs if self.task.classes > 2 else logs[:, 1:] - logs[:, :1]
 
 
-class BestPassive(_Scoring, PassiveRole):
+class BestPassive(_ScoringRole, PassiveRole):
     """Answers the active party's questions for each member that exchanges messages."""
 
     def member(self, algorithm: Algorithm, setting: Setting) -> PassiveRole:

@@ -30,7 +30,7 @@ from securevfl.training.role import Role
 from securevfl.training.rows import NumberedRows, Plan
 from securevfl.training.setting import Setting
 
-__all__ = ["EntityAugmentation", "mixed_labels", "places"]
+__all__ = ["EntityAugmentation", "draw_places", "mixed_labels"]
 
 
 class EntityAugmentation(SplitNN):
@@ -66,7 +66,9 @@ class EntityAugmentation(SplitNN):
         return max(1, together + instead, *(-(-mixed // size) for size in sizes if size))
 
 
-def places(table: NumberedRows, active: str, seed: int, epoch: int, *, keep_aligned: bool) -> dict[str, np.ndarray]:
+def draw_places(
+    table: NumberedRows, active: str, seed: int, epoch: int, *, keep_aligned: bool
+) -> dict[str, np.ndarray]:
     """Party → the rows that it puts in at each place of an epoch, (places,), the same at all parties.
 
     First come the aligned training rows, together (or each party's in its own order); then each party's other rows
@@ -101,7 +103,7 @@ class _Books(Bookkeeping):
     """A row is fed at several places of an epoch, and a place has the labels of several rows."""
 
     repeats_begin_epoch = True  # the same places follow from the same seed
-    role: _Placed
+    role: _MixingRole
 
     def times(self, epochs: int) -> int:
         role = self.role
@@ -113,7 +115,7 @@ class _Books(Bookkeeping):
         return [first, *(other[~same] for other in others)]
 
 
-class _Placed(Role):
+class _MixingRole(Role):
     """What both roles do: train on all places, and put in at each the row that stands there in this epoch."""
 
     bookkeeping = _Books
@@ -126,7 +128,7 @@ class _Placed(Role):
 
     async def begin_epoch(self, epoch: int) -> bool:
         keep = self.config.keep_aligned
-        self.places = places(self.table, self.site.active, self.site.seed, epoch, keep_aligned=keep)
+        self.places = draw_places(self.table, self.site.active, self.site.seed, epoch, keep_aligned=keep)
         return False
 
     def feed(self, rows: np.ndarray) -> np.ndarray:
@@ -134,7 +136,7 @@ class _Placed(Role):
         return fed
 
 
-class _Active(_Placed, Active):
+class _Active(_MixingRole, Active):
     """Mixes the labels of the rows at a place as their parts of z are mixed."""
 
     config: EntityAugmentation
@@ -145,7 +147,7 @@ class _Active(_Placed, Active):
         return mixed_labels(parts, {name: max(width, 1) for name, width in widths.items()})
 
 
-class _Passive(_Placed, Passive):
+class _Passive(_MixingRole, Passive):
     """Puts in its own row at each place."""
 
     config: EntityAugmentation

@@ -43,7 +43,7 @@ from securevfl.training.split import epoch_batches
 from securevfl.training.state import State, as_dict, as_int
 from securevfl.transport import Exchange, Kind
 
-__all__ = ["FedCVT", "unlike"]
+__all__ = ["FedCVT", "similarity_loss"]
 
 Weight = Annotated[float, Meta(ge=0)]
 
@@ -141,12 +141,12 @@ class FedCVT(Algorithm):
         return _Passive(self, setting)
 
 
-def unlike(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+def similarity_loss(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
     """L_sim: the mean squared inner product of a row's two representations, (n, d) each."""
     return (one * two).sum(dim=1).square().mean()
 
 
-def _difference(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+def _difference_loss(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
     """The mean over rows of the squared distance."""
     return (one - two).square().sum(dim=1).mean()
 
@@ -246,7 +246,7 @@ class _Active(_Bottoms, ActiveRole):
         if not self.peer:
             y = self.labels(np.concatenate([rows, own]))
             loss = functional.cross_entropy(self.classifiers[0](torch.cat([a_c, a_u], dim=1)), y)
-            loss = loss + self.config.weights[3] * unlike(a_u, a_c)
+            loss = loss + self.config.weights[3] * similarity_loss(a_u, a_c)
             self.networks.step(loss)
             return loss.detach() * len(rows)
         r_b = (await self.receive(len(rows) + len(other))).requires_grad_()
@@ -292,11 +292,11 @@ class _Active(_Bottoms, ActiveRole):
         losses = [functional.cross_entropy(head(r), target, reduction="none") for head, r in views]
         loss = (torch.stack(losses) * weight).sum() / weight.sum()
         terms = (
-            _difference(a_c[:n], b_c[:n]),
-            _difference(estimate_a[:n], r_a[:n]),
-            _difference(estimate_b[:n], r_b[:n]),
-            unlike(a_u, a_c),
-            unlike(b_u, b_c),
+            _difference_loss(a_c[:n], b_c[:n]),
+            _difference_loss(estimate_a[:n], r_a[:n]),
+            _difference_loss(estimate_b[:n], r_b[:n]),
+            similarity_loss(a_u, a_c),
+            similarity_loss(b_u, b_c),
         )
         total: torch.Tensor = loss + sum(factor * term for factor, term in zip(weights, terms, strict=True))
         return total
@@ -348,7 +348,7 @@ class _Active(_Bottoms, ActiveRole):
         return logits[:, 1:] - logits[:, :1] if self.task.outputs == 1 else logits
 
 
-class _Beside(nn.Module):
+class _ConcatenatedBottoms(nn.Module):
     """``[R_c; R_u]`` of rows with these features, (n, 2d)."""
 
     def __init__(self, shared: nn.Module, unique: nn.Module) -> None:
@@ -379,7 +379,7 @@ class _Passive(_Bottoms, PassiveRole):
         self.noise = FeatureNoise(self)
         self.build_bottoms()
         self.train_networks()
-        self.both = _Beside(self.shared, self.unique)
+        self.both = _ConcatenatedBottoms(self.shared, self.unique)
         if self.site.observer.listening:
             self.site.observer.built(self.site.name, self.site.active, self.both)
 

@@ -211,7 +211,7 @@ class _Books(Bookkeeping):
         return super().activation_times(epochs) + _ONCE_MORE
 
 
-class _Completed(Role):
+class _CompletingRole(Role):
     """What both roles share: the second stage, and what the peer generated for rows that this party lacks.
 
     Attributes:
@@ -231,7 +231,7 @@ class _Completed(Role):
         others = self.site.passive if self.site.name == self.site.active else (self.site.active,)
         return others[0] if others else ""
 
-    def begins(self, epoch: int) -> bool:
+    def starts_second_stage(self, epoch: int) -> bool:
         """Whether the second stage begins."""
         return epoch == self.config.first + 1 and bool(self.peer)
 
@@ -240,7 +240,7 @@ class _Completed(Role):
             return self.chosen
         return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
-    def completed(self, a: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
+    def complete_activations(self, a: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
         """Activations (n, d) with the generated ones in the peer's rows."""
         theirs = self.table.rows_only_at(self.peer)
         if self.made is None or not len(theirs):
@@ -265,21 +265,23 @@ class _Completed(Role):
             own: torch.Tensor = self.half.bottom(self.features(train))
             others = self.half.bottom(self.features(mine)) if len(mine) else own[:0]
         sent = own if release is None else release(own, train)
-        theirs = await self.swap("fedda/aligned", sent, len(train))
+        theirs = await self.swap_representations("fedda/aligned", sent, len(train))
         size, seed = min(64, len(train)), self.seed("generator")
         generator = train_generator(own, others, theirs, self.config, batch=size, seed=seed)
         with torch.no_grad():
             made: torch.Tensor = generator(others)
         given = made if release is None else release(made, mine)
-        self.made = await self.swap("fedda/generated", given, len(self.table.rows_only_at(self.peer)), own.shape[1])
-        self.freeze()
+        self.made = await self.swap_representations(
+            "fedda/generated", given, len(self.table.rows_only_at(self.peer)), own.shape[1]
+        )
+        self.freeze_bottom()
 
-    def freeze(self) -> None:
+    def freeze_bottom(self) -> None:
         """Keep the bottom as it is from now on, where the configuration says so."""
         if self.config.frozen:
             self.half.bottom.requires_grad_(False)
 
-    async def swap(
+    async def swap_representations(
         self, step: str, mine: torch.Tensor | Noised[torch.Tensor], rows: int, width: int | None = None
     ) -> torch.Tensor:
         """Hand over representations and take the peer's, (rows, width), both at the same time.
@@ -303,10 +305,10 @@ class _Completed(Role):
         self.made = None if memory["made"] is None else as_tensor(memory["made"]).to(self.plan.device)
         self.chosen = as_rows(memory["chosen"])
         if self.made is not None:
-            self.freeze()
+            self.freeze_bottom()
 
 
-class _Active(_Completed, Active):
+class _Active(_CompletingRole, Active):
     """Labels the passive party's other rows, and tells which rows train."""
 
     config: FedDA
@@ -325,7 +327,7 @@ class _Active(_Completed, Active):
             self.release = self.releases.plan_rows("representations", dp.activations, rows=rows, times=1)
 
     async def begin_epoch(self, epoch: int) -> bool:
-        if not self.begins(epoch):
+        if not self.starts_second_stage(epoch):
             return False
         await self.augment(self.release)
         theirs = self.table.rows_only_at(self.peer)
@@ -336,7 +338,7 @@ class _Active(_Completed, Active):
         return True
 
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor:
-        return self.completed(super().activations(rows, train=train), rows)
+        return self.complete_activations(super().activations(rows, train=train), rows)
 
     def remember(self) -> State:
         return super().remember() | {"y": self.y, "tally": self.tally.state()}
@@ -351,14 +353,14 @@ class _Active(_Completed, Active):
             self.tally.assess_validation(p, labels)
 
 
-class _Passive(_Completed, Passive):
+class _Passive(_CompletingRole, Passive):
     """Takes part in labelling its other rows, and trains on the rows that it is told."""
 
     config: FedDA
     half: PassiveHalf
 
     async def begin_epoch(self, epoch: int) -> bool:
-        if not self.begins(epoch):
+        if not self.starts_second_stage(epoch):
             return False
         await self.augment(self.noise.release)
         await answer_rows(self, self.table.rows_only_at(self.site.name))
@@ -367,4 +369,4 @@ class _Passive(_Completed, Passive):
         return False
 
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
-        return map_noised(super().activations(rows, train=train), lambda a: self.completed(a, rows))
+        return map_noised(super().activations(rows, train=train), lambda a: self.complete_activations(a, rows))

@@ -151,7 +151,7 @@ class LaserLoss(CrossEntropy):
         return of_one * max(1.0, self._longest)
 
 
-class Heads(nn.Module):
+class LaserHeads(nn.Module):
     """The networks above the cut: the active party's head, and for each passive party a head and the bias of its
     representation.
 
@@ -177,9 +177,9 @@ class Heads(nn.Module):
 class LaserHalf(SubsetHalf):
     """The active party's half: its bottom, its block of the cut, and all heads."""
 
-    top: Heads
+    top: LaserHeads
 
-    def build_top(self, architecture: Architecture, passive: int, outputs: int) -> Heads:
+    def build_top(self, architecture: Architecture, passive: int, outputs: int) -> LaserHeads:
         """Build the heads and the biases."""
         hidden, widths = architecture.hidden, architecture.top
 
@@ -188,7 +188,7 @@ class LaserHalf(SubsetHalf):
                 return nn.Linear(hidden, outputs)
             return nn.Sequential(nn.ReLU(), build_mlp([hidden, *widths, outputs]))
 
-        return Heads(self.passive, hidden, head)
+        return LaserHeads(self.passive, hidden, head)
 
     def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         """Logits (n, outputs) of the active party's head for rows with all parties."""

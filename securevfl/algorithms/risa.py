@@ -195,7 +195,7 @@ def threshold_at(final: float, epoch: int, epochs: int) -> float:
 _Half = TypeVar("_Half", bound=ActiveHalf | PassiveHalf)
 
 
-class _Stages(Role, Generic[_Half]):
+class _StagedRole(Role, Generic[_Half]):
     """What both roles share: which epochs are which stage, and which rows each trains on.
 
     Attributes:
@@ -249,9 +249,9 @@ class _Stages(Role, Generic[_Half]):
         """Use the network that `epoch` trains, on the views that it trains on."""
         teaching = epoch <= self.config.self_training
         self.half = self.teacher if teaching and self.teacher is not None else self.student
-        self.visible = self._views(epoch) if teaching and self.config.imputed_views else None
+        self.visible = self._draw_views(epoch) if teaching and self.config.imputed_views else None
 
-    def _views(self, epoch: int) -> np.ndarray:
+    def _draw_views(self, epoch: int) -> np.ndarray:
         """Which aligned rows this party sees: of each all parties see it, or one does, at random."""
         order = [self.site.active, *self.site.passive]
         generator = np.random.default_rng(derive_seed(self.site.seed, "views", epoch))
@@ -279,7 +279,7 @@ class _Stages(Role, Generic[_Half]):
             self.student.restore(self.teacher.snapshot())
 
 
-class _Active(_Stages[ActiveHalf], Active):
+class _Active(_StagedRole[ActiveHalf], Active):
     """Labels by the teacher, fuses opinions, and tells which rows train."""
 
     config: RISA
@@ -327,15 +327,17 @@ class _Active(_Stages[ActiveHalf], Active):
     async def begin_epoch(self, epoch: int) -> bool:
         self.set_present(epoch)
         if self.starts_second_stage(epoch):
-            await self.choose()
+            await self.choose_rows()
             self.warm_up()
             return True
         if self.drops(epoch):
             before = self.config.self_training
-            await self.drop(threshold_at(self.config.uncertainty, epoch - before - 1, self.plan.epochs - before))
+            await self.drop_uncertain_rows(
+                threshold_at(self.config.uncertainty, epoch - before - 1, self.plan.epochs - before)
+            )
         return False
 
-    async def choose(self) -> None:
+    async def choose_rows(self) -> None:
         """Label the passive parties' other rows where the teacher is sure (step 2), and tell which rows train."""
         chosen = [self.table.split.train, self.table.rows_only_at(self.site.active)]
         if self.teacher is not None:
@@ -376,7 +378,7 @@ class _Active(_Stages[ActiveHalf], Active):
         self.tally.assess_held_out(held_p, y)
         return found
 
-    async def drop(self, most: float) -> None:
+    async def drop_uncertain_rows(self, most: float) -> None:
         """Leave out rows whose uncertainty, on average since the last time, exceeds `most` (step 4).
 
         Raises:
@@ -427,7 +429,7 @@ class _PassiveBooks(Bookkeeping):
         return 2 * self.role.table.total_count
 
 
-class _Passive(_Stages[PassiveHalf], Passive):
+class _Passive(_StagedRole[PassiveHalf], Passive):
     """Forms its own opinion of each row, and trains on the rows that it is told."""
 
     bookkeeping = _PassiveBooks

@@ -85,7 +85,7 @@ class _Books(Bookkeeping):
     repeats_begin_epoch = True  # the subsets depend only on the seed, the epoch and the batch
 
 
-class _Present(Role, Generic[C]):
+class _SubsetRole(Role, Generic[C]):
     """Base of both roles: trains on the aligned rows and the active party's others, and draws the parties of each
     row."""
 
@@ -115,7 +115,7 @@ class _Present(Role, Generic[C]):
         )
 
 
-class SubsetActive(_Present[C], Active):
+class SubsetActive(_SubsetRole[C], Active):
     """Exchanges the rows in which a passive party takes part, and trains on all rows of the batch."""
 
     config: C
@@ -168,7 +168,7 @@ class SubsetActive(_Present[C], Active):
             return self.half.alone(self.activations(rows, train=False))
 
 
-class SubsetPassive(_Present[C], Passive):
+class SubsetPassive(_SubsetRole[C], Passive):
     """Feeds zeros for rows without this party, and skips rows without any passive party."""
 
     config: C

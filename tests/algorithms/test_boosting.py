@@ -22,9 +22,9 @@ import securevfl as sv
 from securevfl.algorithms.boosting.bins import fit_bins
 from securevfl.algorithms.boosting.categories import NUMBER, pack_sets, unpack_sets
 from securevfl.algorithms.boosting.directions import column_directions
-from securevfl.algorithms.boosting.growing import Limits, grow_tree
+from securevfl.algorithms.boosting.growing import TreeLimits, grow_tree
 from securevfl.algorithms.boosting.histograms import merged_bins, plain_sums, to_fixed_point
-from securevfl.algorithms.boosting.splits import Rule, best_split
+from securevfl.algorithms.boosting.splits import SplitRule, best_split
 from securevfl.algorithms.boosting.trees import (
     LEAF,
     OwnSplits,
@@ -37,7 +37,7 @@ from securevfl.algorithms.boosting.trees import (
 from securevfl.testing.trial import roles_begun
 from securevfl.transport import Kind
 
-RULE = Rule(l1=0.0, l2=1.0, min_gain=0.0, min_hessian=0.01)
+RULE = SplitRule(l1=0.0, l2=1.0, min_gain=0.0, min_hessian=0.01)
 
 
 def table(rows: int = 600, columns: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -120,7 +120,7 @@ def test_levels_that_no_order_parts_are_parted_by_one_split() -> None:
     assert read_trees(write_trees([tree]), owners=0, outputs=1, columns=4) == [tree]
 
 
-def slow_category(sums: np.ndarray, rule: Rule, rows: int) -> float:
+def slow_category(sums: np.ndarray, rule: SplitRule, rows: int) -> float:
     """The best gain over one column of categories, as scikit-learn says it in words."""
     whole = sums.sum(axis=0).astype(float)
 
@@ -144,7 +144,7 @@ def test_the_best_set_of_levels_is_found(data: st.DataObject, l2: float) -> None
     size = data.draw(st.integers(2, 7))
     h = data.draw(hnp.arrays(np.int64, size, elements=st.integers(0, 30)))
     g = np.where(h > 0, data.draw(hnp.arrays(np.int64, size, elements=st.integers(-30, 30))), 0)
-    sums, rule = np.stack([g, h], axis=1), Rule(l1=0.0, l2=l2, min_gain=0.0, min_hessian=1.0)
+    sums, rule = np.stack([g, h], axis=1), SplitRule(l1=0.0, l2=l2, min_gain=0.0, min_hessian=1.0)
     rows = int(h.sum())
     found = best_split(sums, [size], sums.sum(axis=0), rule, kinds=np.array([True]), rows=rows)
     assert (0.0 if found is None else found.gain) == pytest.approx(slow_category(sums, rule, rows) if rows else 0.0)
@@ -166,8 +166,11 @@ def constrained(x: np.ndarray, y: np.ndarray, trees: int, directions: Sequence[i
     for _ in range(trees):
         p = 1 / (1 + np.exp(-raw))
         (g, gu), (h, hu) = to_fixed_point(p - y, 24), to_fixed_point(p * (1 - p), 24)
-        values, rule = np.stack([g, h], axis=1), Rule(l1=0.0, l2=1.0, min_gain=0.0, min_hessian=0.01, scales=(gu, hu))
-        given, limits = np.asarray(directions, dtype=np.int64), Limits(depth=4, leaves=leaves)
+        values, rule = (
+            np.stack([g, h], axis=1),
+            SplitRule(l1=0.0, l2=1.0, min_gain=0.0, min_hessian=0.01, scales=(gu, hu)),
+        )
+        given, limits = np.asarray(directions, dtype=np.int64), TreeLimits(depth=4, leaves=leaves)
         source = Pooled(bins, codes, values)
         grown = asyncio.run(grow_tree(values, (p - y, p * (1 - p)), rule, limits, source, directions=given))
         raw += np.asarray(grown.tree.value)[grown.leaf]
@@ -200,7 +203,7 @@ def test_scores_rise_and_fall_where_columns_say_so(leaves: int) -> None:
     assert any(3 in tree.split for tree in rises)
 
 
-def slow_split(codes: np.ndarray, counts: Sequence[int], values: np.ndarray, rule: Rule) -> float:
+def slow_split(codes: np.ndarray, counts: Sequence[int], values: np.ndarray, rule: SplitRule) -> float:
     """The largest gain of any split, by trying all of them row by row."""
 
     def score(rows: np.ndarray) -> float:
@@ -228,7 +231,7 @@ def test_the_best_split_is_the_best_of_all(data: st.DataObject, l1: float, l2: f
     )
     g = data.draw(hnp.arrays(np.int64, rows, elements=st.integers(-9, 9)))
     h = data.draw(hnp.arrays(np.int64, rows, elements=st.integers(1, 5)))
-    values, rule = np.stack([g, h], axis=1), Rule(l1=l1, l2=l2, min_gain=0.0, min_hessian=least)
+    values, rule = np.stack([g, h], axis=1), SplitRule(l1=l1, l2=l2, min_gain=0.0, min_hessian=least)
     sums = plain_sums(values, codes, counts, np.zeros(rows, dtype=np.int64), 1)[0]
     found = best_split(sums, counts, values.sum(axis=0), rule)
     assert (0.0 if found is None else found.gain) == pytest.approx(slow_split(codes, counts, values, rule))
@@ -451,14 +454,14 @@ def test_a_tree_sees_the_share_of_rows_that_was_asked_for(monkeypatch: pytest.Mo
     from securevfl.algorithms.boosting import asking
 
     seen: list[tuple[int, int]] = []
-    begin = asking.Asking.begin
+    begin = asking.TreeQueries.begin
 
     async def counted(self: Any, values: np.ndarray, rows: np.ndarray, *rest: Any) -> None:
         seen.append((int(rows.sum()), len(rows)))
         assert not values[~rows].any()
         await begin(self, values, rows, *rest)
 
-    monkeypatch.setattr(asking.Asking, "begin", counted)
+    monkeypatch.setattr(asking.TreeQueries, "begin", counted)
     run(job(sv.Plain(), rows=0.5), scarce(1, rows=200, overlap=1.0))
     assert seen
     assert all(abs(count - total / 2) <= 1 for count, total in seen)
@@ -597,7 +600,7 @@ def test_rows_without_weight_are_as_if_they_were_not_there() -> None:
         values = np.stack([np.rint(1000 * g[rows] * weight), np.rint(1000 * h[rows] * weight)], axis=1).astype(np.int64)
         source = Pooled(bins, codes[rows], values)
         exact = (g[rows] * weight, h[rows] * weight)
-        return asyncio.run(grow_tree(values, exact, RULE, Limits(depth=3), source)).tree
+        return asyncio.run(grow_tree(values, exact, RULE, TreeLimits(depth=3), source)).tree
 
     once = np.arange(200)
     repeated = np.concatenate([once, once[twice]])

@@ -15,7 +15,7 @@ from support.forests import job, run
 from support.helpers import ready_keys, scarce
 
 import securevfl as sv
-from securevfl.algorithms.boosting.answering import OneTree
+from securevfl.algorithms.boosting.answering import TreeAnswers
 from securevfl.algorithms.boosting.bins import fit_bins
 from securevfl.algorithms.boosting.categories import NUMBER, pack_sets
 from securevfl.algorithms.boosting.trees import OwnSplits, Tree, read_splits, read_trees, write_splits, write_trees
@@ -55,7 +55,7 @@ def told(link: Asks, **changes: Any) -> list[OwnSplits]:
         equations=0,
         forest=forest,
     )
-    asyncio.run(OneTree(role).run())
+    asyncio.run(TreeAnswers(role).run())
     return forest.trees
 
 

@@ -54,14 +54,14 @@ def counted() -> Iterator[Work]:
 def rows_known() -> Iterator[dict[str, list[np.ndarray]]]:
     """Passive party → the rows that it sums, tree by tree."""
     known: dict[str, list[np.ndarray]] = {}
-    seen = answering.OneTree._seen
+    seen = answering.TreeAnswers._receive_summed_rows
 
     async def watched(self: Any) -> np.ndarray:
         rows = await seen(self)
         known.setdefault(self._role.site.name, []).append(rows)
         return rows
 
-    with mock.patch.object(answering.OneTree, "_seen", watched):
+    with mock.patch.object(answering.TreeAnswers, "_seen", watched):
         yield known
 
 

@@ -15,7 +15,7 @@ from support.small_algorithms import make
 import securevfl as sv
 from securevfl.algorithms.field.apc_vfl import imitation_loss, standardise_codes
 from securevfl.algorithms.field.distilled import _Active, distillation_loss, log_probabilities
-from securevfl.algorithms.field.fedhssl import cross_loss, guided_loss, unlikeness
+from securevfl.algorithms.field.fedhssl import cross_loss, guided_loss, negative_cosine
 from securevfl.privacy import READABLE_KINDS
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
@@ -53,7 +53,7 @@ def cosine(p: torch.Tensor, z: torch.Tensor) -> float:
 
 def test_the_losses_of_fedhssl_are_those_of_the_paper() -> None:
     p1, p2, z1, z2, v1, v2 = (numbers(5, 3, seed=seed) for seed in range(6))
-    assert float(unlikeness(p1, z2)) == pytest.approx(cosine(p1, z2))
+    assert float(negative_cosine(p1, z2)) == pytest.approx(cosine(p1, z2))
     assert float(cross_loss(p1, [z1, z2, v1])) == pytest.approx(sum(cosine(p1, z) for z in (z1, z2, v1)) / 3)
     wanted = 0.5 * (cosine(p1, z2) + cosine(p2, z1)) + 0.3 * (cosine(p1, v1) + cosine(p2, v2))
     assert float(guided_loss((p1, p2), (z1, z2), (v1, v2), 0.3)) == pytest.approx(wanted)
@@ -184,7 +184,7 @@ def test_a_row_is_taught_by_a_teacher_that_never_saw_it(folds: int, teachers: in
     shop = next(role for role in roles if not isinstance(role, _Active))
     rows = found.split.train
     assert sorted(np.concatenate(active.folds).tolist()) == sorted(rows.tolist())
-    for seen, fold, theirs in zip(active.lessons, active.folds, shop.folds, strict=True):  # type: ignore[attr-defined]
+    for seen, fold, theirs in zip(active.teacher_rows, active.folds, shop.folds, strict=True):  # type: ignore[attr-defined]
         assert np.array_equal(fold, theirs)
         if folds > 1:
             assert not set(seen.tolist()) & set(fold.tolist())

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import securevfl as sv
 from securevfl.algorithms import RISA, EntityAugmentation, FedCVT, FedDA, RandomMatch, fedcvt, risa
 from securevfl.algorithms.attention import apply_attention, apply_polynomial_attention
-from securevfl.algorithms.entity_augmentation import mixed_labels, places
-from securevfl.algorithms.fedcvt import unlike
+from securevfl.algorithms.entity_augmentation import draw_places, mixed_labels
+from securevfl.algorithms.fedcvt import similarity_loss
 from securevfl.algorithms.fedda import gradient_penalty, train_generator
 from securevfl.algorithms.opinions import (
     EVIDENCE,
@@ -205,8 +205,8 @@ def test_rows_are_put_in_as_often_as_planned(train: int, others: list[tuple[int,
     split = Split(np.arange(train) + 2, np.array([0]), np.array([1]))
     x = torch.zeros(train + 2 + rest["a"], 1)
     table = NumberedRows(x=x, split=split, name="a", rest=rest, labelled=labelled)
-    found = places(table, "a", 7, epoch, keep_aligned=keep)
-    again = places(table, "a", 7, epoch, keep_aligned=keep)
+    found = draw_places(table, "a", 7, epoch, keep_aligned=keep)
+    again = draw_places(table, "a", 7, epoch, keep_aligned=keep)
     most = max([rest["a"], *labelled.values()])
     assert list(found) == list(names)
     for name, rows in found.items():
@@ -233,9 +233,9 @@ def test_rows_are_put_in_as_often_as_planned(train: int, others: list[tuple[int,
 
 def test_epochs_mix_differently_and_deliberate_misalignment_parts_aligned_rows() -> None:
     table = small_table()
-    one, two = (places(table, "a", 1, epoch, keep_aligned=True) for epoch in (1, 2))
+    one, two = (draw_places(table, "a", 1, epoch, keep_aligned=True) for epoch in (1, 2))
     assert not np.array_equal(one["a"], two["a"])
-    apart = [places(table, "a", 1, epoch, keep_aligned=False) for epoch in range(5)]
+    apart = [draw_places(table, "a", 1, epoch, keep_aligned=False) for epoch in range(5)]
     assert any(not np.array_equal(found["a"][:4], found["b"][:4]) for found in apart)
     pool = set(small_table().rows_only_at("b")[:3].tolist())
     assert set(one["b"][4:].tolist()) == pool  # rows whose label nobody knows stay out
@@ -290,8 +290,8 @@ def test_polynomial_attention_against_a_loop(same: int) -> None:
 
 def test_unlike_is_zero_for_orthogonal_rows_and_the_mean_square_otherwise() -> None:
     one, two = torch.tensor([[1.0, 0.0], [1.0, 2.0]]), torch.tensor([[0.0, 3.0], [2.0, 1.0]])
-    assert float(unlike(one[:1], two[:1])) == 0
-    assert float(unlike(one, two)) == pytest.approx((0 + 16) / 2)
+    assert float(similarity_loss(one[:1], two[:1])) == 0
+    assert float(similarity_loss(one, two)) == pytest.approx((0 + 16) / 2)
 
 
 class Says(torch.nn.Module):

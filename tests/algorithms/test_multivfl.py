@@ -18,7 +18,7 @@ from securevfl_crypto.aggregation import Aggregator, PaillierAggregator
 import securevfl as sv
 from securevfl.algorithms.multivfl import averaging
 from securevfl.algorithms.multivfl.averaging import mask_values, unmasked_mean
-from securevfl.algorithms.multivfl.servers import SERVERS, Server, ServerName, demon_momentum
+from securevfl.algorithms.multivfl.servers import SERVERS, ServerName, ServerOptimiser, demon_momentum
 from securevfl.data import hold_out, label_owners
 from securevfl.party_context import PartySecret
 from securevfl.privacy import Entry, Ledger
@@ -79,12 +79,12 @@ def test_demon_falls_from_beta_to_zero() -> None:
 
 
 def test_fedavg_takes_the_mean() -> None:
-    server = Server("fedavg", 5)
+    server = ServerOptimiser("fedavg", 5)
     np.testing.assert_array_equal(server.step(np.array([1.0, 2.0]), np.array([0.5, -1.0])), [1.5, 1.0])
 
 
 def test_fedavg_has_a_rate_too() -> None:
-    server = Server("fedavg", 5, 0.5)
+    server = ServerOptimiser("fedavg", 5, 0.5)
     np.testing.assert_array_equal(server.step(np.array([1.0, 2.0]), np.array([0.5, -1.0])), [1.25, 1.5])
     assert sv.MultiVFL(server="fedavg").optimiser(JOB.plan).rate == 1
     assert sv.MultiVFL(server="feddemonadam").optimiser(JOB.plan).rate == 1e-3
@@ -142,8 +142,8 @@ def test_adaptive_servers_against_a_loop_on_one_number(name: str) -> None:
     kind, _, reading = name.partition(", ")
     how: Any = reading or "printed"
 
-    def made() -> Server:
-        return Server(kind, len(CHANGES), LR, B1, B2, TAU, how)
+    def made() -> ServerOptimiser:
+        return ServerOptimiser(kind, len(CHANGES), LR, B1, B2, TAU, how)
 
     server, found = made(), [np.array([1.0])]
     for g in CHANGES[:3]:
@@ -158,7 +158,7 @@ def test_adaptive_servers_against_a_loop_on_one_number(name: str) -> None:
 
 def test_the_printed_decay_compounds() -> None:
     """Odds of beta fall by the product of 1 - r/R, not by its last factor."""
-    server, rounds = Server("feddemonadam", 20), 20
+    server, rounds = ServerOptimiser("feddemonadam", 20), 20
     for r in range(1, 7):
         server.step(np.zeros(1), np.ones(1))
         odds = 9 * np.prod([1 - i / rounds for i in range(1, r + 1)])

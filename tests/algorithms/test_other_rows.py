@@ -13,7 +13,7 @@ from support.small_algorithms import make
 
 import securevfl as sv
 from securevfl.algorithms.attention import apply_attention
-from securevfl.algorithms.fedda import _Completed
+from securevfl.algorithms.fedda import _CompletingRole
 from securevfl.testing.trial import roles_begun
 from securevfl.training.self_supervised import augment_rows
 
@@ -63,13 +63,13 @@ def test_fedcvt_scores_rows_alone_by_its_own_classifier() -> None:
 @pytest.mark.parametrize("frozen", [True, False])
 def test_what_was_generated_does_not_go_stale(frozen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[str, Any] = {}
-    augment = _Completed.augment
+    augment = _CompletingRole.augment
 
     async def watched(self: Any, release: Any) -> None:
         await augment(self, release)
         kept[self.site.name] = copy.deepcopy(self.half.bottom.state_dict())
 
-    monkeypatch.setattr(_Completed, "augment", watched)
+    monkeypatch.setattr(_CompletingRole, "augment", watched)
     with roles_begun() as roles:
         algorithm = make("fedda", frozen=frozen)
         sv.simulate(

@@ -19,7 +19,7 @@ from support.helpers import ready_keys
 import securevfl as sv
 from securevfl.algorithms.scorecard import counting
 from securevfl.algorithms.scorecard import roles as roles_module
-from securevfl.algorithms.scorecard.binning import Evidence, Evidences, codes_of, cut_points, merge_to_monotone
+from securevfl.algorithms.scorecard.binning import Evidence, EvidenceEncoder, codes_of, cut_points, merge_to_monotone
 from securevfl.cut import Protection
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.parties import parties
@@ -64,7 +64,7 @@ def test_the_bottom_takes_the_bins_that_were_counted() -> None:
     x = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32).round(1)
     cuts = cut_points(x, 6, 9)
     codes = codes_of(x, cuts)
-    bottom, found = Evidences(3, 6), []
+    bottom, found = EvidenceEncoder(3, 6), []
     for j in range(3):
         rows = np.bincount(codes[:, j])
         found.append(Evidence.from_counts(rows, rows // (j + 2)))

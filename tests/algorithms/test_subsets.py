@@ -20,7 +20,7 @@ from torch.nn import functional
 
 import securevfl as sv
 from securevfl.algorithms.field.plugvfl import estimate_information
-from securevfl.algorithms.laser import Heads, LaserHalf, LaserLoss, term_weights
+from securevfl.algorithms.laser import LaserHalf, LaserHeads, LaserLoss, term_weights
 from securevfl.party_context import PartySecret
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
@@ -35,7 +35,7 @@ def half(passive: int, hidden: int = 5, outputs: int = 3, seed: int = 0) -> Lase
     torch.manual_seed(seed)
     found = LaserHalf.__new__(LaserHalf)
     found.passive = tuple(f"shop{p}" for p in range(passive))
-    found.top = Heads(found.passive, hidden, lambda: nn.Linear(hidden, outputs)).double()
+    found.top = LaserHeads(found.passive, hidden, lambda: nn.Linear(hidden, outputs)).double()
     with torch.no_grad():
         for parameter in found.top.parameters():
             parameter.normal_()

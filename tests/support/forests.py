@@ -12,9 +12,9 @@ import torch
 import securevfl as sv
 from securevfl.algorithms.boosting.bins import Bins, fit_bins
 from securevfl.algorithms.boosting.categories import NUMBER
-from securevfl.algorithms.boosting.growing import Chosen, Grown, Limits, Owned, grow_tree
+from securevfl.algorithms.boosting.growing import Chosen, GrownTree, Owned, TreeLimits, grow_tree
 from securevfl.algorithms.boosting.histograms import plain_sums, to_fixed_point
-from securevfl.algorithms.boosting.splits import Rule
+from securevfl.algorithms.boosting.splits import SplitRule
 from securevfl.algorithms.boosting.trees import Tree
 from securevfl.party_context import PartySecret
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
@@ -74,12 +74,12 @@ def pooled_forest(
         rows = samples[number] if len(samples) else np.arange(len(x))
         g, h = (one[rows] for one in loss.gradients(raw, y))
         (gi, gu), (hi, hu) = to_fixed_point(g[:, 0], config.bits), to_fixed_point(h[:, 0], config.bits)
-        rule = Rule(l1=config.l1, l2=config.l2, min_gain=0.0, min_hessian=config.min_hessian, scales=(gu, hu))
+        rule = SplitRule(l1=config.l1, l2=config.l2, min_gain=0.0, min_hessian=config.min_hessian, scales=(gu, hu))
         values = np.stack([gi, hi], axis=1)
-        limits = Limits(depth=config.depth, leaves=config.leaves)
+        limits = TreeLimits(depth=config.depth, leaves=config.leaves)
         columns = allowed[number] if len(allowed) else None
         source = Pooled(bins, codes[rows], values)
-        grown: Grown = asyncio.run(grow_tree(values, (g[:, 0], h[:, 0]), rule, limits, source, allowed=columns))
+        grown: GrownTree = asyncio.run(grow_tree(values, (g[:, 0], h[:, 0]), rule, limits, source, allowed=columns))
         grown.tree.value = [config.lr * value for value in grown.tree.value]
         raw[:, 0] += np.asarray(grown.tree.value)[grown.tree.leaves_of(x, {}, len(x))]
         forest.append(grown.tree)

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from securevfl.algorithms.boosting.asking import Asking
+from securevfl.algorithms.boosting.asking import TreeQueries
 from securevfl.algorithms.boosting.bins import fit_bins
 from securevfl.algorithms.boosting.directions import check_parties, column_directions
-from securevfl.algorithms.boosting.growing import Limits, grow_tree
+from securevfl.algorithms.boosting.growing import TreeLimits, grow_tree
 from securevfl.algorithms.boosting.histograms import to_fixed_point
 from securevfl.algorithms.boosting.sampling import drawn_rows, one_sided
-from securevfl.algorithms.boosting.settings import Settings
-from securevfl.algorithms.boosting.splits import Rule
+from securevfl.algorithms.boosting.settings import BoostingSettings
+from securevfl.algorithms.boosting.splits import SplitRule
 from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
 from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
@@ -80,7 +80,7 @@ class BoostingActive(ActiveRole):
         scored: how many trees are in `raw`, (rows,).
     """
 
-    config: Settings
+    config: BoostingSettings
 
     def build(self) -> None:
         task = self.task
@@ -103,7 +103,7 @@ class BoostingActive(ActiveRole):
                     f"boosting.rising and boosting.falling are for two classes or a number; of {self.outputs} classes, "
                     "a rising score is not a rising probability: leave them out"
                 )
-            self.asking = Asking(self, bins, bins.codes(x).astype(np.int16), directions)
+            self.asking = TreeQueries(self, bins, bins.codes(x).astype(np.int16), directions)
 
     def build_objective(self) -> Objective:
         """What the trees are grown towards."""
@@ -149,11 +149,11 @@ class BoostingActive(ActiveRole):
         weight = self.draw_row_weights(number, np.abs(g))
         g, h = g * weight, h * weight
         (gi, gu), (hi, hu) = to_fixed_point(g, config.bits), to_fixed_point(h, config.bits)
-        rule = Rule(
+        rule = SplitRule(
             l1=config.l1, l2=config.l2, min_gain=config.min_gain, min_hessian=config.min_hessian, scales=(gu, hu)
         )
         values = np.stack([gi, hi], axis=1)
-        limits = Limits(depth=config.depth, leaves=config.leaves)
+        limits = TreeLimits(depth=config.depth, leaves=config.leaves)
         seen, allowed = weight > 0, self.allowed_columns(number)
         await self.asking.begin(values, seen, allowed)
         grown = await grow_tree(
@@ -218,7 +218,7 @@ class BoostingActive(ActiveRole):
         for name in self.site.passive:
             owner = 1 + self.trained_with.index(name)
             count = sum(tree.splits_of(owner) for tree in trees)
-            found[owner] = await Asking.received_sides(self.site.links[name], "boost/paths", count, rows)
+            found[owner] = await TreeQueries.received_sides(self.site.links[name], "boost/paths", count, rows)
         return found
 
     def remember(self) -> State:

@@ -13,7 +13,7 @@ from securevfl.algorithms.boosting.bins import Bins
 from securevfl.algorithms.boosting.categories import CODES, NUMBER, unpack_sets
 from securevfl.algorithms.boosting.histograms import Merged, merged_bins, plain_sums
 from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, receive_rows
-from securevfl.algorithms.boosting.settings import Settings
+from securevfl.algorithms.boosting.settings import BoostingSettings
 from securevfl.algorithms.boosting.trees import OwnSplits
 from securevfl.cut import Protection
 from securevfl.cut.sealed_work import count_as_encryption
@@ -22,7 +22,7 @@ from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.transport import Guard, Kind
 
-__all__ = ["OneTree"]
+__all__ = ["TreeAnswers"]
 
 _MOST_NODES = 1 << 12
 
@@ -33,7 +33,7 @@ class Trees(Protocol):
     trees: list[OwnSplits]
 
 
-class Answering(Protocol):
+class AnsweringRole(Protocol):
     """What has to be known of a passive party's role.
 
     Attributes:
@@ -56,7 +56,7 @@ class Answering(Protocol):
         ...
 
     @property
-    def config(self) -> Settings:
+    def config(self) -> BoostingSettings:
         """What the job asks for."""
         ...
 
@@ -76,14 +76,14 @@ class Answering(Protocol):
         ...
 
 
-class OneTree:
+class TreeAnswers:
     """A passive party's part in growing one tree.
 
     Args:
         role: of the party.
     """
 
-    def __init__(self, role: Answering) -> None:
+    def __init__(self, role: AnsweringRole) -> None:
         self._role, self._link = role, role.upstream
         self._rows = np.empty(0, dtype=np.int64)
         self._codes = role.codes
@@ -102,17 +102,17 @@ class OneTree:
             ProtocolError: it asks for something else.
         """
         shown = self._role.config.shows_nodes(self._role.protection)
-        if await self._asked() != ("tree", 0):
+        if await self._receive_question() != ("tree", 0):
             raise ProtocolError(f"{self._link.peer!r} goes on with a tree that has not begun")
         await self._begin()
         if shown:
             await self._gradients(1)
         while True:
-            what, nodes = await self._asked()
+            what, nodes = await self._receive_question()
             if what == "end":
                 break
             if what == "sums":
-                self._count(nodes)
+                self._check_node_count(nodes)
                 await (self._sums_shown(nodes) if shown else self._sums_hidden(nodes))
             elif what == "split":
                 await self._split()
@@ -123,7 +123,7 @@ class OneTree:
     async def _begin(self) -> None:
         """Learn which rows and columns the tree sees."""
         role = self._role
-        self._rows, whole = await self._seen(), role.bins.counts
+        self._rows, whole = await self._receive_summed_rows(), role.bins.counts
         drawn = role.config.columns < 1
         columns = await hear_columns(self._link, len(whole)) if drawn else np.arange(len(whole))
         if len(self._rows) < len(role.codes) or len(columns) < len(whole):  # else no copy of all
@@ -131,7 +131,7 @@ class OneTree:
         self._counts = tuple(whole[column] for column in columns)
         self._places = {column: place for place, column in enumerate(columns.tolist())}
 
-    async def _seen(self) -> np.ndarray:
+    async def _receive_summed_rows(self) -> np.ndarray:
         """The training rows that are summed, int64 (n,): those that the tree sees, where this party may know them."""
         role, config = self._role, self._role.config
         rows = len(role.codes)
@@ -141,14 +141,14 @@ class OneTree:
             return drawn_rows(role.site.seed, len(role.forest.trees), rows, config.rows)
         return await receive_rows(self._link, rows)
 
-    async def _asked(self) -> tuple[str, int]:
+    async def _receive_question(self) -> tuple[str, int]:
         message = await self._link.receive(Kind.CONTROL, "boost/next")
         what, nodes = message.meta.get("do"), message.meta.get("nodes", 0)
         if not isinstance(what, str) or type(nodes) is not int or not 0 <= nodes <= _MOST_NODES:
             raise ProtocolError(f"{self._link.peer!r} asks for {what!r:.40} of {nodes!r:.20} nodes")
         return what, nodes
 
-    def _count(self, nodes: int) -> None:
+    def _check_node_count(self, nodes: int) -> None:
         """Hold the nodes that are summed against those that a tree of the job has: more would tell more of the columns
         than the party agreed to.
 
@@ -251,7 +251,7 @@ class OneTree:
             if codes == NUMBER:
                 last = self._last_bin(node, column, bin_) if role.config.merges_small_bins else bin_
             else:
-                left = self._whole(node, column, codes) if role.config.merges_small_bins else codes
+                left = self._bins_of_groups(node, column, codes) if role.config.merges_small_bins else codes
                 missing_left = bool(left >> (counts[column] - 1) & 1)
             sides[k] = role.bins.goes_left(role.codes, column, last, missing_left=missing_left, left=left)
             self._splits.column.append(column)
@@ -265,7 +265,7 @@ class OneTree:
         ends = self._put_together(node).ends[self._places[column]]
         return ends[group] if group < len(ends) else self._role.bins.counts[column] - 2
 
-    def _whole(self, node: int, column: int, groups: int) -> int:
+    def _bins_of_groups(self, node: int, column: int, groups: int) -> int:
         """The set of bins in a set of groups."""
         table = self._put_together(node).tables[self._places[column]]
         return sum(1 << code for code, group in enumerate(table.tolist()) if groups >> group & 1)

@@ -15,7 +15,7 @@ from securevfl.algorithms.boosting.growing import Chosen, Owned
 from securevfl.algorithms.boosting.histograms import plain_sums
 from securevfl.algorithms.boosting.introductions import hear_introduction
 from securevfl.algorithms.boosting.sampling import scatter_columns, tell_columns, tell_rows
-from securevfl.algorithms.boosting.settings import Settings
+from securevfl.algorithms.boosting.settings import BoostingSettings
 from securevfl.cut import Paillier, Protection
 from securevfl.cut.sealed_work import count_as_encryption
 from securevfl.errors import ProtocolError
@@ -23,7 +23,7 @@ from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, fan_out
 from securevfl.transport import Guard, Kind
 
-__all__ = ["Asking", "plan_of"]
+__all__ = ["TreeQueries", "plan_of"]
 
 _VALUES = 2
 """Integers of a row: g and h."""
@@ -41,11 +41,11 @@ def plan_of(key_bits: int, rows: int, bits: int, nodes: int) -> SumPlan:
     return SumPlan(key_bits=key_bits, rows=rows, bounds=(1 << bits,) * _VALUES, nodes=nodes)
 
 
-class Growing(Protocol):
+class GrowingRole(Protocol):
     """What has to be known of the active party's role."""
 
     @property
-    def config(self) -> Settings:
+    def config(self) -> BoostingSettings:
         """What the job asks for."""
         ...
 
@@ -65,7 +65,7 @@ class Growing(Protocol):
         ...
 
 
-class Asking:
+class TreeQueries:
     """What the active party knows of the others' columns while it grows trees.
 
     Args:
@@ -78,7 +78,7 @@ class Asking:
         directions: of all candidate columns.
     """
 
-    def __init__(self, role: Growing, bins: Bins, codes: np.ndarray, directions: np.ndarray) -> None:
+    def __init__(self, role: GrowingRole, bins: Bins, codes: np.ndarray, directions: np.ndarray) -> None:
         self.directions = directions
         self._role, self._bins, self._codes = role, bins, codes
         self._theirs: dict[str, tuple[int, ...]] = {}

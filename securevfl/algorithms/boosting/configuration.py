@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from securevfl.algorithms.boosting.active import BoostingActive
 from securevfl.algorithms.boosting.passive import BoostingPassive
-from securevfl.algorithms.boosting.settings import Settings
+from securevfl.algorithms.boosting.settings import BoostingSettings
 from securevfl.data import View
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.fits import Fits
@@ -19,7 +19,7 @@ __all__ = ["Boosting"]
 _TREES = "epochs of the job: each adds a tree"
 
 
-class Boosting(Settings):
+class Boosting(BoostingSettings):
     """Configuration of vertical gradient boosting. An epoch of the job adds one tree, or with three classes or more one
     for each class.
 

@@ -14,15 +14,15 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from securevfl.algorithms.boosting.categories import NUMBER
-from securevfl.algorithms.boosting.splits import Rule, Split, best_split, leaf_value
+from securevfl.algorithms.boosting.splits import SplitRule, TreeSplit, best_split, leaf_value
 from securevfl.algorithms.boosting.trees import Tree
 from securevfl.errors import ProtocolError
 
-__all__ = ["Chosen", "Grown", "Limits", "Owned", "Sources", "grow_tree"]
+__all__ = ["Chosen", "GrownTree", "Owned", "SumSources", "TreeLimits", "grow_tree"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class TreeLimits:
     """How far a tree grows.
 
     Attributes:
@@ -69,7 +69,7 @@ class Owned(NamedTuple):
     levels: int = NUMBER
 
 
-class Sources(Protocol):
+class SumSources(Protocol):
     """What a tree is grown from."""
 
     @property
@@ -103,7 +103,7 @@ class Sources(Protocol):
 
 
 @dataclass
-class Grown:
+class GrownTree:
     """A tree and where the training rows stand in it.
 
     Attributes:
@@ -121,14 +121,20 @@ class _Open:
 
     sums: np.ndarray = field(repr=False)
     depth: int
-    split: Split | None = None
+    split: TreeSplit | None = None
 
 
 class _Growth:
     """A tree while it grows."""
 
     def __init__(
-        self, values: np.ndarray, seen: np.ndarray, rule: Rule, limits: Limits, sources: Sources, output: int
+        self,
+        values: np.ndarray,
+        seen: np.ndarray,
+        rule: SplitRule,
+        limits: TreeLimits,
+        sources: SumSources,
+        output: int,
     ) -> None:
         self.seen = seen
         self.values, self.rule, self.limits, self.sources = values, rule, limits, sources
@@ -173,7 +179,7 @@ class _Growth:
         if split is not None:
             self.open[node] = _Open(sums, depth, split)
 
-    def next(self) -> list[int]:
+    def next_nodes(self) -> list[int]:
         """The nodes that are split now: all of a level, or the one with the largest gain."""
         if not self.limits.leaves:
             return sorted(self.open)
@@ -237,7 +243,7 @@ class _Growth:
         for left, right, was in pairs:
             going = [node for node in (left, right) if self.may_split(node, was.depth + 1)]
             if going and self.sources.can_subtract_siblings:
-                asked.append(self.smaller(left, right))
+                asked.append(self.smaller_sibling(left, right))
             else:
                 asked += going
         if not asked:
@@ -245,13 +251,13 @@ class _Growth:
         found = dict(zip(asked, await self.ask(asked), strict=True))
         for left, right, was in pairs:
             if self.sources.can_subtract_siblings and (found.keys() & {left, right}):
-                small = self.smaller(left, right)
+                small = self.smaller_sibling(left, right)
                 found[right if small == left else left] = was.sums - found[small]
             for node in (left, right):
                 if node in found and self.may_split(node, was.depth + 1):
                     self.find_best_split(node, found[node], was.depth + 1)
 
-    def smaller(self, left: int, right: int) -> int:
+    def smaller_sibling(self, left: int, right: int) -> int:
         """The sibling with fewer rows that the tree sees."""
         return left if self.rows_seen(left) <= self.rows_seen(right) else right
 
@@ -259,15 +265,15 @@ class _Growth:
 async def grow_tree(
     values: np.ndarray,
     exact: tuple[np.ndarray, np.ndarray],
-    rule: Rule,
-    limits: Limits,
-    sources: Sources,
+    rule: SplitRule,
+    limits: TreeLimits,
+    sources: SumSources,
     *,
     output: int = 0,
     seen: np.ndarray | None = None,
     allowed: np.ndarray | None = None,
     directions: np.ndarray | None = None,
-) -> Grown:
+) -> GrownTree:
     """Grow one tree.
 
     Args:
@@ -287,7 +293,7 @@ async def grow_tree(
     growth.directions = directions if directions is not None and directions.any() else None
     if growth.may_split(0, 0):
         growth.find_best_split(0, (await growth.ask([0]))[0], 0)
-    while nodes := growth.next():
+    while nodes := growth.next_nodes():
         await growth.split(nodes)
     size = len(growth.tree.owner)
     g, h = (np.bincount(growth.leaf, weights=one, minlength=size) for one in exact)
@@ -295,4 +301,4 @@ async def grow_tree(
         if not growth.tree.left[node]:
             low, high = growth.within[node]
             growth.tree.value[node] = min(max(leaf_value(float(g[node]), float(h[node]), rule), low), high)
-    return Grown(growth.tree, growth.leaf)
+    return GrownTree(growth.tree, growth.leaf)

@@ -8,12 +8,12 @@ import numpy as np
 import securevfl_crypto as crypto
 from securevfl_crypto.sums import SumHolder
 
-from securevfl.algorithms.boosting.answering import OneTree
+from securevfl.algorithms.boosting.answering import TreeAnswers
 from securevfl.algorithms.boosting.asking import plan_of
 from securevfl.algorithms.boosting.bins import Bins, fit_bins
 from securevfl.algorithms.boosting.directions import column_directions
 from securevfl.algorithms.boosting.introductions import send_introduction
-from securevfl.algorithms.boosting.settings import Settings
+from securevfl.algorithms.boosting.settings import BoostingSettings
 from securevfl.algorithms.boosting.trees import OwnSplits, read_splits, write_splits
 from securevfl.cut import Paillier
 from securevfl.cut.handshake import read_key
@@ -78,7 +78,7 @@ class BoostingPassive(PassiveRole):
         equations: sums of each of its bins that it answered with so far, also before a run went on.
     """
 
-    config: Settings
+    config: BoostingSettings
 
     def build(self) -> None:
         self.forest = OwnForest(self)
@@ -147,7 +147,7 @@ class BoostingPassive(PassiveRole):
 
     async def train_batch(self, rows: np.ndarray) -> None:
         for _ in range(1 if self.table.classes <= 2 else self.table.classes):  # one class stands for a number
-            await OneTree(self).run()
+            await TreeAnswers(self).run()
 
     async def answer(self, rows: np.ndarray) -> None:
         start = int(self.scored[rows].min(initial=len(self.forest.trees)))

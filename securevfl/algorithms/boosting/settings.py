@@ -13,7 +13,7 @@ from securevfl.errors import InputError, UnknownNameError
 from securevfl.training.algorithm import Algorithm
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
-__all__ = ["Settings"]
+__all__ = ["BoostingSettings"]
 
 _SIDES = Sight(of="features", severity="leak", through="on which side of chosen splits a row lies")
 _CELLS = Sight(of="features", severity="leak", through="sums of gradients over bins, down to single rows")
@@ -25,7 +25,7 @@ _LARGE = Sight(of="labels", severity="leak", through="which rows have large grad
 _GRADIENTS = Sight(of="labels", severity="leak", through="gradients of the loss")
 
 
-class Settings(Algorithm):
+class BoostingSettings(Algorithm):
     """What a job can ask of boosting, for roles: see `Boosting`."""
 
     lr: Annotated[float, Meta(gt=0, le=1)] = 0.1

@@ -10,11 +10,11 @@ import numpy as np
 
 from securevfl.algorithms.boosting.categories import NUMBER, Arranged, order_categories, scan_places, set_of
 
-__all__ = ["Rule", "Split", "best_split", "leaf_value"]
+__all__ = ["SplitRule", "TreeSplit", "best_split", "leaf_value"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class SplitRule:
     """What splits are judged by.
 
     Attributes:
@@ -33,7 +33,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Split:
+class TreeSplit:
     """A split of a node.
 
     Attributes:
@@ -58,20 +58,20 @@ def _shrunk(g: np.ndarray, l1: float) -> np.ndarray:
     return np.sign(g) * np.maximum(np.abs(g) - l1, 0) if l1 else g
 
 
-def _score(g: np.ndarray, h: np.ndarray, rule: Rule) -> np.ndarray:
+def _score(g: np.ndarray, h: np.ndarray, rule: SplitRule) -> np.ndarray:
     """Twice what a leaf takes off the loss; zero where no row is."""
     below = h + rule.l2
     found: np.ndarray = np.divide(_shrunk(g, rule.l1) ** 2, below, out=np.zeros_like(below), where=below > 0)
     return found
 
 
-def _held_score(g: np.ndarray, h: np.ndarray, value: np.ndarray, rule: Rule) -> np.ndarray:
+def _held_score(g: np.ndarray, h: np.ndarray, value: np.ndarray, rule: SplitRule) -> np.ndarray:
     """Twice what leaves of these values take off the loss; `_score` where a value is the best one."""
     found: np.ndarray = -(2 * g * value + (h + rule.l2) * value**2 + 2 * rule.l1 * np.abs(value))
     return found
 
 
-def _held_values(g: np.ndarray, h: np.ndarray, rule: Rule, within: tuple[float, float]) -> np.ndarray:
+def _held_values(g: np.ndarray, h: np.ndarray, rule: SplitRule, within: tuple[float, float]) -> np.ndarray:
     """Leaves' values within their bounds."""
     below = h + rule.l2
     best = np.divide(-_shrunk(g, rule.l1), below, out=np.zeros_like(below), where=below > 0)
@@ -79,7 +79,7 @@ def _held_values(g: np.ndarray, h: np.ndarray, rule: Rule, within: tuple[float, 
     return found
 
 
-def leaf_value(g: float, h: float, rule: Rule) -> float:
+def leaf_value(g: float, h: float, rule: SplitRule) -> float:
     """−g / (h + λ), with L1's threshold: the step of a leaf before shrinkage.
 
     Args:
@@ -95,13 +95,13 @@ def best_split(
     sums: np.ndarray,
     counts: Sequence[int],
     total: np.ndarray,
-    rule: Rule,
+    rule: SplitRule,
     allowed: np.ndarray | None = None,
     directions: np.ndarray | None = None,
     within: tuple[float, float] = (-np.inf, np.inf),
     kinds: np.ndarray | None = None,
     rows: int = 0,
-) -> Split | None:
+) -> TreeSplit | None:
     """The split with the largest gain; of several with the same one the first, by column, then bin, then missing values
     to the right.
 
@@ -167,5 +167,5 @@ def best_split(
     chosen = lefts[at] + missing[at] if side else lefts[at]
     if arranged is not None and kinds is not None and kinds[found]:
         codes = set_of(arranged, sizes, found, at, spare=bool(side))
-        return Split(most, found, 0, bool(codes >> int(sizes[found] - 1) & 1), chosen, codes)
-    return Split(most, found, at - int(ends[found] - sizes[found]), bool(side), chosen)
+        return TreeSplit(most, found, 0, bool(codes >> int(sizes[found] - 1) & 1), chosen, codes)
+    return TreeSplit(most, found, at - int(ends[found] - sizes[found]), bool(side), chosen)

@@ -169,7 +169,7 @@ class _Books(Bookkeeping):
         return 1
 
 
-class _Coding(Role):
+class _EncodingRole(Role):
     """What both roles share: encoders and how they are trained."""
 
     bookkeeping = _Books
@@ -203,7 +203,7 @@ class _Coding(Role):
         _minimise([*encoder.parameters(), *decoder.parameters()], self.config.lr, self.config.steps, loss)
 
 
-class _Active(_Coding, ActiveRole):
+class _Active(_EncodingRole, ActiveRole):
     """Joins the codes, teaches its student, and trains a classifier on the student's codes."""
 
     def build(self) -> None:
@@ -219,7 +219,7 @@ class _Active(_Coding, ActiveRole):
             self.site.observer.batch(self.site.name, self.site.active, epoch, self.table.split.train)
             theirs = [await self.receive(name) for name in self.site.passive]
             with seed_torch(self.seed("codes")):
-                self.teach(self.joint_codes(theirs) if theirs else None)
+                self.train_student(self.joint_codes(theirs) if theirs else None)
         return False
 
     async def receive(self, peer: str) -> torch.Tensor:
@@ -255,7 +255,7 @@ class _Active(_Coding, ActiveRole):
         with torch.no_grad():
             return standardise_codes(encode(side_by_side))
 
-    def teach(self, joint: torch.Tensor | None) -> None:
+    def train_student(self, joint: torch.Tensor | None) -> None:
         """Train the student on all of this party's rows, towards the joint codes (n, code) on the aligned ones."""
         x, aligned, decoder = self.own_rows(), self.features(self.table.split.train), self.build_decoder()
         size, weight = self.nominal_batch, self.config.imitation
@@ -290,7 +290,7 @@ class _Active(_Coding, ActiveRole):
         return self.logits(rows, train=False)
 
 
-class _Passive(_Coding, PassiveRole):
+class _Passive(_EncodingRole, PassiveRole):
     """Hands its codes of aligned rows over, once, and sends nothing after that."""
 
     def build(self) -> None:

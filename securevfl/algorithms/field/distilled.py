@@ -106,7 +106,7 @@ def distillation_loss(student: torch.Tensor, teacher: torch.Tensor, temperature:
 class _Books(Bookkeeping):
     """Rows are released to train the teachers, and once more to score the rows that they teach."""
 
-    role: _Taught
+    role: _DistilledRole
 
     def activation_times(self, epochs: int) -> int:
         return self.role.passes() + 1 if self.role.config.trainable else 1
@@ -118,7 +118,7 @@ class _Books(Bookkeeping):
         return self.role.passes() + 1 if epochs else 0
 
 
-class _Taught(Role):
+class _DistilledRole(Role):
     """What both roles share: the folds, and which rows a teacher's steps use."""
 
     bookkeeping = _Books
@@ -133,7 +133,7 @@ class _Taught(Role):
         return [order[number::count] for number in range(count)]
 
     @property
-    def lessons(self) -> list[np.ndarray]:
+    def teacher_rows(self) -> list[np.ndarray]:
         """The rows that each teacher is trained on: those of the other folds, or all where there is one fold."""
         folds = self.folds
         return [
@@ -160,11 +160,13 @@ class _Taught(Role):
 
     def passes(self) -> int:
         """How often the teachers' steps use one row, at most."""
-        used = [-(-self.config.teacher_steps // max(len(rows) // self.teacher_batch(rows), 1)) for rows in self.lessons]
+        used = [
+            -(-self.config.teacher_steps // max(len(rows) // self.teacher_batch(rows), 1)) for rows in self.teacher_rows
+        ]
         return sum(used) - (min(used) if len(used) > 1 else 0)
 
 
-class _Active(_Taught, Active):
+class _Active(_DistilledRole, Active):
     """Trains the teachers with the passive parties, and its student alone.
 
     Attributes:
@@ -185,7 +187,7 @@ class _Active(_Taught, Active):
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            for number, (rows, fold) in enumerate(zip(self.lessons, self.folds, strict=True)):
+            for number, (rows, fold) in enumerate(zip(self.teacher_rows, self.folds, strict=True)):
                 await self.train_teacher(number, rows, fold)
         return False
 
@@ -235,7 +237,7 @@ class _Active(_Taught, Active):
         self.taught = as_tensor(memory["taught"])
 
 
-class _Passive(_Taught, Passive):
+class _Passive(_DistilledRole, Passive):
     """Trains the teachers with the active party, and sends nothing after that.
 
     Attributes:
@@ -253,7 +255,7 @@ class _Passive(_Taught, Passive):
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            for number, (rows, fold) in enumerate(zip(self.lessons, self.folds, strict=True)):
+            for number, (rows, fold) in enumerate(zip(self.teacher_rows, self.folds, strict=True)):
                 await self.train_teacher(number, rows, fold)
         return False
 

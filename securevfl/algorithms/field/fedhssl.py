@@ -53,7 +53,7 @@ from securevfl.training.setting import Setting
 from securevfl.training.split import epoch_batches
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
-__all__ = ["FedHSSL", "cross_loss", "guided_loss", "unlikeness"]
+__all__ = ["FedHSSL", "cross_loss", "guided_loss", "negative_cosine"]
 
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -164,7 +164,7 @@ class FedHSSL(SplitNN):
         return _Passive(self, setting)
 
 
-def unlikeness(p: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+def negative_cosine(p: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     """``D(p, z)``: the negative cosine of predictions and what they predict, (n, d) each, its mean over rows; z is not
     trained by it."""
     return -functional.cosine_similarity(p, z.detach(), dim=1).mean()
@@ -172,7 +172,7 @@ def unlikeness(p: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
 
 def cross_loss(p: torch.Tensor, theirs: Sequence[torch.Tensor]) -> torch.Tensor:
     """A party's loss on aligned rows: the mean of D over those whose projections it has, (n, d) each."""
-    return torch.stack([unlikeness(p, z) for z in theirs]).mean()
+    return torch.stack([negative_cosine(p, z) for z in theirs]).mean()
 
 
 def guided_loss(
@@ -186,8 +186,8 @@ def guided_loss(
         guides: projections v of the same views by the cross-party encoder.
         weight: γ.
     """
-    between = (unlikeness(p[0], z[1]) + unlikeness(p[1], z[0])) / 2
-    return between + weight * (unlikeness(p[0], guides[0]) + unlikeness(p[1], guides[1]))
+    between = (negative_cosine(p[0], z[1]) + negative_cosine(p[1], z[0])) / 2
+    return between + weight * (negative_cosine(p[0], guides[0]) + negative_cosine(p[1], guides[1]))
 
 
 class Encoders(nn.Module):
@@ -222,7 +222,7 @@ class Encoders(nn.Module):
         return found
 
 
-class Heads(nn.Module):
+class PretrainingHeads(nn.Module):
     """A projector and a predictor above an encoder, for pretraining only."""
 
     def __init__(self, width: int, projection: int, squeeze: int) -> None:
@@ -297,7 +297,8 @@ class _Pretraining(Role):
             raise TypeError("the half has no encoders")
         with seed_torch(self.seed("heads")):
             across, within = (
-                Heads(encoders.width, config.projection, config.squeeze).to(self.plan.device) for _ in range(2)
+                PretrainingHeads(encoders.width, config.projection, config.squeeze).to(self.plan.device)
+                for _ in range(2)
             )
         lr = config.pretraining_lr
         cross = Adam([*encoders.cross.parameters(), *across.parameters()], lr=lr)
@@ -309,19 +310,23 @@ class _Pretraining(Role):
             for rows in epoch_batches(table.split.train, self.size, config.cross_steps, seed=seed, epoch=number):
                 self.site.observer.batch(self.site.name, self.site.active, 1, rows)
                 z = across.projector(encoders.cross(self.features(rows)))
-                theirs = await self.swap(z, rows)
+                theirs = await self.swap_projections(z, rows)
                 if theirs:
                     _step(cross, cross_loss(across.predictor(z), theirs))
             with seed_torch(self.seed("views", number)):
                 for _ in range(config.local_steps):
                     _step(
                         local,
-                        self.guided(own[torch.randperm(len(own))[: self.nominal_batch]], encoders, across, within),
+                        self.guided_step_loss(
+                            own[torch.randperm(len(own))[: self.nominal_batch]], encoders, across, within
+                        ),
                     )
             if config.aggregate:
-                await self.average(upper)
+                await self.average_weights(upper)
 
-    def guided(self, x: torch.Tensor, encoders: Encoders, across: Heads, within: Heads) -> torch.Tensor:
+    def guided_step_loss(
+        self, x: torch.Tensor, encoders: Encoders, across: PretrainingHeads, within: PretrainingHeads
+    ) -> torch.Tensor:
         """The loss of step 2, of rows (n, …)."""
         views = [augment_rows(x, self.config.corruption) for _ in range(2)]
         z = [within.projector(encoders.local(each)) for each in views]
@@ -330,35 +335,35 @@ class _Pretraining(Role):
         return guided_loss([within.predictor(each) for each in z], z, guides, self.config.guide)
 
     @abstractmethod
-    def released(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+    def release_projections(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
         """Projections (n, projection) as they may leave."""
 
     @property
-    def partners(self) -> list[Link]:
+    def partner_links(self) -> list[Link]:
         """Links to those whose projections this party predicts: the active party's, or all passive ones'."""
         names = self.site.passive if self.site.name == self.site.active else (self.site.active,)
         return [self.site.links[name] for name in names]
 
-    async def swap(self, z: torch.Tensor, rows: np.ndarray) -> list[torch.Tensor]:
+    async def swap_projections(self, z: torch.Tensor, rows: np.ndarray) -> list[torch.Tensor]:
         """Hand this party's projections z of `rows` over, and take its partners', (n, projection) each."""
-        sent = self.released(z.detach(), rows)
+        sent = self.release_projections(z.detach(), rows)
         found = []
-        for link in self.partners:
+        for link in self.partner_links:
             outgoing = link.send(Kind.REPRESENTATION, "fedhssl/projections", z=sent)
             message = await link.exchange(outgoing, link.receive(Kind.REPRESENTATION, "fedhssl/projections", "z"))
             shape = (len(rows), self.config.projection)
             found.append(read_tensor(message.arrays["z"], shape, link.peer, self.plan.device))
         return found
 
-    async def average(self, upper: nn.Module) -> None:
+    async def average_weights(self, upper: nn.Module) -> None:
         """Load the mean over the parties of these weights: the active party adds them up (step 3)."""
         own = nn.utils.parameters_to_vector(upper.parameters()).detach()
         if self.site.name == self.site.active:
-            theirs = [await self.weights_of(link, len(own)) for link in self.partners]
+            theirs = [await self.weights_of(link, len(own)) for link in self.partner_links]
             mean = torch.stack([own, *theirs]).mean(dim=0)
-            await fan_out(self.partners, lambda link: link.send(Kind.STATISTIC, "fedhssl/weights", weights=mean))
+            await fan_out(self.partner_links, lambda link: link.send(Kind.STATISTIC, "fedhssl/weights", weights=mean))
         else:
-            (link,) = self.partners
+            (link,) = self.partner_links
             await link.send(Kind.STATISTIC, "fedhssl/weights", weights=own)
             mean = await self.weights_of(link, len(own))
         _load(upper, mean)
@@ -409,7 +414,7 @@ class _Active(_Pretraining, Active):
                 "representations", dp.activations, rows=self.table.total_count, times=times
             )
 
-    def released(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+    def release_projections(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
         return z if self.release is None else self.release(z, rows)
 
     def build_half(self, architecture: Architecture) -> ActiveHalf:
@@ -424,7 +429,7 @@ class _Passive(_Pretraining, Passive):
     config: FedHSSL
     half: PassiveHalf
 
-    def released(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+    def release_projections(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
         return self.noise(z, rows)
 
     def build_half(self, architecture: Architecture) -> PassiveHalf:

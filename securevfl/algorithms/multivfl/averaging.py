@@ -20,7 +20,7 @@ import numpy as np
 import securevfl_crypto as crypto
 from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator
 
-from securevfl.algorithms.multivfl.servers import Server
+from securevfl.algorithms.multivfl.servers import ServerOptimiser
 from securevfl.cut import agree_masks
 from securevfl.cut.handshake import read_key
 from securevfl.errors import ProtocolError
@@ -59,7 +59,7 @@ def count_as_encryption(clock: Clock) -> Iterator[None]:
             raise ProtocolError(str(error)) from error
 
 
-def whole_numbers(values: np.ndarray, bits: int) -> list[int]:
+def encode_changes(values: np.ndarray, bits: int) -> list[int]:
     """Numbers below 2^bits as integers with 40 fractional bits.
 
     Raises:
@@ -76,7 +76,7 @@ def mask_values(values: np.ndarray, shares: crypto.ZeroShares) -> np.ndarray:
     Raises:
         ProtocolError: a number that is not finite, or reaches 2^40.
     """
-    whole = whole_numbers(values, 40)
+    whole = encode_changes(values, 40)
     zero = shares.next(len(whole), _MODULUS)
     parts = b"".join(int((a + b) % _MODULUS).to_bytes(16, "little") for a, b in zip(whole, zero, strict=True))
     return np.frombuffer(parts, dtype=np.uint8)
@@ -188,7 +188,7 @@ class BlindAveraging(Averaging):
         optimiser: the server's, which each label owner has a copy of.
     """
 
-    def __init__(self, site: PartyContext, scheme: Aggregation, optimiser: Server) -> None:
+    def __init__(self, site: PartyContext, scheme: Aggregation, optimiser: ServerOptimiser) -> None:
         super().__init__(site)
         self.scheme = scheme
         self.optimiser = optimiser
@@ -254,7 +254,7 @@ class BlindAveraging(Averaging):
             return aggregator.open(np.asarray(message.arrays["c"]), self.secret)
 
     async def step(self, change: np.ndarray) -> np.ndarray:
-        values = np.array(whole_numbers(change, _WHOLE), dtype=np.int64)
+        values = np.array(encode_changes(change, _WHOLE), dtype=np.int64)
         total = await self._sum(self.changes, values, "multi/change")
         mean = change if total is None else _mean(total.tolist(), len(self.owners))
         self.weights = self.optimiser.step(self.weights, await self._receive_numbers("multi/mean", mean))

@@ -10,12 +10,12 @@ from msgspec import Meta
 from securevfl_crypto.aggregation import Aggregation, CkksAggregation, PaillierAggregation
 
 from securevfl.algorithms.multivfl.averaging import Averaging, BlindAveraging, MaskedAveraging
-from securevfl.algorithms.multivfl.convolution import Convolved
+from securevfl.algorithms.multivfl.convolution import ConvolvedSplitNN
 from securevfl.algorithms.multivfl.coordinators import BlindCoordinator, Coordinator, MaskedCoordinator
 from securevfl.algorithms.multivfl.data_owner import DataOwner
 from securevfl.algorithms.multivfl.declared import MEAN, blind_exchanges, masked_exchanges
 from securevfl.algorithms.multivfl.label_owner import LabelOwner, LabelOwnerProgram
-from securevfl.algorithms.multivfl.servers import DemonReading, Server, ServerName
+from securevfl.algorithms.multivfl.servers import DemonReading, ServerName, ServerOptimiser
 from securevfl.algorithms.splitnn import Rate
 from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.errors import PolicyError
@@ -34,7 +34,7 @@ __all__ = ["MultiVFL"]
 Beta = Annotated[float, Meta(ge=0, lt=1)]
 
 
-class MultiVFL(Convolved):
+class MultiVFL(ConvolvedSplitNN):
     """Configuration of Multi-VFL; a job's epochs are rounds, its steps the batches of a round.
 
     Attributes:
@@ -113,9 +113,9 @@ class MultiVFL(Convolved):
             return BlindAveraging(site, self.scheme(), self.optimiser(plan))
         return MaskedAveraging(site)
 
-    def optimiser(self, plan: Plan) -> Server:
+    def optimiser(self, plan: Plan) -> ServerOptimiser:
         """A server optimiser as it begins."""
-        return Server(self.server, plan.epochs, self.server_lr, self.beta1, self.beta2, self.tau, self.demon)
+        return ServerOptimiser(self.server, plan.epochs, self.server_lr, self.beta1, self.beta2, self.tau, self.demon)
 
     def scheme(self) -> Aggregation:
         """What adds changes up under encryption."""

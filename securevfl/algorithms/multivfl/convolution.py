@@ -16,10 +16,10 @@ from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture
 from securevfl.training.setting import Setting
 
-__all__ = ["Convolved", "Convolving"]
+__all__ = ["ConvolvedActive", "ConvolvedSplitNN"]
 
 
-class Convolved(SplitNN):
+class ConvolvedSplitNN(SplitNN):
     """SplitNN whose active party may have a convolution above the cut.
 
     Attributes:
@@ -41,13 +41,13 @@ class Convolved(SplitNN):
         return found
 
     def active(self, setting: Setting) -> ActiveRole:
-        return Convolving(self, setting)
+        return ConvolvedActive(self, setting)
 
 
-class Convolving(Active):
+class ConvolvedActive(Active):
     """SplitNN's active party, with the convolution that its configuration asks for."""
 
-    config: Convolved
+    config: ConvolvedSplitNN
 
     def build_half(self, architecture: Architecture) -> ActiveHalf:
         if not self.config.convolution:

@@ -10,7 +10,7 @@ import numpy as np
 from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator
 
 from securevfl.algorithms.multivfl.averaging import CHANGE_BITS, count_as_encryption, unmasked_mean
-from securevfl.algorithms.multivfl.servers import Server
+from securevfl.algorithms.multivfl.servers import ServerOptimiser
 from securevfl.cut.handshake import read_key
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
@@ -56,7 +56,7 @@ class Coordinator(Program):
         clock.lap()
         saved = self.site.keeper.load()
         epoch = 0 if saved is None else as_int(saved["epoch"])
-        stop = saved is not None and self._over(saved)
+        stop = saved is not None and self._is_finished(saved)
         if saved is not None:
             trained.restore_readings(saved["readings"])
         await self.begin(saved)
@@ -87,7 +87,7 @@ class Coordinator(Program):
         where = {"epoch": epoch, "epochs": self.plan.epochs, "stop": stop, "readings": readings}
         self.site.keeper.save(epoch, where | self.state())
 
-    def _over(self, saved: State) -> bool:
+    def _is_finished(self, saved: State) -> bool:
         """Whether the kept run has nothing left to do: it stopped early, or has had all epochs."""
         epoch = as_int(saved["epoch"])
         return as_flag(saved["stop"]) and (epoch < as_int(saved["epochs"]) or epoch >= self.plan.epochs)
@@ -102,7 +102,7 @@ class MaskedCoordinator(Coordinator):
         server: the optimiser.
     """
 
-    def __init__(self, site: PartyContext, plan: Plan, server: Server) -> None:
+    def __init__(self, site: PartyContext, plan: Plan, server: ServerOptimiser) -> None:
         super().__init__(site, plan)
         self.server = server
         self.weights = np.empty(0)

@@ -25,7 +25,7 @@ from securevfl.transport import Kind
 __all__ = ["DataOwner"]
 
 
-class _Shelf(Keeper):
+class _CopyKeeper(Keeper):
     """Holds the checkpoint of one copy, for the data owner to keep with those of the others.
 
     Args:
@@ -63,7 +63,7 @@ class DataOwner(Program):
 
     def __init__(self, config: SplitNN, site: PartyContext, settings: Mapping[str, Setting]) -> None:
         self.site = site
-        self.shelves = {owner: _Shelf(site.keeper, owner) for owner in settings}
+        self.shelves = {owner: _CopyKeeper(site.keeper, owner) for owner in settings}
         self.copies: dict[str, Passive] = {}
         self.programs: dict[str, PassiveProgram] = {}
         for owner, setting in settings.items():

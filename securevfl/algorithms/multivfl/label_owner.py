@@ -7,7 +7,7 @@ import torch
 from securevfl_crypto.aggregation import Addends
 
 from securevfl.algorithms.multivfl.averaging import Averaging
-from securevfl.algorithms.multivfl.convolution import Convolving
+from securevfl.algorithms.multivfl.convolution import ConvolvedActive
 from securevfl.cut.handshake import read_snapshot
 from securevfl.errors import InputError, ProtocolError
 from securevfl.party_context import PartyContext
@@ -22,7 +22,7 @@ __all__ = ["LabelOwner", "LabelOwnerProgram"]
 _SIGMA = 40
 
 
-class LabelOwner(Convolving):
+class LabelOwner(ConvolvedActive):
     """A label owner's part in its own federation, with weights that can be read and set as a whole."""
 
     def build(self) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from securevfl.errors import UnknownNameError
 
-__all__ = ["RATES", "SERVERS", "DemonReading", "Server", "ServerName", "demon_momentum"]
+__all__ = ["RATES", "SERVERS", "DemonReading", "ServerName", "ServerOptimiser", "demon_momentum"]
 
 ServerName = Literal["fedavg", "fedadam", "fedyogi", "feddemonadam"]
 SERVERS: tuple[ServerName, ...] = get_args(ServerName)
@@ -40,7 +40,7 @@ def demon_momentum(beta: float, done: float) -> float:
 
 
 @dataclass
-class Server:
+class ServerOptimiser:
     """A server optimiser and what it remembers.
 
     Attributes:
@@ -96,16 +96,16 @@ class Server:
         else:
             v = self.beta2 * v + (1 - self.beta2) * square
         self.m, self.v = m, v
-        stepped: np.ndarray = weights + self.rate * self._first(m) / self._second(v)
+        stepped: np.ndarray = weights + self.rate * self._corrected_momentum(m) / self._divisor(v)
         return stepped
 
-    def _first(self, m: np.ndarray) -> np.ndarray:
+    def _corrected_momentum(self, m: np.ndarray) -> np.ndarray:
         """The momentum, corrected for its beginning at zero."""
         if self.kind != "feddemonadam":
             return np.asarray(m / (1 - self.beta1**self.round))
         return np.asarray(m / (1 - self.decay**self.round)) if self.reading == "printed" else m
 
-    def _second(self, v: np.ndarray) -> np.ndarray:
+    def _divisor(self, v: np.ndarray) -> np.ndarray:
         """What a step is divided by; line 7 adds τ before the correction, Adam after it."""
         correction = np.sqrt(1 - self.beta2**self.round)
         if self.kind == "feddemonadam" and self.reading == "printed":

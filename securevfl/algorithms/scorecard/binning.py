@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-__all__ = ["Evidence", "Evidences", "codes_of", "cut_points", "merge_to_monotone"]
+__all__ = ["Evidence", "EvidenceEncoder", "codes_of", "cut_points", "merge_to_monotone"]
 
 _MOST = 6.0
 """Largest magnitude of a weight of evidence: activations of a sealed cut stay below 8."""
@@ -109,7 +109,7 @@ def merge_to_monotone(
     return cuts[ends[:-1]], np.add.reduceat(rows, starts), np.add.reduceat(positives, starts)
 
 
-class Evidences(nn.Module):
+class EvidenceEncoder(nn.Module):
     """The bottom of a scorecard: each value becomes the weight of evidence of its bin. Nothing in it is trained; it is
     kept with the party's part of the model.
 

@@ -13,7 +13,7 @@ from securevfl.algorithms.scorecard.roles import (
     CardPassive,
     CardPassiveProgram,
 )
-from securevfl.algorithms.scorecard.settings import Settings
+from securevfl.algorithms.scorecard.settings import ScorecardSettings
 from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
@@ -36,7 +36,7 @@ _TOLD = (
 )
 
 
-class Scorecard(Settings):
+class Scorecard(ScorecardSettings):
     """A logistic scorecard, as banks use it: each column is cut into bins, a bin stands for its weight of evidence, a
     logistic regression over all parties' columns weighs them, and the result is a table of points.
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from torch import nn
 
-from securevfl.algorithms.scorecard.binning import Evidence, Evidences, codes_of, cut_points, merge_to_monotone
+from securevfl.algorithms.scorecard.binning import Evidence, EvidenceEncoder, codes_of, cut_points, merge_to_monotone
 from securevfl.algorithms.scorecard.counting import check_features, request_counts, tell_all
 from securevfl.algorithms.scorecard.points import factor_and_offset, party_card, summarise_columns
-from securevfl.algorithms.scorecard.settings import CardArchitecture, Settings
+from securevfl.algorithms.scorecard.settings import CardArchitecture, ScorecardSettings
 from securevfl.algorithms.splitnn import Active, Passive
 from securevfl.cut import HasShares, OpensWeights, read_share, share_bytes
 from securevfl.errors import InputError
@@ -32,7 +32,7 @@ _MANY = 4
 def _bottom(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
     if not isinstance(architecture, CardArchitecture):
         raise TypeError(f"a {type(architecture).__name__} says nothing of bins")
-    return Evidences(shape[0], architecture.bins), shape[0]
+    return EvidenceEncoder(shape[0], architecture.bins), shape[0]
 
 
 class _ActiveHalf(ActiveHalf):
@@ -51,7 +51,7 @@ def _by_column(codes: np.ndarray, labels: np.ndarray | None, cuts: Sequence[np.n
     return [np.bincount(column, minlength=len(cut) + 1) for column, cut in zip(kept.T, cuts, strict=True)]
 
 
-class _Card(Role):
+class _CardRole(Role):
     """What both sides have: bins of their own columns.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Card(Role):
         card: this party's part of the points table, once training ended.
     """
 
-    config: Settings
+    config: ScorecardSettings
 
     def begin_card(self) -> None:
         """Nothing is cut yet."""
@@ -102,7 +102,7 @@ class _Card(Role):
             columns = [merge_to_monotone(*column) for column in columns]
         self.cuts = [cut for cut, _, _ in columns]
         self.found = [Evidence.from_counts(count, good) for _, count, good in columns]
-        if not isinstance(bottom, Evidences):
+        if not isinstance(bottom, EvidenceEncoder):
             raise TypeError(f"a {type(bottom).__name__} is no bottom of a scorecard")
         bottom.fill(self.cuts, self.found)
 
@@ -131,10 +131,10 @@ class _Card(Role):
         return [*super().closing_notes(), *more]
 
 
-class CardActive(_Card, Active):
+class CardActive(_CardRole, Active):
     """Seals the labels, opens the counts, and hands each passive party its share of the finished coefficients."""
 
-    config: Settings
+    config: ScorecardSettings
 
     def build(self) -> None:
         self.begin_card()
@@ -177,10 +177,10 @@ class CardActive(_Card, Active):
         self.make_card(weights, float(state["bias"][0]))
 
 
-class CardPassive(_Card, Passive):
+class CardPassive(_CardRole, Passive):
     """Cuts its columns, learns the counts of its bins, and at the end its own coefficients."""
 
-    config: Settings
+    config: ScorecardSettings
 
     def build(self) -> None:
         self.begin_card()

@@ -13,7 +13,7 @@ from securevfl.cut import KeyBits
 from securevfl.training.fits import Fits
 from securevfl.training.halves import Architecture
 
-__all__ = ["CardArchitecture", "Settings"]
+__all__ = ["CardArchitecture", "ScorecardSettings"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class CardArchitecture(Architecture):
     bins: int
 
 
-class Settings(LogisticRegression):
+class ScorecardSettings(LogisticRegression):
     """The fields of `securevfl.Scorecard`, which describes them."""
 
     fits: ClassVar[Fits] = Fits(counts=True)

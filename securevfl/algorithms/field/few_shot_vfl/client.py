@@ -12,7 +12,7 @@ from securevfl.algorithms.field.few_shot_vfl.fixmatch import (
     cluster_directions,
     fixmatch_loss,
 )
-from securevfl.algorithms.field.few_shot_vfl.shots import Shots
+from securevfl.algorithms.field.few_shot_vfl.shots import FewShotRole
 from securevfl.party_context import derive_seed
 from securevfl.privacy import Noised, map_noised
 from securevfl.training.networks import build_active_block, build_bottom
@@ -23,10 +23,10 @@ from securevfl.training.seeding import seed_torch
 from securevfl.training.state import State, as_flag, as_int, as_rows, kept_rows
 from securevfl.transport import Kind
 
-__all__ = ["Client"]
+__all__ = ["FewShotClient"]
 
 
-class Client(Shots, PassiveRole):
+class FewShotClient(FewShotRole, PassiveRole):
     """A client without labels: it uploads, groups its rows by the gradients, and trains by itself.
 
     Attributes:

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from securevfl.algorithms.field.few_shot_vfl.client import Client
-from securevfl.algorithms.field.few_shot_vfl.server import Server
+from securevfl.algorithms.field.few_shot_vfl.client import FewShotClient
+from securevfl.algorithms.field.few_shot_vfl.server import FewShotServer
 from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
@@ -124,7 +124,7 @@ class FewShotVFL(Algorithm):
         return found
 
     def active(self, setting: Setting) -> ActiveRole:
-        return Server(self, setting)
+        return FewShotServer(self, setting)
 
     def passive(self, setting: Setting) -> PassiveRole:
-        return Client(self, setting)
+        return FewShotClient(self, setting)

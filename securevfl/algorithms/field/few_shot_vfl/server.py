@@ -10,7 +10,7 @@ from torch import nn
 
 from securevfl.algorithms.attention import apply_attention
 from securevfl.algorithms.field.few_shot_vfl.fixmatch import cluster_directions, cluster_purity
-from securevfl.algorithms.field.few_shot_vfl.shots import Shots
+from securevfl.algorithms.field.few_shot_vfl.shots import FewShotRole
 from securevfl.errors import ProtocolError
 from securevfl.party_context import derive_seed
 from securevfl.privacy import fan_out
@@ -23,7 +23,7 @@ from securevfl.training.seeding import seed_torch
 from securevfl.training.state import State, as_dict, as_flag, as_list, as_rows, as_tensor, kept_rows
 from securevfl.transport import Kind
 
-__all__ = ["Server", "keep_agreed"]
+__all__ = ["FewShotServer", "keep_agreed"]
 
 
 def keep_agreed(one: np.ndarray, two: np.ndarray) -> np.ndarray:
@@ -34,7 +34,7 @@ def keep_agreed(one: np.ndarray, two: np.ndarray) -> np.ndarray:
     return found
 
 
-class Server(Shots, ActiveRole):
+class FewShotServer(FewShotRole, ActiveRole):
     """The server, and the client that has the labels.
 
     Attributes:

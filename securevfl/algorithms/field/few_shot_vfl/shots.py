@@ -13,10 +13,10 @@ from securevfl.training.networks import Bottom
 from securevfl.training.role import Role
 from securevfl.training.setting import Configuration
 
-__all__ = ["Settings", "Shots"]
+__all__ = ["FewShotRole", "FewShotSettings"]
 
 
-class Settings(Configuration, Protocol):
+class FewShotSettings(Configuration, Protocol):
     """What the roles read of their configuration; `FewShotVFL` says what each is."""
 
     few_shot: bool
@@ -41,13 +41,13 @@ class Settings(Configuration, Protocol):
 class ShotBooks(Bookkeeping):
     """Rows are released in uploads, not in epochs."""
 
-    role: Shots
+    role: FewShotRole
 
     def activation_times(self, epochs: int) -> int:
         return self.role.config.uploads
 
 
-class Shots(Role):
+class FewShotRole(Role):
     """What both sides share.
 
     Attributes:
@@ -56,7 +56,7 @@ class Shots(Role):
     """
 
     bookkeeping = ShotBooks
-    config: Settings
+    config: FewShotSettings
     met = False
     chosen: np.ndarray | None = None
 
