@@ -1,13 +1,13 @@
-"""Entity Augmentation (Amalanshu et al. 2024, arXiv 2406.17899): rows that are not aligned are mixed.
+"""Entity Augmentation (Amalanshu et al. 2024, arXiv 2406.17899): mixes rows that are not aligned.
 
-In each step every party puts in rows of its own, and the active party trains on the average of their labels,
-``y = Σ_i w_i y_{j_i} / Σ_i w_i`` with w_i the width of party i's activations (Algorithm 1, line 11). So it needs the
-label of each row that any party puts in: a label book.
+In each step every party feeds different rows, and the active party trains on the average of their labels,
+``y = Σ_i w_i y_{j_i} / Σ_i w_i``, where w_i is the width of party i's activations (Algorithm 1, line 11). So it needs
+the label of every row that any party feeds: a label book.
 
-In the paper each message carries the sender's ids. Here they are places in an order that alignment fixed between each
-passive party and the active one. All parties draw them from the job's seed, so nothing is sent; the sealed cut works as
-it is, since it adds the parties' parts by their place in the batch. The paper's queue for parties that miss a step is
-left out: a link delivers in order or fails.
+In the paper each message carries the sender's ids. Here alignment fixes an order of the rows between each passive party
+and the active one, and all parties draw places in this order from the job's seed, so no ids are sent. The sealed cut
+works unchanged, because it adds the parties' parts by their place in the batch. The paper's queue for parties that miss
+a step is left out: a link delivers in order or fails.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["EntityAugmentation", "draw_places", "mixed_labels"]
 
 
 class EntityAugmentation(SplitNN):
-    """Configuration of Entity Augmentation.
+    """Split learning on mixtures of rows that are not aligned.
 
     Attributes:
-        keep_aligned: aligned rows are put in together, and only the others are mixed; False mixes all of them, the
-            paper's experiment with deliberately misaligned rows.
+        keep_aligned: whether aligned rows stay together, so that only the others are mixed. False mixes all rows, as in
+            the paper's experiment with deliberately misaligned rows.
     """
 
     name: ClassVar[str] = "entity_augmentation"
@@ -58,10 +58,12 @@ class EntityAugmentation(SplitNN):
         return Looks(features=None if self.trainable else 1)  # `reuse` depends on the rows
 
     def reuse(self, table: NumberedRows, active: str) -> int:
-        """How often one row, or its label, is put in within one pass over all places, at most."""
+        """How often one row, or its label, is used at most in one pass over all places."""
         sizes = [len(table.rows_only_at(active)), *table.labelled.values()]
         mixed, train = max(sizes), len(table.split.train)
-        instead = sizes.count(0) * -(-mixed // train) if train else 0  # parties that put in aligned rows again
+        instead = (
+            sizes.count(0) * -(-mixed // train) if train else 0
+        )  # parties without other rows feed aligned ones again
         together = 1 if self.keep_aligned else len(sizes)
         return max(1, together + instead, *(-(-mixed // size) for size in sizes if size))
 
@@ -69,10 +71,10 @@ class EntityAugmentation(SplitNN):
 def draw_places(
     table: NumberedRows, active: str, seed: int, epoch: int, *, keep_aligned: bool
 ) -> dict[str, np.ndarray]:
-    """Party → the rows that it puts in at each place of an epoch, (places,), the same at all parties.
+    """Party → the rows that it feeds at each place of an epoch, (places,), the same at all parties.
 
-    First come the aligned training rows, together (or each party's in its own order); then each party's other rows
-    with known labels, in a random order, over again where another party has more.
+    The aligned training rows come first, together (or in a separate order for each party). Each party's other rows with
+    known labels follow, in random order; a party with fewer of them starts over.
     """
     train = table.split.train
     pools = {active: table.rows_only_at(active)}
@@ -116,7 +118,7 @@ class _Books(Bookkeeping):
 
 
 class _MixingRole(Role):
-    """What both roles do: train on all places, and put in at each the row that stands there in this epoch."""
+    """Base of both roles: trains on all places, and feeds for each place the row that this epoch's draw puts there."""
 
     bookkeeping = _Books
     config: EntityAugmentation
@@ -137,7 +139,7 @@ class _MixingRole(Role):
 
 
 class _Active(_MixingRole, Active):
-    """Mixes the labels of the rows at a place as their parts of z are mixed."""
+    """Averages the labels of the rows at a place, with the weights of their parts in z."""
 
     config: EntityAugmentation
 
@@ -148,6 +150,6 @@ class _Active(_MixingRole, Active):
 
 
 class _Passive(_MixingRole, Passive):
-    """Puts in its own row at each place."""
+    """Feeds this party's row at each place."""
 
     config: EntityAugmentation

@@ -1,12 +1,12 @@
 """FedCVT: semi-supervised VFL with cross-view training (Kang et al. 2022, arXiv 2008.10838).
 
-Each of two parties has two bottoms, for what is unique to it, R_u, and for what both share, R_c; ``R = [R_c; R_u]``.
-Missing representations are estimated by attention over those that are there (equations 5 and 6), labels of the passive
-party's other rows by three classifiers that have to agree (section 5.3).
+Each of two parties has two bottoms: R_u for what is unique to it, R_c for what both share; ``R = [R_c; R_u]``.
+Attention over the representations of other rows estimates missing ones (equations 5 and 6). Three classifiers label the
+passive party's other rows where all of them agree (section 5.3).
 
-The passive party hands its representations to the active one, which computes all losses and hands the gradients back:
-so they are revealed, by design. Where the paper's sum leaves it open, L_sim of a row is here the squared inner product
-of its two representations; the product of whole batch matrices, ‖R_uᵀR_c‖², drove both to zero in our trials.
+The passive party sends its representations to the active one, which computes all losses and returns the gradients. The
+method therefore reveals representations by design. The paper leaves L_sim open: here it is the squared inner product of
+a row's two representations. The product of the batch matrices, ‖R_uᵀR_c‖², drove both to zero in our trials.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ Weight = Annotated[float, Meta(ge=0)]
 
 
 class FedCVT(Algorithm):
-    """Configuration of FedCVT.
+    """Cross-view training of two parties, with estimated representations.
 
     Attributes:
-        bottom: of each of a party's two networks: widths, or the name of a convolutional one; needs parameters.
+        bottom: widths of each of a party's two networks, or the name of a convolutional network; not ``()``.
         lr: Adam's learning rate, at both parties.
         weight_decay: L2 penalty.
         weights: λ1 … λ5 of the objective (equation 12): L_diff^AB, L_diff^A, L_diff^B, L_sim^A, L_sim^B.
         confidence: t, least probability that each of the three classifiers gives to a pseudo-label.
-        temperature: T, by which similarities are divided before the softmax of the attention.
-        estimate: whether rows that are not aligned take part at all; False leaves the aligned ones and L_diff, L_sim.
+        temperature: T; the attention divides similarities by it before the softmax.
+        estimate: whether rows that are not aligned take part. False trains on aligned rows only, with L_diff and L_sim.
         cross_view: whether pseudo-labels are used.
         similarity: of two rows in the attention: ``"softmax"`` as in the paper, or ``"polynomial"``, the square of the
             inner product over the sum of these, without an exponential and without `temperature`.
@@ -72,7 +72,7 @@ class FedCVT(Algorithm):
     uses_others: ClassVar[bool] = True
     most_passive: ClassVar[int | None] = 1
     subsets: ClassVar[Subsets] = "alone"
-    reveals: ClassVar[str] = "hands the passive party's representations to the active one"
+    reveals: ClassVar[str] = "sends the passive party's representations to the active party"
     bottom: Bottom = (64,)
     lr: Annotated[float, Meta(gt=0, le=100)] = 0.002
     weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.0
@@ -99,7 +99,7 @@ class FedCVT(Algorithm):
     def problems(self) -> list[str]:
         found = super().problems() + bottom_problems(self.bottom, "fedcvt.bottom", not_frozen=HANDED_OVER)
         if not self.bottom:
-            found += ["fedcvt.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
+            found += ["fedcvt.bottom is (), which would send the features themselves: give widths, or 'cnn'"]
         return found
 
     def mask(self, width: int) -> torch.Tensor:
@@ -113,12 +113,12 @@ class FedCVT(Algorithm):
         """See `Algorithm.check`.
 
         Raises:
-            InputError: differential privacy on gradients, of which its losses mix the labels of many rows.
+            InputError: the job asks for noise on gradients, which depend on the labels of many rows.
         """
         super().check(protection)
         if protection.dp is not None and protection.dp.gradients is not None:
             raise InputError(
-                "fedcvt has no differential privacy on gradients, for its losses mix the labels of many rows: use "
+                "fedcvt has no differential privacy on gradients, because its losses mix the labels of many rows: use "
                 "sv.DP(features=sv.Gaussian(…)) without labels, for noise on representations"
             )
 
@@ -152,7 +152,8 @@ def _difference_loss(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
 
 
 class _Bottoms(Role):
-    """What both roles share: two bottoms, and which rows a step uses beside the aligned ones, the same at both parties.
+    """Base of both roles: two bottoms, and the draw of rows that train beside the aligned ones, the same at both
+    parties.
 
     Attributes:
         shared: the network of R_c.
@@ -165,7 +166,7 @@ class _Bottoms(Role):
     networks: Networks
 
     def build_bottoms(self) -> None:
-        """Make `shared` and `unique`."""
+        """Build `shared` and `unique`."""
         with seed_torch(self.seed("model")):
             self.shared, self.width = build_bottom(self.config.bottom, self.features.shape)
             self.unique, _ = build_bottom(self.config.bottom, self.features.shape)
@@ -177,7 +178,7 @@ class _Bottoms(Role):
         self.parts["networks"] = self.networks
 
     def other_batches(self, party: str, epoch: int) -> Iterator[np.ndarray]:
-        """For each step of an epoch the rows that only `party` has."""
+        """Batches of the rows that only `party` has, one for each step of an epoch."""
         others, steps = self.table.rows_only_at(party), len(self.batches(epoch))
         if not len(others) or not self.config.estimate:
             return iter([others[:0]] * steps)
@@ -201,8 +202,8 @@ class _Active(_Bottoms, ActiveRole):
     Attributes:
         classifiers: f^A, f^B and f^AB; alone f^A only.
         peer: the passive party; empty where there is none.
-        drawn: how many rows that are not aligned this epoch draws.
-        tally: of this epoch, where a row counts as often as it is drawn.
+        drawn: number of rows that this epoch draws from those that are not aligned.
+        tally: this epoch's counts of pseudo-labels; a row counts each time it is drawn.
     """
 
     bookkeeping = _ActiveBooks
@@ -266,7 +267,7 @@ class _Active(_Bottoms, ActiveRole):
         y: torch.Tensor,
         y_own: torch.Tensor,
     ) -> torch.Tensor:
-        """Equation 12; the first n rows of `a` and `b` (shared, unique) are aligned, the others each party's own."""
+        """The objective (equation 12). The first n rows of `a` and `b` (shared, unique) are aligned, the others not."""
         (a_c, a_u), (b_c, b_u) = a, b
         weights = self.config.weights
         same = 0 if self.config.own_key else n
@@ -278,7 +279,7 @@ class _Active(_Bottoms, ActiveRole):
         estimate_a, estimate_b = torch.cat([shared_a, unique_a], dim=1), torch.cat([shared_b, unique_b], dim=1)
         r_a, r_b = torch.cat([a_c, a_u], dim=1), torch.cat([b_c, b_u], dim=1)
         labelled_a, labelled_b = [r_a[:n], r_a[n:]], [r_b[:n], estimate_b[n:]]
-        labels, counted = [y, y_own], [r_a.new_ones(len(r_a))]  # which rows count: no choice by index, for a GPU waits
+        labels, counted = [y, y_own], [r_a.new_ones(len(r_a))]  # weights instead of an index: a GPU would wait for it
         if self.config.cross_view and len(r_b) > n:
             keep, guessed = self.pseudo_labels(estimate_a[n:], r_b[n:])
             labelled_a.append(estimate_a[n:])
@@ -303,7 +304,7 @@ class _Active(_Bottoms, ActiveRole):
 
     @torch.no_grad()
     def pseudo_labels(self, r_a: torch.Tensor, r_b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Which rows all three classifiers label alike, each with confidence, and the labels."""
+        """Which rows get the same confident label from all three classifiers, and the labels."""
         f_a, f_b, f_ab = self.classifiers
         views = ((f_a, r_a), (f_b, r_b), (f_ab, torch.cat([r_b, r_a], dim=1)))
         p = torch.stack([torch.softmax(head(r), dim=1) for head, r in views])
@@ -324,7 +325,7 @@ class _Active(_Bottoms, ActiveRole):
         self.drawn = as_int(memory["drawn"])
 
     async def receive(self, rows: int) -> torch.Tensor:
-        """The peer's representations of so many rows, (rows, 2d)."""
+        """Receive the peer's representations of this many rows, (rows, 2d)."""
         message = await self.site.links[self.peer].receive(Kind.REPRESENTATION, "fedcvt/representations", "r")
         return read_tensor(message.arrays["r"], (rows, 2 * self.width), self.peer, self.plan.device)
 
@@ -337,14 +338,14 @@ class _Active(_Bottoms, ActiveRole):
         return self.as_outputs(logits)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
-        """f^A, the classifier of party A's own representations, which all of its rows train."""
+        """Logits by f^A, the classifier of party A's representations, which trains on all of its rows."""
         with torch.no_grad():
             x = self.features(rows)
             logits = self.classifiers[0](torch.cat([self.shared(x), self.unique(x)], dim=1) * self.mask)
         return self.as_outputs(logits)
 
     def as_outputs(self, logits: torch.Tensor) -> torch.Tensor:
-        """Logits as the task has them, (n, outputs): one for two classes."""
+        """Convert logits to the task's form, (n, outputs), with a single column for two classes."""
         return logits[:, 1:] - logits[:, :1] if self.task.outputs == 1 else logits
 
 
@@ -392,7 +393,7 @@ class _Passive(_Bottoms, PassiveRole):
         return False
 
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
-        """``[R_c; R_u]`` of these rows, (n, 2d), clipped and noised where the job says so."""
+        """``[R_c; R_u]`` of these rows, (n, 2d), clipped and noised if the job asks for it."""
         return self.noise(self.both(self.features(rows)), rows)
 
     async def hand_over(self, r: torch.Tensor | Noised[torch.Tensor]) -> None:

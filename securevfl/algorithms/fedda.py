@@ -1,14 +1,14 @@
 """FedDA: federated data augmentation by generative networks (WCMC 2022, article 6596925).
 
-Each of two parties trains a generator of the other's representations: real pairs ``[u_o^A; u_o^B]`` are those of
-aligned rows, fake ones ``[u_n^A; G(u_n^A)]`` those of its own other rows (equations 5 to 9, WGAN-GP). The parts that it
-generates complete its rows, and the training set grows to ``{(A, B̃), (A, B), (Ã, B)}``.
+Each of two parties trains a generator of the other's representations. Real pairs ``[u_o^A; u_o^B]`` come from aligned
+rows, fake pairs ``[u_n^A; G(u_n^A)]`` from the party's other rows (equations 5 to 9, WGAN-GP). The generated parts
+complete these rows, and the training set grows to ``{(A, B̃), (A, B), (Ã, B)}``.
 
-The paper leaves open how the representations come to be and how the model goes on. Here a split network is trained
-first (stage 1, with the active party's other rows beside zeros), its activations are the representations, and it
-goes on training with the completed rows (stage 2). Its bottoms stay as they are then, as the paper's networks h do:
-generated parts belong to the activations of stage 1. The paper takes labels of the passive party's other rows for
-granted; here the network labels those it is sure of. Generated parts are handed to the party whose place they take.
+The paper does not say where the representations come from or how training continues. Here a split network trains first
+(stage 1, with the active party's other rows beside zeros). Its activations are the representations, and it continues
+training with the completed rows (stage 2). In stage 2 the bottoms are frozen, like the paper's networks h, because the
+generated parts fit the activations of stage 1. The paper assumes labels of the passive party's other rows; here the
+network labels those it is confident of. A generated part is sent to the party whose part it replaces.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _OF_LABELS = Sight(of="labels", severity="leak", through="representations of net
 
 
 class FedDA(SplitNN):
-    """Configuration of FedDA; the bottoms need parameters.
+    """Data augmentation of two parties by generated representations. The bottoms need parameters.
 
     Attributes:
         first: epochs of stage 1.
@@ -72,7 +72,7 @@ class FedDA(SplitNN):
     not_frozen: ClassVar[str] = HANDED_OVER
     uses_others: ClassVar[bool] = True
     most_passive: ClassVar[int | None] = 1
-    reveals: ClassVar[str] = "hands each party the other's representations of aligned rows, and generated ones"
+    reveals: ClassVar[str] = "sends each party the other's representations of aligned rows, and generated ones"
     bottom: Bottom = (64,)
     first: Count = 5
     generator_steps: Count = 500
@@ -86,7 +86,7 @@ class FedDA(SplitNN):
     def problems(self) -> list[str]:
         found = super().problems()
         if not self.bottom:
-            found += ["fedda.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
+            found += ["fedda.bottom is (), which would send the features themselves: give widths, or 'cnn'"]
         return found
 
     @property
@@ -201,7 +201,7 @@ def train_generator(
 
 
 _ONCE_MORE = 2
-"""Releases of a row beside the steps: as a representation, or what is generated from it, and to be labelled."""
+"""Releases of a row in addition to the training steps: one as a representation or generated part, one for its label."""
 
 
 class _Books(Bookkeeping):
@@ -212,11 +212,11 @@ class _Books(Bookkeeping):
 
 
 class _CompletingRole(Role):
-    """What both roles share: the second stage, and what the peer generated for rows that this party lacks.
+    """Base of both roles: the second stage, and the peer's generated parts for rows that this party lacks.
 
     Attributes:
         made: the peer's generated activations in the order of its other rows, (n, d); None in the first stage.
-        chosen: numbers of the rows of the second stage, once it began.
+        chosen: numbers of the rows of the second stage, once it has started.
     """
 
     bookkeeping = _Books
@@ -227,12 +227,12 @@ class _CompletingRole(Role):
 
     @property
     def peer(self) -> str:
-        """The other party; empty where there is none."""
+        """Name of the other party; empty if there is none."""
         others = self.site.passive if self.site.name == self.site.active else (self.site.active,)
         return others[0] if others else ""
 
     def starts_second_stage(self, epoch: int) -> bool:
-        """Whether the second stage begins."""
+        """Whether the second stage starts with this epoch."""
         return epoch == self.config.first + 1 and bool(self.peer)
 
     def training_rows(self, epoch: int) -> np.ndarray:
@@ -241,7 +241,7 @@ class _CompletingRole(Role):
         return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
     def complete_activations(self, a: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
-        """Activations (n, d) with the generated ones in the peer's rows."""
+        """Replace the activations (n, d) of the peer's rows by the generated ones."""
         theirs = self.table.rows_only_at(self.peer)
         if self.made is None or not len(theirs):
             return a
@@ -252,13 +252,13 @@ class _CompletingRole(Role):
         return torch.where(torch.from_numpy(missing)[:, None].to(a.device), self.made[at].to(a.device), a)
 
     async def augment(self, release: RowRelease | None) -> None:
-        """Exchange representations of aligned rows, train a generator, exchange what the generators make.
+        """Exchange representations of aligned rows, train a generator, and exchange the generated parts.
 
         Args:
-            release: puts noise on what leaves, where the job asks for it.
+            release: adds noise to outgoing representations, if the job asks for it.
 
         Raises:
-            ProtocolError: the peer sent something else.
+            ProtocolError: the peer sent a malformed message.
         """
         train, mine = self.table.split.train, self.table.rows_only_at(self.site.name)
         with torch.no_grad():
@@ -277,17 +277,17 @@ class _CompletingRole(Role):
         self.freeze_bottom()
 
     def freeze_bottom(self) -> None:
-        """Keep the bottom as it is from now on, where the configuration says so."""
+        """Stop training the bottom, if the configuration asks for it."""
         if self.config.frozen:
             self.half.bottom.requires_grad_(False)
 
     async def swap_representations(
         self, step: str, mine: torch.Tensor | Noised[torch.Tensor], rows: int, width: int | None = None
     ) -> torch.Tensor:
-        """Hand over representations and take the peer's, (rows, width), both at the same time.
+        """Send representations and receive the peer's, (rows, width), at the same time.
 
         Raises:
-            ProtocolError: the peer sent something else.
+            ProtocolError: the peer sent a malformed message.
         """
         link = self.site.links[self.peer]
         outgoing = link.send(Kind.REPRESENTATION, step, u=mine)
@@ -295,7 +295,7 @@ class _CompletingRole(Role):
         array = message.arrays["u"]
         wide = int(array.shape[-1]) if array.ndim == 2 else 0
         if width is None and not 1 <= wide <= 1 << 16:
-            raise ProtocolError(f"{self.peer!r} sent representations {wide} wide; between 1 and {1 << 16} are possible")
+            raise ProtocolError(f"{self.peer!r} sent representations of width {wide}; 1 to {1 << 16} is allowed")
         return read_tensor(array, (rows, wide if width is None else width), self.peer, self.plan.device)
 
     def remember(self) -> State:
@@ -309,7 +309,7 @@ class _CompletingRole(Role):
 
 
 class _Active(_CompletingRole, Active):
-    """Labels the passive party's other rows, and tells which rows train."""
+    """Labels the passive party's other rows, and announces which rows train."""
 
     config: FedDA
     half: ActiveHalf
@@ -354,7 +354,7 @@ class _Active(_CompletingRole, Active):
 
 
 class _Passive(_CompletingRole, Passive):
-    """Takes part in labelling its other rows, and trains on the rows that it is told."""
+    """Takes part in labelling its other rows, and trains on the rows that the active party announces."""
 
     config: FedDA
     half: PassiveHalf

@@ -1,17 +1,16 @@
 """RISA: reliable imputed-sample assisted VFL (arXiv 2501.06429).
 
-1. *Impute*: for a row that it lacks, a party takes the mean of its own aligned rows. Nothing is sent for it.
-2. *Self-training*: a split network, the teacher, is trained first and labels the passive parties' other rows where it
-   is sure.
-3. *Evidential VFL*: a second one, the student, is trained on all of these rows. Each party forms an opinion, the active
-   party fuses them (`opinions`).
-4. Rows whose opinion stays uncertain are dropped as training goes on.
+1. *Impute*: a party that lacks a row feeds the mean of its aligned rows. This takes no message.
+2. *Self-training*: a first split network, the teacher, labels the passive parties' other rows where it is confident.
+3. *Evidential VFL*: a second network, the student, trains on all of these rows. Each party forms an opinion, and the
+   active party fuses the opinions (`opinions`).
+4. During training, rows whose fused opinion stays uncertain are dropped.
 
-The parties' opinions cross the cut layer one by one (``reduce="none"``): their last linear layer is the cut.
+The opinions cross the cut layer separately (``reduce="none"``): each party's last linear layer is its block of the cut.
 
-Self-training is off unless asked for: it did not pay in our runs, whichever rule chose the labels (docs/algorithms/
-risa.md). `RISA.as_published()` has it on, as the paper has. Ours are the rules *calibrated* and *balanced*, and the
-switches `imputed_views`, `warm_start`, `party_loss` and `sum_logits`.
+Self-training is off by default, because it did not pay in our runs with any rule (docs/algorithms/risa.md).
+`RISA.as_published()` turns it on, as in the paper. The rules *calibrated* and *balanced* and the switches
+`imputed_views`, `warm_start`, `party_loss` and `sum_logits` are our additions.
 """
 
 from __future__ import annotations
@@ -55,29 +54,29 @@ Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 class RISA(SplitNN):
-    """Configuration of RISA.
+    """Evidential split learning with imputed rows.
 
     Attributes:
         self_training: epochs of the teacher (step 2); 0 leaves the passive parties' other rows out.
         labelling: the rule by which the teacher labels: ``"confidence"``, the paper's; ``"calibrated"``, the same with
             probabilities tempered to fit held-out rows; ``"balanced"``, the surest rows of each class.
-        confidence: least probability of a pseudo-label, the paper's τ_p, which it does not give. What it labels depends
-            on the data: the report counts the labels, and how many such labels are right on held-out rows.
-        labelled_share: of a passive party's other rows, that the rule ``"balanced"`` labels.
-        held_out: share of the aligned training rows that the teacher is not trained on. It scores them by one passive
-            party's columns alone, as it does the rows that it labels: that tells how many labels are right, and fits
-            the temperature. The student trains on them.
-        imputed_views: the teacher also trains on aligned rows seen by one party only and on the active party's other
-            rows; the paper's trains on whole aligned rows, and then labels imputed ones.
-        warm_start: the student begins with what the teacher learned: its bottoms and, without evidence, the whole of
-            it. In the paper it begins anew.
-        evidential: step 3; False adds the parties' parts up as SplitNN does.
-        sum_logits: without evidence, the parts that are added up are each party's logits, with no network above them:
-            the control that shows what fusing opinions costs.
+        confidence: least probability of a pseudo-label, τ_p; the paper gives no value. How many rows it labels depends
+            on the data: the report counts the labels, and how many of them are right on held-out rows.
+        labelled_share: share of a passive party's other rows that the rule ``"balanced"`` labels.
+        held_out: share of the aligned training rows that the teacher does not train on. It scores them by one passive
+            party's columns, as it scores the rows that it labels. This measures how many labels are right and fits the
+            temperature. The student trains on these rows.
+        imputed_views: whether the teacher also trains on aligned rows with the columns of one party, and on the active
+            party's other rows. The paper's teacher trains on complete aligned rows, and then labels imputed ones.
+        warm_start: whether the student starts from the teacher's bottoms (without evidence, from the whole teacher).
+            In the paper it starts from new weights.
+        evidential: step 3; False adds up the parties' parts, as SplitNN does.
+        sum_logits: without evidence, adds up the parties' logits, with no network above them: a control that shows the
+            cost of fusing opinions.
         evidence: how outputs become evidence.
         party_loss: weight of each party's own opinion in the loss; 0 in the paper.
         uncertainty: final threshold τ_0 above which rows are dropped (step 4); 1 drops none.
-        drop_every: epochs between two droppings, the paper's E.
+        drop_every: E, epochs between two rounds of dropping.
     """
 
     name: ClassVar[str] = "risa"
@@ -100,10 +99,11 @@ class RISA(SplitNN):
 
     @classmethod
     def as_published(cls, **settings: object) -> RISA:
-        """RISA as its paper has it; other settings as given.
+        """RISA as in its paper; other settings as given.
 
-        The paper has self-training by whole aligned rows, a student that begins anew, and no losses of single parties.
-        It names no evidence function, τ_p, τ_0, E, nor how long the teacher trains: the values here are our choice.
+        The paper's teacher trains on complete aligned rows, its student starts from new weights, and single parties
+        have no losses. The paper names no evidence function, τ_p, τ_0, E or length of the teacher's training: these
+        values are our choice.
         """
         chosen: dict[str, object] = {
             "self_training": 5,
@@ -131,7 +131,7 @@ class RISA(SplitNN):
         """See `Algorithm.check`.
 
         Raises:
-            InputError: noise on gradients, with a rule that looks at exact labels and tells which rows it chose.
+            InputError: the job asks for noise on gradients, and the rule uses exact labels to choose rows.
         """
         super().check(protection)
         noised = protection.dp is not None and protection.dp.gradients is not None
@@ -148,13 +148,13 @@ class RISA(SplitNN):
 
     @property
     def cut(self) -> CutUse:
-        """The teacher labels rows of one passive party, of which the others feed means, and trains on such views."""
+        """The teacher trains on and labels rows of one passive party, for which the other parties feed means."""
         return replace(super().cut, together=not self.evidential, alone=self.self_training > 0)
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         found = super().exchanges(protection, passive)
         if self.self_training and self.evidential:
-            # The teacher's cut adds the parties' parts up, and may send what the student's does not.
+            # The teacher's cut adds up the parties' parts, and may need messages that the student's cut does not.
             known = {(exchange.step, exchange.sender, exchange.receiver) for exchange in found}
             teachers = protection.exchanges(super().cut, passive)
             found += tuple(e for e in teachers if (e.step, e.sender, e.receiver) not in known)
@@ -164,7 +164,8 @@ class RISA(SplitNN):
         return min(self.hidden, 1 if plan.steps else plan.epochs)
 
     def student_architecture(self, architecture: Architecture, outputs: int) -> Architecture:
-        """The architecture of the student where parts are added up: as wide as the logits, if these are the parts."""
+        """The student's architecture if parts are added up; its cut is as wide as the logits if the parts are
+        logits."""
         return replace(architecture, hidden=outputs, top=None) if self.sum_logits else architecture
 
     def active(self, setting: Setting) -> ActiveRole:
@@ -196,13 +197,13 @@ _Half = TypeVar("_Half", bound=ActiveHalf | PassiveHalf)
 
 
 class _StagedRole(Role, Generic[_Half]):
-    """What both roles share: which epochs are which stage, and which rows each trains on.
+    """Base of both roles: the stages of training and the rows of each stage.
 
     Attributes:
         teacher: the network of the first stage; None without self-training.
         student: the network of the second stage, whose predictions count.
-        half: the one of them that is used now.
-        chosen: numbers of the rows of the second stage, once it began.
+        half: the network in use.
+        chosen: numbers of the rows of the second stage, once it has started.
         visible: whether this party sees each aligned row in this epoch's training, (aligned,); None for all of them.
     """
 
@@ -224,7 +225,7 @@ class _StagedRole(Role, Generic[_Half]):
 
     @cached_property
     def held_out_rows(self) -> np.ndarray:
-        """Numbers of the aligned training rows that the teacher is not trained on, the same at all parties."""
+        """Numbers of the aligned training rows that the teacher does not train on, the same at all parties."""
         train = self.table.split.train
         count = min(round(self.config.held_out * len(train)), len(train) - 1)
         if not self.config.self_training or count < 1:
@@ -233,12 +234,14 @@ class _StagedRole(Role, Generic[_Half]):
         return np.sort(generator.choice(train, size=count, replace=False))
 
     def held_by(self, name: str) -> np.ndarray:
-        """Numbers of the held-out rows that the teacher scores by this passive party's columns alone: each row by one
-        party's, so that none is released twice for it."""
+        """Numbers of the held-out rows that the teacher scores by this passive party's columns alone.
+
+        Each row belongs to one party, so that no row is released twice.
+        """
         return self.held_out_rows[self.site.passive.index(name) :: len(self.site.passive)]
 
     def feed(self, rows: np.ndarray) -> np.ndarray:
-        """`rows`, those withheld that this party does not see in this epoch; see `Features`."""
+        """`rows`, with those withheld that this party does not feed in this epoch; see `Features`."""
         if self.visible is None:
             return rows
         aligned = rows < len(self.visible)
@@ -252,15 +255,17 @@ class _StagedRole(Role, Generic[_Half]):
         self.visible = self._draw_views(epoch) if teaching and self.config.imputed_views else None
 
     def _draw_views(self, epoch: int) -> np.ndarray:
-        """Which aligned rows this party sees: of each all parties see it, or one does, at random."""
+        """Draw which aligned rows this party feeds: each row has all parties or a single one, at random."""
         order = [self.site.active, *self.site.passive]
         generator = np.random.default_rng(derive_seed(self.site.seed, "views", epoch))
-        seen = generator.integers(0, len(order) + 1, size=self.table.aligned_count)  # 0 for all, else the party's place
+        seen = generator.integers(
+            0, len(order) + 1, size=self.table.aligned_count
+        )  # 0: all parties; k: the k-th party alone
         visible: np.ndarray = (seen == 0) | (seen == 1 + order.index(self.site.name))
         return visible
 
     def starts_second_stage(self, epoch: int) -> bool:
-        """Whether the second stage begins, and with it the rows that it trains on are chosen."""
+        """Whether the second stage starts with `epoch`; its rows are then chosen."""
         return epoch == self.config.self_training + 1
 
     def drops(self, epoch: int) -> bool:
@@ -270,7 +275,7 @@ class _StagedRole(Role, Generic[_Half]):
         return dropping and into > 0 and into % self.config.drop_every == 0
 
     def warm_up(self) -> None:
-        """Begin the second stage with what the teacher learned."""
+        """Start the student from the teacher's weights."""
         if self.teacher is None or not self.config.warm_start:
             return
         if self.config.evidential or self.config.sum_logits:
@@ -280,7 +285,7 @@ class _StagedRole(Role, Generic[_Half]):
 
 
 class _Active(_StagedRole[ActiveHalf], Active):
-    """Labels by the teacher, fuses opinions, and tells which rows train."""
+    """Labels rows with the teacher, fuses opinions, and announces which rows train."""
 
     config: RISA
     half: ActiveHalf
@@ -293,7 +298,7 @@ class _Active(_StagedRole[ActiveHalf], Active):
         self.least = len(self.training_rows(1)) if limited else 1
         self.doubt = torch.zeros(
             (2, self.table.total_count), device=self.plan.device
-        )  # of each row the sum of its uncertainties, and how many
+        )  # for each row: the sum of its uncertainties, and their count
         self.tally = SelfTraining(self.config.confidence, self.config.labelling, self.config.labelled_share)
         self.books.tally = lambda: self.tally if self.site.passive else None
         self.books.after_validation.append(self._assess)
@@ -338,7 +343,8 @@ class _Active(_StagedRole[ActiveHalf], Active):
         return False
 
     async def choose_rows(self) -> None:
-        """Label the passive parties' other rows where the teacher is sure (step 2), and tell which rows train."""
+        """Label the passive parties' other rows where the teacher is confident (step 2), and announce the training
+        rows."""
         chosen = [self.table.split.train, self.table.rows_only_at(self.site.active)]
         if self.teacher is not None:
             self.half = self.teacher
@@ -357,7 +363,7 @@ class _Active(_StagedRole[ActiveHalf], Active):
         await self.announce_rows(np.concatenate(chosen))
 
     def label(self, held: np.ndarray, held_p: np.ndarray, rows: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Label `rows` by the configuration's rule; numbers of those that were.
+        """Label `rows` by the configuration's rule; return the numbers of the labelled ones.
 
         Args:
             held: numbers of held-out aligned rows, (m,).
@@ -379,13 +385,13 @@ class _Active(_StagedRole[ActiveHalf], Active):
         return found
 
     async def drop_uncertain_rows(self, most: float) -> None:
-        """Leave out rows whose uncertainty, on average since the last time, exceeds `most` (step 4).
+        """Drop rows whose mean uncertainty since the last call exceeds `most` (step 4).
 
         Raises:
-            ValueError: no rows were chosen before.
+            ValueError: no rows are chosen yet.
         """
         if self.chosen is None:
-            raise ValueError("rows are left out before any were chosen")
+            raise ValueError("rows are dropped before any are chosen")
         mean = (self.doubt[0] / self.doubt[1].clamp_min(1)).cpu().numpy()[self.chosen]
         floor = np.partition(mean, self.least - 1)[self.least - 1] if self.least <= len(mean) else np.inf
         self.doubt.zero_()
@@ -394,8 +400,10 @@ class _Active(_StagedRole[ActiveHalf], Active):
         await self.announce_rows(certain)
 
     async def announce_rows(self, rows: np.ndarray) -> None:
-        """Train on these rows from now on, at all parties; each hears which of its own these are, and how many
-        others'."""
+        """Train on these rows from now on, at all parties.
+
+        Each party learns which of its own rows train, and how many rows of others.
+        """
         self.chosen = rows
         told = {name: self.table.known_to(name, rows) for name in self.site.passive}
         await fan_out(self.site.others, lambda link: link.send(Kind.CONTROL, "risa/rows", rows=told[link.peer]))
@@ -430,7 +438,7 @@ class _PassiveBooks(Bookkeeping):
 
 
 class _Passive(_StagedRole[PassiveHalf], Passive):
-    """Forms its own opinion of each row, and trains on the rows that it is told."""
+    """Forms an opinion of each row, and trains on the rows that the active party announces."""
 
     bookkeeping = _PassiveBooks
     config: RISA
@@ -443,7 +451,7 @@ class _Passive(_StagedRole[PassiveHalf], Passive):
             self.parts["teacher"] = self.teacher
         super().build()
         self.student = self.half
-        if self.noise.release is None:  # else zeros: a mean in the clear would be one more release of every row
+        if self.noise.release is None:  # with noise, zeros: an exact mean would be a further release of every row
             self.features.fill = self.features.mean(self.table.split.train)
 
     def build_half(self, architecture: Architecture) -> PassiveHalf:

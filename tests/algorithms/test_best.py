@@ -148,7 +148,7 @@ def judged() -> Iterator[list[tuple[np.ndarray, dict[str, np.ndarray]]]]:
         found.append((rows, dict(judged)))
         return weights(self, judged, rows)
 
-    with mock.patch.object(best_roles._MemberWeighting, "weights", heard):
+    with mock.patch.object(best_roles._MemberWeighting, "weigh_methods", heard):
         yield found
 
 

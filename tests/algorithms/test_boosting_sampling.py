@@ -61,7 +61,7 @@ def rows_known() -> Iterator[dict[str, list[np.ndarray]]]:
         known.setdefault(self._role.site.name, []).append(rows)
         return rows
 
-    with mock.patch.object(answering.TreeAnswers, "_seen", watched):
+    with mock.patch.object(answering.TreeAnswers, "_receive_summed_rows", watched):
         yield known
 
 

@@ -38,10 +38,10 @@ class Pooled:
         return plain_sums(self.values, self.codes, self.counts, slot, len(nodes))
 
     @property
-    def kinds(self) -> np.ndarray:
+    def category_columns(self) -> np.ndarray:
         return self.bins.category_columns
 
-    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
+    async def goes_left(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
         bins, sides, owned = self.bins, [], []
         for c in chosen:
             sides.append(bins.goes_left(self.codes, c.column, c.bin, missing_left=c.missing_left, left=c.codes))

@@ -1,13 +1,13 @@
 """APC-VFL: active participant centric vertical federated learning (Irureta et al. 2024, arXiv 2410.17648).
 
-Each party trains an autoencoder on its own rows, without labels. Passive parties hand the codes of the aligned rows
-over once, and nothing after that. The active party trains an autoencoder on all parties' codes side by side; a student
-encoder, which sees the active party's columns alone, reconstructs them and imitates the joint codes on aligned rows; a
-classifier on the student's codes learns from all of its labels. Nobody else is needed to score a row.
+Each party trains an autoencoder on its own rows, without labels. Passive parties send the codes of the aligned rows
+once, and nothing afterwards. The active party trains an autoencoder on all parties' codes, concatenated. A student
+encoder then reconstructs the active party's columns and imitates the joint codes on aligned rows, and a classifier on
+the student's codes trains on all of the active party's labels. Scoring a row needs no other party.
 
-The paper leaves widths, steps and the weight of the imitation to each data set. Here joint codes are standardised, so
-that one weight fits all, and each step of the student draws a batch of aligned rows beside one of all rows: with 1 % of
-them aligned, most batches would have none.
+The paper chooses widths, steps and the weight of the imitation for each data set. Here the joint codes are
+standardised, so that one weight fits all data. Each step of the student draws one batch of aligned rows and one of all
+rows: with 1 % of the rows aligned, most common batches would contain none of them.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ __all__ = ["APCVFL", "imitation_loss", "standardise_codes"]
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 CODES = "codes, APC-VFL"
-"""What ``measured.json`` calls what the active party sees."""
+"""Name in ``measured.json`` for the values that the active party sees."""
 
 
-_NOT_FROZEN = "encoders are trained by each party alone, so that frozen ones would hide nothing more"
+_NOT_FROZEN = "each party trains its encoder alone, so a frozen one would hide nothing more"
 
 
 class APCVFL(Algorithm):
-    """Configuration of APC-VFL.
+    """A model of the active party's columns that imitates all parties' joint codes.
 
     Attributes:
         bottom: of each encoder, below its code: widths, or the name of a convolutional one.
@@ -62,10 +62,10 @@ class APCVFL(Algorithm):
         top: widths of the classifier's hidden layers.
         lr: Adam's learning rate, at all parties.
         weight_decay: L2 penalty of the classifier.
-        steps: of each party's own autoencoder, and of the joint one.
-        student_steps: of the student.
+        steps: training steps of each party's autoencoder and of the joint one.
+        student_steps: training steps of the student.
         imitation: λ, weight of the distance from the joint codes; 0 for an autoencoder of the active party alone.
-        fine_tune: whether the classifier's loss trains the student's encoder too; the paper keeps it as it is.
+        fine_tune: whether the classifier's loss also trains the student's encoder; not in the paper.
     """
 
     name: ClassVar[str] = "apc_vfl"
@@ -73,7 +73,7 @@ class APCVFL(Algorithm):
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
     asks_partner: ClassVar[bool] = False
-    reveals: ClassVar[str] = "hands the passive parties' codes of aligned rows to the active one"
+    reveals: ClassVar[str] = "sends the passive parties' codes of aligned rows to the active party"
     bottom: Bottom = (64,)
     code: Width = 32
     top: tuple[Width, ...] = (64,)
@@ -94,7 +94,7 @@ class APCVFL(Algorithm):
         """See `Algorithm.check`.
 
         Raises:
-            InputError: differential privacy of labels, of which nothing leaves the active party.
+            InputError: the job asks for noise on labels, which never leave the active party in any form.
         """
         super().check(protection)
         if protection.dp is not None and protection.dp.labels is not None:
@@ -107,7 +107,7 @@ class APCVFL(Algorithm):
         if not passive:
             return ()
         dp = protection.dp
-        told = describe_representations(dp, "the code of each aligned row that trains, once", CODES)
+        told = describe_representations(dp, "the code of each aligned training row, once", CODES)
         codes = representation_exchange("apc/codes", "codes of aligned rows", told, dp)
         return (*super().exchanges(protection, passive), codes)
 
@@ -117,9 +117,11 @@ class APCVFL(Algorithm):
         return [*super().findings(protection, passive, active), *found]
 
     def notes(self, protection: Protection) -> list[str]:
-        found = ["a row is scored from the active party's own columns, also where all parties have it"]
+        found = ["every row is scored from the active party's own columns, even if all parties have it"]
         if protection.dp is not None and protection.dp.activations is not None:
-            found += ["ε of codes covers a row's own code, not what the encoder's weights carry of it into other codes"]
+            found += [
+                "ε of codes covers a row's own code, but not the row's influence on other codes through the encoder"
+            ]
         return found
 
     def active(self, setting: Setting) -> ActiveRole:

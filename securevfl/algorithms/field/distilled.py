@@ -1,11 +1,11 @@
-"""The joint model distilled into the active party's own (Hinton et al. 2015, arXiv 1503.02531, across parties).
+"""Distillation of a joint model into the active party's own (Hinton et al. 2015, arXiv 1503.02531, across parties).
 
-A split network, the teacher, learns from the aligned rows. The active party's own network, the student, then learns
-from all of its rows; on the aligned ones it also follows the teacher's probabilities, softened by a temperature.
-Nothing but the teacher's training crosses, and nobody else is needed to score a row.
+A split network, the teacher, trains on the aligned rows. The active party's own network, the student, then trains on
+all of its rows; on the aligned ones it also follows the teacher's probabilities, softened by a temperature. Only the
+teacher's training sends messages, and scoring a row needs no other party.
 
-A teacher is sure of rows that it was trained on, and then says no more than their labels. So by default the aligned
-rows are dealt into folds, and each row is taught by a teacher that was trained without its fold.
+On rows that it was trained on, a teacher is confident and adds nothing to their labels. So by default the aligned rows
+are split into folds, and each row gets its probabilities from a teacher that was trained without its fold.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ __all__ = ["Distilled", "distillation_loss", "log_probabilities"]
 
 
 class Distilled(SplitNN):
-    """Configuration of distillation; teacher and student have the same shapes.
+    """Distillation of a split network. Teacher and student have the same widths.
 
     Attributes:
-        teacher_steps: steps of each teacher.
-        folds: teachers, each trained without one fold of the aligned rows, which it then teaches; 1 for a single
-            teacher that is trained on all of them and teaches the same ones.
-        share: α, what the teacher's probabilities weigh on aligned rows; the label weighs 1 − α.
+        teacher_steps: training steps of each teacher.
+        folds: number of teachers. Each trains without one fold of the aligned rows, and scores that fold. 1 trains a
+            single teacher on all of them, which scores the same rows.
+        share: α, weight of the teacher's probabilities on aligned rows; the label weighs 1 − α.
         temperature: T.
     """
 
@@ -74,7 +74,7 @@ class Distilled(SplitNN):
         return Looks()  # steps of a teacher are given, and not passes: it depends on how many rows are aligned
 
     def notes(self, protection: Protection) -> list[str]:
-        found = ["a row is scored from the active party's own columns, also where all parties have it"]
+        found = ["every row is scored from the active party's own columns, even if all parties have it"]
         return [*super().notes(protection), *found]
 
     def active(self, setting: Setting) -> ActiveRole:
@@ -119,14 +119,14 @@ class _Books(Bookkeeping):
 
 
 class _DistilledRole(Role):
-    """What both roles share: the folds, and which rows a teacher's steps use."""
+    """Base of both roles: the folds, and the rows of a teacher's steps."""
 
     bookkeeping = _Books
     config: Distilled
 
     @property
     def folds(self) -> list[np.ndarray]:
-        """The aligned rows that train, by the teacher that teaches them; the same at all parties."""
+        """The aligned training rows by the teacher that scores them, the same at all parties."""
         rows = self.table.split.train
         count = max(min(self.config.folds, len(rows)), 1)
         order = np.random.default_rng(derive_seed(self.site.seed, "folds")).permutation(rows)
@@ -134,7 +134,7 @@ class _DistilledRole(Role):
 
     @property
     def teacher_rows(self) -> list[np.ndarray]:
-        """The rows that each teacher is trained on: those of the other folds, or all where there is one fold."""
+        """The training rows of each teacher: those of the other folds, or all rows if there is one fold."""
         folds = self.folds
         return [
             np.concatenate([fold for number, fold in enumerate(folds) if number != own] or folds)
@@ -151,7 +151,7 @@ class _DistilledRole(Role):
         return max(min(self.nominal_batch, len(rows)), 1)
 
     def teacher_spec(self, rows: np.ndarray) -> CutSpec:
-        """What both sides of a teacher's cut agree on."""
+        """The parameters that both sides of a teacher's cut agree on."""
         spec = self.config.cut_spec(self, self.config.hidden)  # type: ignore[arg-type]
         return replace(spec, batch_size=self.teacher_batch(rows))
 
@@ -167,7 +167,7 @@ class _DistilledRole(Role):
 
 
 class _Active(_DistilledRole, Active):
-    """Trains the teachers with the passive parties, and its student alone.
+    """Trains the teachers with the passive parties, and the student alone.
 
     Attributes:
         taught: logits of the teachers for the aligned rows by their numbers, (aligned, outputs).
@@ -192,7 +192,7 @@ class _Active(_DistilledRole, Active):
         return False
 
     async def train_teacher(self, number: int, rows: np.ndarray, fold: np.ndarray) -> None:
-        """Train a split network on aligned rows, and keep what it says of those of a fold."""
+        """Train a split network on aligned rows, and keep its logits for the rows of a fold."""
         spec, architecture = self.teacher_spec(rows), self.config.architecture(self.task.outputs)
         with seed_torch(self.seed("teacher", number)):
             passive = len(self.site.passive)
@@ -241,7 +241,7 @@ class _Passive(_DistilledRole, Passive):
     """Trains the teachers with the active party, and sends nothing after that.
 
     Attributes:
-        half: its half of the teacher at hand.
+        half: its half of the current teacher.
     """
 
     config: Distilled

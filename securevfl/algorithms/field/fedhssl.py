@@ -1,19 +1,20 @@
-"""FedHSSL: hybrid self-supervised learning for VFL (He et al. 2022, arXiv 2208.08934), by SimSiam (Chen and He 2021,
+"""FedHSSL: hybrid self-supervised learning for VFL (He et al. 2022, arXiv 2208.08934), with SimSiam (Chen and He 2021,
 arXiv 2011.10566).
 
-Each party has a cross-party encoder f_c and a local one f_l, whose lower part stays its own and whose upper part is
-shared. Pretraining goes in rounds of three steps, without labels:
+Each party has a cross-party encoder f_c and a local encoder f_l. The lower part of f_l is private to the party, its
+upper part is shared. Pretraining takes rounds of three steps, without labels:
 
-1. On aligned rows a party's predictor h_c, above its projection z of f_c, predicts the other side's z; passive parties
-   exchange theirs with the active one only (cross-party SSL).
-2. On all of its own rows, two views of a row predict each other by f_l, and what f_c says of them (guided local SSL).
-3. The upper parts of f_l and the heads above them are averaged over the parties (partial model aggregation).
+1. On aligned rows, a party's predictor h_c, above the projection z of f_c, predicts the other side's z. Passive parties
+   exchange projections with the active party only (cross-party SSL).
+2. On all of a party's rows, two views of a row predict each other by f_l, and the projections of f_c (guided local
+   SSL).
+3. The parties average the upper parts of f_l and the heads above them (partial model aggregation).
 
-A split network then learns from the labels of aligned rows; activations are the mean of both encoders'.
+A split network then trains on the labels of aligned rows. Its activations are the mean of both encoders' outputs.
 
-Projections and upper parts are handed over as they are, so they are revealed, by design. Heads normalise each row by
-itself and not by its batch as the paper's do: what is handed over of a row then depends on that row and the weights
-only, and noise on it can be counted.
+Projections and upper parts are sent in the clear, so the method reveals them by design. The heads normalise each row
+separately, not by its batch as in the paper: the values sent for a row then depend only on that row and the weights, so
+its noise can be accounted for.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ __all__ = ["FedHSSL", "cross_loss", "guided_loss", "negative_cosine"]
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 PROJECTIONS = "projections, FedHSSL"
-"""What ``measured.json`` calls what the other side sees."""
+"""Name in ``measured.json`` for the values that the other side sees."""
 _SHARED = "the upper part of its local encoder after each round, in the clear: weights that its own rows trained"
 
 
 class FedHSSL(SplitNN):
-    """Configuration of FedHSSL; the bottoms need parameters.
+    """Self-supervised pretraining of all parties' encoders. The bottoms need parameters.
 
     Attributes:
         rounds: of pretraining; 0 for none.
@@ -72,7 +73,7 @@ class FedHSSL(SplitNN):
         pretraining_lr: Adam's learning rate of pretraining.
         projection: width of the projections z.
         squeeze: width of a predictor's hidden layer.
-        guide: γ, what the cross-party encoder weighs in local SSL; 0 for local SSL alone.
+        guide: γ, weight of the cross-party encoder in local SSL; 0 for local SSL alone.
         aggregate: whether upper parts are averaged.
         corruption: share of a table's columns exchanged in a view.
     """
@@ -82,7 +83,7 @@ class FedHSSL(SplitNN):
     fits: ClassVar[Fits] = Fits()
     not_frozen: ClassVar[str] = "fedhssl pretrains its encoders with the other parties and goes on training them"
     uses_others: ClassVar[bool] = True
-    reveals: ClassVar[str] = "hands each side the other's projections of aligned rows, and weights of its encoders"
+    reveals: ClassVar[str] = "sends each side the other's projections of aligned rows, and weights of its encoders"
     bottom: Bottom = (64,)
     rounds: Count = 10
     cross_steps: Count = 20
@@ -112,7 +113,7 @@ class FedHSSL(SplitNN):
         """See `Algorithm.check`.
 
         Raises:
-            InputError: noise on features beside weights that carry none.
+            InputError: the job asks for noise on features, and `aggregate` would send weights without noise.
         """
         super().check(protection)
         dp = protection.dp
@@ -165,13 +166,15 @@ class FedHSSL(SplitNN):
 
 
 def negative_cosine(p: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    """``D(p, z)``: the negative cosine of predictions and what they predict, (n, d) each, its mean over rows; z is not
-    trained by it."""
+    """``D(p, z)``: the mean over rows of the negative cosine of predictions and their targets, (n, d) each.
+
+    No gradient flows into the targets z.
+    """
     return -functional.cosine_similarity(p, z.detach(), dim=1).mean()
 
 
 def cross_loss(p: torch.Tensor, theirs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A party's loss on aligned rows: the mean of D over those whose projections it has, (n, d) each."""
+    """A party's loss on aligned rows: the mean of D over the parties that sent projections, (n, d) each."""
     return torch.stack([negative_cosine(p, z) for z in theirs]).mean()
 
 
@@ -191,11 +194,11 @@ def guided_loss(
 
 
 class Encoders(nn.Module):
-    """A party's two encoders; the mean of what both say of a row is its activation.
+    """A party's two encoders. A row's activation is the mean of both outputs.
 
     Args:
-        bottom: of each encoder's lower part.
-        shape: of a row of features.
+        bottom: widths or name of each encoder's lower part.
+        shape: shape of a row of features.
 
     Attributes:
         width: of their output.
@@ -208,7 +211,7 @@ class Encoders(nn.Module):
         self.local_lower, self.local_upper = build_bottom(bottom, shape)[0], self.upper()
 
     def upper(self) -> nn.Module:
-        """An upper part."""
+        """Build an upper part."""
         return nn.Sequential(nn.Linear(self.width, self.width), nn.ReLU6())
 
     def local(self, x: torch.Tensor) -> torch.Tensor:
@@ -270,14 +273,14 @@ class _Books(Bookkeeping):
 
 
 class _Pretraining(Role):
-    """What both roles share: the rounds of pretraining."""
+    """Base of both roles: the rounds of pretraining."""
 
     bookkeeping = _Books
     config: FedHSSL
     half: ActiveHalf | PassiveHalf
 
     def projected_times(self) -> int:
-        """How often one aligned row's projection is handed over, at most."""
+        """How often one aligned row's projection is sent, at most."""
         return self.config.rounds * -(-self.config.cross_steps // max(len(self.table.split.train) // self.size, 1))
 
     @property
@@ -291,7 +294,7 @@ class _Pretraining(Role):
         return False
 
     async def pretrain(self) -> None:
-        """All rounds; encoders are kept, heads are not."""
+        """Run all rounds. The encoders are kept, the heads are discarded."""
         config, encoders = self.config, self.half.bottom
         if not isinstance(encoders, Encoders):
             raise TypeError("the half has no encoders")
@@ -327,7 +330,7 @@ class _Pretraining(Role):
     def guided_step_loss(
         self, x: torch.Tensor, encoders: Encoders, across: PretrainingHeads, within: PretrainingHeads
     ) -> torch.Tensor:
-        """The loss of step 2, of rows (n, …)."""
+        """The loss of step 2 (guided local SSL) for rows (n, …)."""
         views = [augment_rows(x, self.config.corruption) for _ in range(2)]
         z = [within.projector(encoders.local(each)) for each in views]
         with torch.no_grad():
@@ -340,12 +343,12 @@ class _Pretraining(Role):
 
     @property
     def partner_links(self) -> list[Link]:
-        """Links to those whose projections this party predicts: the active party's, or all passive ones'."""
+        """Links to the parties whose projections this party predicts: the active party, or all passive ones."""
         names = self.site.passive if self.site.name == self.site.active else (self.site.active,)
         return [self.site.links[name] for name in names]
 
     async def swap_projections(self, z: torch.Tensor, rows: np.ndarray) -> list[torch.Tensor]:
-        """Hand this party's projections z of `rows` over, and take its partners', (n, projection) each."""
+        """Send this party's projections z of `rows`, and receive its partners', (n, projection) each."""
         sent = self.release_projections(z.detach(), rows)
         found = []
         for link in self.partner_links:
@@ -356,7 +359,7 @@ class _Pretraining(Role):
         return found
 
     async def average_weights(self, upper: nn.Module) -> None:
-        """Load the mean over the parties of these weights: the active party adds them up (step 3)."""
+        """Replace these weights by their mean over the parties, which the active party computes (step 3)."""
         own = nn.utils.parameters_to_vector(upper.parameters()).detach()
         if self.site.name == self.site.active:
             theirs = [await self.weights_of(link, len(own)) for link in self.partner_links]
@@ -372,7 +375,7 @@ class _Pretraining(Role):
         """A peer's weights, (count,).
 
         Raises:
-            ProtocolError: other ones than this party has.
+            ProtocolError: they do not fit this party's upper part.
         """
         message = await link.receive(Kind.STATISTIC, "fedhssl/weights", "weights")
         try:
@@ -392,7 +395,7 @@ def _step(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
 
 @torch.no_grad()
 def _load(module: nn.Module, weights: torch.Tensor) -> None:
-    """Copy weights (count,) into a module: what was received may be the sender's own memory."""
+    """Copy weights (count,) into a module; in a simulation, a received array may be the sender's memory."""
     at = 0
     for parameter in module.parameters():
         parameter.copy_(weights[at : at + parameter.numel()].view_as(parameter))

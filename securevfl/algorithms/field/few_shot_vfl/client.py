@@ -27,10 +27,10 @@ __all__ = ["FewShotClient"]
 
 
 class FewShotClient(FewShotRole, PassiveRole):
-    """A client without labels: it uploads, groups its rows by the gradients, and trains by itself.
+    """A client without labels: uploads, groups its rows by their gradients, and trains locally.
 
     Attributes:
-        sure: in how many of its other rows the model that it trained last is confident.
+        sure: number of its other rows on which its last model is confident.
     """
 
     sure = 0
@@ -55,7 +55,7 @@ class FewShotClient(FewShotRole, PassiveRole):
         return False
 
     async def run_rounds(self) -> None:
-        """All rounds, the first to the last upload."""
+        """Run all rounds, from the first to the last upload."""
         labelled = np.arange(0)
         await self.upload(1, labelled)
         await self.improve(1, labelled)
@@ -67,7 +67,8 @@ class FewShotClient(FewShotRole, PassiveRole):
         self.met = True
 
     async def receive_rows(self) -> np.ndarray:
-        """Which rows the classifier trains on; of this party's others, those that the active party labelled."""
+        """Receive which rows the classifier trains on: of this party's other rows, those that the active party
+        labelled."""
         message = await self.upstream.receive(Kind.CONTROL, "few_shot_vfl/rows", "rows")
         self.chosen = checked_rows(message.arrays["rows"], self.table.total_count, self.upstream.peer)
         return self.chosen[np.isin(self.chosen, self.table.rows_only_at(self.site.name))]
@@ -84,7 +85,7 @@ class FewShotClient(FewShotRole, PassiveRole):
         self.learn(rows, cluster_directions(gradient, self.table.classes, seed), shot)
 
     def learn(self, rows: np.ndarray, groups: torch.Tensor, shot: int) -> None:
-        """Train the bottom by FixMatch: towards the groups of these rows, and without groups on the others."""
+        """Train the bottom by FixMatch: on these rows with their groups, on the others without."""
         config, table = self.config, self.table
         others = np.setdiff1d(table.rows_only_at(self.site.name), rows)
         mean = self.features(np.concatenate([table.split.train, table.rows_only_at(self.site.name)])).mean(
@@ -115,11 +116,11 @@ class FewShotClient(FewShotRole, PassiveRole):
         self.sure = int((p.amax(dim=1) >= config.confidence).sum()) if len(p) else 0
 
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
-        """The representations of these rows, (n, d), clipped and noised where the job says so."""
+        """The representations of these rows, (n, d), clipped and noised if the job asks for it."""
         return self.noise(self.bottom(self.features(rows)), rows)
 
     async def upload(self, shot: int, labelled: np.ndarray) -> None:
-        """Hand over representations to train with."""
+        """Send representations to train with."""
         rows = self.upload_rows(self.site.name, shot, labelled)
         self.site.observer.batch(self.site.name, self.site.active, 1, rows)
         await self.hand_over("upload", rows, train=True)
@@ -131,7 +132,7 @@ class FewShotClient(FewShotRole, PassiveRole):
         await self.upstream.send(Kind.REPRESENTATION, f"few_shot_vfl/{step}", h=h)
 
     async def train_batch(self, rows: np.ndarray) -> None:
-        """Nothing: the active party has all that it trains with."""
+        """Does nothing: the active party already has all representations that it trains with."""
 
     async def answer(self, rows: np.ndarray) -> None:
         if not self.has_all(rows):

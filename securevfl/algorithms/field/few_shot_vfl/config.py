@@ -1,4 +1,4 @@
-"""What a job says of few-shot VFL, and every message of it."""
+"""The configuration of few-shot VFL and the declarations of its messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class FewShotVFL(Algorithm):
-    """Configuration of one-shot and few-shot VFL.
+    """One-shot and few-shot VFL: two or three uploads in all.
 
     Attributes:
         few_shot: whether there is a second round; False is the paper's one-shot VFL.
@@ -34,20 +34,20 @@ class FewShotVFL(Algorithm):
         top: widths of the classifier's hidden layers.
         lr: Adam's learning rate, everywhere.
         weight_decay: L2 penalty.
-        local_steps: steps that each party trains its bottom by itself, in each round.
+        local_steps: steps of each party's local training, in each round.
         confidence: τ of FixMatch at the passive parties.
         unlabelled: λ_u, the weight of rows without a group there.
         masked: share of a table's columns that the augmentation replaces by their means.
         noise: standard deviation of the strong augmentation, in units of standardised columns.
-        agreement: t, least probability that each of two classifiers gives to a label of the active party's.
-        temperature: T, by which similarities are divided before the softmax of the attention.
+        agreement: t, least probability that each of two classifiers must give to a pseudo-label.
+        temperature: T; the attention divides similarities by it before the softmax.
     """
 
     name: ClassVar[str] = "few_shot_vfl"
     label: ClassVar[str] = "few-shot VFL"
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
-    reveals: ClassVar[str] = "hands the passive parties' representations to the active one"
+    reveals: ClassVar[str] = "sends the passive parties' representations to the active party"
     few_shot: bool = True
     bottom: Bottom = (64,)
     top: tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] = ()
@@ -67,20 +67,20 @@ class FewShotVFL(Algorithm):
 
     @property
     def uploads(self) -> int:
-        """How often a passive party sends representations to train with: the most releases of a row."""
+        """Number of uploads of a passive party, which bounds the releases of a row."""
         return 3 if self.few_shot else 2
 
     def problems(self) -> list[str]:
         found = super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom", not_frozen=HANDED_OVER)
         if not self.bottom:
-            found += [f"{self.name}.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
+            found += [f"{self.name}.bottom is (), which would send the features themselves: give widths, or 'cnn'"]
         return found
 
     def check(self, protection: Protection) -> None:
         """See `Algorithm.check`.
 
         Raises:
-            InputError: differential privacy on gradients.
+            InputError: the job asks for noise on gradients.
         """
         super().check(protection)
         if protection.dp is not None and protection.dp.gradients is not None:

@@ -1,5 +1,6 @@
-"""What a party without labels learns from rows that it has groups of: FixMatch (Sohn et al. 2020, arXiv 2001.07685)
-with the augmentation of tables of few-shot VFL (Sun et al. 2023, arXiv 2303.16270), and the k-means that makes groups.
+"""Local training without labels: k-means groups, augmentation, FixMatch (Sohn et al. 2020, arXiv 2001.07685).
+
+The augmentation of tables is that of few-shot VFL (Sun et al. 2023, arXiv 2303.16270).
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ _ROUNDS, _STARTS = 50, 8
 
 
 def cluster_directions(points: torch.Tensor, groups: int, seed: int) -> torch.Tensor:
-    """k-means of directions: each point is divided by its length first, for gradients of one class point alike and
-    differ in length.
+    """Cluster points by their directions (k-means of points divided by their lengths).
+
+    Gradients of rows of one class have similar directions and different lengths.
 
     Args:
         points: (n, d).
-        groups: how many; fewer where there are fewer points.
-        seed: of the starts; the best of eight is kept.
+        groups: number of groups; fewer if there are fewer points.
+        seed: seed of the eight starts, of which the best is kept.
 
     Returns:
         The group of each point, (n,) int64.
@@ -48,7 +50,7 @@ def cluster_directions(points: torch.Tensor, groups: int, seed: int) -> torch.Te
 
 
 def _spread(x: torch.Tensor, groups: int, generator: np.random.Generator) -> torch.Tensor:
-    """First centres that lie apart (k-means++)."""
+    """Choose distant first centres (k-means++)."""
     chosen = [int(generator.integers(len(x)))]
     while len(chosen) < groups:
         far = torch.cdist(x, x[chosen]).amin(dim=1).square().cpu().numpy()
@@ -58,7 +60,7 @@ def _spread(x: torch.Tensor, groups: int, generator: np.random.Generator) -> tor
 
 
 def cluster_purity(group: torch.Tensor, y: torch.Tensor) -> float:
-    """Share of rows that are of the most frequent class of their group.
+    """Share of rows that have the most frequent class of their group.
 
     Args:
         group: of each row, (n,).
@@ -72,8 +74,10 @@ def cluster_purity(group: torch.Tensor, y: torch.Tensor) -> float:
 
 
 def augment_weakly(x: torch.Tensor, mean: torch.Tensor, masked: float) -> torch.Tensor:
-    """The weak augmentation of rows (n, …). Of a table, ``m ⊗ x + (1 − m) ⊗ x̄`` with a random binary mask; of images,
-    a random shift of each by up to an eighth of its size.
+    """Augment rows (n, …) weakly.
+
+    Rows of a table become ``m ⊗ x + (1 − m) ⊗ x̄`` with a random binary mask m; each image is shifted by up to an eighth
+    of its size.
 
     Args:
         x: rows.
@@ -96,7 +100,7 @@ def _shifts(n: int, size: int) -> torch.Tensor:
 
 
 def augment_strongly(x: torch.Tensor, mean: torch.Tensor, masked: float, noise: float) -> torch.Tensor:
-    """The strong augmentation: the weak one with normal noise on top; for the arguments see `weak`.
+    """Augment rows weakly, then add normal noise; for the other arguments see `augment_weakly`.
 
     Args:
         noise: its standard deviation, in units of standardised columns.
@@ -113,8 +117,9 @@ def fixmatch_loss(
     confidence: float,
     weight: float,
 ) -> torch.Tensor:
-    """``l_s + λ_u l_u``: cross entropy on labelled rows, and on strongly augmented unlabelled ones towards the class
-    that the model gives to their weakly augmented twins, where it is sure.
+    """``l_s + λ_u l_u``: cross entropy on labelled rows and on strongly augmented unlabelled ones.
+
+    The target of an unlabelled row is the class that the model gives to its weak augmentation, if it is confident.
 
     Args:
         model: rows → logits (n, k).

@@ -1,4 +1,4 @@
-"""The active party of few-shot VFL: the server, and the client that has the labels."""
+"""The active party of few-shot VFL: the server, and a client with labels."""
 
 from __future__ import annotations
 
@@ -27,15 +27,18 @@ __all__ = ["FewShotServer", "keep_agreed"]
 
 
 def keep_agreed(one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """What two classifiers say together: where both give a row the same class, the less sure probability of each class;
-    zeros where they differ. Probabilities (n, k) each → (n, k), whose rows do not sum to one."""
+    """Combine two classifiers' probabilities, (n, k) each → (n, k).
+
+    If both give a row the same class, the result is the smaller probability of each class; otherwise zeros. Rows do not
+    sum to one.
+    """
     same = one.argmax(axis=1) == two.argmax(axis=1)
     found: np.ndarray = np.where(same[:, None], np.minimum(one, two), 0.0)
     return found
 
 
 class FewShotServer(FewShotRole, ActiveRole):
-    """The server, and the client that has the labels.
+    """The server, and a client with labels.
 
     Attributes:
         h: party → its representations of all numbered rows, estimated where it lacks a row, (rows, d).
@@ -60,7 +63,7 @@ class FewShotServer(FewShotRole, ActiveRole):
             message = await self.site.links[name].receive(Kind.CONTROL, "few_shot_vfl/width")
             width = message.meta.get("width")
             if not isinstance(width, int) or not 1 <= width <= 1 << 16:
-                raise ProtocolError(f"{name!r} has representations {width!r} wide; 1 to {1 << 16} are possible")
+                raise ProtocolError(f"{name!r} announced representations of width {width!r}; 1 to {1 << 16} is allowed")
             self.widths[name] = width
         self.classifier = self.build_classifier("classifier", list(self.widths))
         self.parts["classifier"] = self.classifier
@@ -82,7 +85,7 @@ class FewShotServer(FewShotRole, ActiveRole):
         return False
 
     async def run_rounds(self) -> None:
-        """All rounds, the first to the last upload."""
+        """Run all rounds, from the first to the last upload."""
         self.h = {
             name: torch.zeros(self.table.total_count, width, device=self.plan.device)
             for name, width in self.widths.items()
@@ -107,7 +110,7 @@ class FewShotServer(FewShotRole, ActiveRole):
         self.met = True
 
     def represent(self) -> None:
-        """This party's own representations, of all rows that it has."""
+        """Compute this party's representations of all rows that it has."""
         mine = self.features.present_rows()
         mine = mine[mine < self.table.total_count]
         with torch.no_grad():
@@ -120,13 +123,15 @@ class FewShotServer(FewShotRole, ActiveRole):
             self.h[name][torch.from_numpy(rows)] = await self.receive(name, "upload", len(rows))
 
     async def receive(self, name: str, step: str, rows: int) -> torch.Tensor:
-        """A party's representations of so many rows, (rows, d)."""
+        """Receive a party's representations of this many rows, (rows, d)."""
         message = await self.site.links[name].receive(Kind.REPRESENTATION, f"few_shot_vfl/{step}", "h")
         return read_tensor(message.arrays["h"], (rows, self.widths[name]), name, self.plan.device)
 
     async def hand_back(self, shot: int, labelled: dict[str, np.ndarray]) -> None:
-        """The gradient of a new classifier's loss at each passive party's representations of its training rows. A new
-        one, for it is as unsure of one row as of the other: what differs between gradients is the class."""
+        """Send each passive party the gradient of a classifier's loss at its representations of the training rows.
+
+        The classifier is untrained, so it is equally unsure of all rows, and gradients differ by class only.
+        """
         classifier = self.build_classifier(f"gradient {shot}", list(self.widths)).model
         for name in self.site.passive:
             rows = np.concatenate([self.table.split.train, labelled[name]])
@@ -140,7 +145,7 @@ class FewShotServer(FewShotRole, ActiveRole):
             await self.site.links[name].send(Kind.GRADIENT, "few_shot_vfl/gradient", gradient=gradient)
 
     def learn(self) -> None:
-        """Train this party's bottom on all rows that it has labels of."""
+        """Train this party's bottom on all of its labelled rows."""
         rows = np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
         self.fit(self.own, rows, lambda some: self.head(self.bottom(self.features(some))), "own")
 
@@ -156,8 +161,10 @@ class FewShotServer(FewShotRole, ActiveRole):
             networks.step(self.loss(self.label_noise.correct_logits(logits), self.labels(some)).mean())
 
     def complete_from(self, holder: str, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """Every party's representations of rows as if `holder` alone had them: the others' are estimated by attention
-        from the holder's, over the aligned training rows (SDPA)."""
+        """Every party's representations of rows that only `holder` has, (n, d) each.
+
+        Attention over the aligned training rows estimates the other parties' from the holder's (SDPA).
+        """
         train = torch.from_numpy(self.table.split.train).to(self.plan.device)
         query, keys = self.h[holder][torch.from_numpy(rows).to(self.plan.device)], self.h[holder][train]
         heat = self.config.temperature
@@ -167,15 +174,17 @@ class FewShotServer(FewShotRole, ActiveRole):
         }
 
     def estimate(self) -> None:
-        """Put estimates where a party lacks a row that trains."""
+        """Fill in estimates for training rows that a party lacks."""
         for holder in self.widths:
             others = self.table.rows_only_at(holder)
             for name, h in self.complete_from(holder, others).items():
                 self.h[name][torch.from_numpy(others).to(self.plan.device)] = h
 
     def expand(self) -> dict[str, np.ndarray]:
-        """Label the passive parties' other rows where two classifiers agree; their numbers. Validation rows, seen as if
-        that party alone had them, tell how many such labels are right."""
+        """Label the passive parties' other rows where two classifiers agree; return their numbers by party.
+
+        Validation rows, scored as if only that party had them, measure how many labels are right.
+        """
         found, valid = {}, self.table.split.valid
         whole = self.fit_classifier(list(self.widths))
         for name in self.site.passive:
@@ -222,7 +231,7 @@ class FewShotServer(FewShotRole, ActiveRole):
         return logits
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
-        """Logits (n, outputs) by the active party's own classifier; no message."""
+        """Logits (n, outputs) by the active party's own classifier, without any message."""
         with torch.no_grad():
             logits: torch.Tensor = self.head(self.bottom(self.features(rows)))
         return logits

@@ -1,4 +1,4 @@
-"""What both sides of few-shot VFL count alike: uploads, and the rows in them."""
+"""The base of both roles of few-shot VFL: the uploads and the rows in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["FewShotRole", "FewShotSettings"]
 
 
 class FewShotSettings(Configuration, Protocol):
-    """What the roles read of their configuration; `FewShotVFL` says what each is."""
+    """The part of `FewShotVFL` that the roles use."""
 
     few_shot: bool
     bottom: Bottom
@@ -48,11 +48,11 @@ class ShotBooks(Bookkeeping):
 
 
 class FewShotRole(Role):
-    """What both sides share.
+    """Base of both roles: the rows of each upload.
 
     Attributes:
-        met: whether the uploads are over; validation rows were part of the last one.
-        chosen: rows that the classifier trains on, once the second round says so.
+        met: whether the uploads are over. The last one includes the validation rows.
+        chosen: training rows of the classifier, once the second round has chosen them.
     """
 
     bookkeeping = ShotBooks
@@ -71,9 +71,11 @@ class FewShotRole(Role):
         return np.concatenate([train, own]) if self.config.few_shot else train
 
     def upload_rows(self, party: str, shot: int, labelled: np.ndarray) -> np.ndarray:
-        """Numbers of the rows of a passive party's upload number `shot`, from 1: always the aligned ones that train; in
-        the second of three all of its others; in the last of its others those that were labelled. Validation rows are
-        in all but the first."""
+        """Numbers of the rows in upload number `shot` (from 1) of a passive party.
+
+        Every upload has the aligned training rows. The second of three adds all of the party's other rows, the last one
+        those that were labelled. All but the first include the validation rows.
+        """
         split = self.table.split
         if shot == 1:
             return split.train
