@@ -25,7 +25,7 @@ __all__ = ["Pooled", "job", "part", "pooled_forest", "run", "same_trees"]
 class Pooled:
     """All columns in one place: the sources of a tree that nobody splits up."""
 
-    subtracts = True
+    can_subtract_siblings = True
 
     def __init__(self, bins: Bins, codes: np.ndarray, values: np.ndarray) -> None:
         self.bins, self.codes, self.values = bins, codes, values
