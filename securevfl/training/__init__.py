@@ -1,12 +1,10 @@
-"""Training: what every algorithm is made of, and nothing that names one.
+"""Training: what every algorithm is built from, without naming one.
 
-- `algorithm`: the configuration that a job trains by, and the registry of installed ones.
-- `role`: what one party does; an algorithm's file fills it in. `program`: epochs, validation, early stopping around it.
-- `rows`, `split`: numbered rows, batches. `noise`: what a role adds to what it releases. `checkpoints`: going on later.
+- `algorithm`: the configuration that a job trains, and the registry of installed ones.
+- `role`: the hooks of one party, which an algorithm's file overrides. `bookkeeping`: what programs ask beside them.
+- `program`: epochs, validation and early stopping around a role. `checkpoints`: resuming.
+- `rows`, `split`: numbered rows, batches. `noise`: what a role adds to what it releases.
 - `halves`, `networks`, `frozen`, `task`: the two halves of a split network, their models, the metrics.
-
-Algorithms, `party`, `jobs` and `testing` import from here; this folder imports `cut`, `privacy`, `transport` and
-`site`.
 """
 
 from securevfl.training.active_program import ActiveProgram

@@ -1,5 +1,7 @@
-"""What an algorithm can learn, under which protection, and from whose columns it scores: what does not fit is refused
-before anything is sent."""
+"""What an algorithm can learn, under which protection, and from whose columns it scores.
+
+A job that asks for more is refused before anything is sent.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _DELTAS_ON_SHARES = (0.5, 10.0)
 
 
 class Abilities(Config):
-    """The part of an `Algorithm` that says what it is fit for.
+    """The part of an `Algorithm` that declares what it is fit for.
 
     Attributes:
         name: as in job files.
@@ -35,8 +37,8 @@ class Abilities(Config):
         subsets: which rows a trained model is fit to score: ``"all"``, those that every party holds; ``"alone"``, also
             those of the active party, by its own columns; ``"any"``, those of the active party with the columns of any
             set of the passive parties. Training has shown it such rows; see `ActiveRole.score_alone`.
-        reveals: what the algorithm hands to the peer in the clear by design; not empty: it cannot be sealed.
-        fits: what the class was written to do beyond the least. A subclass that does not declare its own has `Fits()`.
+        reveals: what the algorithm sends in the clear by design. If it is set, sealed protections are refused.
+        fits: what the class can do beyond the least. A subclass that does not declare its own has `Fits()`.
     """
 
     name: ClassVar[str]
@@ -63,38 +65,38 @@ class Abilities(Config):
 
     @property
     def learns_alone(self) -> bool:
-        """Whether passive parties learn from rows of their own that are not aligned and that the algorithm does not
-        number: nobody but the party knows of it."""
+        """Whether passive parties also learn alone, from their rows that are not aligned and have no number. No peer
+        notices."""
         return False
 
     def architecture(self, outputs: int) -> Architecture:
-        """Shapes and rates of the split network, of an algorithm that is one.
+        """Shapes and rates of the split network, for an algorithm that is one.
 
         Args:
             outputs: width of the logits.
 
         Raises:
-            InputError: it is none.
+            InputError: this algorithm is not.
         """
-        raise InputError(f"{self.title} is no single split network")
+        raise InputError(f"{self.title} is not a single split network")
 
     def check(self, protection: Protection) -> None:
-        """Refuse a protection that this algorithm cannot have.
+        """Refuse a protection that this algorithm does not support.
 
         Raises:
-            PolicyError: it hands over by design what the protection would seal.
-            InputError: a kind of differential privacy that it cannot have.
+            PolicyError: it sends in the clear by design what the protection would seal.
+            InputError: a kind of differential privacy that it does not support.
         """
         able = frozenset(self.fits.dp) | ({"model"} if protection.on_shares else frozenset())
         for kind in sorted(_wanted(protection.dp) - able):
             raise InputError(
-                f"{self.title} has no dp with {_KINDS[kind]}; leave it out, or use an algorithm that has it"
+                f"{self.title} does not support dp with {_KINDS[kind]}; leave it out, or use an algorithm that does"
                 + self._undeclared(f"dp={{{kind!r}}}", partial(_has_noise, kind))
             )
         if protection.on_shares and not self.fits.shares:
             raise InputError(
-                f"{self.title} is not one split network that is trained on the rows which its parties feed, and cannot "
-                f"be trained on shares: use {_listed(algorithms_fit(lambda fits: fits.shares))}, or a protection of "
+                f"{self.title} cannot be trained on shares: it is not one split network trained on the rows that its "
+                f"parties feed. Use {_listed(algorithms_fit(lambda fits: fits.shares))}, or a protection of "
                 f"the cut ({_quoted(sealing_protections())})"
                 + self._undeclared("shares=True", lambda fits: fits.shares)
             )
@@ -109,11 +111,11 @@ class Abilities(Config):
             )
 
     def _undeclared(self, argument: str, fit: Callable[[Fits], bool]) -> str:
-        """What to declare, where a base class is fit and this class left `fits` out; empty elsewhere.
+        """What to declare, if a base class is fit and this class left `fits` out; otherwise empty.
 
         Args:
             argument: of `Fits`, as it is written.
-            fit: what is asked for.
+            fit: the test that a job's request makes.
         """
         kind = type(self)
         base = next((one for one in kind.__mro__[1:] if issubclass(one, Abilities) and fit(one.fits)), None)
@@ -132,7 +134,7 @@ class Abilities(Config):
             protection: of the job.
 
         Raises:
-            InputError: says what to use.
+            InputError: it is; the message names algorithms that do.
         """
         if "numbers" not in self.fits.learns:
             raise InputError(
@@ -164,7 +166,7 @@ class Abilities(Config):
             protection: of the job.
 
         Raises:
-            InputError: says what to use.
+            InputError: it is; the message names algorithms that do.
         """
         if "labels" not in self.fits.learns:
             raise InputError(
@@ -188,7 +190,7 @@ class Abilities(Config):
             protection: of the job.
 
         Raises:
-            InputError: says what to use.
+            InputError: it is; the message names algorithms that do.
         """
         if "weights" not in self.fits.learns:
             raise InputError(
@@ -258,8 +260,8 @@ class Abilities(Config):
             )
         fit = [name for name in registered_algorithms() if getattr(load_registered(name), "subsets", "all") != "all"]
         raise InputError(
-            f"{without}, for it was trained on rows of all parties: predict those, or train "
-            f"an algorithm that is fit for the others, too ({_listed(fit)})"
+            f"{without}: it was trained on rows of all parties. Predict those, or train "
+            f"an algorithm that is also fit for others ({_listed(fit)})"
         )
 
 

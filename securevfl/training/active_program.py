@@ -1,4 +1,4 @@
-"""The active party's program: epochs, validation, early stopping, restoring the best, the test, what to say of it."""
+"""The active party's program: epochs, validation, early stopping, restoring the best epoch, the test, the report."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["ActiveProgram", "Progress", "to_floats"]
 
 @dataclass
 class Progress:
-    """Where training stands, at the active party.
+    """How far training has come, at the active party.
 
     Attributes:
-        kept: the snapshot of the kept epoch so far.
+        kept: the snapshot of the best epoch so far.
         scores: its probabilities of the validation rows, (n, classes).
         best: the best epoch's score; larger is better.
         since: epochs without a gain.
-        epoch: that ended last, from 1.
+        epoch: the one that ended last, from 1.
         stop: whether training is over.
     """
 
@@ -46,12 +46,12 @@ class Progress:
 
 @dataclass
 class Within:
-    """Where an epoch stands, at the active party.
+    """How far an epoch has come, at the active party.
 
     Attributes:
         step: batches that are done.
-        losses: of these batches, each the sum over its rows.
-        rows: how many rows they had.
+        losses: the sum over the rows of each of these batches.
+        rows: how many rows they contained.
     """
 
     step: int = 0
@@ -60,7 +60,7 @@ class Within:
 
 
 def to_floats(losses: Sequence[float | torch.Tensor]) -> list[float]:
-    """Losses as numbers; those on a device are read together, which waits for it once."""
+    """Losses as numbers. Those on a device are read together, so it is waited for once."""
     there = [loss for loss in losses if isinstance(loss, torch.Tensor)]
     read = iter(torch.stack(there).tolist() if there else ())
     return [next(read) if isinstance(loss, torch.Tensor) else loss for loss in losses]
@@ -72,7 +72,7 @@ def _scores_alone(role: ActiveRole) -> bool:
 
 
 class ActiveProgram(RoleProgram[ActiveRole]):
-    """The active party's program: it counts the epochs and decides when to stop."""
+    """Counts the epochs and decides when training stops."""
 
     def __init__(self, role: ActiveRole) -> None:
         super().__init__(role)
@@ -104,7 +104,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         return trained
 
     def score_alone(self) -> None:
-        """Score the test rows without the passive parties, too, where the role can: no message."""
+        """Also score the test rows without the passive parties, if the role can. No message is sent."""
         role, trained = self.role, self.trained
         if not (trained.test and _scores_alone(role)):
             return
@@ -114,8 +114,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         trained.alone = role.task.metrics(trained.alone_scores, labels, weights)
 
     def calibrate(self) -> None:
-        """Fit temperatures on the validation rows, where there are enough and their labels are the true ones. A model
-        that is protected by noise of its own gets none: it would tell of these rows."""
+        """Fit temperatures on the validation rows, if there are enough of them and their labels are exact. A model
+        trained with DP-SGD gets none: a temperature would reveal something of these rows, without noise."""
         role, trained, dp = self.role, self.trained, self.role.protection.dp
         if (
             role.task.is_numeric
@@ -230,11 +230,11 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             self.trained.stopped = waited if out_of_patience else end
 
     def peers_to_notify(self) -> list[Link]:
-        """Whom the active party tells how it goes on."""
+        """Links to the parties that have to know whether training continues."""
         return self.role.site.others
 
     def record_epoch(self, progress: Progress, loss: float, valid: dict[str, float]) -> None:
-        """Write an epoch into the history, and a checkpoint where the run keeps any."""
+        """Record an epoch in the history, and write a checkpoint if one is due."""
         self.trained.readings.append(self.lap_times())
         self.trained.epochs.append(Epoch(loss, valid))
         self.role.site.observer.epoch(progress.epoch, loss, valid)
@@ -242,7 +242,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.tell_spent()
 
     def training_state(self, within: Within | None = None) -> State:
-        """Where training stands, for a checkpoint; `within` an epoch, where it is in the middle of one."""
+        """The program's state for a checkpoint, with `within` if an epoch is under way."""
         progress = replace(self.progress, epoch=self.progress.epoch - (within is not None))
         history = [[item.loss, item.valid] for item in self.trained.epochs]
         more: State = {"progress": asdict(progress), "stop": progress.stop, "history": history}
@@ -252,11 +252,11 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         return more | self.remember()
 
     def remember(self) -> State:
-        """What a program keeps beside its role and where training stands."""
+        """What a subclass adds to the program's state."""
         return {}
 
     def resume_from(self, saved: State) -> Progress:
-        """Where a kept run stands."""
+        """Restore the program's state from a checkpoint."""
         self.trained.best_epoch = as_int(saved["best_epoch"])
         self.trained.epochs = [Epoch(loss, valid) for loss, valid in as_list(saved["history"])]
         progress = Progress(**as_dict(saved["progress"]))  # type: ignore[arg-type]
@@ -267,7 +267,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         return progress
 
     async def come_back(self, model: State) -> None:
-        """See `RoleProgram.come_back`; with the temperature of scores from all parties' columns, where all are here."""
+        """See `RoleProgram.come_back`. Scores get the fitted temperature if all parties of the model take part."""
         await super().come_back(model)
         self.role.task = self.role.task.with_state(model.get("target"))
         everyone = set(self.role.site.passive) == set(self.role.trained_with)
@@ -291,8 +291,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
 
         Args:
             rows: numbers of aligned rows.
-            keep: whether their scores are the run's.
-            judge: whether the role hears of them: validation.
+            keep: whether to store their scores as the run's.
+            judge: whether they validate: `Bookkeeping.after_validation` is called.
         """
         scores, labels = await self.probabilities(rows), self.role.labels(rows).cpu().numpy()
         if keep:

@@ -1,4 +1,4 @@
-"""The active party's role: it owns the labels, and says what is learned, by which loss, and how rows are scored."""
+"""The active party's role: it owns the labels, chooses the loss, and scores rows."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ class ActiveRole(Role):
     """The active party's part: it owns the labels.
 
     Attributes:
-        y: classes of the numbered rows, int64, -1 where unknown; what training is told, so drawn ones where labels are
-            protected by randomised response. Of a numeric target its numbers, float64, NaN where unknown; of several
-            labels (rows, labels).
+        y: labels to train on. Classes of the numbered rows, int64, -1 where unknown; for a numeric target float64, NaN
+            where unknown; for several labels (rows, labels). Under randomised response these are the drawn labels.
         task: what is learned.
-        loss: what training minimises; it states its own sensitivity.
+        loss: what training minimises, with the sensitivity that noise is sized by.
         label_noise: how labels are protected.
 
     Raises:
@@ -58,7 +57,7 @@ class ActiveRole(Role):
         return self.task.state()
 
     def _build_task(self) -> Task:
-        """What is learned: classes, several labels, or a number, scaled by the training rows."""
+        """The task: classes, several labels, or a number, scaled by the training rows."""
         number, table = self.plan.number, self.table
         if number is None:
             return Labels(table.classes) if self.plan.several else Task(table.classes)
@@ -72,16 +71,16 @@ class ActiveRole(Role):
         return losses if counts is None else losses * to_device(counts[torch.from_numpy(rows)].numpy(), losses.device)
 
     def build_loss(self) -> Loss:
-        """The loss of each row. One that does not state its sensitivity gets noise for Δ = 2·clip."""
+        """The loss of each row. Noise for one that states no sensitivity is sized by Δ = 2·clip."""
         return self.task.build_loss()
 
     def labels(self, rows: np.ndarray) -> torch.Tensor:
-        """Labels of numbered rows, as `y` has them."""
+        """Labels of numbered rows, as in `y`."""
         return self.y.index_select(0, to_device(rows, self.y.device))
 
     @abstractmethod
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
-        """Train on these rows; the sum of their losses, which may still be on its way on the device."""
+        """Train on these rows and return the sum of their losses, which the device may still be computing."""
 
     @abstractmethod
     async def score(self, rows: np.ndarray) -> torch.Tensor:
@@ -94,7 +93,7 @@ class ActiveRole(Role):
             rows: numbers of rows that the active party has.
 
         Raises:
-            InputError: the algorithm has no way to; says which do.
+            InputError: the algorithm cannot.
         """
         raise InputError(
             "the trained model cannot score rows by the active party's columns alone: predict common rows, or train an "

@@ -1,5 +1,7 @@
-"""What a job trains: an algorithm's configuration, which makes each party's program. Job files name algorithms; Python
-code needs no names: a job takes any `Algorithm`."""
+"""An algorithm's configuration, which makes each party's program.
+
+Job files name algorithms; in Python a job takes any `Algorithm`, registered or not.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,10 @@ __all__ = ["Algorithm", "Looks", "Subsets", "find_algorithm", "registered_algori
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Looks:
-    """How often training releases one row, at most.
+    """How often training releases one row: bounds.
 
     Attributes:
-        features: its activations at a passive party; None where that depends on the rows.
+        features: its activations at a passive party; None if that depends on the rows.
         labels: the gradient of its label; likewise.
     """
 
@@ -44,17 +46,18 @@ class Looks:
 
 
 class Algorithm(Abilities):
-    """What a job trains: the configuration, which makes each party's program. Subclass it; fields carry their bounds
-    in their annotations. What it is fit for stands in `Abilities`.
+    """The configuration that a job trains. It makes each party's program.
+
+    Subclass it; fields carry their bounds in their annotations. `Abilities` has what it is fit for.
 
     Attributes:
-        uses_others: whether rows that are not aligned take part in training.
+        uses_others: whether rows that are not aligned also train.
         most_passive: largest number of passive parties, or None for no bound.
         most_classes: largest number of classes, or None for no bound.
-        many_owners: whether several parties own labels, and a coordinator without data stands between them.
+        many_owners: whether several parties own labels, with a coordinator without data between them.
         asks_partner: whether passive parties take part in scoring a common row; False where the active party scores it
             from its own columns.
-        view: what it learns from: scaled numbers for a ``"network"``, or ``"coded"`` columns for trees; see
+        view: the columns it takes: scaled numbers for a ``"network"``, or ``"coded"`` ones for trees; see
             `FeatureEncoder`.
     """
 
@@ -80,21 +83,21 @@ class Algorithm(Abilities):
 
     @property
     def least_epochs(self) -> int:
-        """Fewest epochs in which the algorithm gets to its last stage."""
+        """Fewest epochs that reach the algorithm's last stage. Training does not stop early before them."""
         return 1
 
     @property
     def draws_secretly(self) -> bool:
-        """Whether a party's secret hides features, so that it comes from the operating system under any protection."""
+        """Whether a party's secret hides features. It then comes from the operating system under any protection."""
         return False
 
     @property
     def cut(self) -> CutUse | None:
-        """What the algorithm asks of the cut layer; None if it does not use one."""
+        """What the algorithm needs from the cut layer; None if it does not use one."""
         return None
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
-        """Every message of the algorithm's training: those of the cut, and what a subclass adds.
+        """Every message of training: those of the cut, and those that a subclass adds.
 
         Args:
             protection: of the job.
@@ -103,12 +106,12 @@ class Algorithm(Abilities):
         return () if self.cut is None else protection.exchanges(self.cut, passive)
 
     def all_exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
-        """`exchanges`, and what the programs around the roles say."""
+        """`exchanges`, and the messages of the programs around the roles."""
         return (*self.exchanges(protection, passive), *programs.EXCHANGES)
 
     def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
-        """What the party at `site` runs at the cut. A protection that trains the model itself makes its own programs:
-        see `Protection.program`, which jobs call.
+        """The program of the party at `site`. A protection that trains the model itself makes its own programs: jobs
+        call `Protection.program`.
 
         Args:
             site: the party's place, linked with all its peers.
@@ -122,11 +125,11 @@ class Algorithm(Abilities):
         return ActiveProgram(self.active(setting))
 
     def scorer(self, site: PartyContext, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
-        """What scores rows by a trained model at the party at `site`, before it has come back to it.
+        """The program that scores rows at the party at `site`, with no model loaded yet.
 
         Args:
-            site: the party's place, linked with all its peers: one that computes without data, too.
-            setting: the party's among those with data, with the rows to score.
+            site: the party's place, linked with all its peers, also with those that compute without data.
+            setting: the party's, with the rows to score.
             model: the party's part of the model.
         """
         if site.role == PASSIVE:
@@ -134,15 +137,15 @@ class Algorithm(Abilities):
         return ActiveProgram(self.active(setting))
 
     def title_for(self, number: LossOfNumber | None) -> str:
-        """`title`, by what is learned.
+        """`title`, depending on the target.
 
         Args:
-            number: how a number is; None for classes.
+            number: how a numeric target is learned; None for classes.
         """
         return self.title
 
     def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
-        """Who learns what from the messages of this algorithm under `protection`, as its exchanges declare it.
+        """Who learns what from this algorithm's messages under `protection`, as its exchanges declare.
 
         Args:
             protection: of the job.
@@ -185,8 +188,9 @@ class Algorithm(Abilities):
         return found
 
     def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
-        """How often training releases one row at most, as far as that is known before any rows are: noise whose
-        multiplier the job gives is weighed by it. What depends on the rows is None, the default of both.
+        """How often training releases one row at most, as far as that is known before any rows are.
+
+        ε of a noise multiplier in the job follows from it. None, the default, stands for what depends on the rows.
 
         Args:
             protection: of the job.
@@ -196,8 +200,8 @@ class Algorithm(Abilities):
         return Looks()
 
     def values_opened(self, plan: Plan) -> int:
-        """How many values training plans to give away of one row of a passive party that is looked at, at least, as far
-        as that is known before any rows are; see `Policy.max_looks`.
+        """How many values of one row of a passive party training opens at least, as far as that is known before any
+        rows are; see `Policy.max_looks`.
 
         Args:
             plan: of the job.
@@ -205,16 +209,17 @@ class Algorithm(Abilities):
         return 0
 
     def fewest_looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
-        """How often training plans to release one row at least, whatever rows there are. Policies are held against that
-        before anything is sent, for noise whose multiplier the job gives, and against the exact plan once the rows are
-        known.
+        """How often training releases one row at least, whatever rows there are.
+
+        Before anything is sent, policies are checked against it if the job gives a noise multiplier; once the rows are
+        known, they are checked against the exact plan.
 
         Args:
             protection: of the job.
             plan: of the job.
             passive: how many passive parties there are.
         """
-        exact = plan.steps is None and not self.uses_book  # else passes in an epoch, or rows of a person, are not known
+        exact = plan.steps is None and not self.uses_book  # otherwise passes per epoch, or rows per person, are unknown
         dp = protection.dp
 
         def after(epochs: int) -> Looks:
@@ -234,7 +239,7 @@ class Algorithm(Abilities):
         return Looks(features=features, labels=labels)
 
     def with_planned_noise(self, protection: Protection, plan: Plan, passive: int) -> Protection:
-        """The protection with the ε that `plan` spends in the place of noise multipliers: what findings are made from.
+        """The protection with the ε that `plan` spends in place of noise multipliers, for findings.
 
         Args:
             protection: of the job.
@@ -248,11 +253,11 @@ class Algorithm(Abilities):
         return protection.replace(dp=dp.with_planned_epsilon(features=looks.features, labels=looks.labels))
 
     def notes(self, protection: Protection) -> list[str]:
-        """What a reader of the figures has to know."""
+        """Sentences that a reader of the figures needs."""
         return []
 
     def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
-        """What settings name of parties' feature columns, `columns`, and is not there."""
+        """Sentences about settings that name a column which is not among the parties' `columns`."""
         return []
 
 
@@ -261,7 +266,7 @@ def find_algorithm(name: str) -> type[Algorithm]:
 
     Raises:
         UnknownNameError: no installed package has one.
-        InputError: what is registered is no `Algorithm`, has another name, or cannot be imported.
+        InputError: the entry point is not an `Algorithm`, has another name, or cannot be imported.
     """
     kind = load_registered(name)
     if not isinstance(kind, type) or not issubclass(kind, Algorithm) or kind.name != name:

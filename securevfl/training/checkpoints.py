@@ -1,12 +1,12 @@
-"""Checkpoints of one party's program: what is kept after an epoch, and how a run goes on from it.
+"""Checkpoints of one party's program: what it writes after an epoch, and how a run resumes.
 
-A sealed epoch can take hours. So a keeper may ask for checkpoints inside epochs too, after every so many batches. All
-parties count the same batches, so all have the same places, without a word about it and without a clock. An algorithm
-that does something at the beginning of an epoch which cannot be done again goes on from epochs alone; see
+A sealed epoch can take hours, so a keeper may also ask for a checkpoint after every so many batches. All parties count
+the same batches, so their checkpoints match without a message or a clock. An algorithm whose `begin_epoch` cannot be
+repeated resumes at epochs only; see
 `Bookkeeping.repeats_begin_epoch`.
 
-The journal counts what was released from one checkpoint to the next. Where there are some inside epochs, its lines name
-places, ``epoch << 20 | step``, in place of epochs.
+The journal counts releases from one checkpoint to the next. With checkpoints inside epochs its lines name
+``epoch << 20 | step`` in place of the epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLACES = 20
 
 
 def step_of(saved: State) -> int:
-    """Batches of the epoch after a kept one that were done too."""
+    """Batches already done in the epoch after the stored one."""
     return as_int(saved.get("step", 0))
 
 
@@ -33,12 +33,12 @@ def _can_resume_within(role: Role) -> bool:
 
 
 class Checkpoints:
-    """Keeps a role, its releases and its clock.
+    """Stores a role, its releases and its clock.
 
     Args:
-        role: what is kept.
-        trained: the history that goes with it.
-        within: whether the program can go on from a checkpoint inside an epoch.
+        role: the party's.
+        trained: its history.
+        within: whether the program can resume inside an epoch.
     """
 
     def __init__(self, role: Role, trained: Trained, *, within: bool = False) -> None:
@@ -48,13 +48,13 @@ class Checkpoints:
         self._steps = self._keeper.steps if within and _can_resume_within(role) else 0
 
     def begin(self, start: int | None = None) -> None:
-        """Begin an attempt, before anything is released: count what earlier ones may have released.
+        """Begin an attempt, before anything is released: count what earlier attempts may have released.
 
         Args:
-            start: the epoch after which the run goes on, 0 for one that begins anew; what the keeper says unless given.
+            start: the epoch after which the run resumes, 0 for a new run; by default, that of the last checkpoint.
 
         Raises:
-            InputError: a checkpoint without the journal that goes with it.
+            InputError: a checkpoint without its journal.
             PolicyError: earlier attempts may have released more than the party's policy allows.
         """
         if start is None:
@@ -63,17 +63,17 @@ class Checkpoints:
         releases, journal = self._role.releases, self._keeper.journal
         if start and len(releases) and not journal.head:
             raise InputError(
-                f"{self._role.site.name!r} has a checkpoint and no journal of what was released before it, so that "
-                "nobody can say what ε is: bring the journal back, or begin anew and add what was spent before yourself"
+                f"{self._role.site.name!r} has a checkpoint but no journal of what was released before it, so ε is "
+                "unknown: restore the journal, or start a new run and add the ε spent before yourself"
             )
         releases.begin_attempt(journal, start, self._keeper.scope)
 
     def keep(self, epoch: int, more: State) -> None:
-        """End an epoch: close its count of releases, and write a checkpoint where the run keeps any.
+        """End an epoch: close its count of releases, and write a checkpoint if one is due.
 
         Args:
-            epoch: that ended, from 1.
-            more: what the program itself remembers.
+            epoch: the one that ended, from 1.
+            more: the program's own state.
         """
         role = self._role
         if not self._keeper.is_due(epoch):
@@ -82,16 +82,16 @@ class Checkpoints:
         self._save(epoch, 0, more)
 
     def is_checkpoint_due(self, step: int, steps: int) -> bool:
-        """Whether a checkpoint is kept after `step` of an epoch's `steps` batches."""
+        """Whether a checkpoint is due after `step` of an epoch's `steps` batches."""
         return self._steps > 0 and step % self._steps == 0 and step < steps
 
     def keep_within(self, epoch: int, step: int, more: State) -> None:
         """Write a checkpoint inside an epoch.
 
         Args:
-            epoch: that runs, from 1.
-            step: batches of it that are done.
-            more: what the program itself remembers.
+            epoch: the one under way, from 1.
+            step: how many of its batches are done.
+            more: the program's own state.
         """
         self._save(epoch - 1, step, more)
 
@@ -101,18 +101,18 @@ class Checkpoints:
 
     def _save(self, epoch: int, step: int, more: State) -> None:
         role = self._role
-        role.site.ledger.catch_up()  # what is kept was looked at
+        role.site.ledger.catch_up()  # every message up to here is checked before its effect is stored
         for prepare in role.books.before_checkpoint:
             prepare()
         role.releases.end_epoch(self._place(epoch, step))
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self._trained.readings]
         kept: State = {"role": role.books.state(), "releases": role.releases.state(), "readings": readings}
-        kept |= {"secret": role.site.secret.text}  # what is drawn from it later is drawn as if nothing had happened
+        kept |= {"secret": role.site.secret.text}  # a resumed run draws what this one would have drawn
         kept |= {"epochs": role.plan.epochs, "epoch": epoch} | ({"step": step} if step else {})
         self._keeper.save(epoch, kept | more, step=step)
 
     def resume(self) -> State | None:
-        """Load the last checkpoint, after the role's `setup`; what the program remembered, or None to begin anew."""
+        """Load the last checkpoint, after the role's `setup`; return the program's own state, or None for a new run."""
         saved = self._keeper.load()
         if saved is None:
             return None
@@ -122,6 +122,6 @@ class Checkpoints:
         return saved
 
     def is_finished(self, saved: State) -> bool:
-        """Whether the kept run has nothing left to do: it stopped early, or has had all epochs."""
+        """Whether the stored run is over: it stopped early, or has had all epochs."""
         epoch, epochs = as_int(saved["epoch"]), self._role.plan.epochs
         return as_flag(saved["stop"]) and (epoch < as_int(saved["epochs"]) or epoch >= epochs)

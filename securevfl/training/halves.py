@@ -1,6 +1,6 @@
-"""The two halves of a split network, on either side of the cut: what all algorithms at the cut layer are made of.
+"""The two halves of a split network, one on each side of the cut layer.
 
-A half holds networks, their optimiser and its side of the cut; it neither chooses rows nor knows labels.
+A half has networks, their optimiser and its side of the cut. It does not choose rows and does not know labels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Architecture:
 
     Attributes:
         hidden: width h of the cut.
-        top: widths of the top model's hidden layers; None for no top model at all: z are the logits.
+        top: widths of the top model's hidden layers; None for no top model: z is the logits.
         bottom: each party's bottom.
         lr: Adam's learning rate, for bottoms, top and the active party's own block.
         weight_decay: L2 penalty of Adam's parameters.
@@ -126,7 +126,7 @@ class ActiveHalf:
             return remote if remote.grad is None else remote.grad
 
         below = at_the_cut(None) if gradient is None else gradient.map(at_the_cut)
-        if remote.grad is not None and remote.numel():  # of a batch without rows to exchange, nothing goes back
+        if remote.grad is not None and remote.numel():  # a batch without exchanged rows sends nothing back
             await self.cut.backward(below)
         self.optimizer.step()
 
@@ -141,12 +141,12 @@ class ActiveHalf:
         self.cut.restore(cut)
 
     def state(self) -> State:
-        """All of it, to go on later as if nothing had happened."""
+        """All that training needs to resume exactly."""
         weights, cut = as_pair(self.snapshot())
         return {"weights": weights, "cut": cut, "optimizer": copy.deepcopy(self.optimizer.state_dict())}
 
     def load(self, state: Mapping[str, object]) -> None:
-        """Go on from `state`."""
+        """Resume from `state`."""
         self.restore((state["weights"], state["cut"]))
         self.optimizer.load_state_dict(as_dict(state["optimizer"]))
 
@@ -228,20 +228,20 @@ class PassiveHalf:
         self.cut.restore(cut)
 
     def state(self) -> State:
-        """All of it, to go on later as if nothing had happened."""
+        """All that training needs to resume exactly."""
         weights, cut = as_pair(self.snapshot())
         optimizer = None if self.optimizer is None else copy.deepcopy(self.optimizer.state_dict())
         return {"weights": weights, "cut": cut, "optimizer": optimizer}
 
     def load(self, state: Mapping[str, object]) -> None:
-        """Go on from `state`."""
+        """Resume from `state`."""
         self.restore((state["weights"], state["cut"]))
         if self.optimizer is not None:
             self.optimizer.load_state_dict(as_dict(state["optimizer"]))
 
 
 class Networks:
-    """Networks and their optimiser that use no cut: a part of a role that hands over what they make itself.
+    """Networks and their optimiser without a cut, for a role that sends their outputs itself.
 
     Args:
         model: the networks.
@@ -255,7 +255,7 @@ class Networks:
         self.optimizer = Adam(self.model.parameters(), lr=lr, weight_decay=weight_decay)
 
     async def setup(self) -> None:
-        """Nothing has to be agreed on."""
+        """Nothing to exchange."""
 
     def step(self, outputs: torch.Tensor, gradient: torch.Tensor | None = None) -> None:
         """One step on the derivative of `outputs`, which is a loss unless a `gradient` comes with it."""

@@ -1,6 +1,6 @@
-"""What a role adds to what it releases, as the job's differential privacy asks: composition for roles at the cut.
+"""The noise that a role adds to what it releases, as the job's differential privacy requires.
 
-Roles own one of each; algorithms do not see where the noise comes from.
+A role has a `FeatureNoise` or a `LabelNoise`; algorithms call it and do not see where the noise comes from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["FeatureNoise", "Feeding", "LabelNoise", "Labelled", "Releasing", "no
 
 
 class Releasing(BookedRole, Interface):
-    """What noise has to know of the role that it serves; see `securevfl.training.role.Role`."""
+    """What noise reads of its role; see `securevfl.training.role.Role`."""
 
     @property
     def releases(self) -> Releases:
@@ -44,7 +44,7 @@ class Feeding(Releasing, Interface):
         ...
 
     def count_release(self, rows: np.ndarray, width: int) -> None:
-        """Count one look at numbered rows."""
+        """Count one release of numbered rows."""
         ...
 
 
@@ -58,15 +58,15 @@ class Labelled(Releasing, Interface):
 
 
 def noisy_parties(protection: Protection, parties: int) -> int:
-    """Among how many passive parties the noise on z is shared: each adds all of it where its part can be read."""
+    """Among how many passive parties the noise on z is shared. If each part can be read, each party adds all of it."""
     return parties if protection.is_sealed else 1
 
 
 class FeatureNoise:
-    """What a passive party adds to what it feeds: nothing, noise on its activations, or its share of the noise on z.
+    """The noise of a passive party: none, noise on its activations, or its share of the noise on z.
 
     Args:
-        role: whose plan says how often a row is released.
+        role: the party's.
 
     Raises:
         PolicyError: the party's policy allows less than the plan spends.
@@ -92,7 +92,7 @@ class FeatureNoise:
         """Activations (n, d) of numbered rows as they may leave: clipped, noised; gradients flow through the clip.
 
         Raises:
-            PolicyError: a row would be released more often than planned, or looked at more often than the party's
+            PolicyError: a row would be released more often than planned, or more of its values opened than the party's
                 policy allows.
         """
         site = self._role.site
@@ -105,12 +105,12 @@ class FeatureNoise:
         return a if self.release is None else self.release(a, rows)
 
     def share(self, rows: np.ndarray, width: int) -> NoiseShare | None:
-        """This party's share of the noise on z of these rows, (n, width); None where z carries none."""
+        """This party's share of the noise on z of these rows, (n, width); None if z carries no noise."""
         return None if self.joint is None else self.joint.draw_share(rows, width)
 
     def draw_ahead(self) -> None:
-        """Draw noise that is drawn once for all aligned rows, before the first checkpoint: what is drawn later and
-        forgotten would be drawn again, and be one more release."""
+        """Draw the noise of all aligned rows, if it is drawn once, before the first checkpoint. A resumed run would
+        draw forgotten noise again, which is one more release."""
         role = self._role
         if self.release is None or not self.release.once:
             return
@@ -124,7 +124,7 @@ class FeatureNoise:
 
 
 class LabelNoise:
-    """How the active party's labels are protected: drawn at random once, or noised in each gradient, or not at all.
+    """The noise on the active party's labels: drawn once at random, added to each gradient, or none.
 
     Args:
         role: whose labels they are.
@@ -147,7 +147,7 @@ class LabelNoise:
         )
 
     def drawn_labels(self, y: torch.Tensor) -> torch.Tensor:
-        """Labels (rows,) with the drawn ones in their places, at first and after a checkpoint: a second draw would tell
+        """Labels (rows,) with the drawn ones in place. A resumed run gets the same draw: a second one would reveal
         more."""
         return y if self.drawn is None else self.drawn.apply(y)
 
@@ -171,10 +171,10 @@ class LabelNoise:
         return logits if self.drawn is None else self.drawn.correct(logits)
 
     def gradient(self, logits: torch.Tensor, targets: torch.Tensor, rows: np.ndarray) -> Noised[torch.Tensor] | None:
-        """``∂loss/∂logits`` with noise, (n, outputs), over the nominal batch; None where gradients carry none.
+        """``∂loss/∂logits`` with noise, (n, outputs), over the nominal batch; None if gradients carry no noise.
 
-        Labels enter here and nowhere else: everything below learns from what this returns. The loss is the role's, and
-        no other: noise is sized by what that one states of its sensitivity.
+        Labels enter training here and nowhere else. The loss has to be the role's, because noise is sized by the
+        sensitivity that it states.
 
         Args:
             logits: (n, outputs).
@@ -182,7 +182,7 @@ class LabelNoise:
             rows: numbers of the batch's rows, (n,).
 
         Raises:
-            InputError: targets that are no probabilities.
+            InputError: targets are not probabilities.
             PolicyError: a label would be released more often than planned.
         """
         if self.release is None:
@@ -190,9 +190,9 @@ class LabelNoise:
         role = self._role
         if not role.loss.accepts(targets):
             raise InputError(
-                "a batch's targets are no probabilities of the classes (from 0, with sum 1), or numbers beyond the "
-                "target's range, so the loss's stated sensitivity says nothing about them: noise on their gradient "
-                "would be sized wrongly"
+                "a batch's targets are not probabilities of the classes (from 0, with sum 1), or are beyond the "
+                "target's range: the loss states no sensitivity for them, so noise on their gradient would be sized "
+                "wrongly"
             )
         (exact,) = torch.autograd.grad(role.loss(logits, targets).sum(), logits)
         first, *also = map(role.table.merge_persons, role.books.labelled_by(rows))

@@ -1,4 +1,4 @@
-"""A passive party's program: it takes part in epochs, validation and test as the active party's go."""
+"""A passive party's program: it follows the active party through epochs, validation and test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["PassiveProgram"]
 
 
 class PassiveProgram(RoleProgram[PassiveRole]):
-    """A passive party's program: it follows the active party's epochs."""
+    """Follows the active party's epochs."""
 
     def __init__(self, role: PassiveRole) -> None:
         super().__init__(role)
@@ -68,7 +68,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         site.ledger.catch_up()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
-        """Take part in predicting aligned rows by a trained model; nothing comes back here, (0, classes)."""
+        """Take part in predicting aligned rows by a trained model. This party gets no probabilities: (0, classes)."""
         await self.come_back(model)
         await self.answer_all(rows)
         return np.empty((0, self.role.table.classes))
@@ -78,7 +78,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
 
         Args:
             rows: numbers of aligned rows.
-            judge: whether they validate: under some protections only metrics of them are opened.
+            judge: whether they validate; some protections then open metrics only.
         """
         site = self.role.site
         for part in split_chunks(rows, self.role.plan.eval_rows):

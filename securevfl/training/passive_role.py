@@ -1,4 +1,4 @@
-"""A passive party's role: it feeds rows, and counts how much of each was given away."""
+"""A passive party's role: it feeds rows, and counts how many values of each row peers have seen."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["PassiveRole"]
 
 
 class PassiveRole(Role):
-    """A passive party's part: it feeds rows as the active party's epochs go.
+    """A passive party's part: it feeds the rows that the active party's epochs ask for.
 
     Attributes:
-        opened: how much of each of its rows was given away.
+        opened: how many values of each row were opened to a peer.
     """
 
     def __init__(self, config: Configuration, setting: Setting) -> None:
@@ -42,18 +42,18 @@ class PassiveRole(Role):
 
     @property
     def values_per_release(self) -> int:
-        """How many values of a row one look at it opens; 0 where that depends on what is fed."""
+        """How many values of a row one release opens; 0 where that depends on what is fed."""
         return 0
 
     def count_release(self, rows: np.ndarray, width: int) -> None:
-        """Count one look at numbered rows, before anything of them leaves.
+        """Count one release of numbered rows. Call it before anything of them leaves.
 
         Args:
             rows: numbers of rows, (n,).
-            width: of what is handed over, where a look opens all of it.
+            width: of what is handed over; counted where `values_per_release` is 0.
 
         Raises:
-            PolicyError: a row would give away more than the party's policy allows.
+            PolicyError: more values of a row would be opened than the party's policy allows.
         """
         self.opened.add(self.features.places(rows), self.values_per_release or width)
 
@@ -63,7 +63,7 @@ class PassiveRole(Role):
         return self.site.links[self.site.active]
 
     def activations(self, rows: np.ndarray, *, train: bool) -> object:
-        """What this party feeds for numbered rows, or None where it feeds nothing.
+        """What this party feeds for numbered rows; None where it feeds nothing.
 
         Args:
             rows: their numbers, (n,).

@@ -1,7 +1,7 @@
-"""What all programs around roles share: the setup, coming back to a checkpoint, and closing the books.
+"""The base of the programs that run roles: setup, resuming from a checkpoint, closing the books.
 
-A program knows no algorithm. See `active_program` for the side that counts the epochs, `passive_program` for the one
-that follows.
+A program works for any algorithm. `active_program` has the side that counts epochs, `passive_program` the one that
+follows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXCHANGES = (
     Exchange("train/epoch", Kind.CONTROL, ACTIVE, COORDINATOR, "whether to keep, whether to stop"),
     Exchange("train/epoch", Kind.CONTROL, COORDINATOR, ACTIVE, "whether to keep, whether to stop"),
 )
-"""What programs say to each other beside what their roles exchange."""
+"""The messages that programs send, beside those of their roles."""
 
 R = TypeVar("R", bound=Role)
 
@@ -47,15 +47,15 @@ class Program(ABC):
         raise TypeError(f"a {type(self).__name__} does not predict")
 
     def privacy_spent(self) -> list[Spent]:
-        """What was released so far and what it cost."""
+        """What was released so far, and its ε."""
         return []
 
     def tell_looks(self, notes: list[str] | None = None) -> None:  # noqa: B027 - nothing, unless it feeds rows
-        """Write down how much of the party's rows was given away so far; nothing, for a program that feeds none."""
+        """Record how many values of the party's rows were opened so far; nothing for a program that feeds none."""
 
 
 class HelperProgram(Program):
-    """What a party without data runs, where a protection gives it a part of the model."""
+    """The program of a party without data, under a protection that gives it a part of the model."""
 
     @abstractmethod
     async def come_back(self, model: State) -> None:
@@ -70,10 +70,10 @@ class RoleProgram(Program, Generic[R]):
     """What the programs of both sides share.
 
     Args:
-        role: what the algorithm says; it is begun here.
+        role: the party's part in the algorithm; the constructor calls its `begin`.
 
     Attributes:
-        resumes_within_epochs: whether it can go on from a checkpoint inside an epoch, as far as the role can.
+        resumes_within_epochs: whether it can resume from a checkpoint inside an epoch, if the role can.
     """
 
     resumes_within_epochs: ClassVar[bool] = True
@@ -85,7 +85,7 @@ class RoleProgram(Program, Generic[R]):
         self.checkpoints = Checkpoints(role, self.trained, within=self.resumes_within_epochs)
 
     async def prepare(self) -> State | None:
-        """Set up, and come back to the last checkpoint where there is one; what else it holds, or None."""
+        """Set up and load the last checkpoint, if there is one; return what the program stored in it, or None."""
         self.lap_times()
         self.checkpoints.begin()
         await self.setup()
@@ -97,7 +97,7 @@ class RoleProgram(Program, Generic[R]):
         await self.role.setup()
 
     def lap_times(self) -> Reading:
-        """What the party's clock counted since the last time, when the device has done what it was asked for."""
+        """Wait for the device, then return what the party's clock counted since the last call."""
         wait_for_device(self.role.plan.device)
         return self.role.site.clock.lap()
 
@@ -105,10 +105,10 @@ class RoleProgram(Program, Generic[R]):
         """What is exchanged after the test; nothing."""
 
     def close_books(self) -> Trained:
-        """Close the books: what was to be released with noise must have been.
+        """Close the ledger and the counts of releases; check that every planned noise was added.
 
         Raises:
-            ProtectionInactive: it was not.
+            ProtectionInactive: some was not.
         """
         trained, role = self.trained, self.role
         role.site.ledger.catch_up()
@@ -122,8 +122,8 @@ class RoleProgram(Program, Generic[R]):
         return trained
 
     def tell_looks(self, notes: list[str] | None = None) -> None:
-        """Write into the ledger how much of the party's rows was given away, and into the report's notes where the
-        party has a budget of that, or features that rest on it."""
+        """Record in the ledger how many values of the party's rows were opened. The report's notes repeat it if the
+        policy limits them, or if they are all that hides a secretly drawn bottom."""
         role = self.role
         if not isinstance(role, PassiveRole) or not role.opened.max_values:
             return
@@ -135,18 +135,17 @@ class RoleProgram(Program, Generic[R]):
         return self.role.releases.spent()
 
     def tell_spent(self) -> None:
-        """Tell the party's observer what was spent so far, where it wants to know."""
+        """Report ε so far to the party's observer, if it asks for that."""
         site = self.role.site
         if site.observer.accounting and len(self.role.releases):
             site.observer.spent(site.name, self.role.releases.epsilon())
 
     async def come_back(self, model: State) -> None:
-        """Set up and take this party's part of a trained model.
+        """Set up and load this party's part of a trained model.
 
-        What was released in training does not come along: a prediction has noise of its own, also where training drew
-        it once, and is one more release of every row that is predicted; see `RepeatedNoise` for those that follow. What
-        the party's policy allows was held against the plan of training, of which one release is a part, when this
-        program was made.
+        Counts of releases in training are not loaded. A prediction draws its own noise, even where training drew it
+        once, and is one more release of every predicted row; `RepeatedNoise` covers later ones. The party's policy was
+        checked against the plan when this program was constructed, and a prediction is one release of that plan.
         """
         await self.role.setup()
         self.role.books.restore(model["parts"])

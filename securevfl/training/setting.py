@@ -1,4 +1,4 @@
-"""What a role is given, what it has to know of its algorithm, and what it may be made of."""
+"""The inputs of a role: its setting, its view of the configuration, and the parts it may consist of."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Configuration", "Part", "Setting", "Tally"]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a role is given.
+    """The inputs of a role.
 
     Attributes:
         site: the party's place, with links to its peers.
         plan: how long and on what to train.
         protection: of what crosses the cut.
         table: the party's numbered rows.
-        repeated: in a prediction, what makes the noise on its rows the same whenever they are predicted.
-        trained_with: in a prediction, the names of all passive parties that the model was trained with, in their order;
-            those of the site are fewer where some hold none of the rows, or left. Empty: those of the site.
+        repeated: in a prediction, the noise that each row gets whenever it is predicted.
+        trained_with: in a prediction, the names of all passive parties of the model, in order. The site may have fewer,
+            if some have none of the rows, or left. Empty: those of the site.
         widest: in a prediction at the active party, the largest width that any of them fed the cut in training.
     """
 
@@ -39,7 +39,7 @@ class Setting:
 
 
 class Configuration(Protocol):
-    """What a role has to know of its algorithm; see `securevfl.training.algorithm.Algorithm`."""
+    """What a role reads of its algorithm; see `securevfl.training.algorithm.Algorithm`."""
 
     @property
     def trainable(self) -> bool:
@@ -68,7 +68,7 @@ class Configuration(Protocol):
 
 
 class Tally(Protocol):
-    """What an algorithm that labels rows itself tells of it; see `securevfl.training.pseudo_labels.SelfTraining`."""
+    """The report of an algorithm that labels rows itself; see `securevfl.training.pseudo_labels.SelfTraining`."""
 
     @property
     def text(self) -> str:
@@ -77,7 +77,7 @@ class Tally(Protocol):
 
     @property
     def warnings(self) -> list[str]:
-        """What a user has to know before reading the figures."""
+        """Sentences that a user has to read before the figures."""
         ...
 
     @property
@@ -102,9 +102,9 @@ class Part(Protocol):
         ...
 
     def state(self) -> State:
-        """What it has learned, and what its optimiser remembers."""
+        """What it has learned, and its optimiser's state."""
         ...
 
     def load(self, state: State) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         ...

@@ -1,4 +1,4 @@
-"""Which common rows train, validate and test; and in which batches. All parties compute the same from the job's
+"""Which common rows train, validate and test, and in which batches. All parties derive the same from the job's
 seed."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from securevfl.party_context import derive_seed
 __all__ = ["Split", "draw_batches", "epoch_batches", "split_chunks", "stratified_marks"]
 
 _DRAWS = 2_000
-"""Splits that are tried."""
+"""How many splits are tried before giving up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Split:
         return parts
 
     def with_valid(self, most: int | None, *, seed: int) -> Split:
-        """The same with so many validation rows at most, drawn at random; the others are not used.
+        """This split with at most so many validation rows, drawn at random; the others stay unused.
 
         Args:
             most: how many; None for all.
@@ -86,11 +86,11 @@ class Split:
 
 
 def stratified_marks(classes: np.ndarray, *, valid: float, test: float, seed: int) -> np.ndarray:
-    """Marks of rows, drawn for each row by itself, again and again until each part has enough rows of every class.
+    """Mark each row independently at random, and repeat until each part has enough rows of every class.
 
-    Enough is half of the part's share, rounded down, and one at least. Exact shares would tell more: whoever knew the
-    classes of all rows but one could then compute that one from the marks. As it is, the marks depend on the classes
-    only as far as a draw has to be repeated, which is rare where every class has dozens of rows.
+    Enough is half of the part's share, rounded down, and at least one. Exact shares would reveal more: whoever knew the
+    classes of all rows but one could compute that one from the marks. With independent draws the marks depend on the
+    classes only through repetitions, which are rare if every class has dozens of rows.
 
     Args:
         classes: of the rows, (n,).
@@ -102,7 +102,7 @@ def stratified_marks(classes: np.ndarray, *, valid: float, test: float, seed: in
         uint8 (n,): 0 trains, 1 validates, 2 tests.
 
     Raises:
-        InputError: a class with so few rows that no draw was good.
+        InputError: a class has so few rows that no draw was good.
     """
     generator = np.random.default_rng(seed)
     shares = (1 - valid - test, valid, test)

@@ -1,7 +1,4 @@
-"""What a party keeps between runs: a tree of plain values and tensors, and typed ways to read it.
-
-Anything above may import this; it imports nothing of the toolkit.
-"""
+"""State that a party stores between runs: a tree of plain values and tensors, and typed readers for it."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import torch
 __all__ = ["State", "as_dict", "as_flag", "as_int", "as_list", "as_pair", "as_rows", "as_tensor", "kept_rows"]
 
 State = dict[str, object]
-"""What a part of a program has learned and remembers; a tree of dicts, lists, numbers, texts and tensors."""
+"""A tree of dicts, lists, numbers, texts and tensors."""
 
 
 def as_dict(state: object) -> dict[str, object]:
@@ -24,7 +21,7 @@ def as_dict(state: object) -> dict[str, object]:
         TypeError: something else.
     """
     if not isinstance(state, dict):
-        raise TypeError(f"a {type(state).__name__} stands where a dict belongs: not a state of this part")
+        raise TypeError(f"a {type(state).__name__} in place of a dict: this state belongs to another part")
     return state
 
 
@@ -35,7 +32,7 @@ def as_list(state: object) -> list[Any]:
         TypeError: something else.
     """
     if not isinstance(state, list):
-        raise TypeError(f"a {type(state).__name__} stands where a list belongs: not a state of this part")
+        raise TypeError(f"a {type(state).__name__} in place of a list: this state belongs to another part")
     return state
 
 
@@ -46,7 +43,7 @@ def as_int(state: object) -> int:
         TypeError: something else.
     """
     if isinstance(state, bool) or not isinstance(state, int):
-        raise TypeError(f"a {type(state).__name__} stands where a whole number belongs: not a state of this part")
+        raise TypeError(f"a {type(state).__name__} in place of a whole number: this state belongs to another part")
     return state
 
 
@@ -57,7 +54,7 @@ def as_flag(state: object) -> bool:
         TypeError: something else.
     """
     if not isinstance(state, bool):
-        raise TypeError(f"a {type(state).__name__} stands where a truth value belongs: not a state of this part")
+        raise TypeError(f"a {type(state).__name__} in place of a truth value: this state belongs to another part")
     return state
 
 
@@ -68,17 +65,17 @@ def as_tensor(state: object) -> torch.Tensor:
         TypeError: something else.
     """
     if not isinstance(state, torch.Tensor):
-        raise TypeError(f"a {type(state).__name__} stands where a tensor belongs: not a state of this part")
+        raise TypeError(f"a {type(state).__name__} in place of a tensor: this state belongs to another part")
     return state
 
 
 def kept_rows(rows: np.ndarray | None) -> torch.Tensor | None:
-    """Row numbers, (n,) int64, as a state keeps them: what `as_rows` reads."""
+    """Row numbers, (n,) int64, in the form that `as_rows` reads."""
     return None if rows is None else torch.from_numpy(rows)
 
 
 def as_rows(state: object) -> np.ndarray | None:
-    """Row numbers, (n,) int64, that were kept as a tensor; None where none were chosen yet.
+    """Row numbers, (n,) int64, from `kept_rows`; None where none were chosen yet.
 
     Raises:
         TypeError: something else.
@@ -93,5 +90,5 @@ def as_pair(state: object) -> tuple[Mapping[str, torch.Tensor], object]:
         TypeError: something else.
     """
     if not isinstance(state, tuple | list) or len(state) != 2:
-        raise TypeError(f"a {type(state).__name__} stands where weights and a cut belong: not a snapshot of this half")
+        raise TypeError(f"a {type(state).__name__} in place of weights and a cut: a snapshot of another half")
     return state[0], state[1]

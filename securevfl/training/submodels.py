@@ -1,8 +1,8 @@
-"""Programs made of programs: whole algorithms that run one after the other in one job, each as if it had the job alone.
+"""Algorithms that consist of others: sub-models train one after the other in one job, each as if it were alone.
 
-A member has its own place: a seed and a secret that are derived from the party's by its name, so that members differ
-and each repeats itself; the same links, ledger and clock; and a keeper that puts its checkpoints among the job's. What
-crosses is what the members declare, and nothing else. A member that exchanges nothing runs at the active party only.
+Each has a context with its own seed and secret, derived from the party's by its name, so that sub-models differ and
+each is reproducible. Links, ledger and clock are the party's, and checkpoints go into the job's. Only declared messages
+of the sub-models are sent. One that exchanges nothing runs at the active party only.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["Done", "Member", "MemberKeeper", "member_setting", "member_site", "r
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One of the programs that a job is made of.
+    """One of the algorithms that a job consists of.
 
     Attributes:
-        name: its own among the members, the same at all parties.
+        name: unique in the job, the same at all parties.
         algorithm: what it trains.
         split: which aligned rows train, validate and test; the same at all parties.
-        talks: whether it exchanges anything; False: it runs at the active party only, as if there were no other.
+        talks: whether it exchanges messages; False: it runs at the active party only.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """What is kept of a member that ended: the party's part of its model and, at the active party, what it scored.
+    """The result of a sub-model: the party's part of it and, at the active party, its scores.
 
     Attributes:
         name: of the member.
@@ -53,7 +53,7 @@ class Done:
         scores, valid_scores, alone_scores: see `Trained`; (0, 0) where there are none.
         epochs: the history.
         readings: of the party's clock: before the first epoch, of each epoch, after the last.
-        told: what the report should tell of it.
+        told: sentences for the report.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Done:
 
     @classmethod
     def from_trained(cls, name: str, trained: Trained) -> Done:
-        """What is kept of what a member's program left."""
+        """The result of a sub-model's program."""
         ends = [one for one in (trained.setup, trained.finish) if one is not None]
         return cls(
             name=name,
@@ -105,15 +105,15 @@ class Done:
 
 
 class MemberKeeper(Keeper):
-    """A member's checkpoints among those of the job: its epoch e is the job's ``number · span + e``, and a checkpoint
-    holds what is kept of the members before it.
+    """A sub-model's checkpoints among those of the job: its epoch e is the job's ``number · span + e``. A checkpoint
+    contains the results of the sub-models before it.
 
     Args:
         outer: the party's keeper.
         number: of the member, from 0.
         span: most epochs of a member.
         name: of the member, for its releases in the party's journal.
-        secret: the party's own, which a run that goes on begins from.
+        secret: the party's, which a resumed run starts from.
         done: of the members before.
     """
 
@@ -148,13 +148,13 @@ class MemberKeeper(Keeper):
 
 
 def member_site(site: PartyContext, name: str, *, keeper: Keeper | None = None, talks: bool = True) -> PartyContext:
-    """A member's place at a party.
+    """A sub-model's context at a party.
 
     Args:
         site: the party's.
         name: of the member.
-        keeper: of its checkpoints; none unless given.
-        talks: False for a member that runs at the active party only: it has no peers.
+        keeper: of its checkpoints; by default, none.
+        talks: False for a sub-model without peers, at the active party only.
     """
     secret = PartySecret(int.from_bytes(site.secret.keystream(32, "member", name), "big"))
     own = replace(
@@ -164,20 +164,20 @@ def member_site(site: PartyContext, name: str, *, keeper: Keeper | None = None, 
 
 
 def member_setting(setting: Setting, member: Member, site: PartyContext, plan: Plan) -> Setting:
-    """What a member is given: its own place, plan, and split of the same rows."""
+    """A sub-model's setting: its context, plan, and split of the same rows."""
     return replace(setting, site=site, plan=plan, table=replace(setting.table, split=member.split))
 
 
 async def run_members(members: Sequence[Member], setting: Setting, plan: Plan) -> list[Done]:
-    """Run all members, one after the other, or those that a checkpoint does not hold.
+    """Train all sub-models one after the other, except those that a checkpoint contains.
 
     Args:
         members: the same at all parties, in the same order.
         setting: of the job at this party.
-        plan: of each member.
+        plan: of each sub-model.
 
     Returns:
-        What is kept of each member that ran here.
+        The result of each sub-model that ran here.
     """
     site = setting.site
     saved = site.keeper.load()
@@ -199,7 +199,7 @@ async def _run(member: Member, setting: Setting) -> Done:
 
 
 def sum_readings(readings: Sequence[Reading]) -> Reading:
-    """The sum of what a clock counted."""
+    """The sum of a clock's readings."""
     sent: dict[str, int] = {}
     for one in readings:
         for peer, count in one.sent.items():
