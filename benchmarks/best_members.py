@@ -30,7 +30,7 @@ from securevfl.data import Parties, datasets
 from securevfl.party import Job
 from securevfl.run.simulation import join_parties, run_parties
 from securevfl.training import FEWEST_TO_CHOOSE
-from securevfl.training.pooling import average_probabilities, log_loss, stacked_weights
+from securevfl.training.pooling import average_probabilities, fit_stacking_weights, log_loss
 from securevfl.training.task import Task
 
 SETS: Mapping[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
@@ -102,7 +102,7 @@ def scored(
     for pull in PULLS:
         weights = [1 / len(METHODS)] * len(METHODS)
         if not few:
-            weights = stacked_weights([unseen[name] for name in METHODS], labels, pull=pull).tolist()
+            weights = fit_stacking_weights([unseen[name] for name in METHODS], labels, pull=pull).tolist()
         variants[f"pull {pull:g}"] = average_probabilities([bagged[name] for name in METHODS], weights)
     variants["alone: local, one model"] = alone["local"][0]
     variants["alone: local, bagged"] = alone["local"].mean(axis=0)

@@ -13,7 +13,7 @@ from securevfl.cut import CutUse, Plain, Protection
 from securevfl.errors import InputError
 from securevfl.privacy import PrivateSteps
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Looks, Subsets
+from securevfl.training.algorithm import ReleaseCounts, Subsets
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture
@@ -188,7 +188,7 @@ class RandomMatch(SplitNN):
     def passive(self, setting: Setting) -> PassiveRole:
         return _MatchPassive(self, setting)
 
-    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
         known = super().max_releases(protection, plan, passive)
         return replace(known, features=None) if self.trainable else known
 

@@ -42,7 +42,7 @@ from securevfl.training.rows import NumberedRows, Plan
 from securevfl.training.setting import Setting
 from securevfl.training.split import Split
 from securevfl.training.state import as_dict
-from securevfl.training.submodels import Member
+from securevfl.training.submodels import SubModel
 from securevfl.transport import PASSIVE, Exchange
 
 __all__ = ["Best"]
@@ -134,7 +134,7 @@ class Best(SplitNN):
         for each in self.algorithms().values():
             each.check(protection)
 
-    def members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[Member]:
+    def members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[SubModel]:
         """All members in the order in which they train, the same at all parties.
 
         Members that exchange messages come first.
@@ -146,7 +146,7 @@ class Best(SplitNN):
             passive: number of passive parties.
         """
         found = [
-            Member(
+            SubModel(
                 name=f"{name} {number}",
                 algorithm=algorithm,
                 split=split,

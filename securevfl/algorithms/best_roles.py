@@ -17,13 +17,13 @@ from securevfl.training.algorithm import Algorithm
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.outcome import constant_metrics, few_rows, went_nowhere
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.pooling import average_probabilities, log_loss, stacked_weights
+from securevfl.training.pooling import average_probabilities, fit_stacking_weights, log_loss
 from securevfl.training.program import Program
 from securevfl.training.role import Role
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, NumberedRows, Plan, Trained
 from securevfl.training.setting import Configuration, Setting
 from securevfl.training.state import State, as_dict, as_int
-from securevfl.training.submodels import Done, Member, member_site, run_members, sum_readings
+from securevfl.training.submodels import SubModel, SubModelResult, submodel_context, sum_readings, train_submodels
 from securevfl.training.task import Task
 from securevfl.transport import PASSIVE
 
@@ -53,7 +53,7 @@ class AveragedConfiguration(Configuration, Protocol):
         """Method → its algorithm."""
         ...
 
-    def members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[Member]:
+    def members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[SubModel]:
         """All members, in the order in which they train."""
         ...
 
@@ -82,7 +82,7 @@ class BestProgram(Program):
 
     async def run(self) -> Trained:
         site, table = self.setting.site, self.setting.table
-        done = await run_members(self.members, self.setting, self.plan)
+        done = await train_submodels(self.members, self.setting, self.plan)
         trained = Trained(split=table.split)
         self.add_readings(trained, done)
         weights: dict[str, float] = {}
@@ -95,8 +95,8 @@ class BestProgram(Program):
         trained.model["passive"] = list(site.passive)
         return trained
 
-    def add_readings(self, trained: Trained, done: Sequence[Done]) -> None:
-        """Add up the members' sums of rows read, epoch by epoch."""
+    def add_readings(self, trained: Trained, done: Sequence[SubModelResult]) -> None:
+        """Add up the members' clock readings, epoch by epoch."""
         trained.setup = sum_readings([one.readings[0] for one in done])
         trained.readings = [
             sum_readings([one.readings[1 + epoch] for one in done]) for epoch in range(self.plan.epochs)
@@ -115,7 +115,11 @@ class _MemberWeighting:
     """
 
     def __init__(
-        self, config: AveragedConfiguration, setting: Setting, members: Sequence[Member], done: Sequence[Done]
+        self,
+        config: AveragedConfiguration,
+        setting: Setting,
+        members: Sequence[SubModel],
+        done: Sequence[SubModelResult],
     ) -> None:
         if setting.table.y is None:
             raise ValueError("the active party's table has no labels")
@@ -126,7 +130,7 @@ class _MemberWeighting:
         self.members = {member.name: member for member in members}
         self.done = done
 
-    def of_method(self, name: str) -> list[Done]:
+    def of_method(self, name: str) -> list[SubModelResult]:
         return [one for one in self.done if method_of(one.name) == name]
 
     def unseen_probabilities(self, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -170,7 +174,7 @@ class _MemberWeighting:
         """Method → its weight; equal weights if too few rows validate."""
         if not self.config.stack or len(rows) < FEWEST_TO_CHOOSE:
             return dict.fromkeys(judged, 1 / len(judged))
-        found = stacked_weights(list(judged.values()), self.y[rows], pull=_PULL)
+        found = fit_stacking_weights(list(judged.values()), self.y[rows], pull=_PULL)
         return dict(zip(judged, map(float, found), strict=True))
 
     def assess_outcome(
@@ -284,7 +288,7 @@ class _ScoringRole(Role):
         """The setting of a member's role: its links and the batch size that its cut was made for."""
         model = as_dict(self._models[name])
         plan = replace(self.plan, batch_size=as_int(model["batch_size"]), epochs=as_int(model["times"]))
-        site = member_site(self.site, name, talks=talks)
+        site = submodel_context(self.site, name, talks=talks)
         return replace(self._setting, site=site, plan=plan, widest=as_int(model.get("widest", 0)))
 
     def member(self, algorithm: Algorithm, setting: Setting) -> Role:

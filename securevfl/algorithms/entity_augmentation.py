@@ -22,7 +22,7 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.party_context import derive_seed
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Looks
+from securevfl.training.algorithm import ReleaseCounts
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
@@ -54,8 +54,8 @@ class EntityAugmentation(SplitNN):
     def passive(self, setting: Setting) -> PassiveRole:
         return _Passive(self, setting)
 
-    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
-        return Looks(features=None if self.trainable else 1)  # `reuse` depends on the rows
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
+        return ReleaseCounts(features=None if self.trainable else 1)  # `reuse` depends on the rows
 
     def reuse(self, table: NumberedRows, active: str) -> int:
         """How often one row, or its label, is used at most in one pass over all places."""

@@ -27,7 +27,7 @@ from securevfl.cut.leakage import describe_representations
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Noised, RowRelease, map_noised
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Looks
+from securevfl.training.algorithm import ReleaseCounts
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, PassiveHalf
@@ -93,7 +93,7 @@ class FedDA(SplitNN):
     def least_epochs(self) -> int:
         return self.first + 1
 
-    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
         known = super().max_releases(protection, plan, passive)
         return replace(known, features=None if known.features is None else known.features + _ONCE_MORE)
 

@@ -38,7 +38,7 @@ from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, Architecture, Networks
 from securevfl.training.networks import build_active_block, build_bottom, build_mlp
-from securevfl.training.parallel_submodels import SideBySide
+from securevfl.training.parallel_networks import ParallelNetworks
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.rows import FEWEST_TO_CHOOSE
 from securevfl.training.seeding import seed_torch
@@ -214,7 +214,7 @@ class _ResidualActive(Active):
         found = torch.empty((epochs, len(train), self.task.outputs), device=self.plan.device)
         fold = np.random.default_rng(self.seed("folds")).permutation(np.arange(len(train)) % folds)
         models = [self._local_network(self.seed("local", number)) for number in range(folds)]
-        local = SideBySide(models, self.config.lr, self.config.local_weight_decay)
+        local = ParallelNetworks(models, self.config.lr, self.config.local_weight_decay)
         rows = [np.concatenate([train[fold != number], others]) for number in range(folds)]
         size = min(self.nominal_batch, *map(len, rows))
         for epoch in range(1, epochs + 1):
@@ -229,7 +229,7 @@ class _ResidualActive(Active):
                     )
         return found
 
-    def _step_all(self, local: SideBySide, batches: Sequence[np.ndarray], size: int) -> None:
+    def _step_all(self, local: ParallelNetworks, batches: Sequence[np.ndarray], size: int) -> None:
         """Take a step of each model on its own batch.
 
         The last batch of a pass is as long as the shortest fold's.

@@ -16,7 +16,7 @@ from msgspec import Meta
 from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.privacy import Noised
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Algorithm, Looks
+from securevfl.training.algorithm import Algorithm, ReleaseCounts
 from securevfl.training.cut_noise import active_side, widen_ranges
 from securevfl.training.fits import Fits
 from securevfl.training.frozen import Frozen, rows_to_pretrain
@@ -87,7 +87,7 @@ class SplitNN(Algorithm):
         rounds = bool(self.cut_momentum or self.cut_weight_decay)
         return CutUse(trainable=self.trainable, frozen=isinstance(self.bottom, Frozen), rounds=rounds)
 
-    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
         times = plan.epochs * (
             plan.steps or 1
         )  # the number of rows is unknown here, so each of `steps` may be a pass over all of them
@@ -95,7 +95,7 @@ class SplitNN(Algorithm):
         numbers = (
             1 + passive if self.uses_book else 1
         )  # a person in a label book has a row at each party, see `NumberedRows.shared`
-        return Looks(features=times if moves else 1, labels=times * numbers)
+        return ReleaseCounts(features=times if moves else 1, labels=times * numbers)
 
     def values_opened(self, plan: Plan) -> int:
         return self.hidden * (plan.epochs if plan.steps is None else 1)

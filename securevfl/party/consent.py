@@ -220,7 +220,7 @@ def _planned(job: Job, mine: bool, passive: int) -> float:
         return math.inf
     if noise.noise_multiplier is None:
         return noise.epsilon
-    fewest = job.algorithm.fewest_looks(job.protection, job.plan, passive)
+    fewest = job.algorithm.min_releases(job.protection, job.plan, passive)
     looks = (fewest.labels if mine else fewest.features) or 1
     return epsilon_rdp(GaussianRelease(noise.noise_multiplier, looks), noise.delta)
 

@@ -160,7 +160,7 @@ async def train_party(
     except BaseException as error:
         with _besides(error, "what was released until then could not be noted in the ledger"):
             note_spent(site.ledger, program.privacy_spent())  # it cost that much, however the run ended
-            program.tell_looks()
+            program.record_opened_values()
         raise
     if trained.model:
         classes = next(iter(agreed.values())).classes
@@ -207,7 +207,7 @@ async def predict_party(
     program = scoring_program(site, table, alignment, job, model)
     found = await program.predict(dict(model), np.arange(len(alignment.rows)))
     note_spent(site.ledger, program.privacy_spent())
-    program.tell_looks()
+    program.record_opened_values()
     return found
 
 

@@ -9,7 +9,7 @@
 
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Algorithm, Looks, Subsets, find_algorithm, registered_algorithms
+from securevfl.training.algorithm import Algorithm, ReleaseCounts, Subsets, find_algorithm, registered_algorithms
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.fits import Fits
 from securevfl.training.frozen import Frozen, frozen_activations, frozen_bottom
@@ -32,12 +32,12 @@ __all__ = [
     "Frozen",
     "HelperProgram",
     "Keep",
-    "Looks",
     "NumberedRows",
     "PassiveProgram",
     "PassiveRole",
     "Plan",
     "Program",
+    "ReleaseCounts",
     "Setting",
     "Split",
     "Subsets",

@@ -45,7 +45,7 @@ class Progress:
 
 
 @dataclass
-class Within:
+class EpochProgress:
     """How far an epoch has come, at the active party.
 
     Attributes:
@@ -77,7 +77,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     def __init__(self, role: ActiveRole) -> None:
         super().__init__(role)
         self.progress = Progress(kept=None)
-        self._within = Within()
+        self._within = EpochProgress()
         self.temperature = 1.0
         self._valid_scores = np.empty((0, 0))
 
@@ -191,7 +191,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         """
         role = self.role
         batches = role.batches(epoch)
-        first, self._within = self._within, Within()
+        first, self._within = self._within, EpochProgress()
         losses: list[float | torch.Tensor] = [*first.losses]
         count = first.rows
         site, observer = role.site, role.site.observer
@@ -201,7 +201,9 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             count += len(rows)
             observer.step(epoch, done, len(batches))
             if self.checkpoints.is_checkpoint_due(done, len(batches)):
-                self.checkpoints.keep_within(epoch, done, self.training_state(Within(done, to_floats(losses), count)))
+                self.checkpoints.keep_within(
+                    epoch, done, self.training_state(EpochProgress(done, to_floats(losses), count))
+                )
         self.trained.rows = role.books.rows_trained(epoch)
         site.ledger.catch_up()
         mean = sum(to_floats(losses)) / max(count, 1)
@@ -239,9 +241,9 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.trained.epochs.append(Epoch(loss, valid))
         self.role.site.observer.epoch(progress.epoch, loss, valid)
         self.checkpoints.keep(progress.epoch, self.training_state())
-        self.tell_spent()
+        self.report_spent()
 
-    def training_state(self, within: Within | None = None) -> State:
+    def training_state(self, within: EpochProgress | None = None) -> State:
         """The program's state for a checkpoint, with `within` if an epoch is under way."""
         progress = replace(self.progress, epoch=self.progress.epoch - (within is not None))
         history = [[item.loss, item.valid] for item in self.trained.epochs]
@@ -262,7 +264,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         progress = Progress(**as_dict(saved["progress"]))  # type: ignore[arg-type]
         progress.stop = self.checkpoints.is_finished(saved)
         if "within" in saved:
-            self._within = Within(**as_dict(saved["within"]))  # type: ignore[arg-type]
+            self._within = EpochProgress(**as_dict(saved["within"]))  # type: ignore[arg-type]
         self.trained.stopped = str(saved["stopped"]) if progress.stop else ""
         return progress
 

@@ -29,11 +29,11 @@ from securevfl.training.rows import Plan
 from securevfl.training.setting import Setting
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 
-__all__ = ["Algorithm", "Looks", "Subsets", "find_algorithm", "registered_algorithms"]
+__all__ = ["Algorithm", "ReleaseCounts", "Subsets", "find_algorithm", "registered_algorithms"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Looks:
+class ReleaseCounts:
     """How often training releases one row: bounds.
 
     Attributes:
@@ -187,7 +187,7 @@ class Algorithm(Abilities):
             ]
         return found
 
-    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
         """How often training releases one row at most, as far as that is known before any rows are.
 
         ε of a noise multiplier in the job follows from it. None, the default, stands for what depends on the rows.
@@ -197,7 +197,7 @@ class Algorithm(Abilities):
             plan: of the job.
             passive: how many passive parties there are.
         """
-        return Looks()
+        return ReleaseCounts()
 
     def values_opened(self, plan: Plan) -> int:
         """How many values of one row of a passive party training opens at least, as far as that is known before any
@@ -208,7 +208,7 @@ class Algorithm(Abilities):
         """
         return 0
 
-    def fewest_looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def min_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
         """How often training releases one row at least, whatever rows there are.
 
         Before anything is sent, policies are checked against it if the job gives a noise multiplier; once the rows are
@@ -222,7 +222,7 @@ class Algorithm(Abilities):
         exact = plan.steps is None and not self.uses_book  # otherwise passes per epoch, or rows per person, are unknown
         dp = protection.dp
 
-        def after(epochs: int) -> Looks:
+        def after(epochs: int) -> ReleaseCounts:
             return self.max_releases(protection, replace(plan, epochs=epochs), passive)
 
         epochs = plan.epochs
@@ -236,7 +236,7 @@ class Algorithm(Abilities):
             epochs = low
         most = after(epochs)
         features, labels = (1 if n is None else n if exact else min(n, epochs) for n in (most.features, most.labels))
-        return Looks(features=features, labels=labels)
+        return ReleaseCounts(features=features, labels=labels)
 
     def with_planned_noise(self, protection: Protection, plan: Plan, passive: int) -> Protection:
         """The protection with the ε that `plan` spends in place of noise multipliers, for findings.

@@ -47,7 +47,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
             stop = bool(verdict.meta.get("stop")) or epoch >= role.plan.epochs
             self.checkpoints.keep(epoch, {"kept": kept, "stop": stop})
             observer.epoch(epoch, math.nan, {})
-            self.tell_spent()
+            self.report_spent()
         role.books.restore(kept)
         observer.phase("test")
         await self.answer_all(split.test)

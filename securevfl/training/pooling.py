@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["average_probabilities", "log_loss", "stacked_weights"]
+__all__ = ["average_probabilities", "fit_stacking_weights", "log_loss"]
 
 _STEPS = 500
 _TINY = 1e-12
@@ -36,7 +36,7 @@ def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
     return float(-np.log(np.clip(probabilities[np.arange(len(labels)), labels], _TINY, None)).mean())
 
 
-def stacked_weights(probabilities: Sequence[np.ndarray], labels: np.ndarray, *, pull: float) -> np.ndarray:
+def fit_stacking_weights(probabilities: Sequence[np.ndarray], labels: np.ndarray, *, pull: float) -> np.ndarray:
     """Weights (models,) by which the mean of probabilities has the least log-loss, pulled towards equal ones.
 
     Args:

@@ -50,7 +50,7 @@ class Program(ABC):
         """What was released so far, and its ε."""
         return []
 
-    def tell_looks(self, notes: list[str] | None = None) -> None:  # noqa: B027 - nothing, unless it feeds rows
+    def record_opened_values(self, notes: list[str] | None = None) -> None:  # noqa: B027 - nothing, unless it feeds rows
         """Record how many values of the party's rows were opened so far; nothing for a program that feeds none."""
 
 
@@ -118,10 +118,10 @@ class RoleProgram(Program, Generic[R]):
         role.releases.end_epoch()
         trained.spent += role.releases.close()
         trained.notes += role.releases.notes(role.site.name)
-        self.tell_looks(trained.notes)
+        self.record_opened_values(trained.notes)
         return trained
 
-    def tell_looks(self, notes: list[str] | None = None) -> None:
+    def record_opened_values(self, notes: list[str] | None = None) -> None:
         """Record in the ledger how many values of the party's rows were opened. The report's notes repeat it if the
         policy limits them, or if they are all that hides a secretly drawn bottom."""
         role = self.role
@@ -134,7 +134,7 @@ class RoleProgram(Program, Generic[R]):
     def privacy_spent(self) -> list[Spent]:
         return self.role.releases.spent()
 
-    def tell_spent(self) -> None:
+    def report_spent(self) -> None:
         """Report ε so far to the party's observer, if it asks for that."""
         site = self.role.site
         if site.observer.accounting and len(self.role.releases):

@@ -23,11 +23,11 @@ from securevfl.training.split import Split
 from securevfl.training.state import State, as_dict, as_int, as_list, as_tensor
 from securevfl.transport import PASSIVE
 
-__all__ = ["Done", "Member", "MemberKeeper", "member_setting", "member_site", "run_members"]
+__all__ = ["SubModel", "SubModelKeeper", "SubModelResult", "submodel_context", "submodel_setting", "train_submodels"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Member:
+class SubModel:
     """One of the algorithms that a job consists of.
 
     Attributes:
@@ -44,7 +44,7 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Done:
+class SubModelResult:
     """The result of a sub-model: the party's part of it and, at the active party, its scores.
 
     Attributes:
@@ -66,7 +66,7 @@ class Done:
     told: Sequence[str]
 
     @classmethod
-    def from_trained(cls, name: str, trained: Trained) -> Done:
+    def from_trained(cls, name: str, trained: Trained) -> SubModelResult:
         """The result of a sub-model's program."""
         ends = [one for one in (trained.setup, trained.finish) if one is not None]
         return cls(
@@ -89,7 +89,7 @@ class Done:
         return kept
 
     @classmethod
-    def from_state(cls, state: State) -> Done:
+    def from_state(cls, state: State) -> SubModelResult:
         """What `state` gave."""
         scores = [as_tensor(one).numpy() for one in as_list(state["scores"])]
         return cls(
@@ -104,7 +104,7 @@ class Done:
         )
 
 
-class MemberKeeper(Keeper):
+class SubModelKeeper(Keeper):
     """A sub-model's checkpoints among those of the job: its epoch e is the job's ``number · span + e``. A checkpoint
     contains the results of the sub-models before it.
 
@@ -118,7 +118,7 @@ class MemberKeeper(Keeper):
     """
 
     def __init__(
-        self, outer: Keeper, number: int, span: int, name: str, secret: PartySecret, done: Sequence[Done]
+        self, outer: Keeper, number: int, span: int, name: str, secret: PartySecret, done: Sequence[SubModelResult]
     ) -> None:
         self._outer = outer
         self._first = number * span
@@ -147,7 +147,9 @@ class MemberKeeper(Keeper):
         self._outer.save(place, kept | ({"step": step} if step else {}), step=step)
 
 
-def member_site(site: PartyContext, name: str, *, keeper: Keeper | None = None, talks: bool = True) -> PartyContext:
+def submodel_context(
+    site: PartyContext, name: str, *, keeper: Keeper | None = None, talks: bool = True
+) -> PartyContext:
     """A sub-model's context at a party.
 
     Args:
@@ -163,12 +165,12 @@ def member_site(site: PartyContext, name: str, *, keeper: Keeper | None = None, 
     return own if talks else replace(own, passive=(), links={})
 
 
-def member_setting(setting: Setting, member: Member, site: PartyContext, plan: Plan) -> Setting:
+def submodel_setting(setting: Setting, member: SubModel, site: PartyContext, plan: Plan) -> Setting:
     """A sub-model's setting: its context, plan, and split of the same rows."""
     return replace(setting, site=site, plan=plan, table=replace(setting.table, split=member.split))
 
 
-async def run_members(members: Sequence[Member], setting: Setting, plan: Plan) -> list[Done]:
+async def train_submodels(members: Sequence[SubModel], setting: Setting, plan: Plan) -> list[SubModelResult]:
     """Train all sub-models one after the other, except those that a checkpoint contains.
 
     Args:
@@ -182,20 +184,20 @@ async def run_members(members: Sequence[Member], setting: Setting, plan: Plan) -
     site = setting.site
     saved = site.keeper.load()
     site.keeper.journal.begin_attempt(site.keeper.start or 0)
-    done = [] if saved is None else [Done.from_state(as_dict(one)) for one in as_list(saved["done"])]
+    done = [] if saved is None else [SubModelResult.from_state(as_dict(one)) for one in as_list(saved["done"])]
     known = {one.name for one in done}
     for number, member in enumerate(members):
         if member.name in known or (not member.talks and site.role == PASSIVE):
             continue
-        shelf = MemberKeeper(site.keeper, number, plan.epochs, member.name, site.secret, done)
-        place = member_site(site, member.name, keeper=shelf if member.talks else None, talks=member.talks)
-        done = [*done, await _run(member, member_setting(setting, member, place, plan))]
+        shelf = SubModelKeeper(site.keeper, number, plan.epochs, member.name, site.secret, done)
+        place = submodel_context(site, member.name, keeper=shelf if member.talks else None, talks=member.talks)
+        done = [*done, await _run(member, submodel_setting(setting, member, place, plan))]
     return done
 
 
-async def _run(member: Member, setting: Setting) -> Done:
+async def _run(member: SubModel, setting: Setting) -> SubModelResult:
     program: Program = member.algorithm.program(setting.site, setting.plan, {setting.site.active: setting})
-    return Done.from_trained(member.name, await program.run())
+    return SubModelResult.from_trained(member.name, await program.run())
 
 
 def sum_readings(readings: Sequence[Reading]) -> Reading:

@@ -24,10 +24,10 @@ from securevfl.algorithms import best, best_roles
 from securevfl.party_context import Keeper, PartyContext, PartySecret
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.training import Plan, Setting
-from securevfl.training.pooling import average_probabilities, log_loss, stacked_weights
+from securevfl.training.pooling import average_probabilities, fit_stacking_weights, log_loss
 from securevfl.training.program import Program
 from securevfl.training.split import Split
-from securevfl.training.submodels import member_setting, member_site
+from securevfl.training.submodels import submodel_context, submodel_setting
 
 PEOPLE = scarce(1, rows=140, overlap=0.4)
 FEW = scarce(1, rows=100, overlap=0.25)
@@ -60,8 +60,8 @@ class Single(sv.Best):
         setting = settings[site.active]
         every = self.members(setting.table, site.seed, setting.protection, len(site.passive))
         member = next(one for one in every if one.name == self.wanted)
-        place = member_site(site, member.name, talks=True)
-        own = member_setting(setting, member, place, replace(plan, keep="auto"))
+        place = submodel_context(site, member.name, talks=True)
+        own = submodel_setting(setting, member, place, replace(plan, keep="auto"))
         return member.algorithm.program(own.site, own.plan, {site.active: own})
 
 
@@ -195,7 +195,7 @@ def opinions(rows: int, skills: list[float], seed: int = 0) -> tuple[list[np.nda
 @pytest.mark.parametrize("pull", [0.5, 10.0])
 def test_weights_are_the_minimum_that_they_are_said_to_be(pull: float) -> None:
     found, labels = opinions(200, [0.5, 1.5, 1.8])
-    weights = stacked_weights(found, labels, pull=pull)
+    weights = fit_stacking_weights(found, labels, pull=pull)
 
     def objective(w: np.ndarray) -> float:
         return len(labels) * log_loss(average_probabilities(found, list(w)), labels) - pull * float(np.log(w).sum())
@@ -217,16 +217,16 @@ def test_rows_find_out_a_model_that_is_sure_and_wrong() -> None:
     found, labels = opinions(400, [2.0, 2.0])
     wrong = np.full_like(found[0], 0.01)
     wrong[np.arange(400), (labels + 1) % 3] = 0.98
-    weights = stacked_weights([*found, wrong], labels, pull=best_roles._PULL)
+    weights = fit_stacking_weights([*found, wrong], labels, pull=best_roles._PULL)
     assert weights[2] < 0.05
     assert min(weights[:2]) > 0.3
 
 
 def test_models_that_are_as_good_stay_equal() -> None:
     found, labels = opinions(100, [1.0])
-    assert stacked_weights(found * 3, labels, pull=best_roles._PULL) == pytest.approx(np.full(3, 1 / 3))
+    assert fit_stacking_weights(found * 3, labels, pull=best_roles._PULL) == pytest.approx(np.full(3, 1 / 3))
     far = [
-        np.abs(stacked_weights(*opinions(60, [1.0] * 3, seed), pull=best_roles._PULL) - 1 / 3).max()
+        np.abs(fit_stacking_weights(*opinions(60, [1.0] * 3, seed), pull=best_roles._PULL) - 1 / 3).max()
         for seed in range(20)
     ]
     assert max(far) < 0.25

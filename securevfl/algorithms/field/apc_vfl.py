@@ -27,7 +27,7 @@ from securevfl.cut.leakage import describe_representations
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Finding, map_noised
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Algorithm, Looks, Subsets
+from securevfl.training.algorithm import Algorithm, ReleaseCounts, Subsets
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.halves import Networks
 from securevfl.training.networks import Bottom, bottom_problems, build_bottom, build_mlp
@@ -87,8 +87,8 @@ class APCVFL(Algorithm):
     def problems(self) -> list[str]:
         return super().problems() + bottom_problems(self.bottom, "apc_vfl.bottom", not_frozen=_NOT_FROZEN)
 
-    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
-        return Looks(features=1)
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
+        return ReleaseCounts(features=1)
 
     def check(self, protection: Protection) -> None:
         """See `Algorithm.check`.

@@ -22,7 +22,7 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutSpec, Plain, Protection
 from securevfl.party_context import derive_seed
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Looks, Subsets
+from securevfl.training.algorithm import ReleaseCounts, Subsets
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
@@ -70,8 +70,8 @@ class Distilled(SplitNN):
     def values_opened(self, plan: Plan) -> int:
         return self.hidden  # when its teachers' fold is scored, and more in training them
 
-    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
-        return Looks()  # steps of a teacher are given, and not passes: it depends on how many rows are aligned
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
+        return ReleaseCounts()  # steps of a teacher are given, and not passes: it depends on how many rows are aligned
 
     def notes(self, protection: Protection) -> list[str]:
         found = ["every row is scored from the active party's own columns, even if all parties have it"]

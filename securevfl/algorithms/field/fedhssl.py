@@ -37,7 +37,7 @@ from securevfl.errors import InputError, ProtocolError
 from securevfl.party_context import derive_seed
 from securevfl.privacy import Link, Noised, RowRelease, fan_out
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Looks
+from securevfl.training.algorithm import ReleaseCounts
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
@@ -105,7 +105,7 @@ class FedHSSL(SplitNN):
     def title(self) -> str:
         return self.label if self.aggregate else f"{self.label} (no aggregation)"
 
-    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
         known, more = super().max_releases(protection, plan, passive), self.rounds * self.cross_steps
         return replace(known, features=None if more or known.features is None else known.features)
 

@@ -32,7 +32,7 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, map_noised, strip_noise_mark
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Algorithm, Looks
+from securevfl.training.algorithm import Algorithm, ReleaseCounts
 from securevfl.training.halves import Networks
 from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems, build_active_block, build_bottom
 from securevfl.training.noise import FeatureNoise
@@ -92,9 +92,9 @@ class MFTL(Algorithm):
                 "use sv.DP(features=sv.Gaussian(…)) without labels, for noise on representations"
             )
 
-    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
         times = plan.epochs * (plan.steps or 1)
-        return Looks(features=times, labels=times)
+        return ReleaseCounts(features=times, labels=times)
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:

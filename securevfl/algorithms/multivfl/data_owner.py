@@ -105,7 +105,7 @@ class DataOwner(Program):
             self.keep(epoch, kept, stop=stop)
             observer.epoch(epoch, math.nan, {})
             for program in self.programs.values():
-                program.tell_spent()
+                program.report_spent()
         role.books.restore(kept)
         observer.phase("test")
         await self.first.answer_all(split.test)

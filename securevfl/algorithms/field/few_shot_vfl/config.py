@@ -11,7 +11,7 @@ from securevfl.algorithms.field.few_shot_vfl.server import FewShotServer
 from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.algorithm import Algorithm, Looks, Subsets
+from securevfl.training.algorithm import Algorithm, ReleaseCounts, Subsets
 from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.representations import handing_over
@@ -90,8 +90,8 @@ class FewShotVFL(Algorithm):
                 "noise on representations, or labels=sv.RandomisedResponse(…)"
             )
 
-    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> Looks:
-        return Looks(features=self.uploads, labels=self.uploads - 1)
+    def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
+        return ReleaseCounts(features=self.uploads, labels=self.uploads - 1)
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:

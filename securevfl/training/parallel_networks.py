@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
 
-__all__ = ["SideBySide"]
+__all__ = ["ParallelNetworks"]
 
 
-class SideBySide:
+class ParallelNetworks:
     """Several networks whose parameters are stacked, with one Adam for all of them: it treats each number by itself.
 
     Args:
