@@ -151,5 +151,5 @@ def test_views_of_validation_rows_tell_how_many_labels_are_right() -> None:
 
 def test_configurations_refuse_identity_bottoms() -> None:
     for name in ("mftl", "sfhtl", "few_shot_vfl"):
-        with pytest.raises(sv.InputError, match="it would hand over the features themselves"):
+        with pytest.raises(sv.InputError, match="would send the features themselves"):
             make(name, bottom=())

@@ -1,4 +1,4 @@
-"""The active party's role: it owns the labels, the shape of the trees and what leaves say."""
+"""The active party's role: it has the labels, and grows the trees with their leaf values."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Forest:
     """The active party's part of the model.
 
     Args:
-        role: whose it is.
+        role: the active party's role.
 
     Attributes:
-        trees: in the order in which they were grown.
-        start: what every row begins with, (outputs,).
+        trees: all trees, in the order of training.
+        start: initial raw score of every row, (outputs,).
     """
 
     def __init__(self, role: BoostingActive) -> None:
@@ -42,8 +42,10 @@ class Forest:
         self.start = np.zeros(role.outputs)
 
     async def setup(self) -> None:
-        """Learn how many bins the others' columns have, and hand out a key where sums are sealed; nothing of that in a
-        prediction."""
+        """Learn how many bins the others' columns have, and send out a key if sums are sealed.
+
+        A prediction needs neither.
+        """
         if len(self._role.table.split.train):
             await self._role.asking.setup()
 
@@ -106,14 +108,14 @@ class BoostingActive(ActiveRole):
             self.asking = TreeQueries(self, bins, bins.codes(x).astype(np.int16), directions)
 
     def build_objective(self) -> Objective:
-        """What the trees are grown towards."""
+        """The loss whose derivatives the trees fit."""
         task = self.task
         if isinstance(task, Regression):
             return find_objective(task.loss.name, delta=task.loss.delta, power=task.loss.power)
         return find_objective("logistic") if task.classes == 2 else find_objective("softmax", classes=task.classes)
 
     def training_targets(self, rows: np.ndarray) -> np.ndarray:
-        """What rows are trained towards, (n,): classes, or numbers in the task's scale."""
+        """Targets of rows, (n,): classes, or numbers in the task's scale."""
         labels, task = self.labels(rows), self.task
         found: np.ndarray = (task.targets(labels) if isinstance(task, Regression) else labels).cpu().numpy()
         return found
@@ -125,11 +127,11 @@ class BoostingActive(ActiveRole):
 
     @property
     def width(self) -> int:
-        """How many columns the party has."""
+        """Number of this party's columns."""
         return int(self.features.shape.numel())
 
     def batches(self, epoch: int) -> list[np.ndarray]:
-        """One: a tree sees all training rows."""
+        """A single batch: a tree sees all training rows."""
         return [self.training_rows(epoch)]
 
     async def train_batch(self, rows: np.ndarray) -> float:
@@ -174,7 +176,7 @@ class BoostingActive(ActiveRole):
             self.fitted[:, output] += np.asarray(grown.tree.value)[grown.leaf]
 
     def draw_row_weights(self, number: int, size: np.ndarray) -> np.ndarray:
-        """How much each training row counts in a tree, (n,): all alike, some drawn by chance, or by their gradients."""
+        """Weight of each training row in a tree, (n,): all equal, or of rows drawn by chance or by their gradients."""
         if self.config.goss is not None:
             generator = np.random.default_rng(self.seed("rows of a tree", number))
             return one_sided(size, *self.config.goss, generator)

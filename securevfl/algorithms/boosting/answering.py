@@ -1,4 +1,4 @@
-"""How a passive party answers while one tree grows: with sums over its bins, and with the sides of its splits."""
+"""A passive party's answers while one tree grows: sums over its bins, and the sides of its splits."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Trees(Protocol):
 
 
 class AnsweringRole(Protocol):
-    """What has to be known of a passive party's role.
+    """The part of a passive party's role that answering uses.
 
     Attributes:
-        holder: where sums are sealed: what computes them.
-        guard: of what it sends then.
-        equations: sums of each bin that it answered with so far.
-        bins: of its columns.
-        codes: of its training rows, int16 (n, columns).
+        holder: computes sealed sums; None if sums are not sealed.
+        guard: the guard of the messages with sealed sums.
+        equations: number of sums sent for each bin so far.
+        bins: the bins of its columns.
+        codes: the codes of its training rows, int16 (n, columns).
     """
 
     holder: SumHolder | None
@@ -57,7 +57,7 @@ class AnsweringRole(Protocol):
 
     @property
     def config(self) -> BoostingSettings:
-        """What the job asks for."""
+        """The job's algorithm."""
         ...
 
     @property
@@ -67,7 +67,7 @@ class AnsweringRole(Protocol):
 
     @property
     def protection(self) -> Protection:
-        """Of what is sent."""
+        """The job's protection."""
         ...
 
     @property
@@ -126,13 +126,14 @@ class TreeAnswers:
         self._rows, whole = await self._receive_summed_rows(), role.bins.counts
         drawn = role.config.columns < 1
         columns = await hear_columns(self._link, len(whole)) if drawn else np.arange(len(whole))
-        if len(self._rows) < len(role.codes) or len(columns) < len(whole):  # else no copy of all
+        if len(self._rows) < len(role.codes) or len(columns) < len(whole):  # avoids a copy of all codes
             self._codes = role.codes[np.ix_(self._rows, columns)]
         self._counts = tuple(whole[column] for column in columns)
         self._places = {column: place for place, column in enumerate(columns.tolist())}
 
     async def _receive_summed_rows(self) -> np.ndarray:
-        """The training rows that are summed, int64 (n,): those that the tree sees, where this party may know them."""
+        """Receive the numbers of the training rows to sum, int64 (n,): the tree's rows if this party may know them,
+        else all."""
         role, config = self._role, self._role.config
         rows = len(role.codes)
         if not config.tells_rows(role.protection):
@@ -149,11 +150,12 @@ class TreeAnswers:
         return what, nodes
 
     def _check_node_count(self, nodes: int) -> None:
-        """Hold the nodes that are summed against those that a tree of the job has: more would tell more of the columns
-        than the party agreed to.
+        """Check the number of summed nodes against the largest tree that the job allows.
+
+        More sums would reveal more of the columns than the party agreed to.
 
         Raises:
-            ProtocolError: they are too many.
+            ProtocolError: there are too many.
         """
         self._summed, self._nodes = self._summed + nodes, nodes
         most = self._role.config.most_summed
@@ -206,7 +208,9 @@ class TreeAnswers:
         role, counts = self._role, self._counts
         if not counts:
             return
-        groups = role.config.merges_small_bins and self._summed > 1  # whose bins are others at each node
+        groups = (
+            role.config.merges_small_bins and self._summed > 1
+        )  # merged bins differ from node to node, so their sums give no further equations
         role.equations += 0 if groups else 2 * self._nodes  # of g and of h
         if role.holder is None:
             if self._values is None or place is None:
@@ -261,7 +265,7 @@ class TreeAnswers:
         await self._link.send(Kind.CONTROL, "boost/sides", bits=np.packbits(sides, axis=1))
 
     def _last_bin(self, node: int, column: int, group: int) -> int:
-        """The last bin of a group of bins that were put together for a node."""
+        """The last bin of a group of bins that were merged for a node."""
         ends = self._put_together(node).ends[self._places[column]]
         return ends[group] if group < len(ends) else self._role.bins.counts[column] - 2
 

@@ -1,4 +1,4 @@
-"""How the active party asks passive ones for sums and sides, in the clear or sealed: the `Sources` of a tree."""
+"""The active party's questions to passive parties for sums and sides, in the clear or sealed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plan_of(key_bits: int, rows: int, bits: int, nodes: int) -> SumPlan:
 
 
 class GrowingRole(Protocol):
-    """What has to be known of the active party's role."""
+    """The part of the active party's role that asking uses."""
 
     @property
     def config(self) -> BoostingSettings:
@@ -66,7 +66,7 @@ class GrowingRole(Protocol):
 
 
 class TreeQueries:
-    """What the active party knows of the others' columns while it grows trees.
+    """Sums and splits of all parties' columns, as the active party queries them while it grows trees.
 
     Args:
         role: of the active party.
@@ -99,12 +99,13 @@ class TreeQueries:
 
     @property
     def category_columns(self) -> np.ndarray:
-        """Which of them hold categories."""
+        """Which candidate columns contain categories."""
         return self._kinds
 
     @property
     def can_subtract_siblings(self) -> bool:
-        """Whether sums of the larger sibling are found by subtraction: not where bins are put together by node."""
+        """Whether to compute the larger sibling's sums by subtraction. Not if bins are merged, which differs by
+        node."""
         return not self._role.config.merges_small_bins
 
     def _links(self) -> list[Link]:
@@ -175,7 +176,7 @@ class TreeQueries:
             await self._send_gradients(None)
 
     async def end(self) -> None:
-        """End it."""
+        """End the tree."""
         await self._next("end")
 
     async def _send_gradients(self, slot: np.ndarray | None) -> None:

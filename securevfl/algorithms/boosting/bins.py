@@ -1,4 +1,4 @@
-"""Quantile bins of a party's columns: what histograms are made over."""
+"""Quantile bins of a party's columns, the bins of all histograms."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Bins", "fit_bins"]
 
 @dataclass(frozen=True)
 class Bins:
-    """Edges of a party's columns.
+    """Bin edges of a party's columns.
 
-    A value x has code b where edges[b−1] < x ≤ edges[b]; so "code ≤ b" and "x ≤ edges[b]" say the same. What is missing
-    (NaN) has a code of its own, the last one, in every column.
+    A value x has code b if edges[b−1] < x ≤ edges[b], so "code ≤ b" is the same as "x ≤ edges[b]". A missing value
+    (NaN) has the last code of its column.
 
     Attributes:
         edges: of each column, ascending float64, one less than it has bins of values.

@@ -1,4 +1,4 @@
-"""The algorithm as jobs name it."""
+"""The configuration of vertical gradient boosting."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _TREES = "epochs of the job: each adds a tree"
 
 
 class Boosting(BoostingSettings):
-    """Configuration of vertical gradient boosting. An epoch of the job adds one tree, or with three classes or more one
-    for each class.
+    """Vertical gradient boosting: each epoch adds one tree, or one for each class with three or more classes.
 
     Attributes:
         lr: shrinkage of each tree.
@@ -35,14 +34,14 @@ class Boosting(BoostingSettings):
         rows: share of the training rows that each tree sees, drawn by the job's seed; others are neither encrypted nor
             added up.
         columns: share of all columns that each tree may split by, drawn by chance; sums over others are not made.
-        goss: share of the rows that a tree sees for their large gradients, and of the others that it sees by chance
-            (gradient-based one-side sampling, Ke et al. 2017, algorithm 2); None to see all alike. It saves work with
-            shown nodes, and tells labels there.
+        goss: share of the rows that a tree uses for their large gradients, and share of the others that it draws by
+            chance (gradient-based one-side sampling, Ke et al. 2017, algorithm 2). None samples uniformly. It saves
+            work with shown nodes, and reveals labels there.
         rising: columns along which scores may only rise, each as ``"party.column"``; monotone constraints.
         falling: columns along which scores may only fall, likewise.
         bits: of the fixed point of gradients; 12 are enough, see `docs/algorithms/boosting.md`.
-        nodes: whether passive parties see which rows stand in one node: ``"hidden"``, or ``"shown"``, several times
-            as fast, which tells labels.
+        nodes: whether passive parties see which rows are in one node. ``"hidden"``, or ``"shown"``, which is several
+            times as fast and reveals labels.
         merge: with shown nodes, fewest rows of a node in one of the bins whose sums the active party reads.
     """
 

@@ -1,7 +1,7 @@
 """One tree, grown at the active party over the histograms of all parties.
 
-It asks parties for two things, `Sources`: sums over the rows of some nodes, and on which side of a split rows lie. So
-the same code grows the vertical tree, and one over a pooled table with a single source: tests hold the two equal.
+It asks its `SumSources` two questions: what are the sums over the rows of some nodes, and on which side of a split is
+each row? So the same code grows a vertical tree and a tree over a pooled table; tests check that the two are equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Chosen", "GrownTree", "Owned", "SumSources", "TreeLimits", "grow_tre
 
 @dataclass(frozen=True, kw_only=True)
 class TreeLimits:
-    """How far a tree grows.
+    """Bounds on the size of a tree.
 
     Attributes:
         depth: most splits from the root to a leaf.
@@ -36,7 +36,7 @@ class TreeLimits:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A split that was chosen.
+    """A chosen split.
 
     Attributes:
         node: number of the node in the tree.
@@ -70,7 +70,7 @@ class Owned(NamedTuple):
 
 
 class SumSources(Protocol):
-    """What a tree is grown from."""
+    """Where a tree's sums and sides come from."""
 
     @property
     def counts(self) -> Sequence[int]:

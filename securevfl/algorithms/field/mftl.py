@@ -1,5 +1,6 @@
-"""mFTL: federated transfer learning (Liu et al. 2020, arXiv 1812.03337) with a federated model on top, as the paper of
-FedCVT compares with it (Kang et al. 2022, arXiv 2008.10838).
+"""mFTL: federated transfer learning with a federated model on top, the baseline of FedCVT's paper.
+
+FTL: Liu et al. 2020, arXiv 1812.03337. FedCVT: Kang et al. 2022, arXiv 2008.10838.
 
 Each of two parties has a network into a common space, ``u = Net(x)``. FTL labels a row of the passive party B by its
 likeness to the labelled rows of the active party A (equations 1 to 4 of FTL):
@@ -9,11 +10,11 @@ likeness to the labelled rows of the active party A (equations 1 to 4 of FTL):
 * ``L₂ = Σ ‖u_i^A − u_i^B‖²`` over the aligned rows;
 * ``L = L₁ + γ L₂ + (λ/2) L₃``, and L₃ is the squared size of the weights.
 
-FTL makes a model for B alone. FedCVT's paper therefore adds "a federated model on top of local models of FTL": here a
-linear classifier of ``[u^A; u^B]``, trained by cross entropy beside L.
+FTL trains a model for B alone. FedCVT's paper therefore adds "a federated model on top of local models of FTL": here a
+linear classifier of ``[u^A; u^B]``, trained by cross entropy together with L.
 
-FTL computes L₁ by its Taylor expansion under homomorphic encryption or on shares. Here B hands u^B of the aligned rows
-to A and receives the gradient, in the clear: the same mathematics, and another protection.
+FTL computes the Taylor expansion of L₁ under homomorphic encryption or on shares. Here B sends u^B of the aligned rows
+to A and receives the gradient, both in the clear. The mathematics is the same, the protection is not.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ __all__ = ["MFTL", "label_signs", "similarity_scores", "transfer_loss"]
 
 
 class MFTL(Algorithm):
-    """Configuration of mFTL.
+    """Transfer learning of two parties, with a joint classifier.
 
     Attributes:
         bottom: of each party, as wide as the other's: widths, or the name of a convolutional one; needs parameters.
@@ -58,14 +59,14 @@ class MFTL(Algorithm):
         transfer: weight of L₁ beside the federated model's cross entropy; 0 leaves that model and L₂.
         alignment: γ, the weight of L₂.
         weight_decay: λ.
-        taylor: L₁ by its expansion to the second order, which FTL's encrypted training uses.
+        taylor: whether L₁ is its second-order expansion, as in FTL's encrypted training.
     """
 
     name: ClassVar[str] = "mftl"
     label: ClassVar[str] = "mFTL"
     uses_others: ClassVar[bool] = True
     most_passive: ClassVar[int | None] = 1
-    reveals: ClassVar[str] = "hands the passive party's representations to the active one"
+    reveals: ClassVar[str] = "sends the passive party's representations to the active party"
     bottom: Bottom = (64,)
     lr: Annotated[float, Meta(gt=0, le=100)] = 0.003
     transfer: Annotated[float, Meta(ge=0, le=1000)] = 1.0
@@ -76,14 +77,14 @@ class MFTL(Algorithm):
     def problems(self) -> list[str]:
         found = super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom", not_frozen=HANDED_OVER)
         if not self.bottom:
-            found += [f"{self.name}.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
+            found += [f"{self.name}.bottom is (), which would send the features themselves: give widths, or 'cnn'"]
         return found
 
     def check(self, protection: Protection) -> None:
         """See `Algorithm.check`.
 
         Raises:
-            InputError: differential privacy on gradients, of which L₁ mixes the labels of many rows.
+            InputError: the job asks for noise on gradients; L₁ mixes the labels of many rows.
         """
         super().check(protection)
         if protection.dp is not None and protection.dp.gradients is not None:
@@ -114,31 +115,34 @@ class MFTL(Algorithm):
 
 
 def label_signs(y: torch.Tensor, classes: int) -> torch.Tensor:
-    """Labels as FTL has them, −1 and 1, from classes (n,): one column for two classes (1 for the second), else one for
-    each class against the rest, (n, k)."""
+    """Convert classes (n,) to FTL's labels −1 and 1, (n, k).
+
+    Two classes give one column (1 for the second class), more give one column for each class against the rest.
+    """
     one_hot = functional.one_hot(y, classes)[:, 1:] if classes == 2 else functional.one_hot(y, classes)
     return 2.0 * one_hot - 1.0
 
 
 def similarity_scores(u_a: torch.Tensor, y_a: torch.Tensor, u_b: torch.Tensor) -> torch.Tensor:
-    """φ of B's rows, (m, k): their inner products with A's rows, averaged with A's labels for signs.
+    """φ of B's rows, (m, k): the mean of their inner products with A's rows, signed by A's labels.
 
     Args:
         u_a: A's representations, (n, d).
-        y_a: labels as `signs` has them, (n, k).
+        y_a: labels from `label_signs`, (n, k).
         u_b: B's representations, (m, d).
     """
     return u_b @ (y_a.T @ u_a / len(u_a)).T
 
 
 def transfer_loss(phi: torch.Tensor, y: torch.Tensor, *, taylor: bool) -> torch.Tensor:
-    """L₁ of each row, (m,), summed over the columns: ``log(1 + exp(−y φ))``, or its expansion around φ = 0 to the
-    second order, ``log 2 − y φ / 2 + φ² / 8``.
+    """L₁ of each row, (m,), summed over the columns: ``log(1 + exp(−y φ))``.
+
+    The second-order expansion around φ = 0 is ``log 2 − y φ / 2 + φ² / 8``.
 
     Args:
-        phi: (m, k).
-        y: labels as `signs` has them, (m, k).
-        taylor: whether the expansion is taken.
+        phi: φ, (m, k).
+        y: labels from `label_signs`, (m, k).
+        taylor: whether to use the expansion.
     """
     if taylor:
         return (math.log(2) - y * phi / 2 + phi.square() / 8).sum(dim=1)
@@ -146,7 +150,7 @@ def transfer_loss(phi: torch.Tensor, y: torch.Tensor, *, taylor: bool) -> torch.
 
 
 class _Party(Role):
-    """What both parties have: a network into the common space.
+    """Base of both roles: a network into the common space.
 
     Attributes:
         bottom: Net.
@@ -201,7 +205,7 @@ class _Active(_Party, ActiveRole):
         return False
 
     def other_batches(self, epoch: int) -> Iterator[np.ndarray]:
-        """For each step of an epoch some of the rows that only this party has: the sum in φ is over these too."""
+        """Batches of the rows that only this party has, one for each step: the sum in φ includes them."""
         others, steps = self.table.rows_only_at(self.site.name), len(self.batches(epoch))
         size = min(self.nominal_batch, len(others))
         return iter(
@@ -252,7 +256,7 @@ class _Active(_Party, ActiveRole):
 
 
 class _Passive(_Party, PassiveRole):
-    """Party B: it hands over representations and receives their gradients."""
+    """Party B: sends representations and receives their gradients."""
 
     def build(self) -> None:
         self.noise = FeatureNoise(self)

@@ -1,8 +1,8 @@
-"""Party dropout: a passive party's part of z is masked at random in training, so that the model scores without it too.
+"""Party dropout: masks passive parties' parts of z at random in training, so that the model can score without them.
 
-``z = a_A W_A + b + Σ_p m_p a_p W_p`` with ``m_p = 0`` with probability r for each aligned row, and 0 for the active
-party's other rows; parts are not scaled up for those that are masked. PlugVFL (Sun et al.,
-arXiv 2303.18178) calls it party-wise dropout; see `securevfl.algorithms.field.plugvfl`.
+``z = a_A W_A + b + Σ_p m_p a_p W_p``. For each aligned row, ``m_p = 0`` with probability r; for the active party's
+other rows, all ``m_p`` are 0. The remaining parts are not scaled up. PlugVFL (Sun et al., arXiv 2303.18178) calls this
+party-wise dropout; see `securevfl.algorithms.field.plugvfl`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["PartyDropout"]
 
 
 class PartyDropout(OnSubsets):
-    """Configuration of party dropout.
+    """Split learning with randomly missing passive parties.
 
     Attributes:
         drop: the probability r with which a passive party is left out of an aligned row.
-        masks: see `OnSubsets`. With one passive party, and with ``"together"``, rows are drawn anew in each batch.
+        masks: see `OnSubsets`. With one passive party, and with ``"together"``, each batch draws its subsets again.
     """
 
     name: ClassVar[str] = "party_dropout"
@@ -38,7 +38,7 @@ class PartyDropout(OnSubsets):
         return drop_independently(self.drop)
 
     def redraws_subsets(self, units: int) -> bool:
-        """Where there is one sum only that can be opened of a row, it may be left out of any batch."""
+        """True for a single unit: only one sum of a row can then be opened, so redrawing reveals no difference."""
         return self.masks == "redrawn" or units == 1
 
     def active(self, setting: Setting) -> ActiveRole:

@@ -1,14 +1,13 @@
-"""PlugVFL: for passive parties that leave (Sun et al., arXiv 2303.18178): party-wise dropout, and DIMIP, which keeps
-labels out of what such a party takes along.
+"""PlugVFL, for passive parties that leave: party-wise dropout and DIMIP (Sun et al., arXiv 2303.18178).
 
-A party that leaves keeps its bottom, which training made a good extractor for the active party's task. DIMIP trains
-against that: beside the task's loss stands ``λ I(z; y)``, the mutual information of the passive parties' sum and the
-label, by its upper bound CLUB (Cheng et al. 2020, arXiv 2006.12013) with a reader q of labels from z:
-``Î = mean_i [ log q(y_i | z_i) − Σ_c π_c log q(c | z_i) ]``, π the shares of the classes in the batch. The reader
-learns ``max Σ log q(y_i | z_i)`` in turn, on z as it is.
+A party that leaves keeps its bottom, which training made a good extractor for the active party's task. DIMIP keeps
+labels out of that bottom: it adds ``λ I(z; y)`` to the task's loss, the mutual information of the passive parties' sum
+and the label. The estimate is the upper bound CLUB (Cheng et al. 2020, arXiv 2006.12013) with a reader q of labels
+from z: ``Î = mean_i [ log q(y_i | z_i) − Σ_c π_c log q(c | z_i) ]``, where π are the shares of the classes in the
+batch. In turn, the reader maximises ``Σ log q(y_i | z_i)`` on fixed z.
 
-All of it is at the active party, which sends back the gradient of both terms: no message is added. For the weight of
-the two terms and the reader's shape the choice is ours.
+The active party computes everything and sends back the gradient of both terms, so there is no further message. The
+weight of the second term and the reader's shape are our choice.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ __all__ = ["PlugVFL", "estimate_information"]
 
 
 class PlugVFL(PartyDropout):
-    """Configuration of PlugVFL.
+    """Party dropout with a penalty on the labels in the passive parties' sum.
 
     Attributes:
         disguise: λ, the weight of the information on labels in the loss; 0 is party dropout.
@@ -55,7 +54,7 @@ class PlugVFL(PartyDropout):
         """See `Algorithm.check`.
 
         Raises:
-            InputError: differential privacy on gradients, of which one depends on the labels of a whole batch.
+            InputError: the job asks for noise on gradients, each of which depends on the labels of a whole batch.
         """
         super().check(protection)
         if self.disguise and protection.dp is not None and protection.dp.gradients is not None:
@@ -79,12 +78,12 @@ def estimate_information(log_q: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         y: classes, (n,).
     """
     classes = torch.arange(log_q.shape[1], device=y.device)
-    shares = (y[:, None] == classes).sum(dim=0).to(log_q.dtype) / len(y)  # a GPU would wait for a bincount
+    shares = (y[:, None] == classes).sum(dim=0).to(log_q.dtype) / len(y)  # not bincount, for which a GPU would wait
     return log_q.gather(1, y.unsqueeze(1)).squeeze(1) - log_q @ shares
 
 
 class _Active(SubsetActive[PlugVFL]):
-    """Reads labels from z, and trains the passive parties against that."""
+    """Trains a reader of labels from z, and the passive parties against it."""
 
     config: PlugVFL
 

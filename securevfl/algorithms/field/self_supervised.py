@@ -1,7 +1,7 @@
-"""SSL + VFL: each party first trains its bottom on its own rows without labels, as SimCLR does (Chen et al. 2020, arXiv
-2002.05709); then SplitNN trains on the aligned rows.
+"""SSL + VFL: self-supervised pretraining of each party's bottom, then SplitNN on the aligned rows.
 
-Loss and views are those of `securevfl.training.self_supervised`. Nothing is sent for it.
+Each party pretrains on all of its rows without labels, as SimCLR does (Chen et al. 2020, arXiv 2002.05709), and sends
+nothing for it. Loss and views are those of `securevfl.training.self_supervised`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["SelfSupervised"]
 
 
 class SelfSupervised(SplitNN):
-    """Configuration of SSL + VFL; the bottoms need parameters.
+    """SplitNN with pretrained bottoms. The bottoms need parameters.
 
     Attributes:
-        pretraining: steps of pretraining at each party.
+        pretraining: number of pretraining steps at each party.
         temperature: τ of NT-Xent.
         corruption: share of a table's columns exchanged in a view, or of an image's pixels for a perceptron.
     """
@@ -55,7 +55,7 @@ class SelfSupervised(SplitNN):
 
 
 def _pretrain(role: Role, config: SelfSupervised, bottom: nn.Module, width: int) -> None:
-    """Train a role's bottom on all rows of its party's own that may train."""
+    """Pretrain a role's bottom on all of its party's training rows."""
     table = role.table
     rows = role.features(np.concatenate([table.split.train, table.rows_only_at(role.site.name)]))
     pretrain(

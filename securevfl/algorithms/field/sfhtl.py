@@ -1,19 +1,19 @@
 """SFHTL: semi-supervised federated heterogeneous transfer learning (Feng et al., Knowledge-Based Systems 252, 109384,
 2022), which RISA's paper compares with.
 
-Of the paper, its abstract was at hand, and no equation. It says: parties differ in rows and in features; aligned rows
-alone overfit; the unlabelled rows of *all* parties expand the training set of *each* party, so that its local model
-improves. What follows is the plainest method that does this, and its equations are ours:
+We had the paper's abstract only, without any equation. It states that parties differ in rows and features, that aligned
+rows alone overfit, and that the unlabelled rows of *all* parties expand the training set of *each* party and improve
+its local model. This is the simplest method that does so; the equations are ours:
 
 1. every party has an encoder e_p into one common space, and a decoder g_p back to its features;
-2. ``R_p = mean ‖g_p(e_p(x)) − x‖²`` over all rows of the party, labelled or not, by itself;
+2. ``R_p = mean ‖g_p(e_p(x)) − x‖²`` over all rows of the party, labelled or not, computed locally;
 3. ``D = mean Σ_p ‖e_a(x) − e_p(x)‖²`` over the aligned rows, between the active party a and each passive one;
 4. one classifier f of the common space labels a row from each party's view of it, and from the mean of all views:
    ``C = mean over views of −log f(y)``;
-5. after `first` epochs f labels the passive parties' other rows from their own views, where it is sure, and these rows
-   train too.
+5. after `first` epochs, f labels the passive parties' other rows from their own views where it is confident, and these
+   rows also train.
 
-The loss is ``C + δ D + ρ Σ R_p``. A row is scored by the mean of the views that there are.
+The loss is ``C + δ D + ρ Σ R_p``. The mean of the available views scores a row.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Weight = Annotated[float, Meta(ge=0, le=1000)]
 
 
 class SFHTL(Algorithm):
-    """Configuration of SFHTL.
+    """Semi-supervised transfer learning in a space common to all parties.
 
     Attributes:
         bottom: each party's encoder, as wide as the others': widths, or the name of a convolutional one; needs
@@ -75,7 +75,7 @@ class SFHTL(Algorithm):
     label: ClassVar[str] = "SFHTL"
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
-    reveals: ClassVar[str] = "hands the passive parties' representations to the active one"
+    reveals: ClassVar[str] = "sends the passive parties' representations to the active party"
     bottom: Bottom = (64,)
     lr: Annotated[float, Meta(gt=0, le=100)] = 0.003
     weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.0
@@ -87,7 +87,7 @@ class SFHTL(Algorithm):
     def problems(self) -> list[str]:
         found = super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom", not_frozen=HANDED_OVER)
         if not self.bottom:
-            found += [f"{self.name}.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
+            found += [f"{self.name}.bottom is (), which would send the features themselves: give widths, or 'cnn'"]
         return found
 
     @property
@@ -98,7 +98,7 @@ class SFHTL(Algorithm):
         """See `Algorithm.check`.
 
         Raises:
-            InputError: differential privacy on gradients, which hold the labels by two ways at once.
+            InputError: the job asks for noise on gradients, which depend on the labels in two ways.
         """
         super().check(protection)
         if protection.dp is not None and protection.dp.gradients is not None:
@@ -147,7 +147,7 @@ class SFHTL(Algorithm):
 
 
 def mean_view(views: Sequence[torch.Tensor], there: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The mean of the views that there are of each row, (n, d).
+    """The mean of each row's available views, (n, d).
 
     Args:
         views: each party's representations, (n, d), anything where it lacks the row.
@@ -159,14 +159,14 @@ def mean_view(views: Sequence[torch.Tensor], there: Sequence[torch.Tensor]) -> t
 
 
 class _Party(Role):
-    """What all parties have: an encoder, a decoder, and the same rows.
+    """Base of all roles: an encoder, a decoder, and the draw of the same rows.
 
     Attributes:
         bottom: the encoder.
         decoder: back to the features, flat.
         width: d of the common space.
         networks: all that the party trains.
-        chosen: rows that train, once the passive parties' other rows were labelled.
+        chosen: training rows, once the passive parties' other rows are labelled.
     """
 
     config: SFHTL
@@ -197,7 +197,7 @@ class _Party(Role):
         self.parts["networks"] = self.networks
 
     def draw(self, epoch: int) -> None:
-        """Begin an epoch's draws of rows to reconstruct."""
+        """Start an epoch's draws of rows to reconstruct."""
         self.rows = np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.name)])
         self.generator = np.random.default_rng(self.seed("reconstruction", epoch))
 
@@ -215,7 +215,7 @@ class _Active(_Party, ActiveRole):
 
     Attributes:
         classifier: f.
-        seen: passive party → its views of the rows that were scored last, by their numbers, (rows, d).
+        seen: passive party → its views of the rows scored last, by their numbers, (rows, d).
     """
 
     def build(self) -> None:
@@ -248,8 +248,10 @@ class _Active(_Party, ActiveRole):
         return False
 
     async def expand(self) -> None:
-        """Label the passive parties' other rows from their own views where the classifier is sure (step 5). The
-        validation rows, from the same views, tell how many such labels are right."""
+        """Label the passive parties' other rows from their own views where the classifier is confident (step 5).
+
+        Validation rows, scored from the same views, measure how many labels are right.
+        """
         found, valid = [self.training_rows(1)], self.table.split.valid
         for name in self.site.passive:
             for part in split_chunks(self.table.rows_only_at(name), self.plan.eval_rows):
@@ -311,7 +313,7 @@ class _Active(_Party, ActiveRole):
         return total
 
     async def receive(self, name: str, rows: int) -> torch.Tensor:
-        """A party's representations of so many rows, (rows, d)."""
+        """Receive a party's representations of this many rows, (rows, d)."""
         message = await self.site.links[name].receive(Kind.REPRESENTATION, "sfhtl/representations", "e")
         return read_tensor(message.arrays["e"], (rows, self.width), name, self.plan.device)
 
@@ -326,7 +328,7 @@ class _Active(_Party, ActiveRole):
         return logits
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
-        """Logits (n, outputs) from the active party's own view; no message."""
+        """Logits (n, outputs) from the active party's own view, without any message."""
         with torch.no_grad():
             logits: torch.Tensor = self.classifier.model(self.bottom(self.features(rows)))
         return logits
@@ -345,7 +347,7 @@ class _Active(_Party, ActiveRole):
 
 
 class _Passive(_Party, PassiveRole):
-    """Hands over its view of the rows that it has, and receives the gradient."""
+    """Sends its view of the rows that it has, and receives the gradient."""
 
     def build(self) -> None:
         self.noise = FeatureNoise(self)

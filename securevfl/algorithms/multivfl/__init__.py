@@ -4,23 +4,24 @@ In a round each label owner trains with all data owners on its own rows; a data 
 each label owner. Then data owners average their copies, label owners send the change of their weights to a
 coordinator, and a server optimiser makes the next round's weights.
 
-- `config`: what a job says, and which program each party runs.
+- `config`: the configuration, and the choice of each party's program.
 - `label_owner`, `data_owner`, `coordinators`: these programs.
-- `convolution`: what a label owner has above the cut.
+- `convolution`: a label owner's network above the cut.
 - `averaging`: a label owner's side of the aggregation. `servers`: the server optimisers. `declared`: every message.
 
-No label owner's change is seen by anyone else. With ``aggregation="masked"`` label owners share pairwise secrets, and
-the coordinator learns the changes' sum only (secure aggregation, Bonawitz et al. 2017, doi 10.1145/3133956.3133982, for
-parties that all stay to the end). With ``"paillier"`` or ``"ckks"`` it adds ciphertexts and learns nothing at all. All
-three give the same weights, see `averaging`. All label owners learn the mean of the changes from the next weights.
+Nobody else sees a label owner's change. With ``aggregation="masked"`` label owners share pairwise secrets, and the
+coordinator learns only the sum of the changes (secure aggregation, Bonawitz et al. 2017, doi 10.1145/3133956.3133982,
+for parties that all stay to the end). With ``"paillier"`` or ``"ckks"`` it adds ciphertexts and learns nothing. All
+three give the same weights, see `averaging`. From the next weights, all label owners learn the mean of the changes.
 
-Under a sealed cut nobody holds the weights W = U + V between data owner and label owner, but the mean over label owners
-is linear: a data owner averages its shares U, the label owners theirs by the same aggregation. Shares are integers then
-and each side rounds its own mean: the weights are within two units of their last place of the plain run's.
+Under a sealed cut no party has the weights W = U + V between data owner and label owner. But the mean over label owners
+is linear, so a data owner averages its shares U, and the label owners average their shares V by the same aggregation.
+The shares are then integers and each side rounds its mean, so the weights differ from the plain run's by at most two
+units in the last place.
 
-In the paper data owners send the output of a convolution, brought together to 32 channels, and label owners have a
-convolution and two linear layers. Here the parties' parts meet in the cut layer, which is linear, so that it can be
-sealed; it has to learn what lies where. Linear layers follow, below them with ``convolution=…`` a convolution.
+In the paper data owners send the output of a convolution, combined to 32 channels, and label owners have a convolution
+and two linear layers. Here the cut layer joins the parties' parts. It is linear, so that it can be sealed, and has to
+learn the positions of pixels. Linear layers follow; with ``convolution=…``, a convolution comes before them.
 
 Only `securevfl.algorithms` imports from here.
 """

@@ -1,10 +1,10 @@
-"""How the label owners of Multi-VFL come to the next round's weights, as one of them sees it.
+"""A label owner's side of the aggregation in Multi-VFL.
 
-- `MaskedAveraging`: changes go to the coordinator under pairwise masks that cancel; it learns their sum, steps the
-  server optimiser and tells the weights.
-- `BlindAveraging`: changes go to it encrypted, with such masks inside. It adds ciphertexts and learns nothing; the
-  chief, the first label owner, has the key, opens the sum and tells the others the mean over links of their own. Each
-  label owner steps a server optimiser of its own, and as all compute the same, all have the same weights.
+- `MaskedAveraging`: sends changes to the coordinator under pairwise masks that cancel. The coordinator learns their
+  sum, steps the server optimiser and sends back the weights.
+- `BlindAveraging`: sends changes encrypted, with the same masks inside. The coordinator adds ciphertexts and learns
+  nothing. The chief (the first label owner) has the key, opens the sum and sends the mean directly to the others. Each
+  label owner steps its copy of the server optimiser, and all copies compute the same weights.
 
 Changes are integers with 40 fractional bits, and their sum is exact, so both ways give the same weights, bit by bit.
 """
@@ -123,7 +123,7 @@ class Averaging(ABC):
         self.chief = site.name == self.owners[0]
 
     async def setup(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
-        """Agree on secrets; the weights (d,) that all begin with: the chief's.
+        """Agree on secrets, and return the initial weights (d,) of all label owners: the chief's.
 
         Args:
             weights: this label owner's, float64.
@@ -158,7 +158,7 @@ class Averaging(ABC):
     def load(self, state: State) -> None:
         """Go on from a `state`, after `setup`."""
         if state:
-            raise TypeError(f"a state with {sorted(state)} is none of this aggregation")
+            raise TypeError(f"a state with {sorted(state)} does not fit this aggregation")
 
 
 class MaskedAveraging(Averaging):

@@ -1,5 +1,7 @@
-"""The coordinator of Multi-VFL, which has no data: it brings the label owners' changes together, and passes on when to
-stop. What it learns depends on the aggregation, see `averaging`."""
+"""The coordinator of Multi-VFL: it has no data, combines the label owners' changes and passes on when to stop.
+
+The aggregation decides what it learns, see `averaging`.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class Coordinator(Program):
 
     @abstractmethod
     async def round(self) -> None:
-        """Bring one round's changes together."""
+        """Combine one round's changes."""
 
     def state(self) -> State:
         """What it has to keep, beside where it stands."""
@@ -74,7 +76,7 @@ class Coordinator(Program):
         return trained
 
     async def pass_on(self) -> bool:
-        """Tell the other label owners what the chief decided; whether training ends."""
+        """Send the chief's decision to the other label owners; return whether training ends."""
         verdict = await self.chief.receive(Kind.CONTROL, "train/epoch")
         meta = dict(verdict.meta)
         await fan_out(self.owners[1:], lambda link: link.send(Kind.CONTROL, "train/epoch", meta=meta))
@@ -88,7 +90,7 @@ class Coordinator(Program):
         self.site.keeper.save(epoch, where | self.state())
 
     def _is_finished(self, saved: State) -> bool:
-        """Whether the kept run has nothing left to do: it stopped early, or has had all epochs."""
+        """Whether a resumed run is already complete: it stopped early, or has had all epochs."""
         epoch = as_int(saved["epoch"])
         return as_flag(saved["stop"]) and (epoch < as_int(saved["epochs"]) or epoch >= self.plan.epochs)
 

@@ -1,4 +1,4 @@
-"""A data owner of Multi-VFL: it takes part in the training of every label owner, and averages what came of it."""
+"""A data owner of Multi-VFL: it takes part in the training of every label owner, and averages its copies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["DataOwner"]
 
 
 class _CopyKeeper(Keeper):
-    """Holds the checkpoint of one copy, for the data owner to keep with those of the others.
+    """Keeps the checkpoint of one copy in memory; the data owner writes all copies' together.
 
     Args:
         keeper: the data owner's.

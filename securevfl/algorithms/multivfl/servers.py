@@ -1,4 +1,4 @@
-"""Server optimisers of Multi-VFL: what a coordinator makes of the mean change of the label owners' weights.
+"""Server optimisers of Multi-VFL: from the mean change of the label owners' weights to the next weights.
 
 FedAvg (McMahan et al. 2017) with a server rate, FedAdam and FedYogi (Reddi et al. 2021, arXiv 2003.00295, algorithm 2,
 with Adam's bias correction, which line 7 of Multi-VFL has too), and FedDemonAdam in two readings:
@@ -41,7 +41,7 @@ def demon_momentum(beta: float, done: float) -> float:
 
 @dataclass
 class ServerOptimiser:
-    """A server optimiser and what it remembers.
+    """A server optimiser and its state.
 
     Attributes:
         kind: one of `SERVERS`.
@@ -100,13 +100,13 @@ class ServerOptimiser:
         return stepped
 
     def _corrected_momentum(self, m: np.ndarray) -> np.ndarray:
-        """The momentum, corrected for its beginning at zero."""
+        """The momentum, corrected for its start at zero."""
         if self.kind != "feddemonadam":
             return np.asarray(m / (1 - self.beta1**self.round))
         return np.asarray(m / (1 - self.decay**self.round)) if self.reading == "printed" else m
 
     def _divisor(self, v: np.ndarray) -> np.ndarray:
-        """What a step is divided by; line 7 adds τ before the correction, Adam after it."""
+        """The divisor of a step. Line 7 of the paper adds τ before the bias correction, Adam after it."""
         correction = np.sqrt(1 - self.beta2**self.round)
         if self.kind == "feddemonadam" and self.reading == "printed":
             return np.asarray((np.sqrt(v) + self.tau) / correction)

@@ -110,8 +110,9 @@ def merge_to_monotone(
 
 
 class EvidenceEncoder(nn.Module):
-    """The bottom of a scorecard: each value becomes the weight of evidence of its bin. Nothing in it is trained; it is
-    kept with the party's part of the model.
+    """The bottom of a scorecard: replaces each value by the weight of evidence of its bin.
+
+    It has no trained parameters. It is saved with the party's part of the model.
 
     Args:
         columns: d.

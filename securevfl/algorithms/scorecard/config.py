@@ -1,4 +1,4 @@
-"""The scorecard as a job holds it, and what its messages tell."""
+"""The configuration of a scorecard and the declarations of its messages."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _TOLD = (
 
 
 class Scorecard(ScorecardSettings):
-    """A logistic scorecard, as banks use it: each column is cut into bins, a bin stands for its weight of evidence, a
-    logistic regression over all parties' columns weighs them, and the result is a table of points.
+    """A logistic scorecard, as banks use it: a table of points for the bins of each party's columns.
 
-    Counts by bin are computed on encrypted labels whatever the protection is, which is that of the regression's cut:
-    under none of them do labels or bins of rows cross in the clear.
+    Each column is cut into bins, each bin is encoded by its weight of evidence, and a logistic regression over all
+    parties' columns gives the points. Counts by bin are always computed on encrypted labels; the protection applies to
+    the regression's cut. No protection sends labels or rows' bins in the clear.
 
     Attributes:
         bins: the most bins of a column, by quantiles of the training rows.
-        least: the fewest training rows of a bin; the active party tells nothing of smaller ones.
+        least: the fewest training rows of a bin; the active party sends no counts of smaller ones.
         monotone: whether neighbouring bins are merged until the share of the second class only rises or only falls.
         base_points: the score at `base_odds`.
         base_odds: odds of the first class to the second that have `base_points`.
@@ -65,7 +65,7 @@ class Scorecard(ScorecardSettings):
         """See `Algorithm.check`.
 
         Raises:
-            InputError: differential privacy that exact counts by bin would undo, or a key shorter than the
+            InputError: the job asks for noise that exact counts by bin would undo, or the key is shorter than the
                 protection's.
         """
         super().check(protection)

@@ -1,9 +1,11 @@
-"""Counts by bin from encrypted labels: the active party sends each training row's label under its own key, passive
-parties return encrypted counts of their bins, the active party tells how many rows of each bin are of the second class.
+"""Counts by bin from encrypted labels.
 
-Both counts of a bin come from one ciphertext, so nothing about bins crosses in the clear but how many there are. A
-passive party gives its columns, and each column's bins, an order of its own, which the active party does not know. The
-active party tells nothing of bins with fewer rows than the job says.
+The active party sends each training row's label, encrypted under its key. Passive parties return encrypted counts of
+their bins. The active party sends back how many rows of each bin are of the second class.
+
+One ciphertext contains both counts of a bin, so only the number of bins crosses in the clear. A passive party shuffles
+its columns and each column's bins, so the active party does not know their order. The active party sends no counts of
+bins with fewer rows than the job's `least`.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
             )
         answer = await link.receive(Kind.CIPHERTEXT, COUNTS, "counts")
         with _count_as_encryption(clock):
-            if (np.asarray(message.arrays["omitted"]) < 0).any():  # then bins need not add up to all rows
+            if (np.asarray(message.arrays["omitted"]) < 0).any():  # bins would then not have to add up to all rows
                 raise ProtocolError(f"{link.peer!r} does not leave out one bin of each column")
             sums = SealedSums(np.asarray(answer.arrays["counts"]), np.asarray(message.arrays["omitted"]))
             found = owner.open(sums, sizes.tolist(), totals)[0]
@@ -126,7 +128,7 @@ async def request_counts(
         ProtocolError: the active party sends other labels or counts than its own rows have.
         PolicyError: its key is shorter than the job says.
     """
-    order = np.random.default_rng(secrets.randbits(256))  # no seed of the job's: the active party may know that
+    order = np.random.default_rng(secrets.randbits(256))  # not from the job's seed, which the active party knows
     columns = order.permutation(len(sizes))
     bins = [order.permutation(sizes[j]) for j in columns]  # of column j, bin b is asked for as bins[j][b]
     message = await link.receive(Kind.PUBLIC_KEY, KEY, "key")

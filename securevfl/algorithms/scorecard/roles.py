@@ -1,4 +1,4 @@
-"""The parties of a scorecard: a logistic regression's, whose bottoms turn values into weights of evidence."""
+"""The roles of a scorecard: those of a logistic regression with weight-of-evidence bottoms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["SHARE", "CardActive", "CardActiveProgram", "CardPassive", "CardPassi
 
 SHARE = "scorecard/share"
 _MANY = 4
-"""From a count for so many rows on, a report says what counts tell beside columns."""
+"""The report warns from one count for this many training rows on."""
 
 
 def _bottom(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
@@ -52,7 +52,7 @@ def _by_column(codes: np.ndarray, labels: np.ndarray | None, cuts: Sequence[np.n
 
 
 class _CardRole(Role):
-    """What both sides have: bins of their own columns.
+    """Base of both roles: the bins of this party's columns.
 
     Attributes:
         cuts: of each column.
@@ -63,7 +63,7 @@ class _CardRole(Role):
     config: ScorecardSettings
 
     def begin_card(self) -> None:
-        """Nothing is cut yet."""
+        """Start without bins."""
         self.cuts: list[np.ndarray] = []
         self.found: list[Evidence] = []
         self.card: State = {}
@@ -71,7 +71,7 @@ class _CardRole(Role):
 
     @property
     def trains(self) -> bool:
-        """Whether there are rows to train on: not in a prediction."""
+        """Whether there are training rows; False in a prediction."""
         return len(self.table.split.train) > 0
 
     def rows_to_cut(self) -> np.ndarray:
@@ -107,7 +107,7 @@ class _CardRole(Role):
         bottom.fill(self.cuts, self.found)
 
     def names(self) -> list[str]:
-        """Of the encoded columns."""
+        """Names of the encoded columns."""
         encoder = self.table.encoder
         return [f"column {j + 1}" for j in range(len(self.cuts))] if encoder is None else encoder.names
 
