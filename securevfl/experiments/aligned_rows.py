@@ -1,4 +1,4 @@
-"""The rows that all parties hold, as one thing that can be cut and indexed: what scikit-learn takes for X."""
+"""The rows that all parties have, as one object that scikit-learn can split and index as X."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AlignedRows"]
 
 
 class AlignedRows:
-    """Rows that all parties of a simulation hold, in the active party's order.
+    """Rows that all parties of a simulation have, in the active party's order.
 
     It has a length and a shape, and indexing gives the `AlignedRows` of these rows: scikit-learn's splitters and
     searches cut it as they cut an array. Nothing is copied before a job trains.
@@ -47,7 +47,7 @@ class AlignedRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows, and values of a row over all parties."""
+        """(rows, values of a row over all parties)."""
         return len(self.rows), sum(table.values for table in self.parties.values())
 
     @property

@@ -1,4 +1,4 @@
-"""Attacks on a job: run it with a recorder, then try on each party's view what applies, and say which claims fell."""
+"""Attacks on a job: run it with a recorder, attack each party's view, and report which claims proved false."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _REPEATS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class AttackResult:
-    """What attacks on a job got.
+    """Results of attacks on a job.
 
     Attributes:
         record: all figures, as in `attacks.json`.
@@ -187,7 +187,7 @@ def _collect_findings(job: Job, parties: Parties) -> list[Finding]:
 
 
 def _mildest_claim(stated: Mapping[tuple[str, str], str], one: AttackScore) -> str:
-    """The mildest that is stated of those an attack is about: each of them was got."""
+    """The mildest claim about the victims of an attack: the attack got the data of each of them."""
     return min((stated.get((one.attacker, victim), "") for victim in one.victim.split(", ")), key=SEVERITIES.index)
 
 
@@ -201,7 +201,7 @@ def _find_checkpoints(folder: Path) -> dict[str, object]:
 
 
 def _attack_row_order(transcript: Transcript, seed: int) -> Iterator[AttackScore]:
-    """Whether row numbers follow a column, of aligned rows and of others."""
+    """Correlate row numbers with columns, for aligned rows and for others."""
     for owner, truth in transcript.truths.items():
         for which, tables in (("aligned rows", truth.x), ("other rows", truth.others)):
             for victim, x in tables.items():
@@ -232,7 +232,7 @@ def _by_chance(x: np.ndarray, seed: int) -> float:
 def _attack_saved_files(
     transcript: Transcript, model: Model, kept: Mapping[str, object], seed: int
 ) -> Iterator[AttackScore]:
-    """Whether the files that a party keeps, its part of the model and its checkpoint, hold labels or rows as they are:
+    """Search a party's files, its part of the model and its checkpoint, for labels or rows stored as they are:
     its own, and others'."""
     owner, truth = next(iter(transcript.truths.items()))
     view = transcript.view(owner, owner)
@@ -267,7 +267,7 @@ def _attack_saved_files(
 def _attack_predictions(
     model: Model, parties: Parties, aligned: Aligned, transcript: Transcript, effort: Effort, seed: int
 ) -> Iterator[AttackScore]:
-    """What one prediction of all common rows shows, and what ten of them do where they carry noise."""
+    """Attack one prediction of all common rows, and ten predictions if they carry noise."""
     chief, truth = parties.active.name, transcript.truth()
     dp = model.job.protection.dp
     noisy = dp is not None and dp.features is not None
@@ -313,7 +313,7 @@ def _from_predictions(
 def _from_scores(
     transcript: Transcript, chief: str, scores: np.ndarray, effort: Effort, seed: int
 ) -> Iterator[AttackScore]:
-    """What final predictions tell of features, beside the active party's own columns, where nothing else is opened."""
+    """What final predictions reveal of features beyond the active party's columns, where nothing else is opened."""
     view, truth = transcript.view(chief), transcript.truth()
     rows = np.arange(len(scores))
     for victim in view.passive:
@@ -338,7 +338,7 @@ def _from_scores(
 def _attack_membership(
     train: np.ndarray, test: np.ndarray, scores: np.ndarray, truth: Truth, chief: str, seed: int
 ) -> Iterator[AttackScore]:
-    """Whether the final model tells the rows that it was trained on from test rows. Of a number, by its error: an
+    """Distinguish the training rows from test rows by the final model. For a number, by its error: an
     entropy is of classes."""
     rows = np.concatenate([train, test])
     member = np.arange(len(rows)) < len(train)

@@ -1,4 +1,4 @@
-"""What a federation is measured against: the active party alone, and all columns pooled in the clear."""
+"""Baselines of a federation: the active party alone, and all columns pooled in the clear."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SETTINGS = "scikit-learn's histogram gradient boosting with its defaults; round
 
 
 def wrong_baselines(algorithm: Algorithm, baselines: Sequence[str]) -> list[str]:
-    """Why the algorithm cannot be measured against these baselines; empty where it can."""
+    """Why the algorithm cannot be compared with these baselines; empty if it can."""
     if not (algorithm.many_owners and baselines):
         return []
     return [f"{algorithm.title} has several label owners; the baselines are for one: leave them out"]
@@ -73,7 +73,7 @@ def run_baseline(
 
 
 def _pool_tables(parties: Parties, aligned: Aligned, job: Job) -> PartyTable:
-    """All columns of the common rows in one table, under the active party's name, each prepared as its party says."""
+    """All columns of the common rows in one table, under the active party's name, each prepared by its party's settings."""
     columns: dict[str, Column] = {}
     categorical: set[str] = set()
     prepared: dict[str, ColumnPreparation] = {}

@@ -1,4 +1,4 @@
-"""What a user would try first: scikit-learn's gradient boosted trees over one table in the clear.
+"""The baseline a user would try first: scikit-learn's gradient boosted trees over one table in the clear.
 
 Trees see the columns as they are: gaps stay gaps, categories are codes. Settings are the library's own but for the loss
 and the seed; how many trees count is chosen on the validation rows, as a network's epoch is. The metrics are those of
@@ -99,7 +99,7 @@ def _make_model(job: Job, categorical: list[bool]) -> Any:
 def _row_weights(
     job: Job, table: PartyTable, y: np.ndarray, train: np.ndarray, weight: np.ndarray | None
 ) -> np.ndarray | None:
-    """How much each training row counts in the loss; None where all count alike."""
+    """Each training row's weight in the loss; None if all weights are equal."""
     classes = None
     if job.number_loss is None and not job.has_several_labels:
         classes = class_weights(job.class_weight, tuple(map(str, table.classes)), y[train])
@@ -111,7 +111,7 @@ def _row_weights(
 
 
 def _all_staged(models: list[Any], x: np.ndarray, classes: int) -> list[np.ndarray]:
-    """`_staged` of one model, or the likely answers for several labels, each by a model of its own, (n, labels)."""
+    """`_staged` of one model, or the likely answers for several labels, each by a separate model, (n, labels)."""
     if len(models) == 1:
         return _staged_scores(models[0], x, classes)
     each = [_staged_scores(model, x, 2) for model in models]

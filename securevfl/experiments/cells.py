@@ -1,4 +1,4 @@
-"""What an experiment runs: a table of cells. A cell is a job on some rows with one seed; its digest names its result.
+"""An experiment is a table of cells. A cell is a job on some rows with one seed; its digest names its result.
 
 Sweep files, grids of settings and cross-validation all list cells here. `pool` runs them, and `study` shows the
 figures.
@@ -203,7 +203,7 @@ class FinishedCells:
             log.write(json.dumps({"key": cell.digest, "cell": msgspec.to_builtins(figures)}) + "\n")
 
     def find_missing(self, cells: Sequence[Cell]) -> list[Cell]:
-        """The cells that have not finished, in order, but those over the same rows one after the other."""
+        """The cells that have not finished, in order, except that cells over the same rows follow one another."""
         groups: dict[str, list[Cell]] = {}
         for cell in cells:
             if cell.digest not in self.figures:

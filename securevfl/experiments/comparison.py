@@ -204,7 +204,7 @@ def compare(
 
 
 def _draws(job: Job, draws: int) -> int:
-    """How often the job runs: two runs of it differ by their noise alone."""
+    """How many times the job runs; its runs differ only in their noise."""
     return draws if job.protection.dp is not None else 1
 
 
@@ -302,7 +302,7 @@ class _Course:
         self.models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
 
     def _keep(self, key: str, job: Job | None) -> AbstractContextManager[dict[str, FolderKeeper]]:
-        """Keeps the parties' checkpoints of one run; nothing where none are wanted."""
+        """Keeps the parties' checkpoints of one run if the caller gave a folder for them."""
         if self.checkpoints is None or job is None:
             return nullcontext({})
         names, tables = _keeping_parties(self.parties, job), dict(self.parties)
@@ -328,7 +328,7 @@ def _key(job: Job) -> str:
 def _check_jobs(
     jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str], draws: int
 ) -> tuple[Job, dict[str, Job], dict[str, list[str]]]:
-    """The first job, all of them, each with a protection, and why it is that one."""
+    """The first job, all jobs with a protection each, and the reason for a protection that was chosen."""
     if not jobs:
         raise InputError("no job to run: give at least one")
     for baseline in baselines:
@@ -357,7 +357,7 @@ def _check_jobs(
 
 
 def _split_names(parties: Parties) -> tuple[list[str], list[str]]:
-    """Of label owners, and of the others."""
+    """Names of the label owners, and of the other parties."""
     return [table.name for table in parties.label_owners], [table.name for table in parties.passive]
 
 

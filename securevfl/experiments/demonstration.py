@@ -19,7 +19,7 @@ DEMO_ROWS = 9_000
 """Clients in the short demo; the table has 30,000."""
 
 DRAWS = 3
-"""Runs of each job with differential privacy: one draw of the noise says little. The table is public."""
+"""Runs of each job with differential privacy: a single draw of the noise is not reliable. The table is public."""
 
 
 def demo_jobs(

@@ -30,7 +30,7 @@ _SETTING = "algorithm__"
 
 
 class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """What both estimators share; see `VerticalClassifier`."""
+    """Base of both estimators; see `VerticalClassifier`."""
 
     _task = "classification"
 
@@ -104,7 +104,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         return Job(**terms, **(self.options or {}))
 
     def fit(self, X: Parties | AlignedRows, y: object = None) -> Self:
-        """Train on rows that all parties hold.
+        """Train on rows that all parties have.
 
         Args:
             X: the parties, or some of their rows: `AlignedRows`.
@@ -128,7 +128,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         return self
 
     def _scores(self, X: Parties | AlignedRows) -> np.ndarray:
-        """What the model says of these rows, in their order, (n, classes) or (n, 1)."""
+        """The model's scores of these rows, in their order, (n, classes) or (n, 1)."""
         check_is_fitted(self, "model_")
         rows = _check_rows(X)
         tables = rows.tables()
@@ -192,7 +192,7 @@ class VerticalClassifier(ClassifierMixin, _Vertical):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Parties | AlignedRows) -> np.ndarray:
-        """Probabilities (n, classes) of rows that all parties hold, in the order of `classes_`."""
+        """Probabilities (n, classes) of rows that all parties have, in the order of `classes_`."""
         return self._scores(X)
 
     def predict(self, X: Parties | AlignedRows) -> np.ndarray:
@@ -222,7 +222,7 @@ class VerticalRegressor(RegressorMixin, _Vertical):  # type: ignore[misc]
     _task = "regression"
 
     def predict(self, X: Parties | AlignedRows) -> np.ndarray:
-        """What is expected of each row, in the target's units, (n,)."""
+        """The predicted value of each row, in the target's units, (n,)."""
         found: np.ndarray = self._scores(X)[:, 0]
         return found
 

@@ -1,4 +1,4 @@
-"""Settings to be tried: a path into a job (``"algorithm.lr"``) and its values; every combination is a point."""
+"""Settings to try: a path into a job (``"algorithm.lr"``) and its values; every combination is a point."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class GridAxis:
-    """The setting that plots and tables have as their axis.
+    """The setting on the axis of plots and tables.
 
     Attributes:
         name: as shown.
@@ -171,7 +171,7 @@ def grid_of(job: Job, over: Over, axis: str | None = None) -> Grid:
 
 
 def read_over(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Settings and their values as the command line has them.
+    """Parse settings and their values from the command line.
 
     Args:
         texts: ``algorithm.lr=0.01,0.1`` each: a path, and values as TOML writes them, or words without quotes.
@@ -197,7 +197,7 @@ def read_over(texts: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _word(text: str) -> Any:
-    """A value as TOML has it, or the word."""
+    """Parse a value as TOML; text that is not TOML stays as it is."""
     try:
         return tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:

@@ -146,7 +146,7 @@ class Workers:
 
 @contextmanager
 def open_workers(pool: str, parties: Parties | None, folder: Path) -> Iterator[Workers]:
-    """Open a pool and give its workers the tables, in a file that is deleted in the end.
+    """Open a pool and give its workers the tables, in a file that is deleted when the pool closes.
 
     Args:
         pool: see `securevfl_crypto.pools.open_pool`.
@@ -205,7 +205,7 @@ def _read_answer(future: Future[bytes]) -> CellFigures | CellError:
 
 
 def _try_cell(cell: Cell, parties: Parties | None = None, *, tables: str = "") -> CellFigures | CellError:
-    """Run a cell; where it fails, return an error that names it."""
+    """Run a cell; if it fails, return an error that names it."""
     try:
         return run_cell(cell, _read_rows(cell, tables) if parties is None else parties)
     except Exception as error:
@@ -219,7 +219,7 @@ _last_rows: dict[str, tuple[Parties, int]] = {}
 
 
 def _read_rows(cell: Cell, tables: str = "") -> Parties:
-    """The rows of a cell, read once for cells that follow each other, unless one of these changed a value."""
+    """The rows of a cell, read once for cells that follow each other, unless one of them changed a value."""
     source = cell.source_name
     if source in _last_rows and _checksum_tables(_last_rows[source][0]) == _last_rows[source][1]:
         return _last_rows[source][0]

@@ -1,4 +1,4 @@
-"""What it costs in privacy to try several jobs with noise on the same rows.
+"""The privacy cost of trying several jobs with noise on the same rows.
 
 Whoever receives a party's activations or gradients receives those of *every* job that was tried, not of the chosen one
 alone. So theorems for a choice of which only the winner is published (Liu and Talwar 2019, Papernot and Steinke 2022)
@@ -37,7 +37,7 @@ class Cost:
 
 
 def plan_cost(job: Job, passive: Sequence[str]) -> Mapping[str, Cost]:
-    """What a job spends at most of one row: ``"features"`` and ``"labels"``; empty without differential privacy.
+    """The most that a job spends for one row: ``"features"`` and ``"labels"``; empty without differential privacy.
 
     Args:
         job: with its protection.
@@ -59,7 +59,7 @@ def plan_cost(job: Job, passive: Sequence[str]) -> Mapping[str, Cost]:
 
 
 def total_cost(costs: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:
-    """What several jobs on the same rows spend in all, by what is protected: the sum of ε and of δ."""
+    """The total cost of several jobs on the same rows, by what is protected: the sums of ε and of δ."""
     found: dict[str, Cost] = {}
     for cost in costs:
         for subject, one in cost.items():
@@ -68,7 +68,7 @@ def total_cost(costs: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:
 
 
 def describe_cost(costs: Sequence[Mapping[str, Cost]]) -> str:
-    """What a reader of the figures has to know; empty where no job has noise."""
+    """A note for readers of the figures; empty if no job has noise."""
     noisy = [cost for cost in costs if cost]
     if not noisy:
         return ""

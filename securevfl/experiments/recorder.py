@@ -28,7 +28,7 @@ _SEEN: dict[Kind, Seen] = {
 
 @dataclass
 class _Notes:
-    """Of one party in one federation."""
+    """The notes on one party in one federation."""
 
     rows: NumberedRows | None = None
     looks: dict[tuple[Seen, str], list[Observation]] = field(default_factory=lambda: defaultdict(list))
@@ -41,7 +41,7 @@ class _Notes:
 
 
 class Recorder(Observer):
-    """Hears all parties of a job and changes nothing.
+    """Observes all parties of a job and changes nothing.
 
     One recorder serves all parties of a simulation; what each heard stays apart. It ties a look to row numbers by what
     the sender fed last, which the receiver could derive from the job's seed: both draw the same batches.
@@ -131,7 +131,7 @@ class Recorder(Observer):
         notes.looks[what, about].append(Observation(rows, values, epoch))
 
     def transcript(self, *, scores: dict[str, np.ndarray] | None = None) -> Transcript:
-        """What was heard.
+        """Everything that was observed.
 
         Args:
             scores: label owner → probabilities of the test rows, as its program has them.
@@ -179,7 +179,7 @@ class Recorder(Observer):
 
 
 def _copy_rows(array: Array) -> np.ndarray:
-    """Rows of numbers, (n, width) float64, which nobody writes to any more."""
+    """Copy rows of numbers, (n, width) float64: the job may overwrite the original."""
     value = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
     return value.reshape(len(value), -1).astype(np.float64)
 

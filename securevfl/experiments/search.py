@@ -1,4 +1,4 @@
-"""`search`: Optuna looks for settings of a job over own tables, by validation rows alone.
+"""`search`: Optuna looks for settings of a job over your tables, scored on validation rows only.
 
 One split is drawn before the first trial, and all trials have it: a row that tests the winner never validated a trial.
 Trials run one after the other, or on a pool; their states are in Optuna's journal file, so that a search goes on where
@@ -68,7 +68,7 @@ def search(
     study: OptunaStudy | None = None,
     observer: Observer | None = None,
 ) -> Study:
-    """Look for settings of a job over own tables with Optuna, which has to be installed (`securevfl[optuna]`).
+    """Look for settings of a job over your tables with Optuna, which has to be installed (`securevfl[optuna]`).
 
     Args:
         job: what the settings change.

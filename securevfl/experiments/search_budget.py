@@ -1,4 +1,4 @@
-"""The privacy budget of a search: what its trials released, and whether one more would cross it.
+"""The privacy budget of a search: what its trials released, and whether another would exceed it.
 
 A trial that ended well counts as the accountant composes its releases with those of all others (RDP). One that was
 pruned, failed or broke off counts with all that it planned, added up: it may have released that much.
@@ -28,7 +28,7 @@ class Unbudgeted(InputError):
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may spend of one row.
+    """What a search may spend for one row.
 
     Attributes:
         epsilon: over all of its trials and the winner's runs; None where no job may have noise.
@@ -41,7 +41,7 @@ class Budget:
             raise InputError(f"budget is {self.epsilon}; a positive ε was expected, or math.inf")
 
     def allows(self, spent: Mapping[str, Cost], more: Sequence[Mapping[str, Cost]]) -> bool:
-        """Whether jobs with these costs still fit beside what was spent.
+        """Return True if jobs with these costs still fit, given what was spent.
 
         Raises:
             Unbudgeted: a job has noise, and no budget was given.
@@ -86,12 +86,12 @@ def _release(kept: Mapping[str, Any]) -> Release:
 
 
 def kept_plan(costs: Mapping[str, Cost]) -> dict[str, list[float | None]]:
-    """A plan's costs in plain values; an ε that is not known becomes None."""
+    """A plan's costs in plain values; an unknown ε becomes None."""
     return {what: [one.epsilon if math.isfinite(one.epsilon) else None, one.delta] for what, one in costs.items()}
 
 
 def planned_of(kept: Mapping[str, Sequence[float | None]]) -> dict[str, Cost]:
-    """A plan's costs from a study: what is protected → ε and δ; None stands for an ε that is not known."""
+    """A plan's costs from a study: what is protected → ε and δ; None is an unknown ε."""
     return {what: Cost(math.inf if one[0] is None else one[0], one[1] or 0.0) for what, one in kept.items()}
 
 

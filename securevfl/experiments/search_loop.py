@@ -1,4 +1,4 @@
-"""The loop of a search: trials are asked for while there is a place to run them, and told as they end.
+"""The loop of a search: it asks Optuna for trials while a worker is free, and reports each result to Optuna.
 
 One place is this process; a pool has as many as workers. The loop is the same, so that one worker makes the trials that
 this process makes.
@@ -29,11 +29,11 @@ __all__ = ["Runs", "here", "run_trials"]
 
 
 class Runs(Protocol):
-    """Who runs trials."""
+    """Runs trials."""
 
     @property
     def places(self) -> int:
-        """How many at once."""
+        """How many trials run at the same time."""
         ...
 
     def start(self, trial: Trial, job: Job, noisy: bool) -> Future[Any]:
@@ -47,7 +47,7 @@ class Runs(Protocol):
         ...
 
     def read(self, trial: Trial, ended: Future[Any]) -> Outcome:
-        """How a trial went.
+        """The outcome of a trial.
 
         Raises:
             SecureVFLError: what ended it.
@@ -98,7 +98,7 @@ def here(asked: Asked, observer: Observer | None) -> Iterator[Runs]:
 
 
 def run_trials(study: Study, asked: Asked, trials: int, seeds: int | Sequence[int] | None, runs: Runs) -> str:
-    """Run what is missing of so many trials; why they ended before, or nothing.
+    """Run trials until there are this many; return why they stopped early, or an empty text.
 
     A trial that fails stops no other one, once one ended with a value. Before that, none is begun until those under way
     have ended, and the first error is raised if none of them has a value.
