@@ -73,7 +73,7 @@ def run_baseline(
 
 
 def _pool_tables(parties: Parties, aligned: Aligned, job: Job) -> PartyTable:
-    """All columns of the common rows in one table, under the active party's name, each prepared by its party's settings."""
+    """All columns of the common rows in one table, named as the active party's, prepared by their parties' settings."""
     columns: dict[str, Column] = {}
     categorical: set[str] = set()
     prepared: dict[str, ColumnPreparation] = {}

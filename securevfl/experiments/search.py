@@ -22,7 +22,7 @@ from securevfl.errors import InputError
 from securevfl.experiments.cells import find_metric
 from securevfl.experiments.pool import choose_pool
 from securevfl.experiments.privacy_cost import total_cost
-from securevfl.experiments.search_budget import Budget, kept_plan
+from securevfl.experiments.search_budget import SearchBudget, kept_plan
 from securevfl.experiments.search_loop import here, run_trials
 from securevfl.experiments.search_pool import check_pruner, on_pool
 from securevfl.experiments.search_space import Space, check_space, described, suggested
@@ -40,7 +40,7 @@ from securevfl.experiments.search_study import (
     spent_by,
 )
 from securevfl.experiments.search_trial import Asked, final_seeds, with_one_split
-from securevfl.experiments.study import Search, Study, Trial
+from securevfl.experiments.study import SearchRecord, SearchTrial, Study
 from securevfl.experiments.sweep import choose_seeds, count_missing, empty_study, sweep
 from securevfl.experiments.table_store import digest_tables
 from securevfl.party import Job
@@ -121,7 +121,7 @@ def search(
         metric=metric,
         space=space,
         repeats=repeats,
-        budget=Budget(budget),
+        budget=SearchBudget(budget),
     )
     if folder is not None and study is not None:
         raise InputError("folder and study are both given: a study has a storage of its own; leave one out")
@@ -198,7 +198,7 @@ def _make_result(
         own = "" if cost else pool  # noise stays here: a pool runs again what it loses, and no budget counts that
         found = sweep(job, asked.parties, {}, seeds=numbers, folder=winner, pool=own)
     trials = tuple(
-        Trial(
+        SearchTrial(
             number=one.number,
             settings=dict(one.params),
             value=one.value,
@@ -210,7 +210,7 @@ def _make_result(
     )
     # the winner as the user would run it: the split of the search is one drawing of the job's own split settings
     tuned = job.replace(split_by=given.split_by, stratify=given.stratify)
-    search = Search(
+    search = SearchRecord(
         metric=asked.metric,
         value=float(best.values[0]),
         trials=trials,

@@ -16,7 +16,7 @@ from securevfl.experiments.privacy_cost import Cost, total_cost
 from securevfl.privacy import Spent
 from securevfl.privacy.accountant import FEATURES, LABELS, Accountant, GaussianRelease, PureRelease, Release
 
-__all__ = ["Budget", "Released", "Unbudgeted", "kept_plan", "kept_releases", "planned_of", "released"]
+__all__ = ["Released", "SearchBudget", "Unbudgeted", "kept_plan", "kept_releases", "planned_of", "released"]
 
 Released = Mapping[str, Sequence[Mapping[str, Any]]]
 """Party → its releases, in plain values as a study keeps them."""
@@ -27,7 +27,7 @@ class Unbudgeted(InputError):
 
 
 @dataclass(frozen=True)
-class Budget:
+class SearchBudget:
     """What a search may spend for one row.
 
     Attributes:

@@ -13,7 +13,7 @@ from securevfl.data import Parties
 from securevfl.data.table import TEST, TRAIN, VALID
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.experiments.privacy_cost import Cost, plan_cost, total_cost
-from securevfl.experiments.search_budget import Budget, kept_plan, kept_releases
+from securevfl.experiments.search_budget import SearchBudget, kept_plan, kept_releases
 from securevfl.experiments.search_space import Space, job_of, suggested
 from securevfl.experiments.search_study import PLANNED, spent_by
 from securevfl.experiments.sweep import choose_seeds
@@ -94,7 +94,7 @@ class Asked:
     metric: str
     space: Space
     repeats: int
-    budget: Budget
+    budget: SearchBudget
 
     def planned(self, job: Job) -> dict[str, Cost]:
         """What a run of a job spends at most, by what is protected; empty without noise."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.table import Table
 
-__all__ = ["Search", "Study", "Trial"]
+__all__ = ["SearchRecord", "SearchTrial", "Study"]
 
 _EFFORT = ("epochs run", "best epoch", "seconds")
 _MOST_NAMED = 5
@@ -50,7 +50,7 @@ _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class SearchTrial:
     """One trial of a search.
 
     Attributes:
@@ -71,7 +71,7 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class SearchRecord:
     """How a search found its winner.
 
     Attributes:
@@ -86,7 +86,7 @@ class Search:
 
     metric: str
     value: float
-    trials: tuple[Trial, ...] = field(repr=False)
+    trials: tuple[SearchTrial, ...] = field(repr=False)
     spent: Mapping[str, Cost]
     stopped: str = ""
     study: OptunaStudy = field(repr=False)
@@ -118,7 +118,7 @@ class Study:
     overlap: float = 0.0
     folds: tuple[Result, ...] = field(default=(), repr=False)
     comparison: Record | None = field(default=None, repr=False)
-    search: Search | None = field(default=None, repr=False)
+    search: SearchRecord | None = field(default=None, repr=False)
 
     def cells(self, point: Point) -> list[CellFigures]:
         """The runs of a point, one per seed or fold."""

@@ -15,8 +15,8 @@ from securevfl.errors import InputError, PolicyError
 from securevfl.experiments.cells import Cell, Sweep
 from securevfl.experiments.sweep_sections import (
     OWN,
-    DataSection,
     MethodSection,
+    SweepDataSection,
     SweepSections,
     describe_policies,
     read_roster,
@@ -132,7 +132,7 @@ def _check_names(sections: SweepSections) -> list[str]:
     return found
 
 
-def _list_cells(sections: SweepSections, data: DataSection, method: MethodSection, device: str) -> Iterator[Cell]:
+def _list_cells(sections: SweepSections, data: SweepDataSection, method: MethodSection, device: str) -> Iterator[Cell]:
     """The cells of one method on one data set.
 
     Raises:

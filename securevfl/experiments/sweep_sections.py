@@ -19,9 +19,9 @@ from securevfl.run.roster import Roster
 __all__ = [
     "OWN",
     "Axis",
-    "DataSection",
     "MethodSection",
     "PaperSection",
+    "SweepDataSection",
     "SweepSections",
     "describe_policies",
     "read_roster",
@@ -74,7 +74,7 @@ class Axis(Config):
         return float(self.values.index(position)) if isinstance(position, str) else float(position)
 
 
-class DataSection(Config):
+class SweepDataSection(Config):
     """``[[data]]``: a named data set, with settings for all methods or for some."""
 
     name: Word
@@ -147,7 +147,7 @@ class SweepSections(Config):
     seeds: tuple[Annotated[int, Meta(ge=0)], ...] = (0, 1, 2, 3, 4)
     axis: Axis = msgspec.field(default_factory=Axis)
     job: Settings = msgspec.field(default_factory=dict)
-    data: tuple[DataSection, ...] = ()
+    data: tuple[SweepDataSection, ...] = ()
     party: tuple[PartySection, ...] = ()
     method: tuple[MethodSection, ...] = ()
     claim: tuple[Claim, ...] = ()
@@ -168,7 +168,7 @@ def use_own_tables(sections: SweepSections) -> SweepSections:
     axis = sections.axis
     if not axis.values and not axis.protection:
         axis = Axis(name="tables", unit="category", values=(_TITLE,))
-    data = (DataSection(name=_TITLE, label=title[:80]),) if sections.party else ()
+    data = (SweepDataSection(name=_TITLE, label=title[:80]),) if sections.party else ()
     return sections.replace(data=data, axis=axis)
 
 

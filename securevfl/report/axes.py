@@ -16,7 +16,6 @@ from securevfl.report.quality import (
     lift_chart,
     lift_curves,
     roc_chart,
-    roc_curves,
 )
 from securevfl.report.record import Record, RunRecord
 
@@ -51,7 +50,7 @@ class Plots:
         """
         runs, curves = self._evaluated("roc", run), []
         for one, found in runs:
-            for name, points in roc_curves(found).items():
+            for name, points in found.roc.items():
                 label = _label(one, name, found.roc, runs)
                 auc = next((part.auc for part in found.per_class if part.name == name), None)
                 curves.append(Curve(points=points, title=label if auc is None else f"{label}, AUC {auc:.3f}"))

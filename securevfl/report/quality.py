@@ -28,7 +28,6 @@ __all__ = [
     "make_pictures",
     "make_price_picture",
     "roc_chart",
-    "roc_curves",
 ]
 
 _COLORS = ("var(--accent)", "#c05621", "#0f8a6d", "#7b4fa3", "#b7791f", "#c53083")
@@ -138,11 +137,6 @@ def calibration_chart(curves: Sequence[Curve]) -> Chart:
     )
 
 
-def roc_curves(found: Evaluation) -> dict[str, list[tuple[float, float]]]:
-    """Class → its ROC curve."""
-    return found.roc
-
-
 def lift_curves(found: Evaluation) -> dict[str, list[tuple[float, float]]]:
     """Class → (share of the rows, lift)."""
     return {name: [(row.share, row.lift) for row in rows] for name, rows in found.lift.items()}
@@ -163,9 +157,9 @@ def _roc(record: Record, run: RunRecord, found: Evaluation) -> Picture | None:
             if other is not None and other is not run and other.evaluation is not None:
                 curves += [
                     Curve(points=points, color=color, dash="6 3", title=other.title)
-                    for points in roc_curves(other.evaluation).values()
+                    for points in other.evaluation.roc.values()
                 ]
-    curves += _classes(found, roc_curves(found))
+    curves += _classes(found, found.roc)
     says = f"share of rows {_with(found)} that are found, against the share of other rows found with them"
     says += "; dashed: baselines" if len(curves) > len(found.roc) else ""
     return Picture("ROC" + _of(found), says + _key(found), roc_chart(curves))

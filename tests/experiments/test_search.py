@@ -20,7 +20,7 @@ from securevfl.data.table import TEST, VALID
 from securevfl.experiments import pool as pool_module
 from securevfl.experiments import search_trial
 from securevfl.experiments.privacy_cost import Cost
-from securevfl.experiments.search_budget import Budget, released
+from securevfl.experiments.search_budget import SearchBudget, released
 from securevfl.experiments.search_study import make_study, spent_by
 from securevfl.experiments.search_trial import with_one_split
 from securevfl.privacy.accountant import GaussianRelease, epsilon_rdp
@@ -218,9 +218,9 @@ def test_what_broke_off_counts_as_planned() -> None:
     assert alone < both < 2 * alone  # the accountant composes
     other = {"bank": [{"epsilon": 1.0, "classes": 2, "times": 1, "protects": ["labels"], "delta": 1e-5}]}
     assert released([one, other], [])["features"].epsilon == alone
-    assert Budget(math.inf).allows({}, [{"features": Cost(math.inf, 1e-5)}])
+    assert SearchBudget(math.inf).allows({}, [{"features": Cost(math.inf, 1e-5)}])
     with pytest.raises(sv.InputError, match="positive ε"):
-        Budget(0.0)
+        SearchBudget(0.0)
 
 
 def test_a_pruned_trial_with_noise_is_paid_for(parties: sv.Parties, job: sv.Job) -> None:

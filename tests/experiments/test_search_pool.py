@@ -17,7 +17,7 @@ from support.own_frames import frames
 import securevfl as sv
 from securevfl.experiments import search_loop
 from securevfl.experiments.pool import Workers
-from securevfl.experiments.search_budget import Budget
+from securevfl.experiments.search_budget import SearchBudget
 from securevfl.experiments.search_loop import run_trials
 from securevfl.experiments.search_pool import _OnPool, _Order, check_pruner, trial_task
 from securevfl.experiments.search_study import make_study, spent_by
@@ -128,7 +128,7 @@ def asked_of(job: sv.Job, parties: sv.Parties, aligned: Aligned, budget: float |
         metric="auc",
         space={"epochs": [1, 2]},
         repeats=1,
-        budget=Budget(budget),
+        budget=SearchBudget(budget),
     )
 
 

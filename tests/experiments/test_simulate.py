@@ -240,7 +240,7 @@ def test_trainable_bottoms_with_noise_carry_a_note() -> None:
     )
     assert sv.simulate(job, parties()).run("plain-dp").notes == []
     deep = job.replace(algorithm=job.algorithm.replace(bottom=(3,)))
-    assert "not what the bottoms' weights carry" in sv.simulate(deep, parties()).run("plain-dp").notes[0]
+    assert "through the bottoms' weights" in sv.simulate(deep, parties()).run("plain-dp").notes[0]
 
 
 def test_a_budget_over_the_partys_bound_is_refused_before_training() -> None:
