@@ -25,7 +25,7 @@ _SAYS = 60
 def make_run_card(
     run: RunRecord, parties: Sequence[PartyRecord], attacked: AttackRecord | None = None, *, title: str = ""
 ) -> Card | None:
-    """The card of one run; None where nobody could read of anybody, as in a run of one party.
+    """The card of one run; None if no party could read anything of another, as in a run of one party.
 
     Args:
         run: with what its messages reveal.
