@@ -36,7 +36,7 @@ from securevfl.attacks.measure import Estimate, auc, draw_known, r_squared
 from securevfl.data import Parties
 from securevfl.experiments.attacking import record_job
 from securevfl.run.machine import machine, versions
-from securevfl.shares import NetworkShape, blocks
+from securevfl.shares import NetworkShape, split_weights
 
 MARKED = 80
 KNOWN = (100, 1_000)
@@ -70,7 +70,7 @@ def parts_of(model: sv.Model, name: str) -> dict[str, np.ndarray]:
 
 def first_part(shape: NetworkShape, party: int, seed: int) -> np.ndarray:
     """The first weights of a party's block, which everybody knows."""
-    block = blocks(shape)[party][0]
+    block = split_weights(shape)[party][0]
     return decode(shape.first_weights(seed)[block.layer][block.first : block.last])
 
 

@@ -30,8 +30,8 @@ from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
 from benchmarks.common import data, write
-from securevfl.shares import Course, NetworkShape
-from securevfl.shares.sharing import rule_of
+from securevfl.shares import NetworkShape, SharedTraining
+from securevfl.shares.sharing import optimiser_of
 from securevfl.testing.shared_reference import SharedReference
 
 Batch = list[torch.Tensor]
@@ -56,9 +56,9 @@ class Heard:
 def listening() -> Iterator[Heard]:
     """Note what every party of this process deals, in training and for the predictions."""
     heard = Heard()
-    train, predict = Course.train, Course.predict
+    train, predict = SharedTraining.train, SharedTraining.predict
 
-    def noting(course: Course, words: Any, into: dict[str, list[Batch]]) -> Callable[[int], list[np.ndarray]]:
+    def noting(course: SharedTraining, words: Any, into: dict[str, list[Batch]]) -> Callable[[int], list[np.ndarray]]:
         def noted(number: int) -> list[np.ndarray]:
             found: list[np.ndarray] = words(number)
             into[course.member.site.name].append([torch.from_numpy(decode(one)) for one in found])
@@ -66,15 +66,15 @@ def listening() -> Iterator[Heard]:
 
         return noted
 
-    async def training(self: Course, sizes: Sequence[int], words: Any, **more: Any) -> None:
+    async def training(self: SharedTraining, sizes: Sequence[int], words: Any, **more: Any) -> None:
         if self.network is not None:
             heard.shape = self.network.shape
         await train(self, sizes, None if words is None else noting(self, words, heard.steps), **more)
 
-    async def predicting(self: Course, sizes: Sequence[int], words: Any) -> np.ndarray | None:
+    async def predicting(self: SharedTraining, sizes: Sequence[int], words: Any) -> np.ndarray | None:
         return await predict(self, sizes, None if words is None else noting(self, words, heard.tested))
 
-    with patch.object(Course, "train", training), patch.object(Course, "predict", predicting):
+    with patch.object(SharedTraining, "train", training), patch.object(SharedTraining, "predict", predicting):
         yield heard
 
 
@@ -95,7 +95,7 @@ def in_floats(heard: Heard, job: sv.Job, names: Sequence[str], epochs: int, kept
     if heard.shape is None:
         raise SystemExit("nothing was trained on shares")
     active = heard.steps[names[0]]
-    network = SharedReference(heard.shape, rule_of(job.protection), job.batch_size, job.seed)
+    network = SharedReference(heard.shape, optimiser_of(job.protection), job.batch_size, job.seed)
     for number in range(len(active) // epochs * kept):
         network.step([heard.steps[name][number][0] for name in names], active[number][1])
     tested = [torch.cat([part[0] for part in heard.tested[name]]) for name in names]

@@ -13,19 +13,19 @@ from securevfl.agreement.approving import ProposalCheck, approve, check_proposal
 from securevfl.agreement.bounds import AgreementUse, check_running, check_versions
 from securevfl.agreement.cards import PartyCard, TableSchema
 from securevfl.agreement.differences import differences, field_digests
-from securevfl.agreement.party_file import Address, Budget, PartyFile, PeerSection, read_party_file
+from securevfl.agreement.party_file import Address, PartyBudget, PartyFile, PeerSection, read_party_file
 from securevfl.agreement.peers import identity_of, peer_book, require_peers, row_of
-from securevfl.agreement.proposal import Limits, Proposal, ServingTerms
+from securevfl.agreement.proposal import AgreedLimits, Proposal, ServingTerms
 from securevfl.agreement.proposing import make_party_card, planned_epsilon, propose, read_card
 from securevfl.agreement.versions import Versions
 
 __all__ = [
     "Address",
+    "AgreedLimits",
     "Agreement",
     "AgreementUse",
     "Approval",
-    "Budget",
-    "Limits",
+    "PartyBudget",
     "PartyCard",
     "PartyFile",
     "PeerSection",

@@ -15,7 +15,7 @@ from typing import Self
 
 from securevfl_net.durable import write_atomic
 
-from securevfl.agreement.canonical import MOST_BYTES, decode, encode
+from securevfl.agreement.canonical import MOST_BYTES, decode_tree, encode_tree
 from securevfl.agreement.proposal import Proposal
 from securevfl.config import Config
 from securevfl.errors import AuditError, InputError, PeerRefused
@@ -52,7 +52,7 @@ class Approval(Config):
     @property
     def raw(self) -> bytes:
         """The form that files and reports have."""
-        return encode({"approval": self.describe()}, _HEADER)
+        return encode_tree({"approval": self.describe()}, _HEADER)
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
@@ -63,7 +63,7 @@ class Approval(Config):
         """
         if len(raw) > _MOST:
             raise InputError(f"an approval has up to {_MOST} bytes; this has {len(raw):,}")
-        content = decode(raw, _HEADER, "an approval")
+        content = decode_tree(raw, _HEADER, "an approval")
         if set(content) != {"approval"}:
             raise InputError("an approval contains only [approval]: take the file as `securevfl approve` wrote it")
         approval = cls.of(content["approval"], "approval")

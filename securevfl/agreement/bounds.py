@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from securevfl.agreement.approvals import Agreement
-from securevfl.agreement.party_file import Budget
+from securevfl.agreement.party_file import PartyBudget
 from securevfl.agreement.versions import Versions
 from securevfl.errors import Expired, InputError
 
@@ -29,7 +29,7 @@ class AgreementUse:
 
 
 def check_running(
-    agreement: Agreement, party: str, spent: AgreementUse, now: datetime, *, budget: Budget | None = None
+    agreement: Agreement, party: str, spent: AgreementUse, now: datetime, *, budget: PartyBudget | None = None
 ) -> None:
     """Raise an error if the agreement or the party's own budget is used up.
 
@@ -44,7 +44,7 @@ def check_running(
         Expired: the time, the attempts or the seconds are used up; the message gives the amounts and the remedy.
     """
     limits = agreement.proposal.limits
-    own = budget or Budget()
+    own = budget or PartyBudget()
     if limits.is_over(now):
         raise Expired(
             f"agreement {agreement.digest[:16]} ended at {limits.expires}, and it is {now:%Y-%m-%dT%H:%M:%SZ}: propose "

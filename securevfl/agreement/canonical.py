@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from securevfl.errors import InputError
 
-__all__ = ["MOST_BYTES", "Tree", "decode", "encode", "from_plain", "parse_number", "text_problem", "to_plain"]
+__all__ = ["MOST_BYTES", "Tree", "decode_tree", "encode_tree", "from_plain", "parse_number", "text_problem", "to_plain"]
 
 MOST_BYTES = 1 << 18
 """Bytes of an agreement. One of ten parties with a hundred named columns each has about 30,000."""
@@ -87,7 +87,7 @@ def text_problem(text: str) -> str:
     return ""
 
 
-def encode(tree: Tree, header: str) -> bytes:
+def encode_tree(tree: Tree, header: str) -> bytes:
     """A tree as bytes.
 
     Args:
@@ -156,7 +156,7 @@ def _item(value: object, where: str) -> str:
     raise InputError(f"{where} is {value!r:.80}; an agreement contains texts, whole numbers, truth values, lists")
 
 
-def decode(raw: bytes, header: str, what: str) -> dict[str, Any]:
+def decode_tree(raw: bytes, header: str, what: str) -> dict[str, Any]:
     """Parse bytes to a tree. The caller writes it again and compares: see `Proposal.decode`.
 
     Args:

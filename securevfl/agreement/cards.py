@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from msgspec import Meta
 from securevfl_net.identity import Certificate
 
-from securevfl.agreement.canonical import decode, encode, parse_number, text_problem, to_plain
+from securevfl.agreement.canonical import decode_tree, encode_tree, parse_number, text_problem, to_plain
 from securevfl.align.result import RULES
 from securevfl.config import Config
 from securevfl.data import PartyTable
@@ -239,7 +239,7 @@ class PartyCard(Config):
 
     def encode(self) -> bytes:
         """Encode as the bytes of a card file."""
-        return encode({"party": self.tree()}, _HEADER)
+        return encode_tree({"party": self.tree()}, _HEADER)
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
@@ -248,7 +248,7 @@ class PartyCard(Config):
         Raises:
             InputError: they are not a card, or not in canonical form.
         """
-        content = decode(raw, _HEADER, "a party card")
+        content = decode_tree(raw, _HEADER, "a party card")
         if set(content) != {"party"}:
             raise InputError(f"a party card contains only [party]; this one contains {', '.join(sorted(content))[:80]}")
         card = cls.of_tree(content["party"], "party")

@@ -40,7 +40,7 @@ from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.ledger import read_private_key
 from securevfl.privacy import Policy, PrivateKey
 
-__all__ = ["Address", "Budget", "DataSection", "KeySection", "PartyFile", "PeerSection", "read_party_file"]
+__all__ = ["Address", "KeySection", "PartyBudget", "PartyDataSection", "PartyFile", "PeerSection", "read_party_file"]
 
 Word = Annotated[str, Meta(min_length=1, max_length=4096)]
 Hex = Annotated[str, Meta(min_length=64, max_length=64)]
@@ -71,7 +71,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class DataSection(TableSection):
+class PartyDataSection(TableSection):
     """``[data]``: the party's table, and what its card shows of it.
 
     Attributes:
@@ -106,7 +106,7 @@ class KeySection(Config):
         return "keys"
 
 
-class Budget(Config):
+class PartyBudget(Config):
     """``[budget]``: what the party will spend at most, whatever an agreement allows. None for no limit.
 
     Attributes:
@@ -197,10 +197,10 @@ class _Sections(Config):
     pool: Word = "local"
     listen: Word | None = None
     policy_file: Word | None = None
-    data: DataSection | None = None
+    data: PartyDataSection | None = None
     keys: KeySection | None = None
     policy: Policy | None = None
-    budget: Budget = msgspec.field(default_factory=Budget)
+    budget: PartyBudget = msgspec.field(default_factory=PartyBudget)
     peer: Mapping[str, PeerSection] = msgspec.field(default_factory=dict)
 
 
@@ -234,10 +234,10 @@ class PartyFile:
     device: str
     pool: str
     listen: Address | None
-    data: DataSection | None
+    data: PartyDataSection | None
     keys: KeySection
     policy: Policy
-    budget: Budget
+    budget: PartyBudget
     peers: Mapping[str, PeerSection]
 
     @property

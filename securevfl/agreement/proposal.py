@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import Meta
 
-from securevfl.agreement.canonical import decode, encode, from_plain, text_problem, to_plain
+from securevfl.agreement.canonical import decode_tree, encode_tree, from_plain, text_problem, to_plain
 from securevfl.agreement.cards import PartyCard
 from securevfl.agreement.versions import Versions
 from securevfl.align import Align, Linkage
@@ -30,7 +30,7 @@ from securevfl.privacy import Policy
 from securevfl.training import Algorithm
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE
 
-__all__ = ["TOLERANCE", "Limits", "Proposal", "ServingTerms"]
+__all__ = ["TOLERANCE", "AgreedLimits", "Proposal", "ServingTerms"]
 
 TOLERANCE = timedelta(minutes=5)
 """Tolerated difference between clocks: an agreement counts as expired only this long after its end."""
@@ -44,7 +44,7 @@ _DECIMALS = ("job", "algorithm", "protection", "link")
 Seconds = Annotated[int, Meta(ge=1, le=10 * 366 * 86400)]
 
 
-class Limits(Config):
+class AgreedLimits(Config):
     """How long and how often an agreement may be used.
 
     Attributes:
@@ -133,7 +133,7 @@ class Proposal(Config, dict=True):
 
     id: str
     purpose: Annotated[str, Meta(min_length=1, max_length=2000)]
-    limits: Limits
+    limits: AgreedLimits
     versions: Versions
     job: JobTerms
     algorithm: Algorithm
@@ -283,7 +283,7 @@ class Proposal(Config, dict=True):
     @cached_property
     def raw(self) -> bytes:
         """The one form that is signed."""
-        return encode(self.tree(), _HEADER)
+        return encode_tree(self.tree(), _HEADER)
 
     @cached_property
     def digest(self) -> str:
@@ -303,7 +303,7 @@ class Proposal(Config, dict=True):
             InputError: the bytes are not the canonical form of their content: unknown or missing keys, values out of
                 range, another order or spelling; one message lists as many mistakes as possible.
         """
-        content = decode(raw, _HEADER, "an agreement")
+        content = decode_tree(raw, _HEADER, "an agreement")
         values = {key: from_plain(value) if key in _DECIMALS else value for key, value in content.items()}
         found: list[str] = []
         listed = values.get("party")

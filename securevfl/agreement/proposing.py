@@ -18,7 +18,7 @@ from securevfl.agreement.canonical import MOST_BYTES
 from securevfl.agreement.cards import PartyCard, TableSchema, certificate_text
 from securevfl.agreement.party_file import PartyFile
 from securevfl.agreement.peers import identity_of
-from securevfl.agreement.proposal import Limits, Proposal, ServingTerms
+from securevfl.agreement.proposal import AgreedLimits, Proposal, ServingTerms
 from securevfl.agreement.versions import Versions
 from securevfl.errors import InputError
 from securevfl.jobfile.job_file import JobSections
@@ -176,7 +176,7 @@ def propose(
     proposal = Proposal(
         id=secrets.token_hex(16),
         purpose=purpose,
-        limits=Limits(expires=parse_time(expires, now), **(limits or {})),
+        limits=AgreedLimits(expires=parse_time(expires, now), **(limits or {})),
         versions=Versions.installed(),
         job=JobTerms(**{name: getattr(sections.job, name) for name in JobTerms.__struct_fields__}),
         algorithm=sections.algorithm,

@@ -29,7 +29,7 @@ __all__ = [
     "WITNESSED",
     "LinkageInput",
     "LinkedIdentifiers",
-    "compare",
+    "compare_encodings",
     "read_byte_array",
     "receive",
     "send",
@@ -56,7 +56,7 @@ class LinkageInput:
     witnesses: np.ndarray | None = field(default=None, repr=False)
 
 
-async def compare(site: PartyContext, how: Linkage) -> list[Mapping[str, Scalar]]:
+async def compare_encodings(site: PartyContext, how: Linkage) -> list[Mapping[str, Scalar]]:
     """The coordinator's part: compare for the others; returns `FIGURES` of each pair of parties."""
     mine = {passive: await receive(site, site.links[site.active], how) for passive in site.passive}
     theirs = {passive: await receive(site, site.links[passive], how) for passive in site.passive}

@@ -21,7 +21,7 @@ from securevfl.errors import AlignmentError, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 
-__all__ = ["drive"]
+__all__ = ["drive_scripts"]
 
 
 class _Wakeup:
@@ -38,7 +38,7 @@ class _Wakeup:
         await self._event.wait()
 
 
-async def drive(site: PartyContext, joint: Joint) -> None:
+async def drive_scripts(site: PartyContext, joint: Joint) -> None:
     """Runs a party's scripts with all its peers to their end.
 
     Raises:

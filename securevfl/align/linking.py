@@ -25,7 +25,7 @@ from securevfl.align.comparing import (
     WITNESSED,
     LinkageInput,
     LinkedIdentifiers,
-    compare,
+    compare_encodings,
     read_byte_array,
     receive,
     send,
@@ -161,7 +161,7 @@ async def link_rows(
         ProtocolError: a peer sent what a linkage does not allow, or more records than the policy accepts.
     """
     if fields is None:
-        return LinkedRows(ids=(), words=_describe_linkage(site, how, await compare(site, how)))
+        return LinkedRows(ids=(), words=_describe_linkage(site, how, await compare_encodings(site, how)))
     own = _Own(site, fields, rows, how)
     keys = await _keys(site, own.schema.tag())
     if site.role == PASSIVE:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import securevfl_psi as psi
 
-from securevfl.align.driver import drive
+from securevfl.align.driver import drive_scripts
 from securevfl.align.options import Align
 from securevfl.align.result import RULES, Alignment, identifiers, shared_order
 from securevfl.align.shelf import FolderShelf
@@ -87,7 +87,7 @@ async def align(
                 rows=shared_order(normal, range(len(ids)), site.seed), digest="", verified_by=(), pairwise={}
             )
         joint = _joint(site, normal, len(ids), held_out, how, columns)
-        await drive(site, joint)
+        await drive_scripts(site, joint)
     except psi.IdentifierError as error:
         raise InputError(f"{site.name!r}: {error}") from error
     except psi.PlanRefusedError as error:

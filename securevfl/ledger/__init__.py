@@ -24,7 +24,7 @@ from securevfl.ledger.lines import (
     Line,
     NoteLine,
     Opening,
-    decode,
+    decode_line,
     hash_of,
 )
 from securevfl.ledger.own_ledger import OpensLedgers, OwnLedgers
@@ -51,7 +51,7 @@ __all__ = [
     "PrivateKey",
     "PublicKey",
     "chains_of",
-    "decode",
+    "decode_line",
     "describe_missing",
     "file_of",
     "find_pin_mismatches",

@@ -42,13 +42,13 @@ from securevfl.ledger.lines import (
     PeersLine,
     Word,
     Words,
-    decode,
+    decode_line,
     encode,
     signed_kind,
     signed_part,
     word_bytes,
 )
-from securevfl.transport import Message, Scalar, begin_copies, measure
+from securevfl.transport import Message, Scalar, begin_copies, measure_message
 
 __all__ = ["LAG", "MARK_EVERY", "Ledger"]
 
@@ -229,7 +229,7 @@ class Ledger:
             what=message.what,
             shapes=_shapes(tuple((name, array.shape) for name, array in message.arrays.items())),
             bytes=size,
-            digest=measure(message)[1],
+            digest=measure_message(message)[1],
             cipher=guard.cipher,
             bits=guard.bits,
             key=guard.key,
@@ -448,7 +448,7 @@ class Ledger:
         with self._path.open("rb") as file:
             file.seek(self._begin)
             for raw, _ in zip(file, range(self.length), strict=False):  # a later chain may follow in the file
-                yield decode(raw.removesuffix(b"\n"))
+                yield decode_line(raw.removesuffix(b"\n"))
 
     def to_jsonl(self) -> bytes:
         """Return all lines as JSON Lines."""

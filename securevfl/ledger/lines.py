@@ -31,7 +31,7 @@ __all__ = [
     "PeersLine",
     "Word",
     "Words",
-    "decode",
+    "decode_line",
     "encode",
     "hash_of",
     "signed_kind",
@@ -202,7 +202,7 @@ class _Version(msgspec.Struct, frozen=True):
     version: int = 0
 
 
-def decode(raw: bytes) -> Line:
+def decode_line(raw: bytes) -> Line:
     """Parse a line from its bytes, without the line feed.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from securevfl.errors import AuditError, InputError
-from securevfl.ledger.lines import LINE_BYTES, Line, decode
+from securevfl.ledger.lines import LINE_BYTES, Line, decode_line
 
 __all__ = ["MOST_LINES", "Flaw", "Located", "Torn", "raise_flaws", "read"]
 
@@ -71,7 +71,7 @@ def _parsed(path: Path, number: int, raw: bytes) -> Line | Torn | Flaw:
     if not raw.endswith(b"\n") and len(raw) <= LINE_BYTES:
         return Torn()
     try:
-        return decode(raw.removesuffix(b"\n"))
+        return decode_line(raw.removesuffix(b"\n"))
     except AuditError as error:
         return Flaw(str(path), number, "", f"the line {error}")
 

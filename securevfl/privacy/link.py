@@ -29,8 +29,8 @@ from securevfl.transport import (
     MemoryChannel,
     Message,
     Scalar,
-    hosted,
-    measure,
+    measure_message,
+    move_to_host,
     wire_arrays,
 )
 from securevfl.transport import size as wire_size
@@ -146,10 +146,10 @@ class Link:
             )
         self.policy.check(message, self.peer)
         if not isinstance(self._channel, MemoryChannel):
-            message = hosted(message)  # a wire carries bytes of the host, not of the GPU
+            message = move_to_host(message)  # a wire carries bytes of the host, not of the GPU
         late = self._deferred_check(message, self.me, self.peer)
         # Recorded before it is sent: after a crash in between, the ledger may list too much, never too little.
-        size = measure(message)[0] if late is None else wire_size(message)
+        size = measure_message(message)[0] if late is None else wire_size(message)
         self._ledger.record("sent", self.peer, message, size, check=late)
         if self._channel.ready:
             size = await self._channel.send(message)

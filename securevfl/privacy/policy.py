@@ -15,7 +15,7 @@ from securevfl.config import Config
 from securevfl.errors import FewCommonRows, PolicyError
 from securevfl.transport import NO_GUARD, Array, Guard, Kind, Message
 
-__all__ = ["READABLE_KINDS", "SCHEMES", "SHARES", "Policy", "protection_of", "quoted"]
+__all__ = ["READABLE_KINDS", "SCHEMES", "SHARES", "Policy", "protection_of", "quote_names"]
 
 READABLE_KINDS = frozenset({Kind.ACTIVATION, Kind.GRADIENT, Kind.REPRESENTATION})
 """Kinds whose unguarded content reveals single rows."""
@@ -34,7 +34,7 @@ Bits = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 
 
-def quoted(names: Iterable[str]) -> str:
+def quote_names(names: Iterable[str]) -> str:
     """Names for a message, sorted: ``'bfv', 'ckks' or 'paillier'``."""
     *others, last = map(repr, sorted(names))
     return f"{', '.join(others)} or {last}" if others else last
@@ -215,7 +215,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
         if self.sealed and kind in READABLE_KINDS and guard.cipher == "none":
             raise PolicyError(
                 f"{which} contains {kind.value}s in the clear, but the policy demands them sealed; use "
-                f"protection {quoted(SCHEMES)}, or another policy"
+                f"protection {quote_names(SCHEMES)}, or another policy"
             )
         if kind in self.noised and not guard.noise > 0:
             raise PolicyError(

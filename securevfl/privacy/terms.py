@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from securevfl.errors import PolicyError
 from securevfl.privacy.opened_values import OpenedValues
-from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, quoted
+from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, quote_names
 from securevfl.transport import Guard, Kind, Message
 
 __all__ = ["REFUSED", "Terms", "describe_broken_rule", "raise_refusal"]
@@ -77,7 +77,7 @@ def describe_broken_rule(policy: Policy, terms: Terms, party: str) -> str:
         (
             policy.sealed and bool(readable),
             f"{_names(readable, 's')} would be sent in the clear, but the policy demands them sealed; use "
-            f"protection {quoted(SCHEMES)}, and an algorithm that stays at the cut layer",
+            f"protection {quote_names(SCHEMES)}, and an algorithm that stays at the cut layer",
         ),
         (True, _about_protections(policy, terms)),
         (True, _about_computing(policy, terms)),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from securevfl_net.incarnation import Incarnation
 
 from securevfl.agreement import Agreement, AgreementUse, check_running
-from securevfl.agreement.party_file import Budget
+from securevfl.agreement.party_file import PartyBudget
 from securevfl.errors import InputError
 from securevfl.party.attempts import Attempts, Restored
 from securevfl.party.reports import CheckpointKey, Report, View
@@ -45,7 +45,7 @@ class StoredAttempts(Attempts):
         agreement: Agreement,
         keeper: FolderKeeper,
         chains: Chains,
-        budget: Budget | None = None,
+        budget: PartyBudget | None = None,
     ) -> None:
         super().__init__(incarnation)
         self.agreement = agreement

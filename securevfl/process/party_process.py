@@ -10,7 +10,7 @@ from pathlib import Path
 from securevfl_net.incarnation import Incarnation
 
 from securevfl.agreement import Agreement, Proposal
-from securevfl.agreement.party_file import Budget
+from securevfl.agreement.party_file import PartyBudget
 from securevfl.data import PartyTable
 from securevfl.errors import Parked, SecureVFLError
 from securevfl.ledger import Closing
@@ -69,7 +69,7 @@ class JobProcess:
         table: PartyTable | None,
         *,
         policy: Policy | None = None,
-        budget: Budget | None = None,
+        budget: PartyBudget | None = None,
         device: str = "cpu",
         pool: str = "local",
         patience: Timeouts | None = None,
@@ -188,11 +188,11 @@ class JobProcess:
             self.chains.bind({"metrics.json": sha256(self.record.to_json())})
 
 
-def _bounded(policy: Policy, proposal: Proposal, name: str, budget: Budget | None) -> Policy:
+def _bounded(policy: Policy, proposal: Proposal, name: str, budget: PartyBudget | None) -> Policy:
     """The party's policy with the limits on ε of the agreement and its own budget: each plan, plus what earlier
     attempts may have released, is checked against it before anything is sent.
     """
-    card, own = proposal.card(name), budget or Budget()
+    card, own = proposal.card(name), budget or PartyBudget()
     pairs = [(card.epsilon, card.delta), (own.epsilon, own.delta)]
     for epsilon, delta in pairs:
         if epsilon is not None and delta is not None:

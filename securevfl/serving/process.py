@@ -13,7 +13,7 @@ from pathlib import Path
 from securevfl_net.incarnation import Incarnation
 
 from securevfl.agreement import Agreement, PartyFile, check_versions, read_agreement, read_party_file, row_of
-from securevfl.agreement.party_file import DataSection
+from securevfl.agreement.party_file import PartyDataSection
 from securevfl.data import PartyTable
 from securevfl.errors import Expired, InputError, PolicyError
 from securevfl.jobfile.job_file import read_job
@@ -218,7 +218,7 @@ def _table(own: PartyFile, data: Path | None, part: ModelPart) -> PartyTable:
     if section is None:
         raise InputError(f"{own.path} names no table: give [data]")
     columns = tuple(map(str, part.tree["encoder"]["columns"]))
-    bare: DataSection = section.replace(
+    bare: PartyDataSection = section.replace(
         label=None,
         classes=None,
         target=None,

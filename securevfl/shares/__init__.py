@@ -1,7 +1,7 @@
 """Training on secret shares: the protection that a job names, the programs that run it, and what the parties deal to
 the three that compute.
 
-- `protection`: what a job asks for. `exchanges`, `handed_exchanges`: every message, declared.
+- `protection`: what a job asks for. `exchanges`, `release_exchanges`: every message, declared.
 - `programs`, `coordinator`: what each party runs. `sharing`: what they are made from.
 - `network`, `course`, `metrics`, `dp_steps`, `handing`: the computation on shares.
 
@@ -9,39 +9,46 @@ It imports `training`, `cut`, `privacy`, `transport` and `site`. Jobs find it by
 imports it.
 """
 
-from securevfl.shares.dp_steps import StepNoise, check_clipped, check_logits, clipped, gradient_bound, row_bounds
-from securevfl.shares.epochs import Course, Words, check_judged, check_sizes
-from securevfl.shares.metrics import Scores, named
-from securevfl.shares.model_release import Block, Handing, blocks
+from securevfl.shares.dp_steps import StepNoise, check_clipped, check_logits, clip_below, gradient_bound, row_bounds
+from securevfl.shares.epochs import SharedTraining, Words, check_judged, check_sizes
+from securevfl.shares.metrics import SharedMetrics, name_metrics
+from securevfl.shares.model_release import ModelRelease, WeightBlock, split_weights
 from securevfl.shares.network import Network
-from securevfl.shares.network_ranges import ERROR_BOUND, INPUT_BOUND, TARGET_BOUND, Layer, NetworkShape, Rule
+from securevfl.shares.network_ranges import (
+    ERROR_BOUND,
+    INPUT_BOUND,
+    TARGET_BOUND,
+    Layer,
+    NetworkShape,
+    OptimiserConstants,
+)
 from securevfl.shares.protection import Shares
-from securevfl.shares.share_party import Member, input_words
+from securevfl.shares.share_party import ShareParty, input_words
 
 __all__ = [
     "ERROR_BOUND",
     "INPUT_BOUND",
     "TARGET_BOUND",
-    "Block",
-    "Course",
-    "Handing",
     "Layer",
-    "Member",
+    "ModelRelease",
     "Network",
     "NetworkShape",
-    "Rule",
-    "Scores",
+    "OptimiserConstants",
+    "ShareParty",
+    "SharedMetrics",
+    "SharedTraining",
     "Shares",
     "StepNoise",
+    "WeightBlock",
     "Words",
-    "blocks",
     "check_clipped",
     "check_judged",
     "check_logits",
     "check_sizes",
-    "clipped",
+    "clip_below",
     "gradient_bound",
     "input_words",
-    "named",
+    "name_metrics",
     "row_bounds",
+    "split_weights",
 ]

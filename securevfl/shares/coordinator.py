@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from securevfl.shares.epochs import Course
+from securevfl.shares.epochs import SharedTraining
 from securevfl.shares.shared_model import SharedModel
-from securevfl.shares.sharing import Sharing, by_name, notes_of, told_epoch, told_plan
+from securevfl.shares.sharing import Sharing, computing_notes, name_parties_in_errors, receive_epoch, receive_plan
 from securevfl.training.program import HelperProgram
 from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_dict, as_flag, as_int
@@ -26,13 +26,13 @@ class SharesCoordinator(HelperProgram):
         self.sharing = sharing
         self.trained = Trained()
         self.model = SharedModel()
-        self.course: Course
+        self.course: SharedTraining
         self._batch_size = 0
         self._classes = 0
 
     async def run(self) -> Trained:
-        with by_name(self.sharing.computing):
-            return await self._run()
+        with name_parties_in_errors(self.sharing.computing):
+            return await self._train()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         """Take part in predicting; nothing comes back here, (0, 0).
@@ -41,51 +41,53 @@ class SharesCoordinator(HelperProgram):
             model: this party's part of it.
             rows: none: the active party tells how many there are.
         """
-        with by_name(self.sharing.computing):
+        with name_parties_in_errors(self.sharing.computing):
             await self.come_back(model)
             await self.answer()
         return np.empty((0, 0))
 
     async def come_back(self, model: State) -> None:
         """Set up, and take this party's shares of a trained model."""
-        await self._setup()
+        await self._make_network()
         self.model.restore(as_dict(model["parts"])["shares"])
 
     async def answer(self) -> None:
         """Take part in scoring the rows that the active party announces."""
         await self.model.freshen()
-        _, scored = await told_epoch(self.sharing.site.links[self.sharing.site.active], self.sharing.plan)
+        _, scored = await receive_epoch(self.sharing.site.links[self.sharing.site.active], self.sharing.plan)
         await self.course.predict(scored, None)
 
-    async def _setup(self) -> None:
+    async def _make_network(self) -> None:
         sharing, site = self.sharing, self.sharing.site
-        told = await told_plan(site.links[site.active], len(site.passive) + 1, numeric=sharing.plan.number is not None)
+        told = await receive_plan(
+            site.links[site.active], len(site.passive) + 1, numeric=sharing.plan.number is not None
+        )
         widths, self._classes, self._batch_size, rows, times = told
         shape = sharing.shape(widths, self._classes)
-        member = sharing.member(rows, self._classes, sharing.handed(shape))
+        member = sharing.make_party(rows, self._classes, sharing.shape_if_released(shape))
         await member.setup()
-        self.course = sharing.course(member, shape, self._batch_size, times)
-        self.model.network, self.model.handing = self.course.network, sharing.handing(member, self.course, shape)
+        self.course = sharing.make_training(member, shape, self._batch_size, times)
+        self.model.network, self.model.handing = self.course.network, sharing.make_release(member, self.course, shape)
 
-    async def _run(self) -> Trained:
+    async def _train(self) -> Trained:
         sharing, site, trained = self.sharing, self.sharing.site, self.trained
         observer, chief = site.observer, site.links[site.active]
         observer.phase("setup")
         site.clock.lap()
         saved = site.keeper.load()
-        await self._setup()
+        await self._make_network()
         course = self.course
         epoch, stop, kept = 0, False, self.model.snapshot()
         if saved is not None:
             self.model.load(as_dict(saved["shares"]))
-            epoch, stop, kept = as_int(saved["epoch"]), self._over(saved), saved["kept"]
+            epoch, stop, kept = as_int(saved["epoch"]), self._is_finished(saved), saved["kept"]
             trained.restore_readings(saved["readings"])
         await self.model.freshen()
         trained.setup = site.clock.lap()
         observer.phase("training")
         while not stop:
             epoch += 1
-            sizes, scored = await told_epoch(chief, sharing.plan)
+            sizes, scored = await receive_epoch(chief, sharing.plan)
             course.begin_epoch(epoch, validates=sharing.plan.validates_after(epoch))
             await course.train(sizes, None, told=partial(observer.step, epoch, total=len(sizes)))
             if sharing.plan.validates_after(epoch):
@@ -95,31 +97,31 @@ class SharesCoordinator(HelperProgram):
             if verdict.meta.get("best"):
                 kept = self.model.snapshot()
             stop = bool(verdict.meta.get("stop")) or epoch >= sharing.plan.epochs
-            self._keep(epoch, kept, stop=stop)
+            self._store_epoch(epoch, kept, stop=stop)
             observer.epoch(epoch, math.nan, {})
         self.model.restore(kept)
         observer.phase("test")
         await self.answer()
         await self.model.hand_out()
         trained.finish = site.clock.lap()
-        trained.model = self._part()
-        trained.notes += notes_of(course, sharing)
+        trained.model = self._model_part()
+        trained.notes += computing_notes(course, sharing)
         return trained
 
-    def _part(self) -> State:
+    def _model_part(self) -> State:
         """This party's part of the model: its shares. It has no columns to encode, and no names of classes."""
         part: State = {"parts": {"shares": self.model.snapshot()}, "batch_size": self._batch_size}
         part |= {"times": self.sharing.plan.epochs, "passive": list(self.sharing.site.passive)}
         return part | {"encoder": {}, "classes": self._classes, "names": []}
 
-    def _keep(self, epoch: int, kept: object, *, stop: bool) -> None:
+    def _store_epoch(self, epoch: int, kept: object, *, stop: bool) -> None:
         keeper = self.sharing.site.keeper
         if keeper.is_due(epoch):
             readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
             where = {"epoch": epoch, "epochs": self.sharing.plan.epochs, "stop": stop, "readings": readings}
             keeper.save(epoch, where | {"shares": self.model.state(), "kept": kept})
 
-    def _over(self, saved: Mapping[str, object]) -> bool:
+    def _is_finished(self, saved: Mapping[str, object]) -> bool:
         """Whether the kept run has nothing left to do: it stopped early, or has had all epochs."""
         epoch, epochs = as_int(saved["epoch"]), self.sharing.plan.epochs
         return as_flag(saved["stop"]) and (epoch < as_int(saved["epochs"]) or epoch >= epochs)

@@ -34,9 +34,9 @@ from securevfl_crypto.ring import FRACTION, decode, encode
 
 from securevfl.errors import InputError, RangeError
 from securevfl.privacy.noise import Entropy, clip_rows, noise_share
-from securevfl.shares.network_ranges import CURVATURE_BITS, ERROR_BOUND, NetworkShape, Rule
+from securevfl.shares.network_ranges import CURVATURE_BITS, ERROR_BOUND, NetworkShape, OptimiserConstants
 
-__all__ = ["StepNoise", "check_clipped", "check_logits", "clipped", "gradient_bound", "row_bounds"]
+__all__ = ["StepNoise", "check_clipped", "check_logits", "clip_below", "gradient_bound", "row_bounds"]
 
 _OTHERS = 2
 """Computing parties whose noise nobody else knows: their shares alone reach σ."""
@@ -63,7 +63,7 @@ def row_bounds(clip: float, widths: Sequence[int]) -> list[float]:
     return [clip * math.sqrt(width / max(sum(widths), 1)) for width in widths]
 
 
-def clipped(rows: torch.Tensor, bound: float) -> torch.Tensor:
+def clip_below(rows: torch.Tensor, bound: float) -> torch.Tensor:
     """A party's rows (n, d), float64, of L2 norm `bound` at most, also when they are rounded to fixed point.
 
     Raises:
@@ -107,7 +107,7 @@ def gradient_bound(shape: NetworkShape, clip: float) -> float:
             "the gradient of one row has no small bound in a network with hidden layers, and on shares nobody can clip "
             "it: use logistic_regression"
         )
-    gap = ERROR_BOUND * 2.0**-CURVATURE_BITS if shape.numeric else _LOGIT_GAP[shape.classes == 2]
+    gap = ERROR_BOUND * 2.0**-CURVATURE_BITS if shape.is_numeric else _LOGIT_GAP[shape.classes == 2]
     return gap * math.hypot(clip, 1.0)
 
 
@@ -131,7 +131,7 @@ class StepNoise:
         self.largest = _PARTIES * (_LARGEST_NORMAL * sigma / math.sqrt(_OTHERS) + 1) * sensitivity
         self._entropy = entropy
 
-    def words(self, shape: tuple[int, ...]) -> np.ndarray:
+    def draw_words(self, shape: tuple[int, ...]) -> np.ndarray:
         """Noise for one sum of gradients, uint64, in units of 2⁻³²."""
         self.draws += 1
         share = noise_share(shape, self.sigma, self.sensitivity, _OTHERS, self._entropy)
@@ -139,7 +139,7 @@ class StepNoise:
 
 
 def check_logits(
-    shape: NetworkShape, rule: Rule, batch_size: int, steps: int, seed: int, *, clip: float, noise: float
+    shape: NetworkShape, rule: OptimiserConstants, batch_size: int, steps: int, seed: int, *, clip: float, noise: float
 ) -> float:
     """The largest size of a logit in a run.
 

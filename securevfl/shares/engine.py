@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from securevfl_crypto.replicated import Clear, Computing, Product, Share
 
-__all__ = ["ONE", "Engine", "products", "scaled"]
+__all__ = ["ONE", "Engine", "compute_products", "scaling_job"]
 
 Engine: TypeAlias = Computing | Clear
 
@@ -16,7 +16,7 @@ ONE = 1 << 16
 """The number one in fixed point."""
 
 
-async def products(engine: Engine, jobs: Sequence[Product]) -> list[Share]:
+async def compute_products(engine: Engine, jobs: Sequence[Product]) -> list[Share]:
     """Products without a function behind them: one share each.
 
     Raises:
@@ -30,7 +30,7 @@ async def products(engine: Engine, jobs: Sequence[Product]) -> list[Share]:
     return found
 
 
-def scaled(engine: Engine, x: Share, factor: int, shift: int) -> Product:
+def scaling_job(engine: Engine, x: Share, factor: int, shift: int) -> Product:
     """x times a public whole number, its last `shift` bits cut off."""
     one = engine.constant(np.ones((1,) * x.ndim, dtype=np.uint64))
     return Product(x * factor, one, "times", shift=shift)

@@ -13,12 +13,12 @@ from securevfl_crypto.replicated import Share
 from securevfl_crypto.ring import FRACTION, decode
 
 from securevfl.errors import PolicyError, ProtocolError
-from securevfl.shares.engine import products, scaled
-from securevfl.shares.metrics import METRIC_BITS, Scores
+from securevfl.shares.engine import compute_products, scaling_job
+from securevfl.shares.metrics import METRIC_BITS, SharedMetrics
 from securevfl.shares.network import Network
-from securevfl.shares.share_party import Member
+from securevfl.shares.share_party import ShareParty
 
-__all__ = ["FEWEST_JUDGED", "Course", "Words", "check_judged", "check_sizes"]
+__all__ = ["FEWEST_JUDGED", "SharedTraining", "Words", "check_judged", "check_sizes"]
 
 Words = Callable[[int], list[np.ndarray]]
 """Number of a batch → what this party deals of it: its inputs and, at the active party, the targets."""
@@ -41,7 +41,7 @@ PREDICTION_BITS = 8
 
 
 @dataclass
-class Course:
+class SharedTraining:
     """One party's way through batches.
 
     Attributes:
@@ -56,7 +56,7 @@ class Course:
         repeated: how often something was opened that an attempt which broke off may have opened before.
     """
 
-    member: Member
+    member: ShareParty
     widths: tuple[int, ...]
     outputs: int
     network: Network | None
@@ -73,7 +73,7 @@ class Course:
         if self.network is not None:
             self.network.engine.begin_stage(*(("range", "metrics") if validates else ()))
 
-    def _count(self, what: str, epoch: int) -> None:
+    def _reserve_opening(self, what: str, epoch: int) -> None:
         """Write into this party's journal that something is about to be opened: when this attempt is killed behind it,
         the next one trains the epoch again and opens it again.
 
@@ -97,13 +97,13 @@ class Course:
             self.repeated += 1
         journal.reserve(epoch, name, 1, 1)
 
-    def begin_handing(self) -> None:
+    def begin_release(self) -> None:
         """Count that the model is about to be handed out, as often as predictions may be opened at the end.
 
         Raises:
             PolicyError: attempts that broke off may have handed it out so often that this party allows no more.
         """
-        self._count("parts of the model", 0)
+        self._reserve_opening("parts of the model", 0)
 
     async def train(
         self, sizes: Sequence[int], words: Words | None, *, told: Callable[[int], None] = lambda done: None
@@ -116,7 +116,7 @@ class Course:
             told: hears how many steps are done.
         """
         done = 0
-        async for inputs, targets in self._batches(sizes, words):
+        async for inputs, targets in self._share_batches(sizes, words):
             if self.network is not None:
                 engine = self.network.engine
                 before = engine.rounds, engine.sent
@@ -140,16 +140,16 @@ class Course:
         """
         check_judged(self.member.site.name, sum(sizes))
         active = self.member.site.active
-        scores = None if self.network is None else Scores(self.network)
-        async for inputs, targets in self._batches(sizes, words):
+        scores = None if self.network is None else SharedMetrics(self.network)
+        async for inputs, targets in self._share_batches(sizes, words):
             if scores is not None:
                 await scores.add(inputs, targets)
-        mine = None if scale is None else [Scores.scale_words(scale)]
-        dealt = await self.member.share(mine, {active: [(1, 1)]})
+        mine = None if scale is None else [SharedMetrics.scale_words(scale)]
+        dealt = await self.member.share_arrays(mine, {active: [(1, 1)]})
         if scores is None or self.network is None:
             return None
-        found = await scores.rounded(dealt[active][0])
-        self._count("metrics", self.epoch)
+        found = await scores.compute_rounded(dealt[active][0])
+        self._reserve_opening("metrics", self.epoch)
         engine, to = self.network.engine, [self.member.computing.index(active)]
         in_range = await engine.open("range", await self.network.in_range(), to)
         if in_range is not None and not int(in_range[0]):
@@ -172,22 +172,24 @@ class Course:
         found = []
         to = [self.member.computing.index(self.member.site.active)]
         if sizes:
-            self._count("predictions", 0)
-        async for inputs, _ in self._batches(sizes, words):
+            self._reserve_opening("predictions", 0)
+        async for inputs, _ in self._share_batches(sizes, words):
             if self.network is None:
                 continue
             engine = self.network.engine
             logits = await self.network.forward(inputs)
-            (rounded,) = await products(engine, [scaled(engine, logits, 1, FRACTION - PREDICTION_BITS)])
+            (rounded,) = await compute_products(engine, [scaling_job(engine, logits, 1, FRACTION - PREDICTION_BITS)])
             opened = await engine.open("predictions", rounded, to)
             if opened is not None:
                 found.append(decode(opened, PREDICTION_BITS))
         return np.concatenate(found) if found else None
 
-    async def _batches(self, sizes: Sequence[int], words: Words | None) -> AsyncIterator[tuple[list[Share], Share]]:
+    async def _share_batches(
+        self, sizes: Sequence[int], words: Words | None
+    ) -> AsyncIterator[tuple[list[Share], Share]]:
         """Each batch as shares: inputs of the data parties, and targets; without any at a party that only deals."""
         member, active = self.member, self.member.site.active
-        for first, last in self._groups(sizes):
+        for first, last in self._group_batches(sizes):
             rows = sum(sizes[first:last])
             shapes = {
                 name: [(rows, width), *([(rows, self.outputs)] if name == active else [])]
@@ -196,7 +198,7 @@ class Course:
             mine = None
             if words is not None:
                 mine = [np.concatenate(parts) for parts in zip(*map(words, range(first, last)), strict=True)]
-            dealt = await member.share(mine, shapes)
+            dealt = await member.share_arrays(mine, shapes)
             start = 0
             for size in sizes[first:last]:
                 here, start = slice(start, start + size), start + size
@@ -205,7 +207,7 @@ class Course:
                 else:
                     yield [], _NOTHING
 
-    def _groups(self, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    def _group_batches(self, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
         """First and last of the batches that are dealt in one message."""
         most = max(_DEALT // (sum(self.widths) + self.outputs), 1)
         first, rows = 0, 0

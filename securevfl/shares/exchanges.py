@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from securevfl.cut.leakage import Revealed
 from securevfl.privacy import Gaussian, permitted_by, severity_of_view
-from securevfl.shares.release_exchanges import handed_exchanges
+from securevfl.shares.release_exchanges import release_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["MASKED", "METRICS", "PREDICTED", "PREDICTIONS", "RANGE", "ROUND", "share_exchanges"]
@@ -43,21 +43,21 @@ def share_exchanges(passive: int, *, parts: bool = False, noise: Gaussian | None
         Exchange(PLAN, Kind.CONTROL, ACTIVE, PASSIVE, "widths of all parts"),
         Exchange(PLAN, Kind.CONTROL, ACTIVE, COORDINATOR, "widths of all parts", optional=True),
         Exchange(EPOCH, Kind.CONTROL, ACTIVE, COORDINATOR, "sizes of an epoch's batches", optional=True),
-        *_dealt(),
-        *_among(),
-        *_opened(noise),
-        *(handed_exchanges() if parts else ()),
+        *_input_exchanges(),
+        *_computing_exchanges(),
+        *_opening_exchanges(noise),
+        *(release_exchanges() if parts else ()),
     )
 
 
-def _dealt() -> Iterator[Exchange]:
+def _input_exchanges() -> Iterator[Exchange]:
     for sender in (ACTIVE, PASSIVE):
         for receiver in _COMPUTING:
             if (sender, receiver) != (ACTIVE, ACTIVE):
-                yield _share(INPUT, sender, receiver, "shares of its rows, or of its part of a model")
+                yield _share_exchange(INPUT, sender, receiver, "shares of its rows, or of its part of a model")
 
 
-def _among() -> Iterator[Exchange]:
+def _computing_exchanges() -> Iterator[Exchange]:
     for sender in _COMPUTING:
         for receiver in _COMPUTING:
             if sender == receiver != PASSIVE:
@@ -66,13 +66,13 @@ def _among() -> Iterator[Exchange]:
             yield Exchange(
                 KEY, Kind.PUBLIC_KEY, sender, receiver, "public key for randomness of two", optional=optional
             )
-            yield _share(ROUND, sender, receiver, "masked values of a computation on shares")
+            yield _share_exchange(ROUND, sender, receiver, "masked values of a computation on shares")
             yield Exchange(
                 CONFIRM, Kind.CONTROL, sender, receiver, "digests of shares that both hold", optional=optional
             )
 
 
-def _opened(noise: Gaussian | None) -> Iterator[Exchange]:
+def _opening_exchanges(noise: Gaussian | None) -> Iterator[Exchange]:
     """The findings speak of data parties: a coordinator has nothing that could be told."""
     metrics, predictions = _about_metrics(noise), _about_predictions()
     told = {
@@ -121,6 +121,6 @@ def _about_predictions() -> Revealed:
     return Revealed(text, severity, (seen,))
 
 
-def _share(step: str, sender: PartyRole, receiver: PartyRole, words: str) -> Exchange:
+def _share_exchange(step: str, sender: PartyRole, receiver: PartyRole, words: str) -> Exchange:
     optional = COORDINATOR in (sender, receiver) or sender == receiver
     return Exchange(step, Kind.SHARE, sender, receiver, words, optional=optional)

@@ -14,11 +14,11 @@ import numpy as np
 from securevfl_crypto.replicated import Product, Share, concatenate
 from securevfl_crypto.ring import FRACTION
 
-from securevfl.shares.engine import ONE, Engine, products, scaled
+from securevfl.shares.engine import ONE, Engine, compute_products, scaling_job
 from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import ERROR_BOUND
 
-__all__ = ["EDGES", "METRIC_BITS", "Scores", "named"]
+__all__ = ["EDGES", "METRIC_BITS", "SharedMetrics", "name_metrics"]
 
 METRIC_BITS = 10
 """Fractional bits of an opened metric: it is rounded at 2^-10, up or down by chance without bias."""
@@ -32,7 +32,7 @@ _MARGIN = 2.0**-10
 """By so much a wrong class has to be ahead: truncation moves logits by 2^-16."""
 
 
-class Scores:
+class SharedMetrics:
     """Adds up what metrics are made of, over parts of the rows.
 
     Args:
@@ -54,36 +54,38 @@ class Scores:
     async def add(self, inputs: list[Share], targets: Share) -> None:
         """Judge some rows: inputs as for `Network.forward`, targets (n, outputs)."""
         logits = await self._network.forward(inputs)
-        judge = {1: self._number, 2: self._two}.get(self._network.shape.classes, self._many)
+        judge = {1: self._score_numbers, 2: self._score_two_classes}.get(
+            self._network.shape.classes, self._score_many_classes
+        )
         found = await judge(logits, targets)
         self._sums = found if self._sums is None else self._sums + found
         self._rows += len(targets)
 
-    async def _two(self, logits: Share, targets: Share) -> Share:
+    async def _score_two_classes(self, logits: Share, targets: Share) -> Share:
         """Sums over the rows: of y z; of y; then for each edge how many rows lie above it, Σ y and Σ z of those. Those
         of y and z have 16 fractional bits."""
         engine, n = self._engine, len(targets)
         bits = (await engine.compare(logits, EDGES)).reshape(len(EDGES), n)
-        each, product = await products(
+        each, product = await compute_products(
             engine, [Product(bits, concatenate([targets, logits], axis=1)), Product(targets.T, logits, shift=FRACTION)]
         )
         total = targets.reshape(-1).sum().reshape(1)
         return concatenate([product.reshape(1), total, bits.sum(axis=1), each[:, 0], each[:, 1]])
 
-    async def _number(self, logits: Share, targets: Share) -> Share:
+    async def _score_numbers(self, logits: Share, targets: Share) -> Share:
         """The sum of the Huber losses, c (r − c/2) of an error r that is c when clipped, 16 fractional bits, (1,)."""
         engine = self._engine
         error = logits - targets
         bound = engine.constant(np.full(error.shape, round(ERROR_BOUND * ONE), dtype=np.uint64))
-        (done,) = await engine.products([replace(scaled(engine, error + bound, 1, 0), then="relu6")])
+        (done,) = await engine.products([replace(scaling_job(engine, error + bound, 1, 0), then="relu6")])
         clipped = (done[0] if isinstance(done, tuple) else done) - bound
-        (found,) = await products(engine, [Product(clipped.T, error * 2 - clipped, shift=FRACTION + 1)])
+        (found,) = await compute_products(engine, [Product(clipped.T, error * 2 - clipped, shift=FRACTION + 1)])
         return found.reshape(1)
 
-    async def _many(self, logits: Share, targets: Share) -> Share:
+    async def _score_many_classes(self, logits: Share, targets: Share) -> Share:
         """The number of rows whose class is not the likeliest, and the sum of their losses with 16 bits, (2,)."""
         engine = self._engine
-        (own,) = await products(engine, [Product(logits, targets, "times", shift=FRACTION)])
+        (own,) = await compute_products(engine, [Product(logits, targets, "times", shift=FRACTION)])
         ahead = logits - own.sum(axis=1, keepdims=True).broadcast_to(logits.shape)
         loss = (await engine.log_sum_exp(logits)).reshape(-1).sum() - own.reshape(-1).sum()
         better = (await engine.compare(ahead, (_MARGIN,))).reshape(*logits.shape)
@@ -91,7 +93,7 @@ class Scores:
         wrong = await engine.compare(count, (0.5,))
         return concatenate([wrong.reshape(-1).sum().reshape(1), loss.reshape(1)])
 
-    async def rounded(self, scale: Share) -> Share:
+    async def compute_rounded(self, scale: Share) -> Share:
         """The metrics with `METRIC_BITS` fractional bits: accuracy, log-loss and, of two classes, AUC; of a number
         the mean Huber loss alone.
 
@@ -101,34 +103,34 @@ class Scores:
         if self._sums is None:
             raise ValueError("metrics of no rows")
         engine, sums = self._engine, self._sums
-        if self._network.shape.numeric:
+        if self._network.shape.is_numeric:
             return (await self._shares_of_rows([sums], [FRACTION]))[0]
         if self._network.shape.classes > 2:
-            right = self._count(self._rows) - sums[:1]
+            right = self._constant(self._rows) - sums[:1]
             return concatenate(await self._shares_of_rows([right, sums[1:]], [0, FRACTION]))
         edges, middle = len(EDGES), EDGES.index(0.0)
         product, total = sums[:1], sums[1:2]
         above, true, heights = (sums[2 + k * edges : 2 + (k + 1) * edges] for k in range(3))
-        loss = _softplus(above, heights) - product * (1 << _SLOPE_BITS)
-        counts, loss = await products(
+        loss = _sum_softplus(above, heights) - product * (1 << _SLOPE_BITS)
+        counts, loss = await compute_products(
             engine,
-            [scaled(engine, concatenate([total, true]), 1, FRACTION), scaled(engine, loss, 1, _SLOPE_BITS)],
+            [scaling_job(engine, concatenate([total, true]), 1, FRACTION), scaling_job(engine, loss, 1, _SLOPE_BITS)],
         )
         wholes, positives = counts[:1], counts[1:]
         # rows above zero that are positive, and rows below that are negative
-        right = self._count(self._rows) - wholes - above[middle : middle + 1] + positives[middle : middle + 1] * 2
-        area = await self._area(above, positives, wholes)
-        (auc,) = await products(engine, [Product(area, scale, shift=_SCALE_BITS)])
+        right = self._constant(self._rows) - wholes - above[middle : middle + 1] + positives[middle : middle + 1] * 2
+        area = await self._area_under_counts(above, positives, wholes)
+        (auc,) = await compute_products(engine, [Product(area, scale, shift=_SCALE_BITS)])
         accuracy, log_loss = await self._shares_of_rows([right, loss], [0, FRACTION])
         return concatenate([accuracy, log_loss, auc.reshape(1)])
 
-    async def _area(self, above: Share, positives: Share, wholes: Share) -> Share:
+    async def _area_under_counts(self, above: Share, positives: Share, wholes: Share) -> Share:
         """Twice the area under the curve of counts, (1, 1): Σ (negatives in a bin) · (positives above its ends)."""
-        nothing = self._count(0)
+        nothing = self._constant(0)
         true = concatenate([wholes, positives, nothing])
-        false = concatenate([self._count(self._rows) - wholes, above - positives, nothing])
+        false = concatenate([self._constant(self._rows) - wholes, above - positives, nothing])
         width, height = false[:-1] - false[1:], true[:-1] + true[1:]
-        (area,) = await products(self._engine, [Product(width.reshape(1, -1), height.reshape(-1, 1))])
+        (area,) = await compute_products(self._engine, [Product(width.reshape(1, -1), height.reshape(-1, 1))])
         return area
 
     async def _shares_of_rows(self, sums: list[Share], bits: list[int] | None = None) -> list[Share]:
@@ -141,14 +143,14 @@ class Scores:
         for total, have in zip(sums, bits or [0] * len(sums), strict=True):
             shift = _DIVISOR_BITS - 1 - METRIC_BITS + have + math.ceil(math.log2(self._rows))
             factor = round(2.0 ** (METRIC_BITS - have + shift) / self._rows)
-            jobs.append(scaled(self._engine, total, factor, shift))
-        return await products(self._engine, jobs)
+            jobs.append(scaling_job(self._engine, total, factor, shift))
+        return await compute_products(self._engine, jobs)
 
-    def _count(self, value: int) -> Share:
+    def _constant(self, value: int) -> Share:
         return self._engine.constant(np.array([value], dtype=np.uint64))
 
 
-def _jumps() -> list[int]:
+def _slope_changes() -> list[int]:
     """By how much the slope of the chords of softplus changes at each edge, with `_SLOPE_BITS`; they add up to one."""
     edges = np.array(EDGES)
     chords = np.diff(np.logaddexp(0, edges)) / np.diff(edges)
@@ -156,23 +158,23 @@ def _jumps() -> list[int]:
     return [int(jump) for jump in np.diff(slopes)]
 
 
-def _softplus(above: Share, heights: Share) -> Share:
+def _sum_softplus(above: Share, heights: Share) -> Share:
     """Σ log(1 + e^z) over the rows by chords between the edges, 16 + `_SLOPE_BITS` fractional bits.
 
     Args:
         above: how many rows lie above each edge.
         heights: the sum of their logits, with 16 fractional bits.
     """
-    jumps, edges = np.array(_jumps()), np.array([round(edge * ONE) for edge in EDGES])
+    jumps, edges = np.array(_slope_changes()), np.array([round(edge * ONE) for edge in EDGES])
     found: Share = heights * jumps - above * (jumps * edges)
     return found.sum(keepdims=True)
 
 
-def named(values: np.ndarray, *, pairs: bool) -> dict[str, float]:
+def name_metrics(values: np.ndarray, *, pairs: bool) -> dict[str, float]:
     """Opened metrics by their names.
 
     Args:
-        values: as `Scores.rounded` gives them.
+        values: as `Scores.compute_rounded` gives them.
         pairs: whether there is a positive and a negative row, so that there is an AUC.
     """
     names = ("accuracy", "log_loss", "auc")

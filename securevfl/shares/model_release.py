@@ -23,18 +23,18 @@ from securevfl.privacy import Link, fan_out
 from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import NetworkShape
 from securevfl.shares.release_exchanges import PART
-from securevfl.shares.share_party import Member
+from securevfl.shares.share_party import ShareParty
 from securevfl.shares.wire import MASKED
 from securevfl.transport import Kind
 
-__all__ = ["Block", "Handing", "blocks"]
+__all__ = ["ModelRelease", "WeightBlock", "split_weights"]
 
 _SLACK = 2.0
 """Norms may be this many times what the last check of the range found: products are proved for that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class WeightBlock:
     """Rows of one layer's weights.
 
     Attributes:
@@ -62,31 +62,31 @@ class Block:
         return self.last - self.first, self.outputs
 
 
-def blocks(shape: NetworkShape) -> list[list[Block]]:
+def split_weights(shape: NetworkShape) -> list[list[WeightBlock]]:
     """For each data party, the active one first, its part of the weights; together all of them, each once.
 
     Args:
         shape: of the network.
     """
-    found: list[list[Block]] = [[] for _ in shape.inputs]
+    found: list[list[WeightBlock]] = [[] for _ in shape.inputs]
     for level in shape.bottoms():
         for layer in level:
             party = int(layer.name.removeprefix("bottom ").split(".")[0])
-            found[party].append(Block(layer.name, 0, layer.inputs + 1, layer.outputs, layer.norm))
+            found[party].append(WeightBlock(layer.name, 0, layer.inputs + 1, layer.outputs, layer.norm))
     first, *above = shape.tops()
     start = 0
     if not shape.bottom:
         for party, width in enumerate(shape.inputs):
             if width:
-                found[party].append(Block(first.name, start, start + width, first.outputs, first.norm))
+                found[party].append(WeightBlock(first.name, start, start + width, first.outputs, first.norm))
             start += width
-    found[0].append(Block(first.name, start, first.inputs + 1, first.outputs, first.norm))
-    found[0] += [Block(layer.name, 0, layer.inputs + 1, layer.outputs, layer.norm) for layer in above]
+    found[0].append(WeightBlock(first.name, start, first.inputs + 1, first.outputs, first.norm))
+    found[0] += [WeightBlock(layer.name, 0, layer.inputs + 1, layer.outputs, layer.norm) for layer in above]
     return found
 
 
 @dataclass
-class Handing:
+class ModelRelease:
     """One party's part in handing a model out, and in dealing it again.
 
     Attributes:
@@ -96,7 +96,7 @@ class Handing:
         counted: is called before the model is handed out.
     """
 
-    member: Member
+    member: ShareParty
     shape: NetworkShape
     network: Network | None
     counted: Callable[[], None]
@@ -111,10 +111,10 @@ class Handing:
             computing: names of the three.
         """
         found = {}
-        for party, mine in enumerate(blocks(shape)):
+        for party, mine in enumerate(split_weights(shape)):
             if mine and sources[party] in computing:
                 values = sum(block.shape[0] * block.shape[1] for block in mine)
-                found[_opening(party)] = Opening(1, (computing.index(sources[party]),), values)
+                found[_opening_name(party)] = Opening(1, (computing.index(sources[party]),), values)
         return found
 
     async def hand_out(self) -> dict[str, np.ndarray]:
@@ -126,10 +126,10 @@ class Handing:
         """
         self.counted()
         member, own = self.member, {}
-        for party, (name, mine) in enumerate(zip(member.sources, blocks(self.shape), strict=True)):
+        for party, (name, mine) in enumerate(zip(member.sources, split_weights(self.shape), strict=True)):
             if not mine:
                 continue
-            words = await self._opened(party, name, mine)
+            words = await self._open_part(party, name, mine)
             if words is not None and name == member.site.name:
                 ends = np.cumsum([block.shape[0] * block.shape[1] for block in mine])[:-1]
                 parts = np.split(words.reshape(-1), ends)
@@ -139,24 +139,24 @@ class Handing:
                 }
         return own
 
-    async def _opened(self, party: int, name: str, mine: Sequence[Block]) -> np.ndarray | None:
+    async def _open_part(self, party: int, name: str, mine: Sequence[WeightBlock]) -> np.ndarray | None:
         member, network = self.member, self.network
         if network is None or member.engine is None:
             if name != member.site.name:
                 return None
             count = sum(block.shape[0] * block.shape[1] for block in mine)
-            return await _received([member.site.links[one] for one in member.computing], count)
+            return await _receive_sum([member.site.links[one] for one in member.computing], count)
         whole = concatenate(
             [network.weights[block.layer][block.first : block.last].reshape(-1) for block in mine], axis=0
         )
         if name in member.computing:
-            return await member.engine.open(_opening(party), whole, [member.computing.index(name)])
+            return await member.engine.open(_opening_name(party), whole, [member.computing.index(name)])
         await member.site.links[name].send(
             Kind.SHARE, PART, meta={}, guard=MASKED, share=_plain(whole.mine), digest=_digest(whole.next)
         )
         return None
 
-    async def deal(self, own: Mapping[str, np.ndarray]) -> None:
+    async def deal_again(self, own: Mapping[str, np.ndarray]) -> None:
         """Share out what was handed out, so that the computing parties have the model again.
 
         Args:
@@ -166,14 +166,14 @@ class Handing:
             InputError: a part of another network.
             RangeError: weights so large that products on shares could wrap.
         """
-        member, every = self.member, blocks(self.shape)
+        member, every = self.member, split_weights(self.shape)
         names = dict(zip(member.sources, every, strict=True))
         mine = names.get(member.site.name, [])
         if own.keys() != {block.name for block in mine}:
             raise InputError(f"the model has {', '.join(own) or 'no weights'}; this job's network has other blocks")
         words = [_words(block, own[block.name]) for block in mine]
         shapes = {name: [block.shape for block in part] for name, part in names.items() if part}
-        dealt = await member.share(words or None, shapes)
+        dealt = await member.share_arrays(words or None, shapes)
         if self.network is None:
             return
         rows: dict[str, list[tuple[int, Share]]] = {}
@@ -187,11 +187,11 @@ class Handing:
         }
 
 
-def _opening(party: int) -> str:
+def _opening_name(party: int) -> str:
     return f"part {party}"
 
 
-def _words(block: Block, values: np.ndarray) -> np.ndarray:
+def _words(block: WeightBlock, values: np.ndarray) -> np.ndarray:
     if values.shape != block.shape:
         raise InputError(f"the model's {block.name} has shape {values.shape}; {block.shape} was expected")
     bound = _SLACK * block.norm
@@ -216,7 +216,7 @@ def _digest(words: np.ndarray) -> np.ndarray:
     return np.frombuffer(found.digest(), np.uint8)
 
 
-async def _received(links: Sequence[Link], count: int) -> np.ndarray:
+async def _receive_sum(links: Sequence[Link], count: int) -> np.ndarray:
     """The sum of what the three send, at a party that does not compute; each summand's digest comes from another."""
     summands: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 

@@ -15,8 +15,8 @@ from securevfl_crypto.replicated import Product, Share, concatenate
 from securevfl_crypto.ring import FRACTION
 
 from securevfl.shares.dp_steps import StepNoise
-from securevfl.shares.engine import ONE, Engine, products, scaled
-from securevfl.shares.network_ranges import ERROR_BOUND, Layer, NetworkShape, Rule
+from securevfl.shares.engine import ONE, Engine, compute_products, scaling_job
+from securevfl.shares.network_ranges import ERROR_BOUND, Layer, NetworkShape, OptimiserConstants
 
 __all__ = ["Network", "Tape"]
 
@@ -53,7 +53,7 @@ class Network:
     def __init__(
         self,
         shape: NetworkShape,
-        rule: Rule,
+        rule: OptimiserConstants,
         batch_size: int,
         engine: Engine,
         seed: int,
@@ -76,7 +76,7 @@ class Network:
         last: Literal["sigmoid", "relu6"] | None = None,
         beside: Share | None = None,
     ) -> Share:
-        """Logits (n, outputs), or a function of them: the sigmoid with `NetworkShape.finer` more fractional bits.
+        """Logits (n, outputs), or a function of them: the sigmoid with `NetworkShape.extra_bits` more fractional bits.
 
         Args:
             inputs: each data party's, (n, d_p); parties without columns have (n, 0).
@@ -87,18 +87,18 @@ class Network:
         shape = self.shape
         parts = {f"{party}": one for party, one in enumerate(inputs) if shape.inputs[party]}
         for level in shape.bottoms():
-            entering = [self._with_ones(parts[_party(layer)]) for layer in level]
-            jobs = [self._job(layer, x) for layer, x in zip(level, entering, strict=True)]
+            entering = [self._with_ones(parts[_party_of(layer)]) for layer in level]
+            jobs = [self._forward_job(layer, x) for layer, x in zip(level, entering, strict=True)]
             for layer, x, done in zip(level, entering, await self.engine.products(jobs), strict=True):
-                parts[_party(layer)] = _note(tape, layer, x, done)
+                parts[_party_of(layer)] = _record_layer(tape, layer, x, done)
         a = concatenate(list(parts.values()), axis=1)
         for layer in shape.tops():
             x = self._with_ones(a)
-            job = self._job(layer, x)
+            job = self._forward_job(layer, x)
             if last is not None and layer == shape.tops()[-1]:
                 job = replace(job, then=last, add=None if beside is None else beside * ONE)
             (done,) = await self.engine.products([job])
-            a = _note(tape, layer, x, done)
+            a = _record_layer(tape, layer, x, done)
         return a
 
     async def train(self, inputs: Sequence[Share], targets: Share) -> None:
@@ -110,8 +110,8 @@ class Network:
                 numbers, (n, 1).
         """
         tape = Tape({}, {})
-        if self.shape.numeric:  # min(max(f − y, −3), 3) by one ReLU6 behind the last product: no round more
-            bound = _constant(self.engine, ERROR_BOUND, targets.size).reshape(*targets.shape)
+        if self.shape.is_numeric:  # min(max(f − y, −3), 3) by one ReLU6 behind the last product: no round more
+            bound = _share_constant(self.engine, ERROR_BOUND, targets.size).reshape(*targets.shape)
             found = await self.forward(inputs, tape=tape, last="relu6", beside=bound - targets)
             await self.backward(tape, found - bound)
             return
@@ -119,15 +119,15 @@ class Network:
             found = await self.forward(inputs, tape=tape, last="sigmoid")
         else:
             found = await self.engine.softmax(await self.forward(inputs, tape=tape))
-        await self.backward(tape, found - targets * (1 << self.shape.finer))
+        await self.backward(tape, found - targets * (1 << self.shape.extra_bits))
 
     async def backward(self, tape: Tape, gradient: Share) -> None:
-        """Step all weights by the gradient at the logits, (n, outputs), with `NetworkShape.finer` more fractional bits.
+        """Step all weights by the gradient at the logits, (n, outputs), with `NetworkShape.extra_bits` more bits.
 
         Those bits are cut off while the gradient goes down one layer, so that the last layer steps one level later.
         """
         tops, levels = self.shape.tops(), self.shape.bottoms()
-        finer = self.shape.finer
+        finer = self.shape.extra_bits
         waiting: list[tuple[Layer, Share]] = []
         for number in reversed(range(len(tops))):
             layer = tops[number]
@@ -135,16 +135,18 @@ class Network:
             if number == 0 and levels:
                 gate = concatenate([tape.gates[one.name] for one in levels[-1]], axis=1)
             jobs = [self._step_job(one, tape, above) for one, above in waiting]
-            jobs.append(scaled(self.engine, gradient, 1, finer) if finer else self._step_job(layer, tape, gradient))
+            jobs.append(
+                scaling_job(self.engine, gradient, 1, finer) if finer else self._step_job(layer, tape, gradient)
+            )
             if gate is not None:
                 jobs.append(self._back_job(layer, gradient, gate, finer))
-            done = await products(self.engine, jobs)
+            done = await compute_products(self.engine, jobs)
             for (one, _), moved in zip(waiting, done, strict=False):
-                self._move(one, moved)
+                self._apply_step(one, moved)
             own = done[len(waiting)]
             waiting = [(layer, own)] if finer else []
             if not finer:
-                self._move(layer, own)
+                self._apply_step(layer, own)
             finer = 0
             if gate is not None:
                 gradient = done[-1]
@@ -155,27 +157,29 @@ class Network:
         """Step the bottoms by the gradient at their joined activations, and layers above that wait to step."""
         levels = self.shape.bottoms()
         width = self.shape.bottom[-1] if levels else 0
-        gradients = {_party(one): joined[:, i * width : (i + 1) * width] for i, one in enumerate((levels or [[]])[-1])}
+        gradients = {
+            _party_of(one): joined[:, i * width : (i + 1) * width] for i, one in enumerate((levels or [[]])[-1])
+        }
         for number in reversed(range(max(len(levels), 1))):
             level = levels[number] if levels else []
-            stepping = waiting + [(layer, gradients[_party(layer)]) for layer in level]
+            stepping = waiting + [(layer, gradients[_party_of(layer)]) for layer in level]
             jobs = [self._step_job(layer, tape, gradient) for layer, gradient in stepping]
             if number:
                 jobs += [
-                    self._back_job(layer, gradients[_party(layer)], tape.gates[below.name])
+                    self._back_job(layer, gradients[_party_of(layer)], tape.gates[below.name])
                     for layer, below in zip(level, levels[number - 1], strict=True)
                 ]
-            done = await products(self.engine, jobs)
+            done = await compute_products(self.engine, jobs)
             for (layer, _), moved in zip(stepping, done, strict=False):
-                self._move(layer, moved)
-            gradients = {_party(layer): one for layer, one in zip(level, done[len(stepping) :], strict=False)}
+                self._apply_step(layer, moved)
+            gradients = {_party_of(layer): one for layer, one in zip(level, done[len(stepping) :], strict=False)}
             waiting = []
 
     def _with_ones(self, x: Share) -> Share:
         ones = self.engine.constant(np.full((len(x), 1), ONE, dtype=np.uint64))
         return concatenate([x, ones], axis=1)
 
-    def _job(self, layer: Layer, x: Share) -> Product:
+    def _forward_job(self, layer: Layer, x: Share) -> Product:
         return Product(x, self.weights[layer.name], shift=FRACTION, then=layer.then or None)
 
     def _step_job(self, layer: Layer, tape: Tape, gradient: Share) -> Product:
@@ -185,13 +189,13 @@ class Network:
             kept = kept + self.weights[name] * step.decay
         own = None
         if self.noise is not None:  # before the truncation, so that all that follows is computed from the noisy sum
-            own = self.noise.words((layer.inputs + 1, layer.outputs)) * np.uint64(step.factor)
+            own = self.noise.draw_words((layer.inputs + 1, layer.outputs)) * np.uint64(step.factor)
         return Product((tape.entered[name] * step.factor).T, gradient, shift=step.shift, add=kept, own=own)
 
     def _back_job(self, layer: Layer, gradient: Share, gate: Share, finer: int = 0) -> Product:
         return Product(gradient, self.weights[layer.name][:-1].T, shift=FRACTION + finer, gate=gate)
 
-    def _move(self, layer: Layer, moved: Share) -> None:
+    def _apply_step(self, layer: Layer, moved: Share) -> None:
         self.moving[layer.name] = moved
         self.weights[layer.name] = self.weights[layer.name] - moved
 
@@ -202,13 +206,13 @@ class Network:
         flat = {layer.name: self.weights[layer.name].reshape(-1, 1) for layer in layers}
         jobs = [Product(one.T, one, shift=FRACTION) for one in flat.values()]
         over = []
-        for layer, square in zip(layers, await products(engine, jobs), strict=True):
-            over.append(square.reshape(-1) - _constant(engine, layer.norm**2, 1))
-            over += [sign * flat[layer.name].reshape(-1) - _constant(engine, layer.norm, flat[layer.name].size)
+        for layer, square in zip(layers, await compute_products(engine, jobs), strict=True):
+            over.append(square.reshape(-1) - _share_constant(engine, layer.norm**2, 1))
+            over += [sign * flat[layer.name].reshape(-1) - _share_constant(engine, layer.norm, flat[layer.name].size)
                      for sign in (1, -1)]  # fmt: skip
         outside = await engine.compare(concatenate(over))
         count = outside.reshape(-1).sum(keepdims=True) * ONE
-        wrong = await engine.compare(count - _constant(engine, 0.5, 1))
+        wrong = await engine.compare(count - _share_constant(engine, 0.5, 1))
         one = engine.constant(np.ones(1, dtype=np.uint64))
         return (one - wrong.reshape(1)) * ONE
 
@@ -217,12 +221,12 @@ class Network:
         return {"weights": dict(self.weights), "moving": dict(self.moving)}
 
 
-def _party(layer: Layer) -> str:
+def _party_of(layer: Layer) -> str:
     """``"0"`` of ``"bottom 0.1"``."""
     return layer.name.removeprefix("bottom ").split(".")[0]
 
 
-def _note(tape: Tape | None, layer: Layer, x: Share, done: Share | tuple[Share, Share]) -> Share:
+def _record_layer(tape: Tape | None, layer: Layer, x: Share, done: Share | tuple[Share, Share]) -> Share:
     a, gate = done if isinstance(done, tuple) else (done, None)
     if tape is not None:
         tape.entered[layer.name] = x
@@ -231,5 +235,5 @@ def _note(tape: Tape | None, layer: Layer, x: Share, done: Share | tuple[Share, 
     return a
 
 
-def _constant(engine: Engine, value: float, count: int) -> Share:
+def _share_constant(engine: Engine, value: float, count: int) -> Share:
     return engine.constant(np.full(count, round(value * ONE), dtype=np.uint64))

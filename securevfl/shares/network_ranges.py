@@ -19,7 +19,15 @@ from securevfl_crypto.ring import FRACTION, encode
 from securevfl.errors import InputError
 from securevfl.party_context import derive_seed
 
-__all__ = ["CURVATURE_BITS", "ERROR_BOUND", "INPUT_BOUND", "TARGET_BOUND", "Layer", "NetworkShape", "Rule"]
+__all__ = [
+    "CURVATURE_BITS",
+    "ERROR_BOUND",
+    "INPUT_BOUND",
+    "TARGET_BOUND",
+    "Layer",
+    "NetworkShape",
+    "OptimiserConstants",
+]
 
 INPUT_BOUND = 8.0
 """Largest size of an input of the first layer: clipped features are below it, and ReLU6 ends at 6."""
@@ -64,7 +72,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class OptimiserConstants:
     """SGD with momentum: ``M ← μ M + η (∂L/∂W + λ W)``, ``W ← W − M``.
 
     Attributes:
@@ -113,17 +121,17 @@ class NetworkShape:
     @property
     def outputs(self) -> int:
         """Width of the logits."""
-        return 1 if self.numeric or self.classes == 2 else self.classes
+        return 1 if self.is_numeric or self.classes == 2 else self.classes
 
     @property
-    def numeric(self) -> bool:
+    def is_numeric(self) -> bool:
         """Whether it learns a number."""
         return self.classes == 1
 
     @property
-    def finer(self) -> int:
+    def extra_bits(self) -> int:
         """Fractional bits that the gradient at the logits has beyond the others."""
-        if self.numeric:
+        if self.is_numeric:
             return CURVATURE_BITS
         return SLOPE_BITS if self.classes == 2 else 0
 
@@ -207,7 +215,7 @@ class NetworkShape:
             )
         return {name: (forward[name], back[name]) for name in forward}
 
-    def steps(self, rule: Rule, batch_size: int, noise: float = 0.0) -> dict[str, Step]:
+    def steps(self, rule: OptimiserConstants, batch_size: int, noise: float = 0.0) -> dict[str, Step]:
         """Layer → its step in integers.
 
         Args:

@@ -14,14 +14,21 @@ import torch
 
 from securevfl.errors import InputError, ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
-from securevfl.shares.dp_steps import check_clipped, clipped, row_bounds
-from securevfl.shares.epochs import Course, Words, check_judged
+from securevfl.shares.dp_steps import check_clipped, clip_below, row_bounds
+from securevfl.shares.epochs import SharedTraining, Words, check_judged
 from securevfl.shares.exchanges import EPOCH, PLAN, WIDTH
-from securevfl.shares.metrics import named
+from securevfl.shares.metrics import name_metrics
 from securevfl.shares.network_ranges import ERROR_BOUND, TARGET_BOUND, NetworkShape
 from securevfl.shares.share_party import input_words
 from securevfl.shares.shared_model import SharedModel
-from securevfl.shares.sharing import MOST_WIDTH, Sharing, by_name, notes_of, told_plan, whole
+from securevfl.shares.sharing import (
+    MOST_WIDTH,
+    Sharing,
+    computing_notes,
+    name_parties_in_errors,
+    read_integer,
+    receive_plan,
+)
 from securevfl.training.active_program import ActiveProgram, Progress
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import ActiveHalf, PassiveHalf
@@ -46,7 +53,7 @@ def _sizes(parts: Sequence[np.ndarray]) -> list[int]:
     return [len(part) for part in parts]
 
 
-class _Fed:
+class _DealtRows:
     """What a party deals of its rows: those that its role feeds, as they enter the shared network.
 
     Args:
@@ -66,19 +73,19 @@ class _Fed:
 
     def width(self) -> int:
         """Columns of what it deals."""
-        return math.prod(self._role.features.shape) if self._trainable else self._of(np.arange(0)).shape[1]
+        return math.prod(self._role.features.shape) if self._trainable else self._entering_rows(np.arange(0)).shape[1]
 
-    def words(self, rows: np.ndarray) -> np.ndarray:
+    def encode_rows(self, rows: np.ndarray) -> np.ndarray:
         """Numbered rows in fixed point, uint64 (n, d)."""
-        entering = self._of(rows)
+        entering = self._entering_rows(rows)
         name = self._role.site.name
         if self.bound is None:
             return input_words(name, entering)
-        words = input_words(name, clipped(entering, self.bound))
+        words = input_words(name, clip_below(entering, self.bound))
         check_clipped(name, words, self.bound)
         return words
 
-    def _of(self, rows: np.ndarray) -> torch.Tensor:
+    def _entering_rows(self, rows: np.ndarray) -> torch.Tensor:
         features = self._role.features(rows)
         with torch.no_grad():
             entering = features if self._trainable else self._half.bottom(features)
@@ -108,19 +115,19 @@ class SharesActive(ActiveProgram):
         half = _half_of(role)
         role.task = role.task.clipped_at(ERROR_BOUND) if isinstance(role.task, Regression) else role.task
         self.sharing = sharing
-        self.fed = _Fed(role, half, sharing.algorithm.trainable)
+        self.fed = _DealtRows(role, half, sharing.algorithm.trainable)
         self.half = half
         self.model = SharedModel()
-        self.uses = sharing.counted(role)
+        self.uses = sharing.plan_releases(role)
         role.parts = {"shares": self.model}
-        self.course: Course
+        self.course: SharedTraining
 
     async def run(self) -> Trained:
-        with by_name(self.sharing.computing):
+        with name_parties_in_errors(self.sharing.computing):
             return await super().run()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
-        with by_name(self.sharing.computing):
+        with name_parties_in_errors(self.sharing.computing):
             return await super().predict(model, rows)
 
     async def setup(self) -> None:
@@ -131,25 +138,30 @@ class SharesActive(ActiveProgram):
         widths = [self.fed.width()]
         for name in site.passive:
             message = await site.links[name].receive(Kind.CONTROL, WIDTH)
-            widths.append(whole(message, name, "width", 0, MOST_WIDTH))
+            widths.append(read_integer(message, name, "width", 0, MOST_WIDTH))
         classes, rows = role.task.classes, len(role.table.split.test)
         told = np.array(widths, dtype=np.int64)
         meta = {"classes": classes, "batch_size": role.plan.batch_size, "test": rows, "times": _times(role)}
         await fan_out(self.peers_to_notify(), lambda link: link.send(Kind.CONTROL, PLAN, meta=meta, widths=told))
-        await self.begin(widths, classes, rows)
+        await self.make_network(widths, classes, rows)
 
-    async def begin(self, widths: Sequence[int], classes: int, rows: int) -> None:
+    async def make_network(self, widths: Sequence[int], classes: int, rows: int) -> None:
         """Make the network, when the widths are known."""
         shape = self.sharing.shape(widths, classes)
-        joined = {name: (shape.bottom[-1] if shape.bottom and w else w) for name, w in _named(self.sharing, widths)}
+        joined = {
+            name: (shape.bottom[-1] if shape.bottom and w else w) for name, w in _name_widths(self.sharing, widths)
+        }
         cut = getattr(self.half, "cut", None)
         if cut is not None:
             cut.widths = joined
-        _clip(self, shape, 0)
-        member = self.sharing.member(rows, classes, self.sharing.handed(shape))
+        _bound_rows(self, shape, 0)
+        member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
-        self.course = self.sharing.course(member, shape, self.role.plan.batch_size, _times(self.role))
-        self.model.network, self.model.handing = self.course.network, self.sharing.handing(member, self.course, shape)
+        self.course = self.sharing.make_training(member, shape, self.role.plan.batch_size, _times(self.role))
+        self.model.network, self.model.handing = (
+            self.course.network,
+            self.sharing.make_release(member, self.course, shape),
+        )
 
     async def prepare(self) -> State | None:
         saved = await super().prepare()
@@ -161,23 +173,23 @@ class SharesActive(ActiveProgram):
         role, site = self.role, self.sharing.site
         self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
         batches = role.batches(epoch)
-        await self._announce(batches, _sizes(list(split_chunks(role.table.split.valid, role.plan.eval_rows))))
+        await self._announce_sizes(batches, _sizes(list(split_chunks(role.table.split.valid, role.plan.eval_rows))))
 
         def words(number: int) -> list[np.ndarray]:
             rows = batches[number]
             site.observer.batch(site.name, site.active, epoch, rows)
             if self.uses is not None:
                 self.uses.use(rows)
-            return [self.fed.words(role.feed(rows)), self._targets(role, rows)]
+            return [self.fed.encode_rows(role.feed(rows)), self._encode_targets(role, rows)]
 
         await self.course.train(_sizes(batches), words, told=lambda done: site.observer.step(epoch, done, len(batches)))
         self.trained.rows = role.books.rows_trained(epoch)
         return math.nan
 
-    def _targets(self, role: ActiveRole, rows: np.ndarray) -> np.ndarray:
+    def _encode_targets(self, role: ActiveRole, rows: np.ndarray) -> np.ndarray:
         return _target_words(getattr(role, "targets")(rows), role.task.classes)  # noqa: B009 - roles of split networks have it
 
-    async def _announce(self, batches: Sequence[np.ndarray], later: Sequence[int]) -> None:
+    async def _announce_sizes(self, batches: Sequence[np.ndarray], later: Sequence[int]) -> None:
         """Tell a coordinator that computes, and has no rows, how many come."""
         site = self.sharing.site
         if site.coordinator in self.course.member.computing:
@@ -198,7 +210,7 @@ class SharesActive(ActiveProgram):
         labels = role.labels(rows).cpu().numpy()
         positive = int((labels == 1).sum()) if role.task.classes == 2 else 0
         pairs = positive * (len(labels) - positive)
-        found = await self.course.validate(_sizes(parts), self._scored(parts), 0.5 / pairs if pairs else 0.0)
+        found = await self.course.validate(_sizes(parts), self._words_to_score(parts), 0.5 / pairs if pairs else 0.0)
         if found is None or not found[0]:
             raise RangeError(
                 "weights left the range within which products on shares do not wrap: lower lr in the protection; "
@@ -206,16 +218,16 @@ class SharesActive(ActiveProgram):
             )
         if isinstance(role.task, Regression):
             return {"huber": float(found[1]) * role.task.scale**2}
-        return named(found[1:], pairs=bool(pairs))
+        return name_metrics(found[1:], pairs=bool(pairs))
 
-    def _scored(self, parts: Sequence[np.ndarray]) -> Words:
+    def _words_to_score(self, parts: Sequence[np.ndarray]) -> Words:
         role = self.role
 
         def words(number: int) -> list[np.ndarray]:
             rows = parts[number]
             labels = role.labels(rows)  # of rows to predict they are not known and not used
             known = role.task.targets(labels).nan_to_num() if role.task.is_numeric else labels.clamp_min(0)
-            return [self.fed.words(rows), _target_words(known, role.task.classes)]
+            return [self.fed.encode_rows(rows), _target_words(known, role.task.classes)]
 
         return words
 
@@ -223,8 +235,8 @@ class SharesActive(ActiveProgram):
         """Probabilities (n, classes) of numbered rows by the model as it is: their logits are opened here."""
         await self.model.freshen()
         parts = list(split_chunks(rows, self.role.plan.eval_rows))
-        await self._announce([], _sizes(parts))
-        logits = await self.course.predict(_sizes(parts), self._scored(parts))
+        await self._announce_sizes([], _sizes(parts))
+        logits = await self.course.predict(_sizes(parts), self._words_to_score(parts))
         if logits is None:
             raise ProtocolError(f"nothing was opened to {self.role.site.name!r}")
         return self.role.task.probabilities(torch.from_numpy(logits))
@@ -247,7 +259,7 @@ class SharesActive(ActiveProgram):
 
     def close_books(self) -> Trained:
         trained = super().close_books()
-        trained.notes += notes_of(self.course, self.sharing)
+        trained.notes += computing_notes(self.course, self.sharing)
         trained.notes.append(_LEFT_OUT)
         return trained
 
@@ -264,18 +276,18 @@ class SharesPassive(PassiveProgram):
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
         super().__init__(role)
         self.sharing = sharing
-        self.fed = _Fed(role, _half_of(role), sharing.algorithm.trainable)
+        self.fed = _DealtRows(role, _half_of(role), sharing.algorithm.trainable)
         self.model = SharedModel()
-        self.uses = sharing.counted(role)
+        self.uses = sharing.plan_releases(role)
         role.parts = {"shares": self.model}
-        self.course: Course
+        self.course: SharedTraining
 
     async def run(self) -> Trained:
-        with by_name(self.sharing.computing):
+        with name_parties_in_errors(self.sharing.computing):
             return await super().run()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
-        with by_name(self.sharing.computing):
+        with name_parties_in_errors(self.sharing.computing):
             return await super().predict(model, rows)
 
     async def setup(self) -> None:
@@ -284,10 +296,10 @@ class SharesPassive(PassiveProgram):
             check_judged(self.role.site.name, len(self.role.table.split.valid))
         upstream, width = self.role.upstream, self.fed.width()
         await upstream.send(Kind.CONTROL, WIDTH, meta={"width": width})
-        widths, classes, batch_size, rows, times = await told_plan(
+        widths, classes, batch_size, rows, times = await receive_plan(
             upstream, len(self.sharing.site.passive) + 1, numeric=self.role.plan.number is not None
         )
-        mine = dict(_named(self.sharing, widths))[self.role.site.name]
+        mine = dict(_name_widths(self.sharing, widths))[self.role.site.name]
         table = self.role.table
         wanted = (width, table.classes, self.role.plan.batch_size, len(table.split.test), _times(self.role))
         if (mine, classes, batch_size, rows, times) != wanted:
@@ -296,11 +308,14 @@ class SharesPassive(PassiveProgram):
                 f"{batch_size}, {rows} test rows and {times} uses of a row; {wanted} was expected: use one job file"
             )
         shape = self.sharing.shape(widths, classes)
-        _clip(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
-        member = self.sharing.member(rows, classes, self.sharing.handed(shape))
+        _bound_rows(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
+        member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
-        self.course = self.sharing.course(member, shape, batch_size, times)
-        self.model.network, self.model.handing = self.course.network, self.sharing.handing(member, self.course, shape)
+        self.course = self.sharing.make_training(member, shape, batch_size, times)
+        self.model.network, self.model.handing = (
+            self.course.network,
+            self.sharing.make_release(member, self.course, shape),
+        )
 
     async def prepare(self) -> State | None:
         saved = await super().prepare()
@@ -318,7 +333,7 @@ class SharesPassive(PassiveProgram):
             site.observer.batch(site.name, site.active, epoch, batches[number])
             if self.uses is not None:
                 self.uses.use(batches[number])
-            return [self.fed.words(role.feed(batches[number]))]
+            return [self.fed.encode_rows(role.feed(batches[number]))]
 
         await self.course.train(_sizes(batches), words, told=lambda done: site.observer.step(epoch, done, len(batches)))
 
@@ -327,7 +342,7 @@ class SharesPassive(PassiveProgram):
         parts = list(split_chunks(rows, self.role.plan.eval_rows))
 
         def words(number: int) -> list[np.ndarray]:
-            return [self.fed.words(parts[number])]
+            return [self.fed.encode_rows(parts[number])]
 
         if judge:
             await self.course.validate(_sizes(parts), words, None)
@@ -340,7 +355,7 @@ class SharesPassive(PassiveProgram):
 
     def close_books(self) -> Trained:
         trained = super().close_books()
-        trained.notes += notes_of(self.course, self.sharing)
+        trained.notes += computing_notes(self.course, self.sharing)
         return trained
 
     async def come_back(self, model: State) -> None:
@@ -358,7 +373,7 @@ def _times(role: Role) -> int:
     return role.books.times(role.plan.epochs)
 
 
-def _clip(program: SharesActive | SharesPassive, shape: NetworkShape, place: int) -> None:
+def _bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, place: int) -> None:
     """Clip what this party deals, where the model's steps are noisy, and check that the noise leaves room.
 
     Args:
@@ -372,7 +387,7 @@ def _clip(program: SharesActive | SharesPassive, shape: NetworkShape, place: int
         program.sharing.check_noise(program.role, shape)
 
 
-def _named(sharing: Sharing, widths: Sequence[int]) -> list[tuple[str, int]]:
+def _name_widths(sharing: Sharing, widths: Sequence[int]) -> list[tuple[str, int]]:
     return list(zip((sharing.site.active, *sharing.site.passive), widths, strict=True))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Severity, Sight
 
-__all__ = ["PART", "handed_exchanges"]
+__all__ = ["PART", "release_exchanges"]
 
 PART = "shares/open part"
 """The step: to each data party its own part of the model, once."""
@@ -39,7 +39,7 @@ _TOLD: dict[tuple[PartyRole, PartyRole], tuple[str, Severity, tuple[Sight, ...]]
 """Sender and receiver → what the receiver learns about the sender."""
 
 
-def handed_exchanges() -> Iterator[Exchange]:
+def release_exchanges() -> Iterator[Exchange]:
     """Shares of each data party's part, from all that compute."""
     roles: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
     for sender in roles:

@@ -17,7 +17,7 @@ from securevfl.privacy import fan_out, gather
 from securevfl.shares.network_ranges import INPUT_BOUND
 from securevfl.shares.wire import computing_at, read_dealt, send_dealt
 
-__all__ = ["Member", "Shapes", "input_words"]
+__all__ = ["Shapes", "ShareParty", "input_words"]
 
 
 Shapes = Sequence[tuple[int, ...]]
@@ -38,7 +38,7 @@ def input_words(party: str, rows: torch.Tensor, bound: float = INPUT_BOUND) -> n
         ) from error
 
 
-class Member:
+class ShareParty:
     """One party's part.
 
     Args:
@@ -74,7 +74,9 @@ class Member:
         if self.computes:
             self.engine = await computing_at(self.site, self.computing, self.openings)
 
-    async def share(self, words: Sequence[np.ndarray] | None, shapes: Mapping[str, Shapes]) -> dict[str, list[Share]]:
+    async def share_arrays(
+        self, words: Sequence[np.ndarray] | None, shapes: Mapping[str, Shapes]
+    ) -> dict[str, list[Share]]:
         """Deal this party's arrays to the computing parties, and take what all data parties deal.
 
         Args:

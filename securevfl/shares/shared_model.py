@@ -9,7 +9,7 @@ import torch
 from securevfl_crypto.replicated import Share
 
 from securevfl.errors import InputError
-from securevfl.shares.model_release import Handing
+from securevfl.shares.model_release import ModelRelease
 from securevfl.shares.network import Network
 from securevfl.training.state import State, as_dict, as_list, as_tensor
 
@@ -33,7 +33,7 @@ class SharedModel:
     def __init__(self) -> None:
         self.network: Network | None = None
         self.stale = False
-        self.handing: Handing | None = None
+        self.handing: ModelRelease | None = None
         self.own: State | None = None
 
     async def setup(self) -> None:
@@ -50,7 +50,7 @@ class SharedModel:
         network, stale = self.network, self.stale
         self.stale = False
         if stale and self.own is not None and self.handing is not None:
-            await self.handing.deal({name: as_tensor(one).numpy() for name, one in self.own.items()})
+            await self.handing.deal_again({name: as_tensor(one).numpy() for name, one in self.own.items()})
             return
         if network is None or not stale:
             return
@@ -69,7 +69,7 @@ class SharedModel:
         """See `Part.snapshot`."""
         if self.own is not None:
             return {_OWN: dict(self.own)}
-        return {} if self.network is None else _packed(self.network.weights)
+        return {} if self.network is None else _pack_shares(self.network.weights)
 
     def restore(self, state: object) -> None:
         """See `Part.restore`; the momentum begins anew."""
@@ -79,7 +79,7 @@ class SharedModel:
             self.own, self.stale = as_dict(kept[_OWN]), True
             return
         if network is not None:
-            network.weights = _unpacked(as_dict(state), network.weights)
+            network.weights = _unpack_shares(as_dict(state), network.weights)
             zero = {name: np.zeros(one.shape, dtype=np.uint64) for name, one in network.weights.items()}
             network.moving = {name: network.engine.constant(words) for name, words in zero.items()}
             self.stale = True
@@ -88,21 +88,21 @@ class SharedModel:
         """See `Part.state`."""
         if self.network is None:
             return {}
-        return {"weights": _packed(self.network.weights), "moving": _packed(self.network.moving)}
+        return {"weights": _pack_shares(self.network.weights), "moving": _pack_shares(self.network.moving)}
 
     def load(self, state: State) -> None:
         """See `Part.load`."""
         if self.network is not None:
             self.restore(state["weights"])
-            self.network.moving = _unpacked(as_dict(state["moving"]), self.network.moving)
+            self.network.moving = _unpack_shares(as_dict(state["moving"]), self.network.moving)
 
 
-def _packed(shares: Shares) -> State:
+def _pack_shares(shares: Shares) -> State:
     return {name: [torch.from_numpy(part.view(np.int64).copy()) for part in (one.mine, one.next)]
             for name, one in shares.items()}  # fmt: skip
 
 
-def _unpacked(state: Mapping[str, object], like: Shares) -> dict[str, Share]:
+def _unpack_shares(state: Mapping[str, object], like: Shares) -> dict[str, Share]:
     """Kept shares.
 
     Raises:

@@ -17,12 +17,12 @@ from securevfl.errors import ProtectionInactive, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Gaussian, Link
 from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
-from securevfl.shares.epochs import Course, check_sizes
+from securevfl.shares.epochs import SharedTraining, check_sizes
 from securevfl.shares.exchanges import EPOCH, PLAN
-from securevfl.shares.model_release import Handing
+from securevfl.shares.model_release import ModelRelease
 from securevfl.shares.network import Network
-from securevfl.shares.network_ranges import NetworkShape, Rule
-from securevfl.shares.share_party import Member
+from securevfl.shares.network_ranges import NetworkShape, OptimiserConstants
+from securevfl.shares.share_party import ShareParty
 from securevfl.shares.shared_steps import SharedSteps
 from securevfl.training.halves import Architecture
 from securevfl.training.role import Role
@@ -31,7 +31,16 @@ from securevfl.training.state import as_int
 from securevfl.training.task import Task
 from securevfl.transport import Kind, Message
 
-__all__ = ["MOST_WIDTH", "Sharing", "by_name", "notes_of", "rule_of", "told_epoch", "told_plan", "whole"]
+__all__ = [
+    "MOST_WIDTH",
+    "Sharing",
+    "computing_notes",
+    "name_parties_in_errors",
+    "optimiser_of",
+    "read_integer",
+    "receive_epoch",
+    "receive_plan",
+]
 
 _MOST_CLASSES = 1 << 10
 _MOST_BATCHES = 1 << 20
@@ -75,7 +84,7 @@ class Sharing:
         """Names of the three."""
         return self.protection.computing_parties(self.site.active, self.site.passive, self.site.coordinator)
 
-    def member(self, rows: int, classes: int, handed: NetworkShape | None = None) -> Member:
+    def make_party(self, rows: int, classes: int, handed: NetworkShape | None = None) -> ShareParty:
         """This party's part, and all that it lets be opened: one set of metrics and one bit in each epoch that is not
         done and validates, and predictions of so many rows, once; to the active party. Where the model is handed out,
         to each party its own part, once.
@@ -96,16 +105,16 @@ class Sharing:
             "predictions": Opening(-(-rows // most), to, min(rows, most) * outputs, total=rows * outputs),
         }
         if handed is not None:
-            openings |= Handing.openings(handed, (self.site.active, *self.site.passive), names)
-        return Member(self.site, names, openings)
+            openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
+        return ShareParty(self.site, names, openings)
 
-    def handed(self, shape: NetworkShape) -> NetworkShape | None:
+    def shape_if_released(self, shape: NetworkShape) -> NetworkShape | None:
         """The network, where this run hands it out at its end."""
         return shape if self.trains and self.protection.hands_out else None
 
-    def handing(self, member: Member, course: Course, shape: NetworkShape) -> Handing | None:
+    def make_release(self, member: ShareParty, course: SharedTraining, shape: NetworkShape) -> ModelRelease | None:
         """What hands the model out, and deals it again; None where it stays in shares."""
-        return Handing(member, shape, course.network, course.begin_handing) if self.protection.hands_out else None
+        return ModelRelease(member, shape, course.network, course.begin_release) if self.protection.hands_out else None
 
     def shape(self, widths: Sequence[int], classes: int) -> NetworkShape:
         """The network for inputs of these widths."""
@@ -131,15 +140,15 @@ class Sharing:
             return None
         return StepNoise(mechanism.sigma(times), 2 * gradient_bound(shape, mechanism.clip))
 
-    def course(self, member: Member, shape: NetworkShape, batch_size: int, times: int) -> Course:
+    def make_training(self, member: ShareParty, shape: NetworkShape, batch_size: int, times: int) -> SharedTraining:
         """This party's way through training, with the network where it computes."""
         network = None
         if member.engine is not None:
-            rule, noise = rule_of(self.protection), self.noise(shape, times)
+            rule, noise = optimiser_of(self.protection), self.noise(shape, times)
             network = Network(shape, rule, batch_size, member.engine, self.site.seed, noise=noise)
-        return Course(member, shape.inputs, shape.outputs, network)
+        return SharedTraining(member, shape.inputs, shape.outputs, network)
 
-    def counted(self, role: Role) -> SharedSteps | None:
+    def plan_releases(self, role: Role) -> SharedSteps | None:
         """Uses of a data party's rows in noisy steps; None without noise, and in a prediction.
 
         Raises:
@@ -163,18 +172,18 @@ class Sharing:
         plan, mechanism, noise = role.plan, self.mechanism, self.noise(shape, role.books.times(role.plan.epochs))
         if mechanism is None or noise is None or not len(role.training_rows(1)):
             return
-        steps, rule = plan.epochs * len(role.batches(1)), rule_of(self.protection)
+        steps, rule = plan.epochs * len(role.batches(1)), optimiser_of(self.protection)
         check_logits(shape, rule, plan.batch_size, steps, self.site.seed, clip=mechanism.clip, noise=noise.largest)
 
 
-def rule_of(protection: Protection) -> Rule:
+def optimiser_of(protection: Protection) -> OptimiserConstants:
     """The optimiser of a protection that trains on shares."""
     told = {name: float(getattr(protection, name)) for name in ("lr", "momentum", "weight_decay")}
-    return Rule(told["lr"], told["momentum"], told["weight_decay"])
+    return OptimiserConstants(told["lr"], told["momentum"], told["weight_decay"])
 
 
 @contextmanager
-def by_name(computing: Sequence[str]) -> Iterator[None]:
+def name_parties_in_errors(computing: Sequence[str]) -> Iterator[None]:
     """What the engine finds wrong inside, with the names of the parties that it counts.
 
     Raises:
@@ -187,7 +196,7 @@ def by_name(computing: Sequence[str]) -> Iterator[None]:
         raise ProtocolError(f"on shares ({who}): {error}") from error
 
 
-async def told_plan(link: Link, parties: int, *, numeric: bool) -> tuple[list[int], int, int, int, int]:
+async def receive_plan(link: Link, parties: int, *, numeric: bool) -> tuple[list[int], int, int, int, int]:
     """Widths of the inputs, classes, rows of a batch and of the test, and uses of one row, as the active party tells
     them; one class where the job learns a number."""
     message = await link.receive(Kind.CONTROL, PLAN, "widths")
@@ -195,13 +204,13 @@ async def told_plan(link: Link, parties: int, *, numeric: bool) -> tuple[list[in
     if widths.dtype != np.int64 or widths.shape != (parties,) or not ((widths >= 0) & (widths <= MOST_WIDTH)).all():
         raise ProtocolError(f"{link.peer!r} tells widths {widths.dtype} {widths.shape}; {parties} were expected")
     least, most = (1, 1) if numeric else (2, _MOST_CLASSES)
-    classes = whole(message, link.peer, "classes", least, most)
-    batch_size = whole(message, link.peer, "batch_size", 1, _MOST_ROWS)
-    tested = whole(message, link.peer, "test", 0, 1 << 24)
-    return widths.tolist(), classes, batch_size, tested, whole(message, link.peer, "times", 1, 1 << 24)
+    classes = read_integer(message, link.peer, "classes", least, most)
+    batch_size = read_integer(message, link.peer, "batch_size", 1, _MOST_ROWS)
+    tested = read_integer(message, link.peer, "test", 0, 1 << 24)
+    return widths.tolist(), classes, batch_size, tested, read_integer(message, link.peer, "times", 1, 1 << 24)
 
 
-async def told_epoch(link: Link, plan: Plan) -> tuple[list[int], list[int]]:
+async def receive_epoch(link: Link, plan: Plan) -> tuple[list[int], list[int]]:
     """Rows of the batches that train and of the parts that are scored, at a coordinator; none above the job's sizes."""
     message = await link.receive(Kind.CONTROL, EPOCH, "train", "score")
     found = []
@@ -215,7 +224,7 @@ async def told_epoch(link: Link, plan: Plan) -> tuple[list[int], list[int]]:
     return found[0], found[1]
 
 
-def whole(message: Message, peer: str, what: str, low: int, high: int) -> int:
+def read_integer(message: Message, peer: str, what: str, low: int, high: int) -> int:
     """The whole number that a message announces under a name.
 
     Args:
@@ -234,7 +243,7 @@ def whole(message: Message, peer: str, what: str, low: int, high: int) -> int:
     return value
 
 
-def notes_of(course: Course, sharing: Sharing) -> list[str]:
+def computing_notes(course: SharedTraining, sharing: Sharing) -> list[str]:
     """What the report tells of this party's computing.
 
     Raises:
@@ -258,7 +267,7 @@ def notes_of(course: Course, sharing: Sharing) -> list[str]:
     ]
 
 
-def _noise_note(noise: StepNoise, course: Course, sharing: Sharing) -> str:
+def _noise_note(noise: StepNoise, course: SharedTraining, sharing: Sharing) -> str:
     return (
         f"{sharing.site.name!r} added its own noise to each of {course.steps} steps: σ = {noise.sigma:.4g} over the "
         f"sensitivity {noise.sensitivity:.4g}, reached by any two of {', '.join(sharing.computing)}"

@@ -46,7 +46,7 @@ class LinkWire:
     async def send(self, to: int, label: str, arrays: Sequence[np.ndarray]) -> None:
         """Send arrays to party `to`."""
         self.messages += 1
-        step, kind, guard = _step(label)
+        step, kind, guard = _declared_step(label)
         named = {str(i): array for i, array in enumerate(arrays)}
         meta = {"label": label}
         if kind is Kind.PUBLIC_KEY:
@@ -61,7 +61,7 @@ class LinkWire:
             ProtocolError: it is of another step, its arrays are not of these types and shapes, or a key is not signed
                 by the party that it is said to come from.
         """
-        step, kind, _ = _step(label)
+        step, kind, _ = _declared_step(label)
         names = [str(i) for i in range(len(expect))]
         message = await self._link(source).receive(kind, step, *names)
         said = message.meta.get("label")
@@ -73,7 +73,7 @@ class LinkWire:
             )
         found = []
         for name, (dtype, shape) in zip(names, expect, strict=True):
-            found.append(_checked(link.peer, label, message, name, np.dtype(dtype), shape))
+            found.append(_check_array(link.peer, label, message, name, np.dtype(dtype), shape))
         if kind is Kind.PUBLIC_KEY:
             content = self._key_content(link.peer, found[0])
             self._site.ledger.check_vouched(link.peer, _SIGNED, content, message.meta.get("signature"))
@@ -93,7 +93,7 @@ class LinkWire:
         return link
 
 
-def _step(label: str) -> tuple[str, Kind, Guard]:
+def _declared_step(label: str) -> tuple[str, Kind, Guard]:
     """As which step, kind and guard a message of the engine is declared: openings and digests by their own names."""
     if label.startswith("open part "):  # of one of the parties
         return PART, Kind.SHARE, MASKED
@@ -106,7 +106,7 @@ def _step(label: str) -> tuple[str, Kind, Guard]:
     return ROUND, Kind.SHARE, MASKED
 
 
-def _checked(
+def _check_array(
     peer: str, what: str, message: Message, name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]
 ) -> np.ndarray:
     array = np.asarray(message.arrays[name])

@@ -22,8 +22,8 @@ from securevfl_net.durable import make_folder, write_atomic
 from securevfl_net.identity.making import Key, self_signed
 
 from securevfl.agreement import (
+    AgreedLimits,
     Agreement,
-    Limits,
     Proposal,
     Versions,
     approve,
@@ -224,7 +224,7 @@ def found(
     proposal = Proposal(
         id="0" * 32,
         purpose="a test",
-        limits=Limits(**{"expires": "2126-01-01T00:00:00Z"} | limits),  # type: ignore[arg-type]
+        limits=AgreedLimits(**{"expires": "2126-01-01T00:00:00Z"} | limits),  # type: ignore[arg-type]
         versions=Versions.installed(),
         job=JobTerms(**{name: getattr(job, name) for name in JobTerms.__struct_fields__}),
         algorithm=job.algorithm,

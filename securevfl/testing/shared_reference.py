@@ -9,7 +9,7 @@ from securevfl_crypto.ring import decode
 from torch import nn
 
 from securevfl.privacy.loss import CURVATURE
-from securevfl.shares import ERROR_BOUND, NetworkShape, Rule
+from securevfl.shares import ERROR_BOUND, NetworkShape, OptimiserConstants
 
 __all__ = ["SharedReference"]
 
@@ -24,7 +24,7 @@ class SharedReference(nn.Module):
         seed: the job's, from which the first weights follow.
     """
 
-    def __init__(self, shape: NetworkShape, rule: Rule, batch_size: int, seed: int) -> None:
+    def __init__(self, shape: NetworkShape, rule: OptimiserConstants, batch_size: int, seed: int) -> None:
         super().__init__()
         self.shape = shape
         self.batch_size = batch_size
@@ -63,7 +63,7 @@ class SharedReference(nn.Module):
         """
         self._optimizer.zero_grad()
         logits = self(inputs)
-        if self.shape.numeric:
+        if self.shape.is_numeric:
             error = nn.functional.huber_loss(logits, targets, reduction="sum", delta=ERROR_BOUND)
             loss = CURVATURE * error
         elif self.shape.classes == 2:

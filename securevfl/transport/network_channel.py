@@ -15,7 +15,7 @@ from securevfl_net.session import OVERHEAD
 
 from securevfl.errors import PeerEnded, ProtocolError
 from securevfl.transport.parts import Assembler, in_parts
-from securevfl.transport.wire import Limits, decode, encode_parts
+from securevfl.transport.wire import MessageLimits, decode_message, encode_parts
 
 if TYPE_CHECKING:
     from securevfl.transport.message import Message
@@ -52,7 +52,7 @@ class NetworkChannel:
     """One party's end of a view's connection to one peer. Made by `NetworkMesh.begin`; see `Channel`."""
 
     def __init__(
-        self, mesh: Carrier, index: int, view: bytes, generation: int, *, window: int, part: int, limits: Limits
+        self, mesh: Carrier, index: int, view: bytes, generation: int, *, window: int, part: int, limits: MessageLimits
     ) -> None:
         self._mesh = mesh
         self._index = index
@@ -148,7 +148,7 @@ class NetworkChannel:
             self._mesh.credit(self._index, self._generation, cost)
         if not self._inbox and self._cost > self._given:
             self._give(self._cost - self._given)
-        message = decode(whole, self._limits)
+        message = decode_message(whole, self._limits)
         object.__setattr__(message, "written", (len(whole), digest))
         return message, len(whole)
 

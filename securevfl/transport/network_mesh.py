@@ -38,7 +38,7 @@ from securevfl.transport.mesh import (
     PeerLeft,
 )
 from securevfl.transport.network_channel import NetworkChannel
-from securevfl.transport.wire import Limits
+from securevfl.transport.wire import MessageLimits
 
 __all__ = ["NetworkMesh"]
 
@@ -68,7 +68,7 @@ class NetworkMesh:
         self.outbox = Outbox()
         self._gate, self._sock, self._book = gate, sock, book
         self._limits = SessionLimits(**settings.limits)
-        self._messages = Limits(message_bytes=self._limits.message)
+        self._messages = MessageLimits(message_bytes=self._limits.message)
         self._farewell = settings.timing.farewell
         self._inbox = Inbox(self._frame, self._place)
         self._loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ import numpy as np
 
 from securevfl.errors import InputError, WireError
 from securevfl.transport.message import Message
-from securevfl.transport.wire import DEFAULT_LIMITS, Limits, decode
+from securevfl.transport.wire import DEFAULT_LIMITS, MessageLimits, decode_message
 
 __all__ = ["PART", "Assembler", "in_parts"]
 
@@ -52,7 +52,7 @@ class Assembler:
         limits: of messages.
     """
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: MessageLimits = DEFAULT_LIMITS) -> None:
         self._limits = limits
         self._whole: memoryview | None = None
         self._got = 0
@@ -140,7 +140,7 @@ class Assembler:
     def message(self, data: memoryview, total: int | None, bound: int | None = None) -> tuple[Message, int] | None:
         """Like `add`, decoded: the message and its bytes on the wire."""
         whole = self.add(data, total, bound)
-        return None if whole is None else (decode(whole, self._limits), len(whole))
+        return None if whole is None else (decode_message(whole, self._limits), len(whole))
 
     def drop(self) -> None:
         """Forget the message that is not whole."""

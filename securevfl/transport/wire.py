@@ -39,13 +39,13 @@ from securevfl.transport.message import Array, Guard, Kind, Message, Scalar
 __all__ = [
     "DEFAULT_LIMITS",
     "VERSION",
-    "Limits",
+    "MessageLimits",
     "begin_copies",
-    "decode",
-    "encode",
+    "decode_message",
+    "encode_message",
     "encode_parts",
-    "hosted",
-    "measure",
+    "measure_message",
+    "move_to_host",
     "size",
     "wire_arrays",
 ]
@@ -73,7 +73,7 @@ _TORCH = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MessageLimits:
     """Limits of `decode`, in bytes and counts; anything larger is refused before memory is allocated."""
 
     message_bytes: int = 1 << 30
@@ -82,7 +82,7 @@ class Limits:
     dimensions: int = 4
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = MessageLimits()
 
 
 class _Header(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -127,7 +127,7 @@ def _nbytes(array: Array) -> int:
     return array.numel() * array.element_size() if isinstance(array, torch.Tensor) else array.nbytes
 
 
-def measure(message: Message) -> tuple[int, str]:
+def measure_message(message: Message) -> tuple[int, str]:
     """Bytes of `encode(message)` and their SHA-256, hexadecimal, without encoding the arrays; once for each message.
 
     Raises:
@@ -173,7 +173,7 @@ def begin_copies(message: Message) -> None:
         object.__setattr__(message, "copies", copies)
 
 
-def hosted(message: Message) -> Message:
+def move_to_host(message: Message) -> Message:
     """The message with all its arrays on the host, as it goes over a wire; waits for them."""
     if message.here:
         return message
@@ -227,7 +227,7 @@ def encode_parts(message: Message) -> list[memoryview]:
     return [*parts, memoryview(pending)] if pending else parts
 
 
-def encode(message: Message) -> bytes:
+def encode_message(message: Message) -> bytes:
     """The message as bytes.
 
     Raises:
@@ -236,7 +236,7 @@ def encode(message: Message) -> bytes:
     return b"".join(encode_parts(message))
 
 
-def decode(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Message:
+def decode_message(data: bytes | memoryview, limits: MessageLimits = DEFAULT_LIMITS) -> Message:
     """The message that `encode` wrote; arrays are read-only numpy views of `data`.
 
     Raises:
@@ -278,7 +278,7 @@ def _guard(cipher: str, bits: int, key: str, noise: float) -> Guard:
 
 
 def _read_arrays(
-    view: memoryview, offset: int, specs: list[tuple[str, str, tuple[int, ...]]], limits: Limits
+    view: memoryview, offset: int, specs: list[tuple[str, str, tuple[int, ...]]], limits: MessageLimits
 ) -> Mapping[str, Array]:
     if len(specs) > limits.arrays:
         raise WireError(f"{len(specs)} arrays in one message; the limit is {limits.arrays}")

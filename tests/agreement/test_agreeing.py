@@ -15,9 +15,9 @@ from support.agreement_parties import NOW, Company, card, proposal
 import securevfl as sv
 from securevfl import cli
 from securevfl.agreement import (
+    AgreedLimits,
     AgreementUse,
-    Budget,
-    Limits,
+    PartyBudget,
     Proposal,
     TableSchema,
     approve,
@@ -283,7 +283,7 @@ def test_a_bound_is_twice_the_plan_unless_given(tmp_path: Path, made: Proposal) 
 )
 def test_ends_are_given_as_people_do(text: str, ends: str) -> None:
     assert parse_time(text, NOW) == ends
-    assert Limits(expires=ends).end.tzinfo is UTC
+    assert AgreedLimits(expires=ends).end.tzinfo is UTC
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_bounds_hold_while_a_job_runs(what: str) -> None:
     from support.agreement_parties import agreed
 
     found = agreed(proposal(party=(card("bank"), card("shop", epsilon=8.0, delta=1e-5))))
-    budget = Budget(attempts=10)
+    budget = PartyBudget(attempts=10)
     spent, now, kind, words = SPENT[what]
     with pytest.raises(kind) as told:
         check_running(found, "shop", spent, now, budget=budget)
@@ -348,7 +348,7 @@ def test_bounds_on_epsilon_are_a_part_of_the_policy() -> None:
     plain = sv.Policy(min_intersection=20)
     assert _bounded(plain, made, "bank", None) == plain
     assert _bounded(plain, made, "shop", None) == sv.Policy(min_intersection=20, max_epsilon=8.0, max_delta=1e-5)
-    tight = Budget(epsilon=7.0, delta=1e-6)
+    tight = PartyBudget(epsilon=7.0, delta=1e-6)
     assert _bounded(plain, made, "shop", tight) == sv.Policy(min_intersection=20, max_epsilon=7.0, max_delta=1e-6)
     assert _bounded(plain, made, "bank", tight).max_epsilon == 7.0
     assert _bounded(sv.Policy(max_epsilon=3.0), made, "shop", tight).max_epsilon == 3.0
@@ -356,7 +356,7 @@ def test_bounds_on_epsilon_are_a_part_of_the_policy() -> None:
 
 @pytest.mark.parametrize(("minutes", "over"), [(-1, False), (4, False), (5, False), (6, True)])
 def test_clocks_may_differ_by_five_minutes(minutes: int, over: bool) -> None:
-    limits = Limits(expires="2026-12-31T00:00:00Z")
+    limits = AgreedLimits(expires="2026-12-31T00:00:00Z")
     assert limits.is_over(datetime(2026, 12, 31, tzinfo=UTC) + timedelta(minutes=minutes)) is over
 
 

@@ -15,7 +15,15 @@ from support.agreement_parties import KEYS, TABLES, agreed, card, proposal
 
 import securevfl as sv
 from securevfl.agreement import Agreement, Approval, PartyCard, Proposal, ServingTerms, TableSchema
-from securevfl.agreement.canonical import MOST_BYTES, decode, encode, from_plain, parse_number, text_problem, to_plain
+from securevfl.agreement.canonical import (
+    MOST_BYTES,
+    decode_tree,
+    encode_tree,
+    from_plain,
+    parse_number,
+    text_problem,
+    to_plain,
+)
 from securevfl.errors import AuditError, InputError, PeerRefused
 
 HEADER = "# a test, version 1"
@@ -51,8 +59,8 @@ def _sections(item: object) -> bool:
 @given(trees)
 def test_what_is_written_is_read_back(tree: dict[str, Any]) -> None:
     assume(_depth(tree) <= 5)
-    raw = encode(tree, HEADER)
-    assert decode(raw, HEADER, "it") == tree == tomllib.loads(raw.decode())
+    raw = encode_tree(tree, HEADER)
+    assert decode_tree(raw, HEADER, "it") == tree == tomllib.loads(raw.decode())
 
 
 @given(st.floats(allow_nan=False))

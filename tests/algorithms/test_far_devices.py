@@ -227,7 +227,7 @@ def test_a_line_waits_for_the_device_and_holds_what_was_sent() -> None:
     assert [line.seq for line in ledger.entries] == list(range(1, chain.LAG + 2))
     assert len({line.digest for line in ledger.entries}) == chain.LAG + 1
     again = Message(Kind.ACTIVATION, "cut/forward", {"z": torch.full((2, 3), 5.0).numpy()})
-    assert ledger.entries[5].digest == wire.measure(again)[1]
+    assert ledger.entries[5].digest == wire.measure_message(again)[1]
 
 
 @pytest.mark.usefixtures("away")
@@ -269,9 +269,11 @@ def test_numbers_that_are_not_finite_end_the_epoch_by_their_sender_s_name(
 @pytest.mark.usefixtures("away")
 def test_what_goes_over_a_wire_is_written_down_before_it_leaves() -> None:
     message = Message(Kind.ACTIVATION, "cut/forward", {"z": torch.ones(2)})
-    host = wire.hosted(message)
+    host = wire.move_to_host(message)
     assert all(isinstance(array, np.ndarray) for array in host.arrays.values())
-    assert wire.measure(host) == wire.measure(Message(Kind.ACTIVATION, "cut/forward", {"z": np.ones(2, np.float32)}))
+    assert wire.measure_message(host) == wire.measure_message(
+        Message(Kind.ACTIVATION, "cut/forward", {"z": np.ones(2, np.float32)})
+    )
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU that torch can use")

@@ -16,7 +16,7 @@ from support.helpers import parties
 
 import securevfl as sv
 from securevfl import cli
-from securevfl.ledger import decode
+from securevfl.ledger import decode_line
 from securevfl.ledger.lines import (
     GENESIS,
     Closing,
@@ -94,7 +94,7 @@ def forge(
     """Rewrite a party's whole file, with all hashes computed again."""
 
     def act(folder: Path) -> None:
-        lines = [decode(raw.rstrip(b"\n")) for raw in sum_up_chain(folder, party)]
+        lines = [decode_line(raw.rstrip(b"\n")) for raw in sum_up_chain(folder, party)]
         file_of(folder, party).write_bytes(rechain(change(lines), key))
 
     return act
@@ -149,7 +149,7 @@ def other_signature(folder: Path) -> None:
     """The opening line's signature for the closing line's."""
 
     def change(lines: list[bytes]) -> list[bytes]:
-        opening, last = decode(lines[0].rstrip(b"\n")), decode(lines[-1].rstrip(b"\n"))
+        opening, last = decode_line(lines[0].rstrip(b"\n")), decode_line(lines[-1].rstrip(b"\n"))
         assert isinstance(opening, Opening)
         return [*lines[:-1], encode(replace(last, signature=opening.signature)) + b"\n"]
 
@@ -238,7 +238,7 @@ def no_results(folder: Path) -> None:
 def failed_at_last(folder: Path) -> None:
     """Its own last closing line says that the run failed, which no peer's word covers; the results are edited."""
     everywhere("results")(folder)
-    lines = [decode(raw.rstrip(b"\n")) for raw in sum_up_chain(folder)]
+    lines = [decode_line(raw.rstrip(b"\n")) for raw in sum_up_chain(folder)]
     last = lines[-1]
     assert isinstance(last, Closing)
     file_of(folder).write_bytes(rechain([*lines[:-1], replace(last, outcome="InterruptedError: killed")], MINE))
@@ -247,7 +247,7 @@ def failed_at_last(folder: Path) -> None:
 
 def one_more(folder: Path) -> None:
     """A run of its own that never happened, after all others, with a small ε."""
-    lines = [decode(raw.rstrip(b"\n")) for raw in sum_up_chain(folder)]
+    lines = [decode_line(raw.rstrip(b"\n")) for raw in sum_up_chain(folder)]
     opening = next(line for line in reversed(lines) if isinstance(line, Opening))
     time = max(line.time for line in lines)
     more: list[Line] = [
@@ -261,7 +261,7 @@ def late_note(folder: Path) -> None:
     """A second, smaller ε before the closing line of the noisy run."""
     raw = sum_up_chain(folder)
     end = chain_of(raw, "noisy")[1]
-    lines = [decode(one.rstrip(b"\n")) for one in raw]
+    lines = [decode_line(one.rstrip(b"\n")) for one in raw]
     note = next(line for line in reversed(lines) if isinstance(line, NoteLine) and line.note == "epsilon")
     again = replace(note, time=lines[end - 1].time)
     file_of(folder).write_bytes(rechain([*lines[: end - 1], again, *lines[end - 1 :]], MINE))

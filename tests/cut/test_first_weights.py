@@ -25,7 +25,7 @@ from securevfl.privacy import Noised, NoiseShare, strip_noise_mark
 from securevfl.run.checkpoint import make_keepers
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.parties import parties
-from securevfl.transport import MemoryChannel, Message, encode
+from securevfl.transport import MemoryChannel, Message, encode_message
 
 WIDTH, HIDDEN = 24, 32
 ALGORITHM = sv.SplitNN(hidden=HIDDEN, top=(), cut_lr=0.5)
@@ -322,7 +322,7 @@ def test_no_message_ledger_or_model_holds_a_secret(
     send = MemoryChannel.send
 
     async def recorded(self: MemoryChannel, message: Message) -> int:
-        crossed.append(encode(message))
+        crossed.append(encode_message(message))
         return await send(self, message)
 
     monkeypatch.setattr(MemoryChannel, "send", recorded)

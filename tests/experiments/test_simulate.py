@@ -19,7 +19,7 @@ from securevfl.privacy import Policy, RowRelease
 from securevfl.privacy.loss import CrossEntropy
 from securevfl.run.simulation import Aligned, align_parties, run_parties
 from securevfl.training import Task
-from securevfl.transport import Kind, MemoryChannel, Message, decode, encode
+from securevfl.transport import Kind, MemoryChannel, Message, decode_message, encode_message
 
 PLAIN = sv.Job(
     protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(), lr=0.05, cut_lr=1.0), epochs=4, batch_size=16, seed=5
@@ -78,9 +78,9 @@ def test_the_bytes_that_are_counted_are_those_that_the_codec_writes(
 
     async def writes(self: MemoryChannel, message: Message) -> int:
         nonlocal seen
-        size, raw = await original(self, message), encode(message)
+        size, raw = await original(self, message), encode_message(message)
         assert size == len(raw)
-        back = decode(raw)
+        back = decode_message(raw)
         assert (back.kind, back.what, dict(back.meta)) == (message.kind, message.what, dict(message.meta))
         for name, array in message.arrays.items():
             assert np.array_equal(np.asarray(back.arrays[name]), np.asarray(array))

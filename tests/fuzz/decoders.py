@@ -86,11 +86,11 @@ def _messages() -> list[bytes]:
     arrays = {"z": np.ones((3, 4), np.float32), "b": np.zeros((2, 2, 2), np.uint8)}
     guard = Guard("paillier", 2048, "ab", 0.5)
     return [
-        transport.encode(
+        transport.encode_message(
             Message(Kind.ACTIVATION, "cut/forward", arrays, {"a": 1, "b": "x", "c": 1.5, "d": True}, guard)
         ),
-        transport.encode(Message(Kind.CONTROL, "train/epoch", {}, {"epoch": 1, "stop": False})),
-        transport.encode(Message(Kind.CIPHERTEXT, "cut/weights", {"c": np.zeros((1, 500), np.uint8)})),
+        transport.encode_message(Message(Kind.CONTROL, "train/epoch", {}, {"epoch": 1, "stop": False})),
+        transport.encode_message(Message(Kind.CIPHERTEXT, "cut/weights", {"c": np.zeros((1, 500), np.uint8)})),
     ]
 
 
@@ -385,7 +385,7 @@ _PSI = (psi.PSIError,)
 _CRYPTO = (CryptoError,)
 
 DECODERS: tuple[Decoder, ...] = (
-    Decoder(name="message", make=lambda: (_messages(), transport.decode), errors=_OURS),
+    Decoder(name="message", make=lambda: (_messages(), transport.decode_message), errors=_OURS),
     Decoder(
         name="session, opening end", make=session(first=True), errors=_OURS, change=mixed(blind, frames), weight=0.4
     ),

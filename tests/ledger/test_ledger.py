@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from securevfl.errors import AuditError, InputError
-from securevfl.ledger import decode, hash_of
+from securevfl.ledger import decode_line, hash_of
 from securevfl.privacy import Ledger, read, verify
 from securevfl.transport import Guard, Kind, Message
 
@@ -83,7 +83,7 @@ def test_any_changed_field_is_found(data: st.DataObject) -> None:
 
 
 def _parsed(lines: list[bytes]) -> list[tuple[int, object]]:
-    return [(i, decode(line)) for i, line in enumerate(lines, 1)]
+    return [(i, decode_line(line)) for i, line in enumerate(lines, 1)]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_missing_file_is_the_users_mistake(tmp_path: Path) -> None:
 def test_a_line_forged_with_its_own_hash_breaks_the_chain_behind_it(tmp_path: Path) -> None:
     bank, _ = _pair()
     bank.close()
-    lines = [decode(raw) for raw in bank.to_jsonl().splitlines()]
+    lines = [decode_line(raw) for raw in bank.to_jsonl().splitlines()]
     forged = msgspec.structs.replace(lines[1], bytes=1)
     lines[1] = msgspec.structs.replace(forged, hash=hash_of(forged))
     with pytest.raises(AuditError, match="does not follow the line before it"):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from securevfl.errors import AuditError
-from securevfl.ledger import LINE_BYTES, Flaw, decode, reading
+from securevfl.ledger import LINE_BYTES, Flaw, decode_line, reading
 from securevfl.ledger.lines import encode
 from securevfl.privacy import Ledger
 
@@ -20,16 +20,16 @@ def _with(**changes: object) -> bytes:
 
 
 def test_the_line_that_is_changed_here_is_one() -> None:
-    assert encode(decode(_with())) == OPENING
+    assert encode(decode_line(_with())) == OPENING
 
 
 @pytest.mark.parametrize(
     ("field", "most"), [("party", 256), ("role", 256), ("run", 256), ("software", 256), ("policy", 16_384)]
 )
 def test_texts_are_bounded(field: str, most: int) -> None:
-    decode(_with(**{field: "x" * most}))
+    decode_line(_with(**{field: "x" * most}))
     with pytest.raises(AuditError, match=f"length <= {most}"):
-        decode(_with(**{field: "x" * (most + 1)}))
+        decode_line(_with(**{field: "x" * (most + 1)}))
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,13 @@ def test_texts_are_bounded(field: str, most: int) -> None:
 )
 def test_lists_numbers_and_digits_are_bounded(changes: dict[str, object], words: str) -> None:
     with pytest.raises(AuditError, match=words):
-        decode(_with(**changes))
+        decode_line(_with(**changes))
 
 
 def test_nesting_is_refused_and_not_followed() -> None:
     for depth in (10, 30_000):
         with pytest.raises(AuditError):
-            decode(b'{"line":"open","runs":' + b"[" * depth + b"]" * depth + b"}")
+            decode_line(b'{"line":"open","runs":' + b"[" * depth + b"]" * depth + b"}")
 
 
 def test_a_line_that_is_too_long_ends_reading(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from support.helpers import parties
 
 import securevfl as sv
 from securevfl import cli
-from securevfl.ledger import Entry, decode
-from securevfl.transport import MemoryChannel, Message, measure
+from securevfl.ledger import Entry, decode_line
+from securevfl.transport import MemoryChannel, Message, measure_message
 
 JOB = """
 name = "long"
@@ -84,11 +84,11 @@ def test_a_message_is_on_the_disk_before_it_leaves(tmp_path: Path, monkeypatch: 
     send, left = MemoryChannel.send, Counter[str]()
 
     def written(digest: str) -> int:
-        lines = [decode(line) for file in tmp_path.glob("*.jsonl") for line in file.read_bytes().splitlines()]
+        lines = [decode_line(line) for file in tmp_path.glob("*.jsonl") for line in file.read_bytes().splitlines()]
         return sum(isinstance(line, Entry) and (line.way, line.digest) == ("sent", digest) for line in lines)
 
     async def checked(self: MemoryChannel, message: Message) -> int:
-        digest = measure(message)[1]
+        digest = measure_message(message)[1]
         left[digest] += 1
         assert written(digest) == left[digest], message.what
         return await send(self, message)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import securevfl as sv
-from securevfl.agreement.party_file import DataSection
+from securevfl.agreement.party_file import PartyDataSection
 from securevfl.data import FeatureEncoder
 from securevfl.jobfile.job_file import read_job
 from securevfl.party.numbering import coded_columns, encode_features
@@ -112,7 +112,9 @@ def test_a_part_is_served_from_a_table_without_what_was_dropped(folder: Path, re
     job = read_job(folder / "job.toml").job
     lines = (folder / "shop.csv").read_text(encoding="utf-8").splitlines()
     (tmp_path / "new.csv").write_text("\n".join(line.removesuffix(",").removesuffix(",note") for line in lines[:9]))
-    section = DataSection.of({"file": "new.csv", "id": "id", "prepare": {"columns": {"branch": {"kind": "category"}}}})
+    section = PartyDataSection.of(
+        {"file": "new.csv", "id": "id", "prepare": {"columns": {"branch": {"kind": "category"}}}}
+    )
 
     class Own:
         data, folder, party, path = section, tmp_path, "shop", tmp_path / "party.toml"

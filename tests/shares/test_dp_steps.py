@@ -24,17 +24,17 @@ from securevfl.run import Result
 from securevfl.shares import (
     Network,
     NetworkShape,
-    Rule,
+    OptimiserConstants,
     StepNoise,
     check_clipped,
     check_logits,
-    clipped,
+    clip_below,
     gradient_bound,
     row_bounds,
 )
 from securevfl.shares.engine import Engine
 
-RULE = Rule(lr=0.25, momentum=0.5, decay=0.01)
+RULE = OptimiserConstants(lr=0.25, momentum=0.5, decay=0.01)
 NOISE = sv.Gaussian(epsilon=4.0, clip=3.0)
 EPOCHS = 2
 DP = sv.DP(model=NOISE)
@@ -63,7 +63,7 @@ class _Several(StepNoise):
         self.every = every
 
     def words(self, shape: tuple[int, ...]) -> np.ndarray:
-        return np.asarray(sum(one.words(shape) for one in self.every))
+        return np.asarray(sum(one.draw_words(shape) for one in self.every))
 
 
 def _job(protection: sv.Shares | None = None, algorithm: sv.Algorithm | None = None) -> sv.Job:
@@ -116,7 +116,7 @@ def test_three_parties_with_noise_compute_what_the_clear_does_with_the_sum_of_it
 def test_each_party_draws_half_the_variance_and_any_two_reach_sigma() -> None:
     sigma, sensitivity, shape = 1.7, 3.0, (20_000,)
     noises = [StepNoise(sigma, sensitivity) for _ in range(3)]
-    first, every = ([decode(n.words(shape), 32) / (sigma * sensitivity) for n in noises] for _ in range(2))
+    first, every = ([decode(n.draw_words(shape), 32) / (sigma * sensitivity) for n in noises] for _ in range(2))
     assert all((a != b).mean() > 0.999 for a, b in zip(first, every, strict=True))  # anew for each step
     for one in every:
         assert stats.kstest(one * math.sqrt(2), "norm").pvalue > 1e-6
@@ -128,7 +128,7 @@ def test_each_party_draws_half_the_variance_and_any_two_reach_sigma() -> None:
 @pytest.mark.parametrize("silent", [0, 1, 2])
 def test_a_party_that_adds_none_leaves_the_noise_of_the_two_others_in_the_weights(silent: int) -> None:
     """No rows, so that the first step is noise alone."""
-    shape, rule = NetworkShape((3_000,), (), (), 2), Rule(lr=0.25, momentum=0.0, decay=0.0)
+    shape, rule = NetworkShape((3_000,), (), (), 2), OptimiserConstants(lr=0.25, momentum=0.0, decay=0.0)
 
     class Nothing(StepNoise):
         def words(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -148,7 +148,7 @@ def test_a_party_that_adds_none_leaves_the_noise_of_the_two_others_in_the_weight
 
 def test_noise_has_a_largest_size_and_steps_have_room_for_it() -> None:
     noise = StepNoise(1.5, 4.0, lambda count: b"\0" * count)
-    worst = abs(decode(noise.words((1,)), 32)[0])
+    worst = abs(decode(noise.draw_words((1,)), 32)[0])
     assert worst * 3 <= noise.largest < worst * 4
     shape = NetworkShape((3, 2), (), (), 2)
     assert shape.steps(RULE, 8, 2.0**25)["layer 0"].factor < shape.steps(RULE, 8)["layer 0"].factor
@@ -209,7 +209,7 @@ def test_replacing_a_row_moves_the_sum_by_no_more_than_the_sensitivity() -> None
         network = Network(shape, RULE, 8, engine, seed=1)
         rows = np.vstack([np.random.default_rng(2).normal(size=(7, 5)), row])
         blocks = [
-            clipped(torch.from_numpy(part), c) for part, c in zip((rows[:, :3], rows[:, 3:]), bounds, strict=True)
+            clip_below(torch.from_numpy(part), c) for part, c in zip((rows[:, :3], rows[:, 3:]), bounds, strict=True)
         ]
         labels = np.append(np.arange(7) % 2, label).astype(float)[:, None]
         x = [engine.constant(encode(block.numpy())) for block in blocks]
@@ -228,7 +228,7 @@ def test_the_longest_gradient_is_that_of_a_wrong_row_of_full_norm_and_the_column
     engine = _Sums()
     network = Network(shape, RULE, 1, engine, seed=1)
     network.weights["layer 0"] = engine.constant(encode(np.array([[0.0]] * 5 + [[9.0]])))
-    x = encode(clipped(torch.full((1, 5), 7.0), clip).numpy())
+    x = encode(clip_below(torch.full((1, 5), 7.0), clip).numpy())
     with pytest.raises(StopIteration):
         network.train([engine.constant(x)], engine.constant(encode(np.zeros((1, 1))))).send(None)
     norm = np.linalg.norm(engine.sums[-1].astype(float)) / network._steps["layer 0"].factor * 2.0**-32
@@ -240,15 +240,15 @@ def test_rows_are_clipped_by_their_owner_also_as_they_are_rounded() -> None:
     assert math.hypot(*bounds) == pytest.approx(3.0)
     assert bounds[1] == 0
     rows = torch.randn(500, 12, generator=torch.Generator().manual_seed(0)) * 5
-    words = encode(clipped(rows, bounds[2]).numpy())
+    words = encode(clip_below(rows, bounds[2]).numpy())
     check_clipped("shop", words, bounds[2])
     assert (np.linalg.norm(decode(words), axis=1) > bounds[2] * 0.999).any()
     short = torch.full((2, 12), 0.01)
-    assert torch.equal(clipped(short, bounds[2]), short.double())
+    assert torch.equal(clip_below(short, bounds[2]), short.double())
     with pytest.raises(sv.RangeError, match="'shop' would share a row of norm"):
         check_clipped("shop", encode(rows.numpy()), bounds[2])
     with pytest.raises(sv.InputError, match="take a larger clip"):
-        clipped(rows, 1e-6)
+        clip_below(rows, 1e-6)
 
 
 def test_logits_that_could_wrap_within_the_run_are_refused() -> None:
@@ -256,7 +256,7 @@ def test_logits_that_could_wrap_within_the_run_are_refused() -> None:
     small = check_logits(shape, RULE, 64, 10, 1, clip=3.0, noise=100.0)
     assert 1 < small < check_logits(shape, RULE, 64, 20, 1, clip=3.0, noise=100.0)
     with pytest.raises(sv.InputError, match="and ε would not hold: lower lr"):
-        check_logits(shape, Rule(10.0, 0.99, 0.0), 8, 2_000, 1, clip=3.0, noise=1000.0)
+        check_logits(shape, OptimiserConstants(10.0, 0.99, 0.0), 8, 2_000, 1, clip=3.0, noise=1000.0)
 
 
 # What is counted.
@@ -386,14 +386,14 @@ def test_noise_that_was_left_out_ends_the_run(people: Parties, monkeypatch: pyte
 
 def _canaries(sigma: float, clip: float = 3.0, count: int = 300) -> tuple[np.ndarray, np.ndarray]:
     """Rows that are alone in a column each, with labels tossed by a coin → the labels, and the attacker's scores."""
-    shape, rule = NetworkShape((count,), (), (), 2), Rule(lr=0.05, momentum=0.0, decay=0.0)
+    shape, rule = NetworkShape((count,), (), (), 2), OptimiserConstants(lr=0.05, momentum=0.0, decay=0.0)
     labels = np.random.default_rng(3).integers(0, 2, count)
     sensitivity = 2 * gradient_bound(shape, clip)
     others = [StepNoise(sigma, sensitivity) for _ in range(2)]
     engine = Clear(bytes(32))
     network = Network(shape, rule, count, engine, seed=1, noise=_Several(others))
     first = decode(network.weights["layer 0"].mine)
-    x = engine.constant(encode(clipped(torch.eye(count) * 7, clip).numpy()))
+    x = engine.constant(encode(clip_below(torch.eye(count) * 7, clip).numpy()))
     for _ in range(EPOCHS):
         with pytest.raises(StopIteration):
             network.train([x], engine.constant(encode(labels[:, None].astype(float)))).send(None)

@@ -21,7 +21,7 @@ from support.helpers import parties
 import securevfl as sv
 from securevfl.data import Parties
 from securevfl.party_context import Keeper
-from securevfl.shares import Course
+from securevfl.shares import SharedTraining
 from securevfl.shares.epochs import MOST_OPENED
 from securevfl.shares.shared_model import SharedModel
 from securevfl.shares.sharing import Sharing
@@ -179,7 +179,7 @@ def test_predictions_are_opened_of_so_many_rows_and_no_more(
     site: Any = SimpleNamespace(name="a", active="a", passive=("b", "c"), coordinator="", keeper=Keeper())
     plan = Plan(epochs=EPOCHS, batch_size=8, patience=None, eval_rows=most)
     algorithm: Any = sv.SplitNN()
-    member = Sharing(algorithm=algorithm, protection=sv.Shares(), site=site, plan=plan).member(rows, classes)
+    member = Sharing(algorithm=algorithm, protection=sv.Shares(), site=site, plan=plan).make_party(rows, classes)
     times, values, total = expected
     assert member.openings["predictions"] == Opening(times, (0,), values, total=total)
 
@@ -212,15 +212,15 @@ def test_what_an_epoch_may_open_is_not_opened_in_another(
 ) -> None:
     """The second and third epochs' metrics in the first, or metrics in an epoch that does not validate: the count over
     the whole run would let both pass."""
-    train = Course.train
+    train = SharedTraining.train
 
-    async def greedy(course: Course, *given: Any, **more: Any) -> None:
+    async def greedy(course: SharedTraining, *given: Any, **more: Any) -> None:
         await train(course, *given, **more)
         if course.network is not None:
             engine = course.network.engine
             await engine.open(wanted, engine.constant(np.zeros(1, np.uint64)), [0])
 
-    monkeypatch.setattr(Course, "train", greedy)
+    monkeypatch.setattr(SharedTraining, "train", greedy)
     for every in (1, 2):
         with pytest.raises(sv.ProtocolError, match=r"in each stage that allows it.*nothing was sent"):
             sv.simulate(_job(valid_every=every), people)
@@ -231,15 +231,15 @@ def test_an_opening_by_code_of_training_is_refused_and_nothing_is_sent(
     people: Parties, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Logits of a batch under a name of their own, or under one that is declared for fewer values."""
-    train = Course.train
+    train = SharedTraining.train
 
-    async def greedy(course: Course, *given: Any, **more: Any) -> None:
+    async def greedy(course: SharedTraining, *given: Any, **more: Any) -> None:
         if course.network is not None:
             engine = course.network.engine
             await engine.open(wanted, engine.constant(np.zeros((32, 1), np.uint64)), [0])
         await train(course, *given, **more)
 
-    monkeypatch.setattr(Course, "train", greedy)
+    monkeypatch.setattr(SharedTraining, "train", greedy)
     with pytest.raises(sv.ProtocolError, match=r"nothing was sent") as caught:
         sv.simulate(_job(), people)
     assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.iter_entries())

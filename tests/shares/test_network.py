@@ -10,12 +10,12 @@ from securevfl_crypto.replicated import Clear, Computing, run_three
 from securevfl_crypto.ring import decode, encode
 
 import securevfl as sv
-from securevfl.shares import Network, NetworkShape, Rule, Scores
+from securevfl.shares import Network, NetworkShape, OptimiserConstants, SharedMetrics
 from securevfl.shares.engine import Engine
 from securevfl.shares.metrics import EDGES
 from securevfl.testing.shared_reference import SharedReference
 
-RULE = Rule(lr=0.25, momentum=0.9, decay=0.0)
+RULE = OptimiserConstants(lr=0.25, momentum=0.9, decay=0.0)
 SHAPES = {
     "logistic": NetworkShape((3, 2), (), (), 2),
     "perceptron": NetworkShape((3, 2), (), (4, 3), 2),
@@ -30,7 +30,9 @@ def _rows(shape: NetworkShape, rows: int = 24) -> tuple[list[np.ndarray], np.nda
     return inputs, labels
 
 
-async def _trained(engine: Engine, shape: NetworkShape, steps: int, rule: Rule = RULE) -> dict[str, np.ndarray]:
+async def _trained(
+    engine: Engine, shape: NetworkShape, steps: int, rule: OptimiserConstants = RULE
+) -> dict[str, np.ndarray]:
     """This party's summands of everything there is after training: weights, momentum, logits, metrics."""
     network = Network(shape, rule, 8, engine, seed=1)
     inputs, labels = _rows(shape)
@@ -38,13 +40,13 @@ async def _trained(engine: Engine, shape: NetworkShape, steps: int, rule: Rule =
     for step in range(steps):
         here = slice(8 * (step % 3), 8 * (step % 3) + 8)
         await network.train([one[here] for one in x], y[here])
-    scores = Scores(network)
+    scores = SharedMetrics(network)
     await scores.add(x, y)
     pairs = float(labels.sum() * (1 - labels).sum())
     found = {name: one for kind in network.state().values() for name, one in kind.items()}
     found |= {f"moving {name}": one for name, one in network.moving.items()}
     found["logits"] = await network.forward(x)
-    found["metrics"] = await scores.rounded(engine.constant(Scores.scale_words(0.5 / pairs)))
+    found["metrics"] = await scores.compute_rounded(engine.constant(SharedMetrics.scale_words(0.5 / pairs)))
     found["range"] = await network.in_range()
     return {name: one.mine for name, one in found.items()}
 
@@ -69,7 +71,7 @@ def test_three_parties_compute_what_the_clear_does_bit_by_bit(name: str) -> None
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_arithmetic_is_that_of_sgd_with_momentum_up_to_rounding(name: str) -> None:
-    shape, rule = SHAPES[name], Rule(lr=0.25, momentum=0.5, decay=0.01)
+    shape, rule = SHAPES[name], OptimiserConstants(lr=0.25, momentum=0.5, decay=0.01)
     inputs, labels = _rows(shape)
     model = SharedReference(shape, rule, batch_size=8, seed=1)
     x, y = [torch.from_numpy(one) for one in inputs], torch.from_numpy(labels)
@@ -132,7 +134,7 @@ def test_what_momentum_and_decay_keep_cannot_wrap_either(
     """Each step adds a sum over the batch below 2^61 and, of weights within twice their norms, less than that again."""
     shape = NetworkShape((30, 30), (), (16,), 2)
     try:
-        steps = shape.steps(Rule(lr, momentum, decay), batch_size)
+        steps = shape.steps(OptimiserConstants(lr, momentum, decay), batch_size)
     except sv.InputError:
         return
     for layer in shape.layers():
@@ -149,10 +151,10 @@ def test_the_log_loss_is_right_whatever_the_number_of_rows(rows: int) -> None:
     labels = (logits > 0.5).astype(float)
 
     async def judged(engine: Clear) -> np.ndarray:
-        scores = Scores(Network(SHAPES["logistic"], RULE, 8, engine, seed=1))
+        scores = SharedMetrics(Network(SHAPES["logistic"], RULE, 8, engine, seed=1))
         scores._rows = rows
-        scores._sums = await scores._two(engine.constant(encode(logits)), engine.constant(encode(labels)))
-        return decode((await scores.rounded(engine.constant(Scores.scale_words(0.5)))).mine, 10)
+        scores._sums = await scores._score_two_classes(engine.constant(encode(logits)), engine.constant(encode(labels)))
+        return decode((await scores.compute_rounded(engine.constant(SharedMetrics.scale_words(0.5)))).mine, 10)
 
     with pytest.raises(StopIteration) as ended:
         judged(Clear(bytes(32))).send(None)
@@ -163,9 +165,9 @@ def test_the_log_loss_is_right_whatever_the_number_of_rows(rows: int) -> None:
 
 def test_steps_that_are_too_small_are_refused_with_that_reason() -> None:
     with pytest.raises(sv.InputError, match=r"lr 1e-09 with batches of 32 is too small .*: take a larger lr"):
-        SHAPES["logistic"].steps(Rule(1e-9, 0.9, 0.0), 32)
+        SHAPES["logistic"].steps(OptimiserConstants(1e-9, 0.9, 0.0), 32)
 
 
 def test_metrics_of_no_rows() -> None:
     with pytest.raises(ValueError, match="no rows"):
-        Scores(Network(SHAPES["logistic"], RULE, 8, Clear(bytes(32)), seed=1)).rounded(None).send(None)  # type: ignore[arg-type]
+        SharedMetrics(Network(SHAPES["logistic"], RULE, 8, Clear(bytes(32)), seed=1)).compute_rounded(None).send(None)  # type: ignore[arg-type]

@@ -18,14 +18,14 @@ from torch.nn import functional
 import securevfl as sv
 from securevfl.data import Parties
 from securevfl.run import Result
-from securevfl.shares import ERROR_BOUND, Network, NetworkShape, Rule, Scores, gradient_bound
+from securevfl.shares import ERROR_BOUND, Network, NetworkShape, OptimiserConstants, SharedMetrics, gradient_bound
 from securevfl.shares.engine import Engine
 from securevfl.testing.shared_reference import SharedReference
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.regression import Regression
 from securevfl.transport import Kind
 
-RULE = Rule(lr=0.25, momentum=0.5, decay=0.01)
+RULE = OptimiserConstants(lr=0.25, momentum=0.5, decay=0.01)
 SHAPES = {
     "linear": NetworkShape((3, 2), (), (), 1),
     "perceptron": NetworkShape((3, 2), (), (4, 3), 1),
@@ -50,12 +50,12 @@ async def _trained(engine: Engine, shape: NetworkShape, steps: int) -> dict[str,
     for step in range(steps):
         here = slice(8 * (step % 3), 8 * (step % 3) + 8)
         await network.train([one[here] for one in x], y[here])
-    scores = Scores(network)
+    scores = SharedMetrics(network)
     await scores.add([one[:10] for one in x], y[:10])
     await scores.add([one[10:] for one in x], y[10:])
     found = {name: one for kind in network.state().values() for name, one in kind.items()}
     found |= {"logits": await network.forward(x)}
-    found |= {"metrics": await scores.rounded(engine.constant(Scores.scale_words(0.0)))}
+    found |= {"metrics": await scores.compute_rounded(engine.constant(SharedMetrics.scale_words(0.0)))}
     return {name: one.mine for name, one in found.items()}
 
 
@@ -109,7 +109,7 @@ def test_what_a_row_puts_into_a_gradient_is_bounded_whatever_its_number(far: flo
     """By D = 3/4 times its own norm: what the noise on the model's steps is sized by."""
     shape, clip = NetworkShape((2, 2), (), (), 1), 2.0
     engine = Clear(bytes(32))
-    network = Network(shape, Rule(lr=1.0, momentum=0.0, decay=0.0), 1, engine, seed=1)
+    network = Network(shape, OptimiserConstants(lr=1.0, momentum=0.0, decay=0.0), 1, engine, seed=1)
     before = decode(network.weights["layer 0"].mine)
     row = np.full((1, 2), clip / 2)
     x = [engine.constant(encode(row))] * 2

@@ -23,7 +23,7 @@ from securevfl.privacy.loss import Loss
 from securevfl.run import Result
 from securevfl.shares import input_words
 from securevfl.shares.programs import SharesActive
-from securevfl.shares.sharing import told_epoch
+from securevfl.shares.sharing import receive_epoch
 from securevfl.testing.trial import Trial
 from securevfl.training import ActiveProgram, ActiveRole, Fits, Setting
 from securevfl.training.rows import Plan
@@ -321,7 +321,7 @@ def test_a_party_without_rows_believes_no_batches_that_the_job_has_not(train: li
 
     plan = Plan(epochs=1, batch_size=32, patience=None, eval_rows=64)
     with pytest.raises(sv.ProtocolError, match=r"batches of .* rows were announced; 1 to (32|64) are possible"):
-        asyncio.run(told_epoch(Chief(), plan))  # type: ignore[arg-type]
+        asyncio.run(receive_epoch(Chief(), plan))  # type: ignore[arg-type]
 
 
 class _OwnLossActive(Active):

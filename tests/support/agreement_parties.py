@@ -12,7 +12,7 @@ from typing import Any
 from securevfl_net.identity.making import Key, self_signed
 
 import securevfl as sv
-from securevfl.agreement import Agreement, Approval, Limits, PartyCard, Proposal, TableSchema, Versions
+from securevfl.agreement import AgreedLimits, Agreement, Approval, PartyCard, Proposal, TableSchema, Versions
 from securevfl.agreement.cards import certificate_text
 from securevfl.ledger import make_key
 from securevfl.party import JobTerms
@@ -45,7 +45,7 @@ def proposal(*names: str, job: Mapping[str, Any] | None = None, **changes: Any) 
     values: dict[str, Any] = {
         "id": secrets.token_hex(16),
         "purpose": "score credit",
-        "limits": Limits(expires=ENDS),
+        "limits": AgreedLimits(expires=ENDS),
         "versions": Versions.installed(),
         "job": JobTerms(**(job or {})),
         "algorithm": sv.SplitNN(),

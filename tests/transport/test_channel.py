@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from securevfl.errors import InputError, ProtocolError
-from securevfl.transport import Channel, Kind, Message, encode, memory_pair
+from securevfl.transport import Channel, Kind, Message, encode_message, memory_pair
 
 
 def one_message() -> tuple[Channel, Channel]:
@@ -44,9 +44,9 @@ def test_messages_arrive_once_and_in_order_both_ways(ends: tuple[Channel, Channe
         for i in range(5):
             message, size = await b.receive()
             assert message.meta["i"] == i
-            assert size == len(encode(_message(i)))
+            assert size == len(encode_message(_message(i)))
         await writer
-        assert sizes == [len(encode(_message(i))) for i in range(5)]
+        assert sizes == [len(encode_message(_message(i))) for i in range(5)]
         assert (await a.receive())[0].what == "m9"
 
     asyncio.run(main())
@@ -54,7 +54,7 @@ def test_messages_arrive_once_and_in_order_both_ways(ends: tuple[Channel, Channe
 
 def test_the_size_is_what_the_codec_writes(ends: tuple[Channel, Channel]) -> None:
     message = Message(Kind.ACTIVATION, "z", {"z": torch.zeros(33, 7), "c": np.zeros((3, 5), np.uint8)}, {"epoch": 3})
-    assert asyncio.run(ends[0].send(message)) == len(encode(message))
+    assert asyncio.run(ends[0].send(message)) == len(encode_message(message))
 
 
 def test_a_reader_waits_for_what_comes_later(ends: tuple[Channel, Channel]) -> None:

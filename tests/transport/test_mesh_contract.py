@@ -24,8 +24,8 @@ from securevfl.transport import (
     MeshEvent,
     Message,
     NoteReceived,
-    encode,
-    measure,
+    encode_message,
+    measure_message,
 )
 
 PATIENCE = 60.0
@@ -130,9 +130,9 @@ def test_messages_arrive_once_and_in_order_both_ways(field_: Field) -> None:
         for i in range(300):
             message, size = await b.receive()
             assert message.meta["i"] == i
-            assert size == len(encode(_message(i, i * i)))
+            assert size == len(encode_message(_message(i, i * i)))
         await writer
-        assert sizes == [len(encode(_message(i, i * i))) for i in range(300)]
+        assert sizes == [len(encode_message(_message(i, i * i))) for i in range(300)]
         assert (await a.receive())[0].what == "m9"
 
     field_.run(work)
@@ -152,14 +152,19 @@ def test_every_element_type_arrives_as_it_was_and_with_its_digest(field_: Field)
             array = torch.tensor(values).to(dtype) if isinstance(dtype, torch.dtype) else values.astype(dtype)
             empty = array[:, :0]
             sent = Message(Kind.ACTIVATION, "all", {"x": array, "none": empty, "slice": array[:, 1:2]}, {"i": i})
-            assert await a.send(sent) == len(encode(sent))
+            assert await a.send(sent) == len(encode_message(sent))
             got, size = await b.receive()
-            assert (size, got.meta, got.kind, got.guard) == (len(encode(sent)), sent.meta, sent.kind, sent.guard)
+            assert (size, got.meta, got.kind, got.guard) == (
+                len(encode_message(sent)),
+                sent.meta,
+                sent.kind,
+                sent.guard,
+            )
             for name, one in sent.arrays.items():
                 found = np.asarray(got.arrays[name])
                 np.testing.assert_array_equal(found, np.asarray(one))
                 assert found.dtype == np.asarray(one).dtype
-            assert measure(got) == measure(sent)
+            assert measure_message(got) == measure_message(sent)
 
     field_.run(work)
 
@@ -173,7 +178,7 @@ def test_a_message_far_larger_than_the_window_passes(field_: Field) -> None:
         assert not a.ready
         assert (await b.receive())[0].what == "m0"
         got, _ = await b.receive()
-        assert measure(got) == measure(large)
+        assert measure_message(got) == measure_message(large)
         await until(lambda: a.ready)
 
     field_.run(work)
@@ -360,7 +365,7 @@ def test_cuts_are_not_noticed_by_channels(field_: Field) -> None:
             for i in range(200):
                 message, _ = await end.receive()
                 assert message.meta["i"] == i
-                assert measure(message) == measure(_message(i, 40_000))
+                assert measure_message(message) == measure_message(_message(i, 40_000))
                 if i % 40 == 20:
                     await field_.cut("a", "b")
 

@@ -12,14 +12,23 @@ from hypothesis import strategies as st
 from transport.test_wire import messages
 
 from securevfl.errors import InputError, WireError
-from securevfl.transport import Assembler, Kind, Limits, Message, decode, encode, encode_parts, in_parts
+from securevfl.transport import (
+    Assembler,
+    Kind,
+    Message,
+    MessageLimits,
+    decode_message,
+    encode_message,
+    encode_parts,
+    in_parts,
+)
 
 
 @settings(max_examples=40)
 @given(messages)
 def test_the_parts_of_a_message_are_its_bytes(message: Message) -> None:
     buffers = encode_parts(message)
-    assert b"".join(buffers) == encode(message)
+    assert b"".join(buffers) == encode_message(message)
     assert all(len(buffer) for buffer in buffers)
     assert all(buffer.format == "B" for buffer in buffers)
 
@@ -27,7 +36,7 @@ def test_the_parts_of_a_message_are_its_bytes(message: Message) -> None:
 @settings(max_examples=40)
 @given(messages, st.integers(1, 300))
 def test_a_message_arrives_in_parts_of_any_size(message: Message, size: int) -> None:
-    raw = encode(message)
+    raw = encode_message(message)
     assembler = Assembler()
     parts = list(in_parts(encode_parts(message), size))
     assert all(sum(map(len, part)) == size for part in parts[:-1])
@@ -37,7 +46,7 @@ def test_a_message_arrives_in_parts_of_any_size(message: Message, size: int) -> 
     assert found is not None
     back, length = found
     assert length == len(raw)
-    assert encode(back) == raw
+    assert encode_message(back) == raw
     assert not assembler.missing
 
 
@@ -71,14 +80,14 @@ def test_a_message_in_many_parts_lies_in_one_buffer() -> None:
 
 
 def test_a_message_of_one_part_is_not_copied() -> None:
-    raw = encode(Message(Kind.ACTIVATION, "z", {"a": np.arange(10.0)}))
+    raw = encode_message(Message(Kind.ACTIVATION, "z", {"a": np.arange(10.0)}))
     whole = Assembler().add(memoryview(raw), len(raw))
     assert whole is not None
     assert whole.obj is raw
 
 
 def test_parts_are_received_in_place() -> None:
-    raw = encode(Message(Kind.ACTIVATION, "z", {"a": np.arange(10.0)}))
+    raw = encode_message(Message(Kind.ACTIVATION, "z", {"a": np.arange(10.0)}))
     assembler = Assembler()
     assembler.begin(len(raw))
     at = 0
@@ -88,11 +97,11 @@ def test_parts_are_received_in_place() -> None:
         at += len(room)
         whole = assembler.filled(len(room))
     assert whole is not None
-    assert decode(whole).what == "z"
+    assert decode_message(whole).what == "z"
 
 
 def test_what_is_announced_is_checked_before_memory_is_taken() -> None:
-    assembler = Assembler(Limits(message_bytes=1 << 20))
+    assembler = Assembler(MessageLimits(message_bytes=1 << 20))
     part = memoryview(bytes(16))
     tracemalloc.start()
     for total, bound in (((1 << 20) + 1, None), (1 << 62, None), (100, 99), (0, None), (-1, None), (15, None)):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from securevfl.errors import WireError
-from securevfl.transport import Guard, Kind, Limits, Message, decode, encode, size
+from securevfl.transport import Guard, Kind, Message, MessageLimits, decode_message, encode_message, size
 
 DTYPES = ("bool", "uint8", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64")
 arrays = st.sampled_from(DTYPES).flatmap(
@@ -33,8 +33,8 @@ messages = st.builds(
 
 @given(messages)
 def test_what_is_decoded_is_what_was_encoded(message: Message) -> None:
-    data = encode(message)
-    back = decode(data)
+    data = encode_message(message)
+    back = decode_message(data)
     assert (back.kind, back.what, dict(back.meta), back.guard) == (
         message.kind,
         message.what,
@@ -49,7 +49,7 @@ def test_what_is_decoded_is_what_was_encoded(message: Message) -> None:
 
 @given(messages)
 def test_size_is_the_length_of_the_bytes(message: Message) -> None:
-    assert size(message) == len(encode(message))
+    assert size(message) == len(encode_message(message))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool, torch.float16])
@@ -57,14 +57,14 @@ def test_size_is_the_length_of_the_bytes(message: Message) -> None:
 def test_tensors_are_counted_and_written_like_arrays(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     tensor = torch.ones(shape).to(dtype)
     message = Message(Kind.ACTIVATION, "z", {"z": tensor})
-    assert size(message) == len(encode(message))
-    np.testing.assert_array_equal(decode(encode(message)).arrays["z"], tensor.numpy())
+    assert size(message) == len(encode_message(message))
+    np.testing.assert_array_equal(decode_message(encode_message(message)).arrays["z"], tensor.numpy())
 
 
 def test_slices_and_big_endian_arrays_arrive_in_order() -> None:
     strided = np.arange(24).reshape(4, 6)[::2, ::3]
     big = np.arange(5, dtype=">i4")
-    back = decode(encode(Message(Kind.STATISTIC, "x", {"a": strided, "b": big}))).arrays
+    back = decode_message(encode_message(Message(Kind.STATISTIC, "x", {"a": strided, "b": big}))).arrays
     np.testing.assert_array_equal(back["a"], strided)
     np.testing.assert_array_equal(back["b"], big)
 
@@ -72,57 +72,62 @@ def test_slices_and_big_endian_arrays_arrive_in_order() -> None:
 @settings(max_examples=300)
 @given(messages, st.data())
 def test_truncated_or_extended_bytes_are_refused(message: Message, data: st.DataObject) -> None:
-    raw = encode(message)
+    raw = encode_message(message)
     cut = data.draw(st.integers(0, len(raw) - 1))
     with pytest.raises(WireError):
-        decode(raw[:cut])
+        decode_message(raw[:cut])
     with pytest.raises(WireError):
-        decode(raw + b"\0")
+        decode_message(raw + b"\0")
 
 
 @settings(max_examples=300)
 @given(messages, st.data())
 def test_hostile_bytes_raise_wire_errors_only(message: Message, data: st.DataObject) -> None:
-    raw = bytearray(encode(message))
+    raw = bytearray(encode_message(message))
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
     with contextlib.suppress(WireError):
-        decode(bytes(raw))
+        decode_message(bytes(raw))
 
 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused(raw: bytes) -> None:
     with pytest.raises(WireError):
-        decode(raw)
+        decode_message(raw)
 
 
 def test_other_versions_are_named() -> None:
-    raw = bytearray(encode(Message(Kind.CONTROL, "hello")))
+    raw = bytearray(encode_message(Message(Kind.CONTROL, "hello")))
     raw[4] = 9
     with pytest.raises(WireError, match="version 9, this party speaks 1"):
-        decode(bytes(raw))
+        decode_message(bytes(raw))
 
 
 def test_limits_hold_before_anything_is_allocated() -> None:
     message = Message(Kind.CONTROL, "x", {"a": np.zeros((4, 4)), "b": np.zeros(3)})
-    raw = encode(message)
-    for limits in (Limits(message_bytes=64), Limits(header_bytes=8), Limits(arrays=1), Limits(dimensions=1)):
+    raw = encode_message(message)
+    for limits in (
+        MessageLimits(message_bytes=64),
+        MessageLimits(header_bytes=8),
+        MessageLimits(arrays=1),
+        MessageLimits(dimensions=1),
+    ):
         with pytest.raises(WireError):
-            decode(raw, limits)
+            decode_message(raw, limits)
 
 
 def test_a_shape_that_promises_more_than_there_is_takes_no_memory() -> None:
-    raw = encode(Message(Kind.CONTROL, "x", {"a": np.zeros((1, 1), dtype=np.uint8)}))
+    raw = encode_message(Message(Kind.CONTROL, "x", {"a": np.zeros((1, 1), dtype=np.uint8)}))
     at = raw.index(b"|u1") + 3
     assert raw[at : at + 3] == b"\x92\x01\x01"
     with pytest.raises(WireError, match="cut off"):
-        decode(raw[: at + 1] + b"\x7f\x7f" + raw[at + 3 :])
+        decode_message(raw[: at + 1] + b"\x7f\x7f" + raw[at + 3 :])
 
 
 def test_element_types_off_the_list_cannot_be_sent() -> None:
     for array in (np.zeros(2, dtype=object), np.zeros(2, dtype=complex), torch.zeros(2, dtype=torch.bfloat16)):
         with pytest.raises(WireError, match="element type"):
-            encode(Message(Kind.CONTROL, "x", {"a": array}))
+            encode_message(Message(Kind.CONTROL, "x", {"a": array}))
 
 
 def _claiming(shape: tuple[int, ...], guard: tuple[str, int, str, float] = ("none", 0, "", 0.0)) -> bytes:
@@ -135,13 +140,13 @@ def _claiming(shape: tuple[int, ...], guard: tuple[str, int, str, float] = ("non
 def test_an_empty_array_with_a_side_that_numpy_cannot_count_is_refused(shape: tuple[int, ...]) -> None:
     """No byte is missing, since another side is zero: numpy itself would raise its own error."""
     with pytest.raises(WireError, match=r"multiply to 2\^62 bytes or more"):
-        decode(_claiming(shape))
+        decode_message(_claiming(shape))
 
 
 def test_empty_arrays_of_sides_that_are_possible_arrive() -> None:
-    assert decode(_claiming((2**20, 0, 7))).arrays["a"].shape == (2**20, 0, 7)
+    assert decode_message(_claiming((2**20, 0, 7))).arrays["a"].shape == (2**20, 0, 7)
     with pytest.raises(WireError, match="the limit of a message"):  # also beside a side of 0
-        decode(_claiming((2**31, 0, 7)))
+        decode_message(_claiming((2**31, 0, 7)))
 
 
 @pytest.mark.parametrize(
@@ -151,4 +156,4 @@ def test_empty_arrays_of_sides_that_are_possible_arrive() -> None:
 def test_guards_that_no_message_has_are_refused(guard: tuple[str, int, str, float]) -> None:
     """A length of 2^63 bits would rate as the strongest key there is, and noise that is no number as noise."""
     with pytest.raises(WireError, match="noise is finite"):
-        decode(_claiming((), guard))
+        decode_message(_claiming((), guard))
