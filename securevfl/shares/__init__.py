@@ -1,12 +1,10 @@
-"""Training on secret shares: the protection that a job names, the programs that run it, and what the parties deal to
-the three that compute.
+"""Training on secret shares: three computing parties train the whole network on shares of every party's rows.
 
-- `protection`: what a job asks for. `exchanges`, `release_exchanges`: every message, declared.
+- `protection`: the protection that a job names. `exchanges`, `release_exchanges`: every message, declared.
 - `programs`, `coordinator`: what each party runs. `sharing`: what they are made from.
-- `network`, `course`, `metrics`, `dp_steps`, `handing`: the computation on shares.
+- `network`, `epochs`, `metrics`, `dp_steps`, `model_release`: the computation on shares.
 
-It imports `training`, `cut`, `privacy`, `transport` and `site`. Jobs find it by its entry point; no room below it
-imports it.
+It imports `training`, `cut`, `privacy` and `transport`. Jobs find it by its entry point; no room below it imports it.
 """
 
 from securevfl.shares.dp_steps import StepNoise, check_clipped, check_logits, clip_below, gradient_bound, row_bounds

@@ -1,4 +1,4 @@
-"""The program of a party without data that computes on shares: it is told how many rows come, and deals none."""
+"""The program of a computing party without data. The active party announces how many rows come."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["SharesCoordinator"]
 
 
 class SharesCoordinator(HelperProgram):
-    """The program of a computing party without data."""
+    """The coordinator's program: it computes on shares and deals none of its own."""
 
     def __init__(self, sharing: Sharing) -> None:
         self.sharing = sharing
@@ -35,11 +35,11 @@ class SharesCoordinator(HelperProgram):
             return await self._train()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
-        """Take part in predicting; nothing comes back here, (0, 0).
+        """Take part in a prediction; returns an empty array (0, 0), because only the active party gets predictions.
 
         Args:
-            model: this party's part of it.
-            rows: none: the active party tells how many there are.
+            model: this party's part of the model.
+            rows: not used; the active party announces the number of rows.
         """
         with name_parties_in_errors(self.sharing.computing):
             await self.come_back(model)
@@ -47,7 +47,7 @@ class SharesCoordinator(HelperProgram):
         return np.empty((0, 0))
 
     async def come_back(self, model: State) -> None:
-        """Set up, and take this party's shares of a trained model."""
+        """Set up, and restore this party's shares of a trained model."""
         await self._make_network()
         self.model.restore(as_dict(model["parts"])["shares"])
 
@@ -109,7 +109,7 @@ class SharesCoordinator(HelperProgram):
         return trained
 
     def _model_part(self) -> State:
-        """This party's part of the model: its shares. It has no columns to encode, and no names of classes."""
+        """Return this party's part of the model: shares, without column encoders and class names."""
         part: State = {"parts": {"shares": self.model.snapshot()}, "batch_size": self._batch_size}
         part |= {"times": self.sharing.plan.epochs, "passive": list(self.sharing.site.passive)}
         return part | {"encoder": {}, "classes": self._classes, "names": []}
@@ -122,6 +122,6 @@ class SharesCoordinator(HelperProgram):
             keeper.save(epoch, where | {"shares": self.model.state(), "kept": kept})
 
     def _is_finished(self, saved: Mapping[str, object]) -> bool:
-        """Whether the kept run has nothing left to do: it stopped early, or has had all epochs."""
+        """Return True if the saved run stopped early or completed all epochs."""
         epoch, epochs = as_int(saved["epoch"]), self.sharing.plan.epochs
         return as_flag(saved["stop"]) and (epoch < as_int(saved["epochs"]) or epoch >= epochs)

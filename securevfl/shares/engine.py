@@ -1,4 +1,4 @@
-"""What computes: one of three parties, or the reference in the clear that makes the same calls."""
+"""The engine of a computation on shares: one of the three parties, or a reference in the clear with the same calls."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ ONE = 1 << 16
 
 
 async def compute_products(engine: Engine, jobs: Sequence[Product]) -> list[Share]:
-    """Products without a function behind them: one share each.
+    """Compute products that no function follows: one share each.
 
     Raises:
-        TypeError: one has a function, and so two shares.
+        TypeError: a function follows one of them, which gives two shares.
     """
     found = []
     for done in await engine.products(jobs):
         if not isinstance(done, Share):
-            raise TypeError("a product with a gate of its own, where one share was expected")
+            raise TypeError("a product returned a gate besides its value; one share was expected")
         found.append(done)
     return found
 
 
 def scaling_job(engine: Engine, x: Share, factor: int, shift: int) -> Product:
-    """x times a public whole number, its last `shift` bits cut off."""
+    """Make the product of x and a public integer, truncated by `shift` bits."""
     one = engine.constant(np.ones((1,) * x.ndim, dtype=np.uint64))
     return Product(x * factor, one, "times", shift=shift)

@@ -1,6 +1,6 @@
-"""Training, validation and predictions on shares, batch by batch: what all parties do alike, whoever counts the epochs.
+"""Training, validation and predictions on shares, batch by batch: the part that is the same at all parties.
 
-Rows of several batches are dealt in one message, so that hardly a step waits for them.
+One message deals the rows of several batches, so that steps rarely wait for rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from securevfl.shares.share_party import ShareParty
 __all__ = ["FEWEST_JUDGED", "SharedTraining", "Words", "check_judged", "check_sizes"]
 
 Words = Callable[[int], list[np.ndarray]]
-"""Number of a batch → what this party deals of it: its inputs and, at the active party, the targets."""
+"""Number of a batch → the arrays that this party deals: its inputs and, at the active party, the targets."""
 
 _DEALT = 1 << 20
 """Words that are dealt in one message."""
@@ -29,12 +29,12 @@ _DEALT = 1 << 20
 _NOTHING = Share(np.empty(0, np.uint64), np.empty(0, np.uint64))
 
 FEWEST_JUDGED = 8
-"""Rows below which no metrics are opened: those of one row are its logit, and those of a few give it away when one of
-them is known."""
+"""Fewest rows whose metrics are opened. The metrics of one row reveal its logit, and those of a few rows reveal one
+when the others are known."""
 
 MOST_OPENED = 3
-"""How often metrics of one epoch, and predictions at the end, may be opened over all attempts at a run: an attempt that
-repeats what one before it opened rounds it by another chance."""
+"""How often all attempts at a run together may open the metrics of one epoch, or the final predictions: each attempt
+rounds them with new randomness, so repeated openings sharpen the values."""
 
 PREDICTION_BITS = 8
 """Fractional bits of predictions that are opened."""
@@ -42,18 +42,18 @@ PREDICTION_BITS = 8
 
 @dataclass
 class SharedTraining:
-    """One party's way through batches.
+    """One party's training on shares, from batch to batch.
 
     Attributes:
-        member: what it deals and computes.
+        member: deals and computes for this party.
         widths: of the data parties' inputs, the active party's first.
         outputs: width of the targets.
         network: at a computing party.
         steps: training steps so far.
         rounds: of those steps.
         sent: bytes that this party sent as a computing one in those steps.
-        epoch: that runs.
-        repeated: how often something was opened that an attempt which broke off may have opened before.
+        epoch: the current one.
+        repeated: openings that an interrupted attempt may have made before.
     """
 
     member: ShareParty
@@ -67,18 +67,17 @@ class SharedTraining:
     repeated: int = 0
 
     def begin_epoch(self, epoch: int, *, validates: bool) -> None:
-        """What this party lets be opened until the next epoch begins: where it validates, one range bit and one set of
-        metrics; else neither."""
+        """Allow this epoch's openings: one range bit and one set of metrics if it validates, otherwise none."""
         self.epoch = epoch
         if self.network is not None:
             self.network.engine.begin_stage(*(("range", "metrics") if validates else ()))
 
     def _reserve_opening(self, what: str, epoch: int) -> None:
-        """Write into this party's journal that something is about to be opened: when this attempt is killed behind it,
-        the next one trains the epoch again and opens it again.
+        """Reserve an opening in this party's journal before it happens: if this attempt is killed afterwards, the next
+        one trains the epoch again and opens it again.
 
         Raises:
-            PolicyError: attempts that broke off may have opened it so often that this party allows no more.
+            PolicyError: interrupted attempts may have opened it so often that this party allows no more.
         """
         if self.network is None:
             return
@@ -89,19 +88,19 @@ class SharedTraining:
         if before >= MOST_OPENED:
             of = f"{what} of epoch {epoch}" if epoch else what
             raise PolicyError(
-                f"{site.name!r} refuses to open {of}: attempts that broke off may have opened it {before} times, "
-                f"and {MOST_OPENED} are allowed; it was not opened: find out who breaks off, and begin anew in another "
-                "folder"
+                f"{site.name!r} refuses to open {of}: interrupted attempts may have opened it {before} times, and at "
+                f"most {MOST_OPENED} are allowed. Nothing was opened: find out which party breaks off, and start again "
+                "in another folder"
             )
         if before:
             self.repeated += 1
         journal.reserve(epoch, name, 1, 1)
 
     def begin_release(self) -> None:
-        """Count that the model is about to be handed out, as often as predictions may be opened at the end.
+        """Reserve the release of the model, which is limited like the final predictions.
 
         Raises:
-            PolicyError: attempts that broke off may have handed it out so often that this party allows no more.
+            PolicyError: interrupted attempts may have released it so often that this party allows no more.
         """
         self._reserve_opening("parts of the model", 0)
 
@@ -113,7 +112,7 @@ class SharedTraining:
         Args:
             sizes: rows of each batch.
             words: what this party deals; None at a coordinator.
-            told: hears how many steps are done.
+            told: called with the number of finished steps.
         """
         done = 0
         async for inputs, targets in self._share_batches(sizes, words):
@@ -221,24 +220,25 @@ class SharedTraining:
 
 
 def check_judged(party: str, rows: int) -> None:
-    """Refuse metrics of so few rows that they tell of single ones.
+    """Refuse metrics of so few rows that they reveal single ones.
 
     Args:
-        party: who refuses.
-        rows: that validate.
+        party: the refusing party.
+        rows: number of validation rows.
 
     Raises:
         PolicyError: they are fewer than `FEWEST_JUDGED`.
     """
     if rows < FEWEST_JUDGED:
         raise PolicyError(
-            f"{party!r} refuses to open metrics of {rows} validation rows, for they would tell of single rows; "
-            f"{FEWEST_JUDGED} are the fewest on shares: set valid to a larger part, or train on more common rows"
+            f"{party!r} refuses to open metrics of {rows} validation rows, because they would reveal single rows. "
+            f"Training on shares needs at least {FEWEST_JUDGED}: set valid to a larger part, or train on more common "
+            "rows"
         )
 
 
 def check_sizes(sizes: Sequence[int], most: int) -> None:
-    """Refuse sizes of batches that cannot be.
+    """Refuse batch sizes outside the possible range.
 
     Raises:
         ProtocolError: a size below 1 or above `most`.

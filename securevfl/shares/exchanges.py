@@ -1,5 +1,5 @@
 """Every message of training on shares, declared before it is sent: who deals inputs to whom, what the computing parties
-say to each other, and what is opened. Everything else that is opened is an error."""
+send each other, and which values are opened. Any other opening is an error."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ KEY, ROUND, CONFIRM = "shares/key", "shares/round", "shares/confirm"
 """Steps of the computing parties among themselves."""
 
 WIDTH, PLAN, EPOCH, INPUT = "shares/width", "shares/plan", "shares/epoch", "shares/input"
-"""Steps by which they learn the sizes of the job, and are dealt its rows."""
+"""Steps that announce the sizes of the job and deal its rows."""
 
 METRICS, RANGE, PREDICTIONS = "shares/open metrics", "shares/open range", "shares/open predictions"
-"""What is opened, to the active party alone; the last one once for each row in a run, or in a prediction."""
+"""Values opened to the active party only; the last one once for each row in a run, or in a prediction."""
 
 MASKED, PREDICTED = "shares and masked values", "final predictions alone"
-"""What ``measured.json`` calls all that a computing party receives of rows but the result, and the result."""
+"""Keys in ``measured.json``: everything that a computing party receives of rows except the result, and the result."""
 
-_TRUST = "if no two of the three computing parties put together what they hold"
+_TRUST = "if no two of the three computing parties collude"
 _COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
 
 
 def share_exchanges(passive: int, *, parts: bool = False, noise: Gaussian | None = None) -> tuple[Exchange, ...]:
-    """Of training on shares; none without passive parties.
+    """Return the messages of training on shares; none without passive parties.
 
     Args:
         passive: number of passive parties.
-        parts: whether the model is handed out at the end.
+        parts: whether the model is released in parts at the end.
         noise: on the steps of the model, with the ε that the plan spends; None for none.
     """
     if not passive:
@@ -73,7 +73,7 @@ def _computing_exchanges() -> Iterator[Exchange]:
 
 
 def _opening_exchanges(noise: Gaussian | None) -> Iterator[Exchange]:
-    """The findings speak of data parties: a coordinator has nothing that could be told."""
+    """A coordinator has no data, so its shares reveal nothing about it."""
     metrics, predictions = _about_metrics(noise), _about_predictions()
     told = {
         METRICS: ("shares of rounded validation metrics", metrics),
@@ -97,26 +97,26 @@ def _opening_exchanges(noise: Gaussian | None) -> Iterator[Exchange]:
 
 def _about_metrics(noise: Gaussian | None) -> Revealed:
     text = (
-        "rounded metrics of the model on the validation rows, one set an epoch, and nothing of single rows in "
+        "rounded metrics of the model on the validation rows, once an epoch, and nothing about single rows in "
         f"training, {_TRUST}"
     )
     if noise is not None:
         allowed = permitted_by(noise).describe("two values of a row that trained")
-        text += f"; all that follows from the model, with differentially private noise in its steps {allowed}"
+        text += f"; everything is computed from a model with differentially private noise in its steps {allowed}"
     seen = Sight(of="features", severity="ok", through="shares and rounded metrics", view=MASKED)
     return Revealed(text, "note", (seen,))
 
 
 def _about_predictions() -> Revealed:
-    """A prediction is a function of the row's columns, and so of those that the active party does not have. Under every
-    other protection it is computed from what the active party reads anyhow, and adds nothing to that."""
+    """A prediction is a function of the row's columns, including those that the active party does not have. Under every
+    other protection, the active party computes it from values that it reads anyway, so it adds nothing to them."""
     severity = severity_of_view(PREDICTED)
     text = (
-        "final predictions of the rows that are scored, one value a row or one a class, as any training gives them to "
-        f"the active party, {_TRUST}"
+        "the final predictions of the scored rows, one value a row or one a class, which the active party gets in any "
+        f"training, {_TRUST}"
     )
     if severity == "leak":
-        text += "; with its own columns, it can estimate from them some of the columns that the model uses"
+        text += "; from them and its own columns, the active party can estimate some of the columns that the model uses"
     seen = Sight(of="features", severity=severity, through="final predictions", view=PREDICTED, result=True)
     return Revealed(text, severity, (seen,))
 

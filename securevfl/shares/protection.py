@@ -30,7 +30,7 @@ _COMPUTING = 3
 
 class Shares(Protection):
     """Training on secret shares: nobody learns z, activations, gradients or weights, if no two of the three computing
-    parties put together what they hold, and all follow the protocol. Replicated sharing modulo 2^64 (Araki et al.
+    parties collude, and all follow the protocol. Replicated sharing modulo 2^64 (Araki et al.
     2016).
 
     Any number of parties deal their rows to the three, who train the whole network on shares. The network's optimiser
@@ -111,7 +111,7 @@ class Shares(Protection):
         if not self.computing and active and passive:
             known = [active[0], *sorted(passive), "the coordinator"]
             one, other, last = known[:_COMPUTING]
-        return f"no two of {one}, {other} and {last} put together what they hold, and all three follow the protocol"
+        return f"no two of {one}, {other} and {last} collude, and all three follow the protocol"
 
     def coordinator_among(self, parties: Collection[str]) -> str:
         return next((name for name in self.computing if name not in parties), "")

@@ -1,10 +1,9 @@
-"""What is opened at the end of training on shares where the job hands the model out, and what its receivers can then
-do with it.
+"""The release of a model that was trained on shares: its messages, and what the receivers can do with their parts.
 
-Severities follow attacks on the full credit table (`benchmarks.handed_out`). A passive party ranks labels of its rows
-by the direction in which its weights moved (AUC 0.70), and reads those of training rows that columns of its own mark
-(AUC 1.00). The active party gains R² 0.13 of a passive one's columns over final predictions, with 1,000 known records.
-What marked rows tell of a third party was not measured well enough to be less than a leak.
+Severities follow attacks on the full credit table (`benchmarks.handed_out`). A passive party ranks the labels of its
+rows by the direction in which its weights moved (AUC 0.70), and reads the labels of training rows that one of its
+columns marks (AUC 1.00). With 1,000 known records, the active party gains R² 0.13 of a passive party's columns over
+final predictions. What marked rows reveal about a third party is a leak until a measurement shows less.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, Pa
 __all__ = ["PART", "release_exchanges"]
 
 PART = "shares/open part"
-"""The step: to each data party its own part of the model, once."""
+"""The step that sends each data party its own part of the model, once."""
 
 _THROUGH = "its own part of the model"
 _ABOVE = (
-    "the weights of its own columns and of the layers above: a final prediction then is one equation in what the "
-    "others' columns add up to"
+    "the weights of the reader's own columns and of the layers above: each final prediction then gives the reader one "
+    "equation in the sum that the other parties' columns contribute"
 )
 _OWN = (
-    "the weights of its own columns: they rank its rows by their labels, and tell the label of a training row that one "
-    "of its columns marks"
+    "the weights of the reader's own columns: the reader can rank its rows by label with them, and read the label of a "
+    "training row that one of its columns marks"
 )
 _AMONG = (
-    "the weights of its own columns: that of a column which marks one training row follows its predictions in "
-    "training, to which the others' columns add"
+    "the weights of the reader's own columns: the weight of a column that marks one training row follows that row's "
+    "predictions in training, which depend on the other parties' columns"
 )
 _TOLD: dict[tuple[PartyRole, PartyRole], tuple[str, Severity, tuple[Sight, ...]]] = {
     (PASSIVE, ACTIVE): (_ABOVE, "leak", (Sight(of="features", severity="leak", through=_THROUGH),)),
@@ -40,7 +39,7 @@ _TOLD: dict[tuple[PartyRole, PartyRole], tuple[str, Severity, tuple[Sight, ...]]
 
 
 def release_exchanges() -> Iterator[Exchange]:
-    """Shares of each data party's part, from all that compute."""
+    """Return the messages with shares of each data party's part, from every computing party."""
     roles: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
     for sender in roles:
         for receiver in (ACTIVE, PASSIVE):

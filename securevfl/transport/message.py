@@ -55,7 +55,7 @@ _REVEALS: Mapping[Kind, str] = {
     Kind.INTERSECTION: "which of its own rows all parties hold",
     Kind.CIPHERTEXT: "sizes and timing; the content only with the secret key",
     Kind.MASKED_SHARE: "nothing but sizes: a random-looking share",
-    Kind.SHARE: "nothing but sizes, as long as no two computing parties put together what they hold",
+    Kind.SHARE: "nothing but sizes, as long as no two computing parties collude",
     Kind.ACTIVATION: "the sender's activations, from which its features can be estimated",
     Kind.GRADIENT: "the gradient at the cut, from which labels can be estimated",
     Kind.REPRESENTATION: "the sender's learned representations of its rows",

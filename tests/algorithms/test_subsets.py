@@ -377,8 +377,8 @@ def test_findings_say_what_can_be_taken_apart() -> None:
     for masks in ("fixed", "redrawn", "together"):
         found = make("laser", masks=masks).findings(sv.BFV(), ["a", "b", "c"], "bank")
         told[masks] = [finding.learns for finding in found if finding.party == "bank"]
-    assert all("its part by itself for rows of which the others feed a constant" in text for text in told["fixed"])
-    assert all("by their differences its part by itself" in text for text in told["redrawn"])
+    assert all("its part separately for rows where the others feed a constant" in text for text in told["fixed"])
+    assert all("as their difference, its part separately" in text for text in told["redrawn"])
     assert all("never one party's part" in text for text in told["together"])
 
 

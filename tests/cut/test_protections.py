@@ -77,22 +77,22 @@ GAUSSIAN = sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())
 STRONG = sv.DP(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5))
 JOINT = sv.DP(features=sv.JointNoise(weight_bound=1.0))
 LINEAR = (
-    "a linear image of its features; after a few epochs it gives the passive features up to a rotation, and with about "
-    "as many known records as columns the features themselves"
+    "a linear image of its features; after a few epochs the active party can compute the features up to a rotation, "
+    "and, with about as many known records as columns, the features themselves"
 )
-CURVED = "a moving, non-linear image of its features"
-NOISY = "with differentially private noise in it (ε = 8): a yes-or-no attribute ranked with AUC at most 0.87"
-BOUNDED = f"{NOISY}, while its weights stay below 1"
-NOISY_LABELS = "with differentially private noise in it (ε = 8): labels ranked with AUC at most 0.87"
-HIDDEN = "with differentially private noise in it (ε = 0.5): a yes-or-no attribute ranked with AUC at most 0.54"
-HIDDEN_LABELS = "with differentially private noise in it (ε = 0.5): labels ranked with AUC at most 0.54"
+CURVED = "a changing, nonlinear image of its features"
+NOISY = "with differentially private noise (ε = 8): a yes-or-no attribute ranked with AUC at most 0.87"
+BOUNDED = f"{NOISY}, as long as its weights stay below 1"
+NOISY_LABELS = "with differentially private noise (ε = 8): labels ranked with AUC at most 0.87"
+HIDDEN = "with differentially private noise (ε = 0.5): a yes-or-no attribute ranked with AUC at most 0.54"
+HIDDEN_LABELS = "with differentially private noise (ε = 0.5): labels ranked with AUC at most 0.54"
 RANDOMISED = (
-    "of labels that were drawn by randomised response (ε = 2): labels ranked with AUC at most 0.89 "
-    "by the draw; without noise in it, it also tells what the model predicts of the row"
+    "computed from labels drawn by randomised response (ε = 2): labels ranked with AUC at most 0.89 "
+    "by the draw; without noise, it also reveals what the model predicts for the row"
 )
 CUT, BOTTOM = "the gradient at the cut, for each row and step", "the gradient at its activations, for each row and step"
-TOLD = "enough to tell the labels apart in practice"
-COLUMNS = "; and of the label owner's own columns"
+TOLD = "in practice the reader can tell the labels apart"
+COLUMNS = "; it also reveals the label owner's own columns"
 BARE = ", which noise on labels does not hide"
 
 
@@ -106,8 +106,8 @@ BARE = ", which noise on labels does not hide"
             (
                 "cut/forward",
                 "leak",
-                "a_p W_p of each row and step in the clear: a linear image of its features, from which they can be "
-                "estimated",
+                "its part of z in the clear, for each row and step: a linear image of its features, from which the "
+                "active party can estimate them",
             ),
             ("cut/backward", "leak", f"{CUT}: {TOLD}{COLUMNS}"),
         ),
@@ -115,7 +115,7 @@ BARE = ", which noise on labels does not hide"
             sv.Plain(dp=GAUSSIAN),
             _use(True),
             2,
-            ("cut/forward", "leak", f"a_p W_p of each row and step in the clear: {CURVED}, {NOISY}"),
+            ("cut/forward", "leak", f"its part of z in the clear, for each row and step: {CURVED}, {NOISY}"),
             ("cut/backward", "leak", f"{CUT}, {NOISY_LABELS}{COLUMNS}{BARE}"),
         ),
         (
@@ -125,7 +125,8 @@ BARE = ", which noise on labels does not hide"
             (
                 "cut/forward",
                 "leak",
-                f"a_p W_p of each row and step in the clear: {CURVED}, from which they can be estimated",
+                f"its part of z in the clear, for each row and step: {CURVED}, from which the active party can "
+                "estimate them",
             ),
             ("cut/backward", "leak", f"{CUT}, {RANDOMISED}{COLUMNS}{BARE}"),
         ),
@@ -155,8 +156,8 @@ BARE = ", which noise on labels does not hide"
             (
                 "cut/forward",
                 "leak",
-                f"its part of z, by itself and not only the sum of all parties', for each row and step: {CURVED}, "
-                "from which they can be estimated",
+                f"its part of z separately, not only the sum of all parties', for each row and step: {CURVED}, "
+                "from which the active party can estimate them",
             ),
             ("cut/input gradient", "leak", f"{BOTTOM}, {RANDOMISED}{COLUMNS}{BARE}"),
         ),

@@ -42,8 +42,8 @@ def test_a_cut_that_opens_parts_one_by_one_does_not_claim_a_sum(evidential: bool
     found = sv.RISA(evidential=evidential, self_training=5).findings(sv.Paillier(), ["shop", "lab"], "bank")
     told = [f.learns for f in found if f.party == "bank"]
     assert not any("never one party's part" in text for text in told), "the teacher opens single parts"
-    assert any("its part by itself for rows of which the others feed a constant" in t for t in told) is not evidential
-    own = "its part of z, by itself and not only the sum of all parties'"
+    assert any("its part separately for rows where the others feed a constant" in t for t in told) is not evidential
+    own = "its part of z separately, not only the sum of all parties'"
     assert any(text.startswith(own) for text in told) is evidential
 
 

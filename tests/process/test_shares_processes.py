@@ -42,7 +42,7 @@ PAGE = Path(__file__).parents[2] / "docs/tutorials/nobody-learns-z.md"
 SECTION = re.compile(r"^## With processes\n(.*?)^## ", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r'^```(toml|console)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 NAMES = ("bank", "network", "retailer")
-ASSUMED = "no two of bank, network and retailer put together what they hold, and all three follow the protocol"
+ASSUMED = "no two of bank, network and retailer collude, and all three follow the protocol"
 PATIENCE = 240.0
 
 

@@ -272,7 +272,7 @@ def test_a_brief_card_keeps_every_standing_and_every_word_of_a_cell_that_is_read
 
 def test_what_has_to_hold_besides_stands_below() -> None:
     line = LearnedRecord(party="bank", about="network", learns="metrics", severity="ok")
-    card = make_card([line], THREE, assumes="no two of bank, network and retailer put together what they hold")
+    card = make_card([line], THREE, assumes="no two of bank, network and retailer collude")
     assert card is not None
     assert "No more than that, if no two of bank, network and retailer" in " ".join(repr(card).split())
 

@@ -167,7 +167,7 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
     ),
     "leak, sealed over trainable bottoms": (
         sealed(shop1=Policy(leaks=False)).replace(algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,))),
-        "a moving, non-linear image of its features, from which they can be estimated",
+        "a changing, nonlinear image of its features, from which the active party can estimate them",
     ),
 }
 

@@ -62,7 +62,7 @@ class _Several(StepNoise):
         super().__init__(every[0].sigma, every[0].sensitivity)
         self.every = every
 
-    def words(self, shape: tuple[int, ...]) -> np.ndarray:
+    def draw_words(self, shape: tuple[int, ...]) -> np.ndarray:
         return np.asarray(sum(one.draw_words(shape) for one in self.every))
 
 
@@ -131,7 +131,7 @@ def test_a_party_that_adds_none_leaves_the_noise_of_the_two_others_in_the_weight
     shape, rule = NetworkShape((3_000,), (), (), 2), OptimiserConstants(lr=0.25, momentum=0.0, decay=0.0)
 
     class Nothing(StepNoise):
-        def words(self, shape: tuple[int, ...]) -> np.ndarray:
+        def draw_words(self, shape: tuple[int, ...]) -> np.ndarray:
             return np.zeros(shape, dtype=np.uint64)
 
     async def party(engine: Computing) -> np.ndarray:

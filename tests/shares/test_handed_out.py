@@ -256,7 +256,7 @@ def test_the_job_says_that_the_model_is_handed_out_and_findings_what_that_tells(
 
 def _of_parts(protection: sv.Shares) -> list[Finding]:
     found = sv.SplitNN().findings(protection, ["shop1", "shop2"], "bank")
-    return [one for one in found if "weights of its own columns" in one.learns]
+    return [one for one in found if "weights of the reader's own columns" in one.learns]
 
 
 @pytest.mark.parametrize("left", ["shares", "parts"])
