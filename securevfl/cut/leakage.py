@@ -67,8 +67,9 @@ def describe_noisy_release(
         through: what the reader receives, in a few words, for tables.
     """
     allowed = permitted_by(mechanism)
-    bounded = isinstance(mechanism, JointNoise)
-    holds = f", as long as its weights stay below {mechanism.weight_bound:g}" if bounded else ""
+    holds = ""
+    if isinstance(mechanism, JointNoise):
+        holds = f", as long as its weights stay below {mechanism.weight_bound:g}"
     seen = Sight(
         of="labels" if ranked == LABELS else "features",
         severity=allowed.severity,

@@ -152,8 +152,8 @@ class Message:
         numbers: name → the array as the wire has it, flat, once somebody has asked for them; see `wire.numbers`.
         finite: whether all its numbers are, once somebody has looked; likewise.
         copies: name → the array's `HostCopy`, once `wire.begin_copies` has begun them; of arrays on a device alone.
-        written: size and SHA-256 of the wire codec's output, after the first `wire.measure`. Both ends of a channel in
-            memory share the same object, so its content is hashed once.
+        written: size and SHA-256 of the wire codec's output, after the first `wire.measure_message`. Both ends of a
+            channel in memory share the same object, so its content is hashed once.
     """
 
     kind: Kind

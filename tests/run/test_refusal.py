@@ -119,7 +119,7 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
         "gradients would be decrypted without noise",
     ),
     "kind of alignment": (plain(shop1=Policy(forbidden=frozenset({Kind.BLINDED_SET}))), "of kind blinded set"),
-    "leak": (plain(shop1=Policy(leaks=False)), "'bank' learns a_p W_p of each row and step"),
+    "leak": (plain(shop1=Policy(leaks=False)), "'bank' learns its part of z in the clear"),
     "leak, labels": (plain(bank=Policy(leaks=False)), "'shop1' and 'shop2' learn the gradient at the cut"),
     "leak, noise that hides little": (
         plain(DP, shop1=Policy(leaks=False)),
