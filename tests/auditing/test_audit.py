@@ -162,7 +162,7 @@ def test_a_message_that_the_run_did_not_declare_is_an_error(tmp_path: Path) -> N
 
 def test_readable_content_is_named_so(folder: Path) -> None:
     lines = {(x.run, x.what): x for x in sv.audit(folder).lines if x.way == "sent"}
-    assert lines["plain", "cut/forward"].reveals.startswith("a_p W_p of each row and step in the clear")
+    assert lines["plain", "cut/forward"].reveals.startswith("its part of z in the clear")
     assert lines["plain", "cut/forward"].protection == "in the clear"
     assert lines["plain", "cut/forward"].readable
     assert lines["noisy", "cut/forward"].reveals.endswith(", up to the noise")

@@ -255,7 +255,7 @@ def test_logits_that_could_wrap_within_the_run_are_refused() -> None:
     shape = NetworkShape((3, 2), (), (), 2)
     small = check_logits(shape, RULE, 64, 10, 1, clip=3.0, noise=100.0)
     assert 1 < small < check_logits(shape, RULE, 64, 20, 1, clip=3.0, noise=100.0)
-    with pytest.raises(sv.InputError, match="and ε would not hold: lower lr"):
+    with pytest.raises(sv.InputError, match="the stated ε would be wrong: lower lr"):
         check_logits(shape, OptimiserConstants(10.0, 0.99, 0.0), 8, 2_000, 1, clip=3.0, noise=1000.0)
 
 
@@ -367,7 +367,7 @@ def test_frozen_features_are_clipped_as_they_enter(people: Parties) -> None:
 def test_a_party_that_does_not_clip_is_stopped_before_it_deals(
     people: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("securevfl.shares.programs.clipped", lambda rows, bound: rows)
+    monkeypatch.setattr("securevfl.shares.programs.clip_below", lambda rows, bound: rows)
     with pytest.raises(sv.RangeError, match="nothing of these rows was shared"):
         sv.simulate(_job(sv.Shares(dp=sv.DP(model=NOISE.replace(clip=0.5)))), people)
 
@@ -376,7 +376,7 @@ def test_noise_that_was_left_out_ends_the_run(people: Parties, monkeypatch: pyte
     def silent(noise: StepNoise, shape: tuple[int, ...]) -> np.ndarray:
         return np.zeros(shape, dtype=np.uint64)
 
-    monkeypatch.setattr(StepNoise, "words", silent)
+    monkeypatch.setattr(StepNoise, "draw_words", silent)
     with pytest.raises(sv.ProtectionInactive, match="was to add noise to each of"):
         sv.simulate(_job(), people)
 

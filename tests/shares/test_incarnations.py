@@ -189,7 +189,7 @@ def test_metrics_of_few_rows_are_refused_before_anything_is_shared(
 ) -> None:
     """The log-loss of one validation row is its logit, in each epoch; a deviating active party changes nothing."""
     few = _job(valid=0.01)
-    refused = r"refuses to open metrics of 1 validation rows.*8 are the fewest on shares: set valid"
+    refused = r"refuses to open metrics of 1 validation rows.*Training on shares needs at least 8: set valid"
     with pytest.raises(sv.PolicyError, match=refused) as caught:
         sv.simulate(few, people)
     assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.iter_entries())
