@@ -198,7 +198,7 @@ class TreeQueries:
         await fan_out(self._links(), send)
 
     async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        """See `Sources.sums`."""
+        """See `SumSources.sums`."""
         counts, mine = self._bins.counts, self._own
         codes = self._codes if len(mine) == len(counts) else self._codes[:, mine]
         own = scatter_columns(
@@ -268,7 +268,7 @@ class TreeQueries:
         return sums
 
     async def goes_left(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
-        """See `Sources.goes_left`."""
+        """See `SumSources.goes_left`."""
         rows = len(self._codes)
         sides = np.zeros((len(chosen), rows), dtype=bool)
         owned = [Owned(0, 0)] * len(chosen)

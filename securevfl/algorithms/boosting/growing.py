@@ -41,9 +41,9 @@ class Chosen:
     Attributes:
         node: number of the node in the tree.
         column: among all candidates.
-        bin: as `Split.bin`.
-        missing_left: as `Split.missing_left`.
-        codes: as `Split.codes`.
+        bin: as `TreeSplit.bin`.
+        missing_left: as `TreeSplit.missing_left`.
+        codes: as `TreeSplit.codes`.
     """
 
     node: int
