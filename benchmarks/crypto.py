@@ -18,8 +18,8 @@ from collections.abc import Callable
 
 import securevfl_crypto as crypto
 from gmpy2 import mpz
-from securevfl_crypto.engine import available
-from securevfl_crypto.modular import modulus
+from securevfl_crypto.engine import available_paths
+from securevfl_crypto.modular import modular_arithmetic
 
 from benchmarks import skip
 from benchmarks.common import write
@@ -62,8 +62,8 @@ def products(bits: int, rounds: int) -> dict[str, object]:
                 a * b % n2
 
     works: dict[str, Callable[[], object]] = {"gmpy2": plain}
-    for path in (p for p in available() if p in VECTOR):
-        by = modulus(n2, path, root=n)
+    for path in (p for p in available_paths() if p in VECTOR):
+        by = modular_arithmetic(n2, path, root=n)
         batch = by.from_ints(numbers)
 
         def multiply(by: object = by, batch: object = batch) -> None:
@@ -88,23 +88,23 @@ def ciphers(bits: int, rounds: int) -> dict[str, object]:
     secret = crypto.generate_keypair(bits)
     public = secret.public
     numbers = [mpz(secrets.randbelow(int(public.n))) for _ in range(COUNT)]
-    wire = public.store(public.encrypt_batch(numbers))
+    wire = public.store_ciphertexts(public.encrypt_batch(numbers))
     theirs, mine = phe.generate_paillier_keypair(n_length=bits)
     one = int(numbers[0])
     sealed = theirs.raw_encrypt(one)
     few = 8
     works: dict[str, tuple[Callable[[], object], int]] = {
-        "encrypt, public key": (lambda: public.store(public.encrypt_batch(numbers)), COUNT),
+        "encrypt, public key": (lambda: public.store_ciphertexts(public.encrypt_batch(numbers)), COUNT),
         "encrypt, public key, tables scanned": (
-            lambda: public.store(public.encrypt_batch(numbers, constant_time=True)),
+            lambda: public.store_ciphertexts(public.encrypt_batch(numbers, constant_time=True)),
             COUNT,
         ),
         "encrypt, public key, classical": (
-            lambda: public.store(public.encrypt_batch(numbers[:64], classical=True)),
+            lambda: public.store_ciphertexts(public.encrypt_batch(numbers[:64], classical=True)),
             64,
         ),
-        "encrypt, owner": (lambda: public.store(secret.encrypt_batch(numbers)), COUNT),
-        "decrypt": (lambda: secret.decrypt_batch(public.load(wire, COUNT)), COUNT),
+        "encrypt, owner": (lambda: public.store_ciphertexts(secret.encrypt_batch(numbers)), COUNT),
+        "decrypt": (lambda: secret.decrypt_batch(public.load_ciphertexts(wire, COUNT)), COUNT),
         "python-paillier, encrypt": (lambda: [theirs.raw_encrypt(one) for _ in range(few)], few),
         "python-paillier, decrypt": (lambda: [mine.raw_decrypt(sealed) for _ in range(few)], few),
     }

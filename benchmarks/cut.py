@@ -84,12 +84,12 @@ class Step:
     def __init__(self, scheme: crypto.Scheme, shape: Shape) -> None:
         rng = np.random.default_rng(0)
         self.shape, block = shape, shape.block()
-        key = scheme.generate()
+        key = scheme.generate_key()
         public = scheme.read_public(key.public.to_bytes())
         pairs = [[crypto.PairwiseMasks(bytes(32), positive=i < j) for j in range(shape.parties) if j != i]
                  for i in range(shape.parties)]  # fmt: skip
-        self.owners = [scheme.owner(key, block) for _ in pairs]
-        self.holders = [scheme.holder(public, block, crypto.ZeroShares(masks)) for masks in pairs]
+        self.owners = [scheme.create_owner(key, block) for _ in pairs]
+        self.holders = [scheme.create_holder(public, block, crypto.ZeroShares(masks)) for masks in pairs]
         self.xs = [rng.integers(-(2**13), 2**13, size=(shape.rows, shape.columns)) for _ in pairs]
         self.steps = rng.integers(-(2**12), 2**12, size=(shape.rows, shape.width))
         self.weights = [rng.integers(-(2**34), 2**34, size=(shape.columns, shape.width)).astype(object) for _ in pairs]
@@ -97,14 +97,17 @@ class Step:
         self.mine, self.theirs = [], []
         for holder, weights in zip(self.holders, self.weights, strict=True):
             share = holder.fresh_share()
-            self.mine.append(crypto.Share(holder.ring, share, rule))
-            self.theirs.append(crypto.Share(holder.ring, weights - share, rule))
+            self.mine.append(crypto.WeightShare(holder.ring, share, rule))
+            self.theirs.append(crypto.WeightShare(holder.ring, weights - share, rule))
         self.back: list[tuple[crypto.Owner, crypto.Holder]] = []
         for _ in pairs if shape.trainable else ():
-            own = scheme.generate()
+            own = scheme.generate_key()
             read = scheme.read_public(own.public.to_bytes())
             self.back.append(
-                (scheme.owner(own, shape.back()), scheme.holder(read, shape.back(), crypto.ZeroShares([])))
+                (
+                    scheme.create_owner(own, shape.back()),
+                    scheme.create_holder(read, shape.back(), crypto.ZeroShares([])),
+                )
             )
 
     def run(self) -> tuple[dict[str, float], int, int]:
@@ -114,7 +117,7 @@ class Step:
             sealed = [owner.seal_weights(v.values) for owner, v in zip(self.owners, self.theirs, strict=True)]
         with watch("passive computes"):
             sent = [
-                holder.product(c, x, u.values)
+                holder.answer_product(c, x, u.values)
                 for holder, c, x, u in zip(self.holders, sealed, self.xs, self.mine, strict=True)
             ]
         with watch("active decrypts"):
@@ -126,12 +129,12 @@ class Step:
         for i, (owner, holder) in enumerate(self.back):
             with watch("trainable bottom"):
                 c = owner.seal_weights(self.mine[i].values.T)
-                answer = holder.product(c, self.steps, self.theirs[i].values.T)
+                answer = holder.answer_product(c, self.steps, self.theirs[i].values.T)
                 owner.open_product([answer], self.shape.rows)
             up, down = up + c.nbytes, down + answer.nbytes
         for i, holder in enumerate(self.holders):
             with watch("passive computes"):
-                masked, phi = holder.gradient(steps, self.xs[i])
+                masked, phi = holder.answer_gradient(steps, self.xs[i])
                 self.mine[i].step(phi)
                 change = self.mine[i].replace(holder.fresh_share()) if holder.ring.modulus is None else None
             with watch("active decrypts"):

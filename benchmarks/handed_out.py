@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from securevfl_crypto.ring import decode
+from securevfl_crypto.ring import decode_words
 
 import securevfl as sv
 from benchmarks.common import RESULTS
@@ -71,7 +71,7 @@ def parts_of(model: sv.Model, name: str) -> dict[str, np.ndarray]:
 def first_part(shape: NetworkShape, party: int, seed: int) -> np.ndarray:
     """The first weights of a party's block, which everybody knows."""
     block = split_weights(shape)[party][0]
-    return decode(shape.first_weights(seed)[block.layer][block.first : block.last])
+    return decode_words(shape.first_weights(seed)[block.layer][block.first : block.last])
 
 
 def either(positive: np.ndarray, score: np.ndarray) -> float:

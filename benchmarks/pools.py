@@ -112,7 +112,7 @@ def main() -> None:
         rows = [row for row in rows if row["where"] != where]
         with opened(where) as pool:
             for scheme in (crypto.CKKS(), crypto.BFV()):
-                batch = seconds_of(scheme.on(pool), shape, given.batches)
+                batch = seconds_of(scheme.with_pool(pool), shape, given.batches)
                 epoch = batch * -(-given.rows // given.batch)
                 alone = [row for row in rows if row["where"] == "one core" and row["scheme"] == scheme.name]
                 one = alone[0]["epoch_s"] if alone else epoch

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import securevfl_psi as psi
-from securevfl_crypto.engine import Engine, available, engine
+from securevfl_crypto.engine import Engine, available_paths, choose_engine
 from securevfl_psi.multiparty import Leader, Party
 from securevfl_psi.okvs import slots_for
 from securevfl_psi.terms import Protocol
@@ -46,13 +46,13 @@ ROUNDS = 5
 def engines(rounds: int) -> dict[str, Any]:
     """One thread; in each round every path and then OpenSSL, so that all see the same machine."""
     os.environ["SECUREVFL_THREADS"] = "1"
-    paths = available()
+    paths = available_paths()
     products: dict[str, list[float]] = {path: [] for path in paths}
     hashes: dict[str, list[float]] = {path: [] for path in paths}
     openssl: list[float] = []
     for _ in range(rounds):
         for path in paths:
-            by = engine(path)
+            by = choose_engine(path)
             n = 1 << 15 if path in ("ifma", "avx512", "avx2") else 1 << 12
             points = by.hash_to_u(np.frombuffer(secrets.token_bytes(16 * n), dtype=np.uint8).reshape(n, 16), b"bench")
             products[path].append(n / _time(lambda by=by, points=points: by.x25519(secrets.token_bytes(32), points)))

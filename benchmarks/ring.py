@@ -22,9 +22,9 @@ from securevfl_crypto.engine import PATHS
 from securevfl_crypto.engine.cpu import VECTOR_PATHS
 from securevfl_crypto.errors import EngineError
 from securevfl_crypto.ring import COLUMNS, MODULUS, Stream
-from securevfl_crypto.ring.base import Loops
+from securevfl_crypto.ring.base import RingLoops
 from securevfl_crypto.ring.limbs import limb_product
-from securevfl_crypto.ring.paths import loops
+from securevfl_crypto.ring.paths import ring_loops
 
 from benchmarks.common import write
 
@@ -41,12 +41,12 @@ SHAPES = {
 ROWS = 4096
 
 
-def paths() -> dict[str, Loops]:
+def paths() -> dict[str, RingLoops]:
     """The loops of every compiled path of this machine, and numpy's."""
     found = {}
     for name in (*(path.name for path in VECTOR_PATHS), PATHS[-1]):
         try:
-            each = loops(name)
+            each = ring_loops(name)
         except EngineError:
             continue
         found[each.name] = each
@@ -82,13 +82,13 @@ def figures(times: dict[str, list[float]], against: dict[str, str]) -> dict[str,
     return found
 
 
-def products(all_paths: dict[str, Loops], rounds: int, least: float) -> dict[str, object]:
+def products(all_paths: dict[str, RingLoops], rounds: int, least: float) -> dict[str, object]:
     """Products of all shapes."""
     found: dict[str, object] = {}
-    stream, use = Stream.own(), 0
+    stream, use = Stream.with_fresh_key(), 0
     best = next(iter(all_paths))
     for label, (m, k, n) in SHAPES.items():
-        a, b = stream.words(use, (m, k)), stream.words(use + 1, (k, n))
+        a, b = stream.draw_words(use, (m, k)), stream.draw_words(use + 1, (k, n))
         use += 2
         reals = a.astype(np.float64), b.astype(np.float64)
         right = a @ b
@@ -115,12 +115,12 @@ def products(all_paths: dict[str, Loops], rounds: int, least: float) -> dict[str
 class Layer:
     """What three parties compute for one comparison of `ROWS` values on one path."""
 
-    def __init__(self, path: Loops) -> None:
-        self.path, self.stream, self.use = path, Stream.own(), 0
-        self.raw = Stream.own().octets(0, ROWS * COLUMNS // 64 * 84 // 64 * 64)
+    def __init__(self, path: RingLoops) -> None:
+        self.path, self.stream, self.use = path, Stream.with_fresh_key(), 0
+        self.raw = Stream.with_fresh_key().draw_octets(0, ROWS * COLUMNS // 64 * 84 // 64 * 64)
         self.out = np.empty(len(self.raw), dtype=np.uint8)
         self.bits = self.residues(MODULUS)
-        self.words = Stream.own().words(0, ROWS)
+        self.words = Stream.with_fresh_key().draw_words(0, ROWS)
 
     def residues(self, modulus: int) -> np.ndarray:
         """`ROWS` rows, exactly uniform; AES and the dropping of octets together."""
@@ -128,44 +128,44 @@ class Layer:
         found = 0
         while found < ROWS * COLUMNS:
             self.use += 1
-            found += self.path.residues(self.stream.octets(self.use, len(self.raw)), modulus, out[found:])
+            found += self.path.residues(self.stream.draw_octets(self.use, len(self.raw)), modulus, out[found:])
         return out[: ROWS * COLUMNS].reshape(ROWS, COLUMNS)
 
     def third(self) -> np.ndarray:
         """P2, ahead: its mask, the shares of its bits."""
         self.use += 1
-        return self.path.deal_bits(self.stream.words(self.use, ROWS), self.residues(MODULUS))
+        return self.path.deal_bits(self.stream.draw_words(self.use, ROWS), self.residues(MODULUS))
 
     def sender(self, *, first: bool) -> np.ndarray:
         """P0, which also draws its shares of the bits, or P1."""
         bits = self.residues(MODULUS) if first else self.bits
         factors, zeros = self.residues(MODULUS - 1), self.residues(MODULUS)
         self.use += 1
-        turns = self.stream.octets(self.use, ROWS)
-        return self.path.masked_comparison(self.words, bits, factors, zeros, turns, first=first)
+        turns = self.stream.draw_octets(self.use, ROWS)
+        return self.path.mask_comparison(self.words, bits, factors, zeros, turns, first=first)
 
     def all_parties(self) -> np.ndarray:
         """The whole comparison but for the words that are sent."""
         self.third()
-        return self.path.found_zeros(self.sender(first=True), self.sender(first=False))
+        return self.path.count_zeros(self.sender(first=True), self.sender(first=False))
 
 
-def comparisons(all_paths: dict[str, Loops], rounds: int, least: float) -> dict[str, object]:
+def comparisons(all_paths: dict[str, RingLoops], rounds: int, least: float) -> dict[str, object]:
     """The parts and the whole, on every path."""
     layers = {name: Layer(path) for name, path in all_paths.items()}
     best = next(iter(all_paths))
     parts: dict[str, Callable[[Layer], object]] = {
         "all three parties, randomness included": Layer.all_parties,
         "residues modulo 67, AES-256-CTR included": lambda layer: layer.residues(MODULUS),
-        "AES-256-CTR alone, as many octets": lambda layer: Stream.own().octets(0, len(layer.raw)),
-        "masked rows of P0": lambda layer: layer.path.masked_comparison(
+        "AES-256-CTR alone, as many octets": lambda layer: Stream.with_fresh_key().draw_octets(0, len(layer.raw)),
+        "masked rows of P0": lambda layer: layer.path.mask_comparison(
             layer.words, layer.bits, layer.bits, layer.bits, layer.bits[:, 0].copy(), first=True
         ),
-        "masked rows of P1": lambda layer: layer.path.masked_comparison(
+        "masked rows of P1": lambda layer: layer.path.mask_comparison(
             layer.words, layer.bits, layer.bits, layer.bits, layer.bits[:, 0].copy(), first=False
         ),
         "shares of bits": lambda layer: layer.path.deal_bits(layer.words, layer.bits),
-        "zeros": lambda layer: layer.path.found_zeros(layer.bits, layer.bits),
+        "zeros": lambda layer: layer.path.count_zeros(layer.bits, layer.bits),
     }
     found: dict[str, object] = {}
     for label, part in parts.items():

@@ -111,8 +111,8 @@ def tree(key: crypto.PaillierPrivateKey, size: Size, values: np.ndarray, *, hidd
     batches = []
     if not hidden:
         parts.timed("ahead: blindings", lambda: owner.make_blindings(rows))
-        wire = parts.timed("owner: encrypt", lambda: owner.encrypt(gradients))
-        batches = [parts.timed("passive: load and check", lambda h=holder: h.load(wire)) for holder in holders]
+        wire = parts.timed("owner: encrypt", lambda: owner.encrypt_rows(gradients))
+        batches = [parts.timed("passive: load and check", lambda h=holder: h.load_rows(wire)) for holder in holders]
         parts.counts["bytes of rows, to each passive party"] += wire.nbytes
     for node, nodes in levels(size, rows, random):
         totals = np.stack([gradients[node == k].sum(axis=0) for k in range(nodes)])
@@ -120,17 +120,22 @@ def tree(key: crypto.PaillierPrivateKey, size: Size, values: np.ndarray, *, hidd
             plan = replace(plan, nodes=nodes)
             owner = owner.with_plan(plan)
             parts.timed("ahead: blindings", lambda o=owner: o.make_blindings(rows))
-            wire = parts.timed("owner: encrypt", lambda o=owner, n=node: o.encrypt(gradients, n))
+            wire = parts.timed("owner: encrypt", lambda o=owner, n=node: o.encrypt_rows(gradients, n))
             holders = [holder.with_plan(plan) for holder in holders]
-            batches = [parts.timed("passive: load and check", lambda h=holder, w=wire: h.load(w)) for holder in holders]
+            batches = [
+                parts.timed("passive: load and check", lambda h=holder, w=wire: h.load_rows(w)) for holder in holders
+            ]
             parts.counts["bytes of rows, to each passive party"] += wire.nbytes
         for holder, batch, (codes, bins) in zip(holders, batches, parties, strict=True):
             shown = () if hidden else (node, nodes)
             answer = parts.timed(
-                "passive: sum, pack, blind", lambda h=holder, b=batch, c=codes, n=bins, s=shown: h.sums(b, c, n, *s)
+                "passive: sum, pack, blind",
+                lambda h=holder, b=batch, c=codes, n=bins, s=shown: h.compute_sums(b, c, n, *s),
             )
             asked = 1 if hidden else nodes
-            found = parts.timed("owner: open", lambda o=owner, a=answer, b=bins, t=totals, k=asked: o.open(a, b, t, k))
+            found = parts.timed(
+                "owner: open", lambda o=owner, a=answer, b=bins, t=totals, k=asked: o.open_sums(a, b, t, k)
+            )
             check(found, gradients, codes, bins, node)
             count(parts, answer, codes, bins, node, hidden=hidden)
     return parts

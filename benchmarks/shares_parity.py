@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from securevfl_crypto.ring import decode
+from securevfl_crypto.ring import decode_words
 from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
@@ -61,7 +61,7 @@ def listening() -> Iterator[Heard]:
     def noting(course: SharedTraining, words: Any, into: dict[str, list[Batch]]) -> Callable[[int], list[np.ndarray]]:
         def noted(number: int) -> list[np.ndarray]:
             found: list[np.ndarray] = words(number)
-            into[course.member.site.name].append([torch.from_numpy(decode(one)) for one in found])
+            into[course.member.site.name].append([torch.from_numpy(decode_words(one)) for one in found])
             return found
 
         return noted

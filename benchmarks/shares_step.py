@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 import securevfl_crypto as crypto
-from securevfl_crypto.replicated import SLOPE_BITS, Computing, Dealt, Product, Share, deal, run_three
-from securevfl_crypto.ring import FRACTION, decode, encode
+from securevfl_crypto.replicated import SLOPE_BITS, Computing, Dealt, Product, Share, deal_shares, run_three
+from securevfl_crypto.ring import FRACTION, decode_words, encode_words
 
 from benchmarks.common import RESULTS, write
 from benchmarks.cut import Shape, Step
@@ -51,18 +51,18 @@ class Network:
 
     def dealt(self) -> list[tuple[Dealt, Dealt, Dealt]]:
         """Inputs, labels and weights, each in three parts."""
-        return [deal(encode(values)) for values in (self.x, self.y, *self.weights)]
+        return [deal_shares(encode_words(values)) for values in (self.x, self.y, *self.weights)]
 
 
 async def step(party: Computing, x: Share, y: Share, weights: list[Share]) -> list[Share]:
     """The weights after one step of gradient descent."""
     layers, gates = [x], []
     for w in weights[:-1]:
-        ((value, gate),) = await party.products([Product(layers[-1], w, shift=FRACTION, then="relu")])  # type: ignore[misc]
+        ((value, gate),) = await party.compute_products([Product(layers[-1], w, shift=FRACTION, then="relu")])  # type: ignore[misc]
         layers.append(value)
         gates.append(gate)
     last = Product(layers[-1], weights[-1], shift=FRACTION, then="sigmoid" if y.shape[1] == 1 else None)
-    (out,) = await party.products([last])
+    (out,) = await party.compute_products([last])
     if y.shape[1] == 1:
         gradient, bits = out - y * (1 << SLOPE_BITS), FRACTION + SLOPE_BITS
     else:
@@ -72,7 +72,7 @@ async def step(party: Computing, x: Share, y: Share, weights: list[Share]) -> li
         jobs = [Product(layers[k].T, gradient, shift=bits + RATE_BITS)]
         if k:
             jobs.append(Product(gradient, weights[k].T, shift=bits, gate=gates[k - 1]))
-        change, *before = await party.products(jobs)
+        change, *before = await party.compute_products(jobs)
         fresh[k] = weights[k] - change
         if before:
             gradient, bits = before[0], FRACTION
@@ -107,10 +107,10 @@ class Steps:
                 self.rounds = (party.rounds - begun) // (count + 1)
             party.sent -= sent
             words = [await party.open("weights", w, (0, 1, 2)) for w in weights]
-            return [np.zeros(0) if w is None else decode(w) for w in words]
+            return [np.zeros(0) if w is None else decode_words(w) for w in words]
 
         run = run_three(program, openings={"weights": len(self.network.weights)})
-        self.sent = run.sent // (count + 1)
+        self.sent = run.bytes_sent // (count + 1)
         wall, cpu = ([1e3 * (b - a) for a, b in pairwise(column[1:])] for column in zip(*marks, strict=True))
         self.milliseconds += wall
         self.cpu += cpu

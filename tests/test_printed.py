@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from securevfl_crypto.replicated import Product, Task, deal, run_three
+from securevfl_crypto.replicated import Product, Task, deal_shares, run_three
 from securevfl_crypto.ring import Exchange, Stream
 
 from securevfl.party_context import PartySecret
@@ -79,7 +79,7 @@ def test_no_dataclass_prints_what_it_holds_of_the_parties() -> None:
 def test_shares_keys_and_messages_are_not_in_their_repr() -> None:
     secret = np.full(3, 0x1234_5678_9ABC_DEF0, np.uint64)
     word = str(int(secret[0]))
-    dealt = deal(secret)
+    dealt = deal_shares(secret)
     share = dealt[2].share()
     words = {str(int(w)) for part in (share.mine, share.next) for w in part} | {word}
     run = run_three(_nothing)

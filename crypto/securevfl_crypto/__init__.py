@@ -19,7 +19,7 @@ from securevfl_crypto.masks import PairwiseMasks, ZeroShares
 from securevfl_crypto.paillier import Paillier, PaillierPrivateKey, PaillierPublicKey, generate_keypair
 from securevfl_crypto.rlwe import BFV, CKKS
 from securevfl_crypto.scheme import Holder, Owner, PublicKey, Ring, Scheme, SecretKey
-from securevfl_crypto.shares import OptimiserRule, Share
+from securevfl_crypto.shares import OptimiserRule, WeightShare
 
 __all__ = [
     "BFV",
@@ -40,8 +40,8 @@ __all__ = [
     "Ring",
     "Scheme",
     "SecretKey",
-    "Share",
     "WeakKeyError",
+    "WeightShare",
     "ZeroShares",
     "bigints_from_bytes",
     "bigints_to_bytes",

@@ -14,7 +14,7 @@ from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError
 
-__all__ = ["J", "P", "Point", "double", "expand_message_xmd", "is_on_curve", "map_to_curve", "sums_of_maps"]
+__all__ = ["J", "P", "Point", "double_point", "expand_message_xmd", "is_on_curve", "map_to_curve", "sums_of_maps"]
 
 P = mpz(2) ** 255 - 19
 J = mpz(486662)
@@ -49,7 +49,7 @@ def expand_message_xmd(message: bytes, dst: bytes, length: int) -> bytes:
     return b"".join(out)[:length]
 
 
-def _inverses(values: Sequence[mpz]) -> list[mpz]:
+def _invert_elements(values: Sequence[mpz]) -> list[mpz]:
     """Inverses of non-zero elements, with one inversion (Montgomery's trick)."""
     prefix = [mpz(1)]
     for value in values:
@@ -67,7 +67,7 @@ def map_to_curve(elements: Sequence[mpz]) -> list[Point]:
 
     The denominator 1 + 2u² is never zero: −1/2 is no square modulo p.
     """
-    inverses = _inverses([1 + 2 * u * u for u in elements])
+    inverses = _invert_elements([1 + 2 * u * u for u in elements])
     points = []
     for u, inverse in zip(elements, inverses, strict=True):
         x = -J * inverse % P
@@ -89,7 +89,7 @@ def map_to_curve(elements: Sequence[mpz]) -> list[Point]:
     return points
 
 
-def double(point: Point) -> Point:
+def double_point(point: Point) -> Point:
     """The point 2·P, affine.
 
     Raises:
@@ -108,11 +108,11 @@ def double(point: Point) -> Point:
 def _add_many(pairs: Sequence[tuple[Point, Point]]) -> list[Point]:
     """Sums of pairs of points, affine; one inversion for all."""
     equal = [a[0] == b[0] for a, b in pairs]
-    inverses = _inverses([mpz(1) if same else b[0] - a[0] for (a, b), same in zip(pairs, equal, strict=True)])
+    inverses = _invert_elements([mpz(1) if same else b[0] - a[0] for (a, b), same in zip(pairs, equal, strict=True)])
     sums = []
     for ((x0, y0), (x1, y1)), same, inverse in zip(pairs, equal, inverses, strict=True):
         if same:
-            sums.append(double((x0, (y0 + y1) * gmpy2.invert(2, P) % P)))  # y1 = y0, or y = 0 where they cancel
+            sums.append(double_point((x0, (y0 + y1) * gmpy2.invert(2, P) % P)))  # y1 = y0, or y = 0 where they cancel
             continue
         slope = (y1 - y0) * inverse % P
         u = (slope * slope - J - x0 - x1) % P

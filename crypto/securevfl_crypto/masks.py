@@ -32,36 +32,36 @@ class PairwiseMasks:
         self._sign = 1 if positive else -1
         self._last = -1
 
-    def masks(self, counter: int, count: int, modulus: mpz) -> list[mpz]:
+    def draw_masks(self, counter: int, count: int, modulus: mpz) -> list[mpz]:
         """Draw `count` masks modulo `modulus`, within 2⁻¹²⁸ of uniform.
 
         Raises:
             CryptoError: this counter, or a later one, was used before: nobody may use a mask twice.
         """
         width = (int(modulus).bit_length() + _SLACK + 7) // 8
-        stream = self._stream(counter, width * count)
+        stream = self._keystream(counter, width * count)
         parts = (int.from_bytes(stream[i : i + width], "little") for i in range(0, width * count, width))
         return [mpz(self._sign * part) % modulus for part in parts]
 
-    def words(self, counter: int, count: int) -> np.ndarray:
+    def draw_words(self, counter: int, count: int) -> np.ndarray:
         """Draw `count` uniform masks modulo 2^64, uint64.
 
         Raises:
-            CryptoError: as for `masks`.
+            CryptoError: as for `draw_masks`.
         """
-        words = np.frombuffer(self._stream(counter, 8 * count), dtype="<u8").astype(np.uint64, copy=False)
+        words = np.frombuffer(self._keystream(counter, 8 * count), dtype="<u8").astype(np.uint64, copy=False)
         return words if self._sign > 0 else np.negative(words)
 
-    def blocks(self, counter: int, count: int, words: int) -> tuple[int, np.ndarray]:
+    def draw_blocks(self, counter: int, count: int, words: int) -> tuple[int, np.ndarray]:
         """Draw `count` numbers of `words` 64-bit words for a caller's ring: the sign, and uint64 (count, words).
 
         Raises:
-            CryptoError: as for `masks`.
+            CryptoError: as for `draw_masks`.
         """
-        stream = np.frombuffer(self._stream(counter, 8 * count * words), dtype="<u8").astype(np.uint64, copy=False)
+        stream = np.frombuffer(self._keystream(counter, 8 * count * words), dtype="<u8").astype(np.uint64, copy=False)
         return self._sign, stream.reshape(count, words)
 
-    def _stream(self, counter: int, length: int) -> bytes:
+    def _keystream(self, counter: int, length: int) -> bytes:
         # Two messages under one mask would show their difference, so counters only grow.
         if counter <= self._last:
             raise CryptoError(
@@ -83,14 +83,14 @@ class ZeroShares:
         """The number of other parties."""
         return len(self._pairs)
 
-    def next(self, count: int, modulus: mpz) -> list[mpz]:
+    def draw_shares(self, count: int, modulus: mpz) -> list[mpz]:
         """Draw `count` fresh shares modulo `modulus`. All parties must call in the same order, with the same counts."""
         self._counter += 1
-        blocks = [pair.masks(self._counter, count, modulus) for pair in self._pairs]
+        blocks = [pair.draw_masks(self._counter, count, modulus) for pair in self._pairs]
         return [mpz(sum(column)) % modulus for column in zip(*blocks, strict=True)] if blocks else [mpz(0)] * count
 
-    def words(self, count: int, bits: int) -> np.ndarray:
-        """Draw `count` fresh shares modulo 2^bits, uint64. All parties must call in the same order, as for `next`.
+    def draw_words(self, count: int, bits: int) -> np.ndarray:
+        """Draw `count` fresh shares modulo 2^bits, uint64. All parties must call in the same order.
 
         Raises:
             MalformedError: bits is not from 1 to 64.
@@ -100,13 +100,13 @@ class ZeroShares:
         self._counter += 1
         total = np.zeros(count, dtype=np.uint64)
         for pair in self._pairs:
-            total += pair.words(self._counter, count)
+            total += pair.draw_words(self._counter, count)
         return total & np.uint64((1 << bits) - 1)  # 2^bits divides 2^64, so the sum stays uniform and still cancels
 
-    def blocks(self, count: int, words: int) -> list[tuple[int, np.ndarray]]:
+    def draw_blocks(self, count: int, words: int) -> list[tuple[int, np.ndarray]]:
         """Draw for each pair the sign and fresh numbers, uint64 (count, words).
 
         The caller reduces them in its own ring and adds them up. All parties must call in the same order.
         """
         self._counter += 1
-        return [pair.blocks(self._counter, count, words) for pair in self._pairs]
+        return [pair.draw_blocks(self._counter, count, words) for pair in self._pairs]

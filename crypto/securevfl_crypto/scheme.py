@@ -4,10 +4,10 @@ Two parties share a block of weights W = U + V, (d, h). The *owner* has the key 
 and the share U (BlindFL, Fu et al., SIGMOD 2022, arXiv 2206.07975).
 
 - Product: the owner sends ``[[V]]`` (`Owner.seal_weights`), the holder answers ``[[x (V + U) + extra + Z]]``
-  (`Holder.product`), the owner opens (`Owner.open_product`). With several holders Z are shares of zero, and the owner
-  adds the holders' messages before it opens their sum, once.
+  (`Holder.answer_product`), the owner opens (`Owner.open_product`). With several holders Z are shares of zero, and the
+  owner adds the holders' messages before it opens their sum, once.
 - Gradient: the owner sends ``[[S]]`` (`Owner.seal_steps`), the holder answers ``[[xᵀS − Φ]]`` and keeps Φ
-  (`Holder.gradient`), the owner opens ``xᵀS − Φ`` (`Owner.open_gradient`).
+  (`Holder.answer_gradient`), the owner opens ``xᵀS − Φ`` (`Owner.open_gradient`).
 
 The gradient with respect to the holder's rows, ``S Wᵀ``, is also a product, with the roles exchanged: the feature
 holder owns a key and the share Uᵀ, and the other party holds S and Vᵀ.
@@ -47,7 +47,7 @@ class Ring:
         """Map integers, an object array, to their representatives in this ring."""
         return values if self.modulus is None else np.asarray(values % self.modulus, dtype=object)
 
-    def signed(self, values: np.ndarray) -> np.ndarray:
+    def to_signed(self, values: np.ndarray) -> np.ndarray:
         """Map numbers of the ring to integers around zero, an object array."""
         if self.modulus is None:
             return values
@@ -152,7 +152,7 @@ class Holder(ABC):
     block: Block
     ring: Ring
 
-    def statistical(self, rows: int) -> tuple[int, int]:
+    def statistical_masks(self, rows: int) -> tuple[int, int]:
         """How many numbers of a product of so many rows, and of a gradient with the new share after it, are hidden not
         perfectly, but each up to a statistical distance of 2^-sigma: the distances add up over a job.
 
@@ -166,7 +166,7 @@ class Holder(ABC):
         """A random share (d, h), an object array: uniform in the ring, or uniform over ±2^share_bits."""
 
     @abstractmethod
-    def product(
+    def answer_product(
         self, sealed: np.ndarray, x: np.ndarray, share: np.ndarray, *, extra: np.ndarray | None = None
     ) -> np.ndarray:
         """The answer ``[[x (V + U) + extra + Z]]``, re-randomised, a uint8 message.
@@ -183,7 +183,7 @@ class Holder(ABC):
         """
 
     @abstractmethod
-    def gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def answer_gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The answer ``[[xᵀS − Φ]]``, re-randomised, and the holder's share Φ (d, h), an object array of the ring.
 
         Args:
@@ -206,7 +206,7 @@ class KeyScheme(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def generate(self) -> SecretKey:
+    def generate_key(self) -> SecretKey:
         """A fresh key pair."""
 
     @abstractmethod
@@ -230,14 +230,14 @@ class Scheme(KeyScheme):
     exact: ClassVar[bool]
     most_holders: ClassVar[int | None] = None
 
-    def on(self, pool: Pool | None) -> Self:
+    def with_pool(self, pool: Pool | None) -> Self:
         """This scheme, with halves that hand their long work to a party's own workers, where the scheme can; messages
         and results stay the same. Paillier stays as it is: its kernels keep all cores of this machine busy by
         threads."""
         return self
 
     @abstractmethod
-    def owner(self, key: SecretKey, block: Block) -> Owner:
+    def create_owner(self, key: SecretKey, block: Block) -> Owner:
         """The owner's half of a block.
 
         Raises:
@@ -245,7 +245,7 @@ class Scheme(KeyScheme):
         """
 
     @abstractmethod
-    def holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> Holder:
+    def create_holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> Holder:
         """The holder's half of a block.
 
         Args:

@@ -15,7 +15,7 @@ import numpy as np
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.scheme import Ring
 
-__all__ = ["OptimiserRule", "Share"]
+__all__ = ["OptimiserRule", "WeightShare"]
 
 _FRACTION = 30  # fractional bits of μ and ηλ
 
@@ -47,7 +47,7 @@ class OptimiserRule:
         return self.momentum > 0 or self.decay > 0
 
 
-class Share:
+class WeightShare:
     """A share of the weights W and, with momentum, of the velocity M.
 
     Args:

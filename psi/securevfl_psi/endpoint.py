@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import cast
 
-from securevfl_crypto.engine import Engine, engine
+from securevfl_crypto.engine import Engine, choose_engine
 
 from securevfl_psi.conversations import CONVERSATIONS, Conversation, Result
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
@@ -85,7 +85,7 @@ class Endpoint:
                 "raise what is too small"
             )
         # `ot` needs none of the engine's kernels; after `auto`, `dh` takes the fastest.
-        self._by = by or (None if terms.protocol in ("ot", "auto") else engine())
+        self._by = by or (None if terms.protocol in ("ot", "auto") else choose_engine())
         self._reader, self._writer = FrameReader(), FrameWriter()
         self._sending: Outgoing = iter([Frame(Kind.HELLO, terms.hello(self._size))])
         self._ahead: Frame | None = None
@@ -219,13 +219,13 @@ def run_in_process(one: Endpoint, other: Endpoint) -> None:
             except PSIError:
                 refusal = target.next_frame()
                 if refusal is not None:
-                    _pass_on(source, refusal)
+                    _carry_limb(source, refusal)
                 raise
         if not moved:
             raise PSIError("both ends wait for each other")
 
 
-def _pass_on(end: Endpoint, refusal: bytes) -> None:
+def _carry_limb(end: Endpoint, refusal: bytes) -> None:
     try:
         end.feed(refusal)
     except PSIError:

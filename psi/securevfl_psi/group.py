@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import gmpy2
 import numpy as np
-from securevfl_crypto.engine import Engine, engine
+from securevfl_crypto.engine import Engine, choose_engine
 
 from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.hash_to_curve import CHUNK, hash_many_to_u
@@ -39,7 +39,7 @@ class Scalar:
     def __init__(self, secret: bytes | None = None, by: Engine | None = None) -> None:
         if secret is not None and (not isinstance(secret, bytes) or len(secret) != POINT_BYTES):
             raise PSIError(f"a secret scalar is {POINT_BYTES} bytes; {type(secret).__name__} was given")
-        self._engine = by or engine()
+        self._engine = by or choose_engine()
         if secret is not None:
             self._secret = secret
             return
@@ -108,5 +108,5 @@ def hash_to_group(
 def tokens(points: np.ndarray, dst: bytes, length: int = TOKEN_BYTES, by: Engine | None = None) -> np.ndarray:
     """Hash each point with SHA-512 of point and `dst`, truncated: uint8 (n, length)."""
     suffix = np.broadcast_to(np.frombuffer(dst, dtype=np.uint8), (len(points), len(dst)))
-    digests = (by or engine()).sha512(np.concatenate([points, suffix], axis=1))
+    digests = (by or choose_engine()).sha512(np.concatenate([points, suffix], axis=1))
     return np.ascontiguousarray(digests[:, :length])

@@ -11,8 +11,16 @@ from collections.abc import Sequence
 
 import numpy as np
 from gmpy2 import mpz
-from securevfl_crypto.elligator2 import P, Point, double, expand_message_xmd, is_on_curve, map_to_curve, sums_of_maps
-from securevfl_crypto.engine import Engine, engine
+from securevfl_crypto.elligator2 import (
+    P,
+    Point,
+    double_point,
+    expand_message_xmd,
+    is_on_curve,
+    map_to_curve,
+    sums_of_maps,
+)
+from securevfl_crypto.engine import Engine, choose_engine
 
 from securevfl_psi.errors import PSIError
 from securevfl_psi.identifiers import Identifiers
@@ -43,7 +51,7 @@ def hash_to_curve(message: bytes, dst: bytes) -> Point:
     """Hash a message to the point (x, y) of the full suite, cofactor cleared (RFC 9380, section 3), as big integers."""
     point = sums_of_maps([int(u) for u in hash_to_field(message, dst)])[0]
     for _ in range(3):  # times 8, the cofactor
-        point = double(point)
+        point = double_point(point)
     return point
 
 
@@ -67,7 +75,7 @@ def hash_many_to_u(
     """
     column = messages if isinstance(messages, Identifiers) else Identifiers.of_bytes(messages)
     wanted = np.arange(len(column)) if rows is None else rows
-    compute = by or engine()
+    compute = by or choose_engine()
     out = np.empty((len(wanted), 32), dtype=np.uint8)
     for start in range(0, len(wanted), CHUNK):
         for places, matrix in column.matrices(wanted[start : start + CHUNK]):

@@ -34,8 +34,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from securevfl_crypto.bits import Loops, loops
-from securevfl_crypto.bits.portable import Portable
+from securevfl_crypto.bits import BitLoops, bit_loops
+from securevfl_crypto.bits.portable import PortableBitLoops
 
 from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
 
@@ -114,7 +114,7 @@ class Table:
             )
 
 
-def encode(keys: np.ndarray, values: np.ndarray, by: Loops | None = None) -> Table:
+def encode(keys: np.ndarray, values: np.ndarray, by: BitLoops | None = None) -> Table:
     """Encode values under their keys.
 
     Args:
@@ -252,12 +252,12 @@ def _dense_part(tables: np.ndarray, bits: np.ndarray) -> np.ndarray:
     return value
 
 
-def _solve(keys: np.ndarray, values: np.ndarray, seed: bytes, by: Loops | None = None) -> np.ndarray | None:
+def _solve(keys: np.ndarray, values: np.ndarray, seed: bytes, by: BitLoops | None = None) -> np.ndarray | None:
     """The slots, uint64 (m, W), or None where this seed's system is singular or its core too large."""
     count, width = values.shape
     size, segment = slots_for(count), _segment(count)
     rows, bits = _rows(keys, seed, segment)
-    by = by or (loops() if count > _SMALL else Portable())
+    by = by or (bit_loops() if count > _SMALL else PortableBitLoops())
     peeled = by.peel(rows, 3 * segment)
     core = peeled.core
     if len(core) > MAX_CORE:

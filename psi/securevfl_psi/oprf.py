@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from securevfl_crypto.engine import Engine, engine
+from securevfl_crypto.engine import Engine, choose_engine
 
 from securevfl_psi.chunks import PointStream, require_size, split
 from securevfl_psi.errors import IdentifierError, PSIError, SetSizeError
@@ -72,7 +72,7 @@ def hash_items(
     for places, matrix in column.matrices(rows):
         start = np.frombuffer(head + matrix.shape[1].to_bytes(2, "big"), dtype=np.uint8)
         block = np.concatenate([np.broadcast_to(start, (len(places), len(start))), matrix, tails[places]], axis=1)
-        out[places] = (by or engine()).sha512(block)[:, :length]
+        out[places] = (by or choose_engine()).sha512(block)[:, :length]
     return out
 
 

@@ -20,7 +20,7 @@ import hmac
 from collections.abc import Sequence
 
 import numpy as np
-from securevfl_crypto.engine import Engine, engine
+from securevfl_crypto.engine import Engine, choose_engine
 
 from securevfl_psi.arrays import count_duplicates, match_rows
 from securevfl_psi.chunks import split
@@ -64,7 +64,7 @@ class Outputs:
         head = np.frombuffer(tag, dtype=np.uint8)
         for rows in split(np.arange(len(rest))):
             block = np.concatenate([np.broadcast_to(head, (len(rows), len(head))), rest[rows]], axis=1)
-            table[rows, _PROOF.start :] = (by or engine()).sha512(block)[:, : OUTPUT_BYTES - _PROOF.start]
+            table[rows, _PROOF.start :] = (by or choose_engine()).sha512(block)[:, : OUTPUT_BYTES - _PROOF.start]
         return cls(table, tag)
 
     def bind_to_run(self, tag: bytes, by: Engine | None = None) -> Outputs:

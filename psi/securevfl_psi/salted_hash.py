@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from securevfl_crypto.engine import engine
+from securevfl_crypto.engine import choose_engine
 
 from securevfl_psi.arrays import match_rows, secret_order
 from securevfl_psi.blinding import MAX_SET_SIZE, RowBuffer
@@ -28,7 +28,7 @@ def salted_digests(ids: Identifiers, salt: bytes, length: int = TOKEN_BYTES) -> 
     for rows in split(np.arange(len(ids))):
         for places, matrix in ids.matrices(rows):
             suffix = np.broadcast_to(np.frombuffer(salt, dtype=np.uint8), (len(places), len(salt)))
-            out[rows[places]] = engine().sha512(np.concatenate([matrix, suffix], axis=1))[:, :length]
+            out[rows[places]] = choose_engine().sha512(np.concatenate([matrix, suffix], axis=1))[:, :length]
     return out
 
 

@@ -11,8 +11,8 @@ from typing import cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from securevfl_crypto.bits import ROW_BYTES, loops
-from securevfl_crypto.engine import engine
+from securevfl_crypto.bits import ROW_BYTES, bit_loops
+from securevfl_crypto.engine import choose_engine
 from securevfl_psi.endpoint import Endpoint, Result
 from securevfl_psi.errors import ConnectionLost, IdentifierError, MalformedError, SetSizeError
 from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
@@ -128,7 +128,7 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
         sent=traffic.sent,
         received=traffic.received,
         seconds=seconds,
-        engine=(loops() if result.protocol == "ot" else engine()).name,
+        engine=(bit_loops() if result.protocol == "ot" else choose_engine()).name,
         channel=channel,
         out=_written(options, table, result),
     )
@@ -137,7 +137,7 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
 def end_of(table: Table, terms: Terms) -> Endpoint:
     """A party's end over a table; errors about its identifiers name lines. The engine is compiled here, not later."""
     try:
-        return Endpoint(table.ids, terms, by=None if terms.protocol == "ot" else engine())
+        return Endpoint(table.ids, terms, by=None if terms.protocol == "ot" else choose_engine())
     except IdentifierError as error:
         raise table.explained(error, terms.rules) from None
 

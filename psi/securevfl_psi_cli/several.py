@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from securevfl_crypto.engine import engine
+from securevfl_crypto.engine import choose_engine
 from securevfl_psi.errors import IdentifierError, InputError, SmallIntersectionError
 from securevfl_psi.identifiers import Identifiers, IdRules, normalise_column
 from securevfl_psi.joint import Joint, JointTerms
@@ -73,7 +73,7 @@ class Several:
             ("checked", "all parties named the same rows in the same order"),
             ("run", self.run),
             ("moved", f"{sized(self.sent)} sent, {sized(self.received)} received"),
-            ("took", f"{self.seconds:.2f} s, engine {engine().name}"),
+            ("took", f"{self.seconds:.2f} s, engine {choose_engine().name}"),
             ("channel", "TLS 1.3, certificates of both ends pinned, one connection between each two parties"),
             *([("left out", f"{counted(self.dropped, 'row')} without an identifier")] if self.dropped else []),
             *([("written", self.out)] if self.out else []),
@@ -188,7 +188,7 @@ def run_several(
         max_set_size=max_set_size,
         pairwise=False,
     )
-    joint = Joint(ids, terms, order=order, allow=allow, by=engine())
+    joint = Joint(ids, terms, order=order, allow=allow, by=choose_engine())
     with ExitStack() as stack:
         socks = meet_all(name, at, others, stack, wait=wait, timeout=timeout, say=say)
         started = time.perf_counter()

@@ -76,13 +76,13 @@ def time_step(scheme: crypto.Scheme, spec: CutSpec, width: int) -> Timing:
         securevfl_crypto.OverflowRefused: the block, or that of the gradient at the rows, does not fit into the scheme's
             plaintexts; or the scheme's error is too large.
     """
-    key = scheme.generate()
+    key = scheme.generate_key()
     public = scheme.read_public(key.public.to_bytes())
     forward, back = block_sizes(spec, width, width)
-    owner, holder = scheme.owner(key, forward), scheme.holder(public, forward, crypto.ZeroShares([]))
+    owner, holder = scheme.create_owner(key, forward), scheme.create_holder(public, forward, crypto.ZeroShares([]))
     check_errors(owner, spec, 1)
     if spec.trainable is not False:
-        scheme.holder(public, back, crypto.ZeroShares([]))
+        scheme.create_holder(public, back, crypto.ZeroShares([]))
     rng = np.random.default_rng(0)
     x = rng.integers(1 - (1 << 12), 1 << 12, size=(spec.batch_size, width))
     steps = rng.integers(-(1 << 8), 1 << 8, size=(spec.batch_size, spec.width))
@@ -93,12 +93,12 @@ def time_step(scheme: crypto.Scheme, spec: CutSpec, width: int) -> Timing:
         clock = [time.perf_counter()]
         sealed = owner.seal_weights(theirs)
         clock.append(time.perf_counter())
-        answer = holder.product(sealed, x, share)
+        answer = holder.answer_product(sealed, x, share)
         clock.append(time.perf_counter())
         owner.open_product([answer], len(x))
         sealed_steps = owner.seal_steps(steps)
         clock.append(time.perf_counter())
-        gradient, _ = holder.gradient(sealed_steps, x)
+        gradient, _ = holder.answer_gradient(sealed_steps, x)
         clock.append(time.perf_counter())
         owner.open_gradient(gradient)
         clock.append(time.perf_counter())
@@ -146,7 +146,7 @@ class _Auto(Generic[C]):
     ) -> None:
         self._site = site
         self._spec = spec
-        self._schemes = {name: scheme.on(kept_pool(site.pool)) for name, scheme in schemes.items()}
+        self._schemes = {name: scheme.with_pool(kept_pool(site.pool)) for name, scheme in schemes.items()}
         self._link = link
         self._cut: C | None = None
 

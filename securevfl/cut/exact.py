@@ -68,7 +68,7 @@ class FixedPassive:
         self._link = site.links[site.active]
         self._spec = spec
         self._trainable = False
-        self._weights = crypto.Share(crypto.Ring(), np.empty((0, 0), dtype=object), spec.rule)
+        self._weights = crypto.WeightShare(crypto.Ring(), np.empty((0, 0), dtype=object), spec.rule)
         self._fed: np.ndarray | None = None
 
     async def setup(self, width: int, *, trainable: bool) -> None:
@@ -76,7 +76,7 @@ class FixedPassive:
         self._trainable = trainable
         await announce_width(self._site, self._spec, self.protection, width, trainable)
         first = initial_weights(self._site, width, self._spec.width, self._spec.weight_bound)
-        self._weights = crypto.Share(crypto.Ring(), fixed_weights(first, self._spec.fixed_point), self._spec.rule)
+        self._weights = crypto.WeightShare(crypto.Ring(), fixed_weights(first, self._spec.fixed_point), self._spec.rule)
 
     async def forward(
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None

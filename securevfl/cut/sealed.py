@@ -66,7 +66,7 @@ class _Peer:
     """What the active party keeps of one passive party; `back` and `guard` where its bottom has parameters."""
 
     owner: crypto.Owner
-    share: crypto.Share = field(repr=False)
+    share: crypto.WeightShare = field(repr=False)
     back: crypto.Holder | None = None
     guard: Guard = NO_GUARD
     theirs: np.ndarray | None = field(default=None, repr=False)
@@ -79,7 +79,7 @@ class SealedActive:
         self.protection = scheme.name
         self._site = site
         self._spec = spec
-        self._scheme = scheme.on(kept_pool(site.pool))
+        self._scheme = scheme.with_pool(kept_pool(site.pool))
         self._peers: dict[str, _Peer] = {}
         self._changed = True
         self._guard = Guard()
@@ -93,7 +93,7 @@ class SealedActive:
         self.widths = {name: width for name, (width, _) in widths.items()}
         widest = max([spec.widest, *self.widths.values()])
         with count_as_encryption(site.clock):
-            key = scheme.generate()
+            key = scheme.generate_key()
         self._guard = _key_guard(scheme, key.public)
         packed = _key_array(key.public)
 
@@ -104,17 +104,17 @@ class SealedActive:
         for name, (width, trainable) in widths.items():
             forward, back = block_sizes(spec, width, widest)
             with count_as_encryption(site.clock):
-                if trainable and scheme.owner(key, forward).ring != scheme.owner(key, back).ring:
+                if trainable and scheme.create_owner(key, forward).ring != scheme.create_owner(key, back).ring:
                     forward, back = with_integer_shares(forward, back)
-                owner = scheme.owner(key, forward)
+                owner = scheme.create_owner(key, forward)
                 check_errors(owner, spec, len(widths) if spec.reduce == "sum" else 1)
             zero = np.full((width, spec.width), 0, dtype=object)
-            peer = _Peer(owner, crypto.Share(owner.ring, zero, spec.rule))
+            peer = _Peer(owner, crypto.WeightShare(owner.ring, zero, spec.rule))
             if trainable:
                 message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/passive key", "key")
                 with count_as_encryption(site.clock):
                     theirs = scheme.read_public(read_key(name, message.arrays["key"]))
-                    peer.back = scheme.holder(theirs, back, crypto.ZeroShares([]))
+                    peer.back = scheme.create_holder(theirs, back, crypto.ZeroShares([]))
                 peer.guard = _key_guard(scheme, theirs)
             self._peers[name] = peer
 
@@ -190,8 +190,8 @@ class SealedActive:
         if back is None:
             raise ProtocolError(f"{link.peer!r} has no key to send a gradient under")
         with count_as_encryption(self._site.clock):
-            sealed = map_noised(steps, lambda s: back.product(theirs, s, peer.share.values.T))
-        self._hidden.add(back.statistical(len(strip_noise_mark(steps)))[0])
+            sealed = map_noised(steps, lambda s: back.answer_product(theirs, s, peer.share.values.T))
+        self._hidden.add(back.statistical_masks(len(strip_noise_mark(steps)))[0])
         await link.send(Kind.CIPHERTEXT, "cut/input gradient", guard=peer.guard, c=sealed)
 
     def _integer_steps(
@@ -227,7 +227,7 @@ class _Mine:
     """What a passive party keeps once it is set up; `own` where its bottom has parameters."""
 
     holder: crypto.Holder
-    share: crypto.Share = field(repr=False)
+    share: crypto.WeightShare = field(repr=False)
     guard: Guard
     own: crypto.Owner | None
     own_guard: Guard
@@ -241,7 +241,7 @@ class SealedPassive:
         self._site = site
         self._link = site.links[site.active]
         self._spec = spec
-        self._scheme = scheme.on(kept_pool(site.pool))
+        self._scheme = scheme.with_pool(kept_pool(site.pool))
         self._mine: _Mine | None = None
         self._sealed = np.empty(0, dtype=np.uint8)
         self._stale = True
@@ -261,16 +261,16 @@ class SealedPassive:
             )
         with count_as_encryption(site.clock):
             key = scheme.read_public(read_key(site.active, message.arrays["key"]))
-            mine = scheme.generate() if trainable else None
+            mine = scheme.generate_key() if trainable else None
             forward, back = block_sizes(spec, width, widest)
-            holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
-            own = None if mine is None else scheme.owner(mine, back)
+            holder = scheme.create_holder(key, forward, crypto.ZeroShares(pairs))
+            own = None if mine is None else scheme.create_owner(mine, back)
             if mine is not None and own is not None and own.ring != holder.ring:
                 forward, back = with_integer_shares(forward, back)
-                holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
-                own = scheme.owner(mine, back)
+                holder = scheme.create_holder(key, forward, crypto.ZeroShares(pairs))
+                own = scheme.create_owner(mine, back)
         first = fixed_weights(initial_weights(site, width, spec.width, spec.weight_bound), spec.fixed_point)
-        share = crypto.Share(holder.ring, first, spec.rule)
+        share = crypto.WeightShare(holder.ring, first, spec.rule)
         guard = _key_guard(scheme, key)
         own_guard = Guard() if mine is None else _key_guard(scheme, mine.public)
         if mine is not None:
@@ -296,7 +296,7 @@ class SealedPassive:
             self._stale = False
 
         def product(x: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
-            return mine.holder.product(self._sealed, x, mine.share.values, extra=extra)
+            return mine.holder.answer_product(self._sealed, x, mine.share.values, extra=extra)
 
         with count_as_encryption(self._site.clock):
             sealed = (
@@ -305,7 +305,7 @@ class SealedPassive:
                 else extra.map(lambda drawn: product(strip_noise_mark(x), drawn))
             )
         self._fed = strip_noise_mark(x) if train else None
-        self._hidden.add(mine.holder.statistical(len(strip_noise_mark(x)))[0])
+        self._hidden.add(mine.holder.statistical_masks(len(strip_noise_mark(x)))[0])
         await self._link.send(Kind.CIPHERTEXT, "cut/forward", guard=mine.guard, c=sealed)
         if train and mine.own is not None:
             with count_as_encryption(self._site.clock):
@@ -324,9 +324,9 @@ class SealedPassive:
                 product = mine.own.open_product([_as_numpy(answer.arrays["c"])], len(x))
             back = input_gradient(product, self._spec.fixed_point).to(self._spec.device)
         with count_as_encryption(clock):
-            sealed, phi = mine.holder.gradient(_as_numpy(message.arrays["c"]), x)
+            sealed, phi = mine.holder.answer_gradient(_as_numpy(message.arrays["c"]), x)
             mine.share.step(phi)
-        self._hidden.add(mine.holder.statistical(len(x))[1])
+        self._hidden.add(mine.holder.statistical_masks(len(x))[1])
         await link.send(Kind.CIPHERTEXT, "cut/weight gradient", guard=mine.guard, c=sealed)
         if mine.share.ring.modulus is None:
             with count_as_encryption(clock):
@@ -341,7 +341,7 @@ class SealedPassive:
         share = self._after_setup.share
         if other is None:
             raise ProtocolError("a sealed cut's weights are shares, and the active party's share is missing")
-        whole = share.ring.signed(share.ring.reduce(share.values + other))
+        whole = share.ring.to_signed(share.ring.reduce(share.values + other))
         return np.asarray(whole.astype(np.float64) * 2.0**-self._spec.fixed_point.fw)
 
     def snapshot(self) -> object:

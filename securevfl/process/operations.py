@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from securevfl_crypto.engine import cores
+from securevfl_crypto.engine import usable_cores
 
 from securevfl.party_context import Observer
 from securevfl.process.log_fields import LogFields
@@ -107,5 +107,5 @@ def stop_on_signals(stop: Callable[[], None], log: EventLog | None = None) -> It
 
 def keep_to_quota() -> int:
     """Let torch use no more threads than this process's control group has cores for; returns how many it uses."""
-    torch.set_num_threads(min(torch.get_num_threads(), cores()))
+    torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
     return torch.get_num_threads()

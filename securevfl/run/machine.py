@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
-from securevfl_crypto.engine import cores
+from securevfl_crypto.engine import usable_cores
 
 __all__ = ["machine", "software_version", "versions"]
 
@@ -37,7 +37,7 @@ def machine(device: str = "cpu") -> dict[str, str]:
     flags = set(info.get("flags", "").split())
     found = {
         "cpu": info.get("model name") or platform.processor() or platform.machine(),
-        "cores": str(cores()),
+        "cores": str(usable_cores()),
         "cpu features": " ".join(name for name in _FEATURES if name in flags) or "unknown",
         "system": platform.system(),
     }

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from securevfl_crypto.ring import FRACTION, decode, encode
+from securevfl_crypto.ring import FRACTION, decode_words, encode_words
 
 from securevfl.errors import InputError, RangeError
 from securevfl.privacy.noise import Entropy, clip_rows, noise_share
@@ -134,7 +134,7 @@ class StepNoise:
         """Draw noise for one sum of gradients, uint64, in units of 2⁻³²."""
         self.draws += 1
         share = noise_share(shape, self.sigma, self.sensitivity, _OTHERS, self._entropy)
-        return encode(share.noise.numpy(), 2 * FRACTION)
+        return encode_words(share.noise.numpy(), 2 * FRACTION)
 
 
 def check_logits(
@@ -156,7 +156,7 @@ def check_logits(
     """
     (layer,) = shape.layers()
     values = (layer.inputs + 1) * layer.outputs
-    weights = float(np.linalg.norm(decode(shape.first_weights(seed)[layer.name])))
+    weights = float(np.linalg.norm(decode_words(shape.first_weights(seed)[layer.name])))
     moving = 0.0
     (step,) = shape.steps(rule, batch_size, noise).values()
     unit = 2.0 ** (FRACTION - step.shift)

@@ -23,7 +23,7 @@ async def compute_products(engine: Engine, jobs: Sequence[Product]) -> list[Shar
         TypeError: a function follows one of them, which gives two shares.
     """
     found = []
-    for done in await engine.products(jobs):
+    for done in await engine.compute_products(jobs):
         if not isinstance(done, Share):
             raise TypeError("a product returned a gate besides its value; one share was expected")
         found.append(done)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from securevfl_crypto.replicated import Share
-from securevfl_crypto.ring import FRACTION, decode
+from securevfl_crypto.ring import FRACTION, decode_words
 
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.shares.engine import compute_products, scaling_job
@@ -156,7 +156,7 @@ class SharedTraining:
         metrics = await engine.open("metrics", found, to)
         if metrics is None or in_range is None:
             return None
-        return np.concatenate([np.ones(1), decode(metrics, METRIC_BITS).reshape(-1)])
+        return np.concatenate([np.ones(1), decode_words(metrics, METRIC_BITS).reshape(-1)])
 
     async def predict(self, sizes: Sequence[int], words: Words | None) -> np.ndarray | None:
         """Open the logits of rows to the active party, rounded at 2^-8.
@@ -180,7 +180,7 @@ class SharedTraining:
             (rounded,) = await compute_products(engine, [scaling_job(engine, logits, 1, FRACTION - PREDICTION_BITS)])
             opened = await engine.open("predictions", rounded, to)
             if opened is not None:
-                found.append(decode(opened, PREDICTION_BITS))
+                found.append(decode_words(opened, PREDICTION_BITS))
         return np.concatenate(found) if found else None
 
     async def _share_batches(

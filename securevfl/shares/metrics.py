@@ -77,7 +77,7 @@ class SharedMetrics:
         engine = self._engine
         error = logits - targets
         bound = engine.constant(np.full(error.shape, round(ERROR_BOUND * ONE), dtype=np.uint64))
-        (done,) = await engine.products([replace(scaling_job(engine, error + bound, 1, 0), then="relu6")])
+        (done,) = await engine.compute_products([replace(scaling_job(engine, error + bound, 1, 0), then="relu6")])
         clipped = (done[0] if isinstance(done, tuple) else done) - bound
         (found,) = await compute_products(engine, [Product(clipped.T, error * 2 - clipped, shift=FRACTION + 1)])
         return found.reshape(1)

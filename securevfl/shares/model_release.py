@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.replicated import Opening, Share, concatenate
-from securevfl_crypto.ring import FRACTION, decode, encode
+from securevfl_crypto.ring import FRACTION, decode_words, encode_words
 
 from securevfl.errors import InputError, ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
@@ -134,7 +134,7 @@ class ModelRelease:
                 ends = np.cumsum([block.shape[0] * block.shape[1] for block in mine])[:-1]
                 parts = np.split(words.reshape(-1), ends)
                 own = {
-                    block.name: decode(part, FRACTION).reshape(block.shape)
+                    block.name: decode_words(part, FRACTION).reshape(block.shape)
                     for block, part in zip(mine, parts, strict=True)
                 }
         return own
@@ -202,7 +202,7 @@ def _words(block: WeightBlock, values: np.ndarray) -> np.ndarray:
             "part that training saved"
         )
     try:
-        return encode(values, FRACTION)
+        return encode_words(values, FRACTION)
     except MalformedError as error:
         raise RangeError(f"the model's {block.name}: {error}") from error
 

@@ -89,7 +89,7 @@ class Network:
         for level in shape.bottoms():
             entering = [self._with_ones(parts[_party_of(layer)]) for layer in level]
             jobs = [self._forward_job(layer, x) for layer, x in zip(level, entering, strict=True)]
-            for layer, x, done in zip(level, entering, await self.engine.products(jobs), strict=True):
+            for layer, x, done in zip(level, entering, await self.engine.compute_products(jobs), strict=True):
                 parts[_party_of(layer)] = _record_layer(tape, layer, x, done)
         a = concatenate(list(parts.values()), axis=1)
         for layer in shape.tops():
@@ -97,7 +97,7 @@ class Network:
             job = self._forward_job(layer, x)
             if last is not None and layer == shape.tops()[-1]:
                 job = replace(job, then=last, add=None if beside is None else beside * ONE)
-            (done,) = await self.engine.products([job])
+            (done,) = await self.engine.compute_products([job])
             a = _record_layer(tape, layer, x, done)
         return a
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 from securevfl_crypto.replicated import SLOPE_BITS
-from securevfl_crypto.ring import FRACTION, encode
+from securevfl_crypto.ring import FRACTION, encode_words
 
 from securevfl.errors import InputError
 from securevfl.party_context import derive_seed
@@ -171,7 +171,7 @@ class NetworkShape:
             generator = np.random.default_rng(derive_seed(seed, "weights on shares", layer.name))
             gain = 1.0 if layer.name in first or layer == self.tops()[-1] else 2.0
             weights = generator.normal(0, math.sqrt(gain / max(layer.inputs, 1)), (layer.inputs, layer.outputs))
-            found[layer.name] = encode(np.vstack([weights, np.zeros((1, layer.outputs))]))
+            found[layer.name] = encode_words(np.vstack([weights, np.zeros((1, layer.outputs))]))
         return found
 
     def ranges(self) -> dict[str, tuple[float, float]]:

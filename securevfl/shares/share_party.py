@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.replicated import Computing, Dealt, Opening, Share, deal
-from securevfl_crypto.ring import encode
+from securevfl_crypto.replicated import Computing, Dealt, Opening, Share, deal_shares
+from securevfl_crypto.ring import encode_words
 
 from securevfl.errors import ProtocolError, RangeError
 from securevfl.party_context import PartyContext
@@ -31,7 +31,7 @@ def input_words(party: str, rows: torch.Tensor, bound: float = INPUT_BOUND) -> n
     """
     flat = rows.detach().reshape(len(rows), -1).cpu().double().numpy()
     try:
-        return encode(flat, bound=bound)
+        return encode_words(flat, bound=bound)
     except MalformedError as error:
         raise RangeError(
             f"{party!r} has a value that training on shares cannot hold: {error}; nothing of these rows was shared"
@@ -89,7 +89,7 @@ class ShareParty:
         Raises:
             ProtocolError: a party dealt something else.
         """
-        every = [] if words is None else [deal(array) for array in words]
+        every = [] if words is None else [deal_shares(array) for array in words]
         parts = {name: [dealt[index] for dealt in every] for index, name in enumerate(self.computing)}
         mine = parts.pop(self.site.name, None)
         given = {self.site.links[name]: part for name, part in parts.items() if every}

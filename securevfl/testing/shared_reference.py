@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from securevfl_crypto.ring import decode
+from securevfl_crypto.ring import decode_words
 from torch import nn
 
 from securevfl.privacy.loss import CURVATURE
@@ -30,7 +30,7 @@ class SharedReference(nn.Module):
         self.batch_size = batch_size
         first = shape.first_weights(seed)
         self.weights = nn.ParameterDict(
-            {_key(name): nn.Parameter(torch.from_numpy(decode(words))) for name, words in first.items()}
+            {_key(name): nn.Parameter(torch.from_numpy(decode_words(words))) for name, words in first.items()}
         )
         self._optimizer = torch.optim.SGD(
             self.parameters(), lr=rule.lr, momentum=rule.momentum, weight_decay=rule.decay

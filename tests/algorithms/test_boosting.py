@@ -433,8 +433,8 @@ def test_hidden_passive_parties_get_the_same_number_of_ciphertexts_whatever_the_
     owner = SumOwner(key, SumPlan(key_bits=2048, rows=40, bounds=(16, 16), nodes=2))
     values = np.ones((40, 2), dtype=np.int64)
     one, other = np.full(40, -1), np.arange(40) % 2
-    assert owner.encrypt(values, one).shape == owner.encrypt(values, other).shape
-    assert len({bytes(row) for row in owner.encrypt(values, one)}) == 40  # zeros are fresh ciphertexts, too
+    assert owner.encrypt_rows(values, one).shape == owner.encrypt_rows(values, other).shape
+    assert len({bytes(row) for row in owner.encrypt_rows(values, one)}) == 40  # zeros are fresh ciphertexts, too
 
 
 @pytest.mark.parametrize(

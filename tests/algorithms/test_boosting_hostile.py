@@ -133,7 +133,7 @@ def test_trees_of_negative_sizes_are_refused() -> None:
 def test_sealed_sums_that_need_not_add_up_are_refused(nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the clear they are held against the node's; sealed, the bin that is left out makes them so."""
     ready_keys(monkeypatch)
-    honest = SumHolder.sums
+    honest = SumHolder.compute_sums
 
     def some(self: Any, batch: Any, codes: np.ndarray, bins: Any, node: Any, count: int) -> Any:
         codes = codes.copy()

@@ -36,7 +36,7 @@ class Work:
 
 @contextmanager
 def counted() -> Iterator[Work]:
-    work, encrypt, packed = Work(), SumOwner.encrypt, SumHolder._packed
+    work, encrypt, packed = Work(), SumOwner.encrypt_rows, SumHolder._pack_sums
 
     def encrypted(self: Any, values: np.ndarray, node: np.ndarray | None = None) -> np.ndarray:
         work.rows.append(len(values))

@@ -270,7 +270,7 @@ def test_labels_and_bins_never_cross_in_the_clear(runs: Mapping[str, RunOutcome]
 def test_columns_and_bins_are_asked_for_in_an_order_that_no_seed_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two plain runs of one job, whose seed all parties know: the same card, and other codes under encryption."""
     asked: list[set[tuple[int, ...]]] = []
-    honest = SumHolder.sums
+    honest = SumHolder.compute_sums
 
     def watched(self: Any, batch: Any, codes: np.ndarray, bins: Any) -> Any:
         asked.append({tuple(column) for column in codes.T.tolist()})
@@ -286,7 +286,7 @@ def test_columns_and_bins_are_asked_for_in_an_order_that_no_seed_tells(monkeypat
 def test_a_party_that_asks_for_single_rows_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The attack: a bin with one row in it would open that row's label."""
     ready_keys(monkeypatch)
-    honest = SumHolder.sums
+    honest = SumHolder.compute_sums
 
     def alone(self: Any, batch: Any, codes: np.ndarray, bins: Any) -> Any:
         codes = codes.copy()
@@ -305,7 +305,7 @@ def test_a_party_that_asks_for_single_rows_is_told_nothing(monkeypatch: pytest.M
 def test_bins_that_leave_rows_out_are_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A party that sends all bins could sum any rows in them: those of a column need not be all rows then."""
     ready_keys(monkeypatch)
-    honest = SumHolder.sums
+    honest = SumHolder.compute_sums
 
     def some(self: Any, batch: Any, codes: np.ndarray, bins: Any) -> Any:
         codes = codes.copy()
@@ -319,7 +319,7 @@ def test_bins_that_leave_rows_out_are_told_nothing(monkeypatch: pytest.MonkeyPat
 
 def test_more_positives_than_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ready_keys(monkeypatch)
-    opened = counting.SumOwner.open
+    opened = counting.SumOwner.open_sums
 
     def shifted(self: Any, *rest: Any) -> np.ndarray:
         found = opened(self, *rest)

@@ -34,7 +34,7 @@ def product_view(key: SecretKey, message: np.ndarray) -> list[float]:
     outputs = ((message.size - 36) // width - count * (DEGREE + CHECKS)) // rows
     downs = [min(tiling.rows, rows - start) for start in range(0, rows, tiling.rows)]
     outs = [min(tiling.outputs, outputs - start) for start in range(0, outputs, tiling.outputs)]
-    places = [tiling.product(down, out) for down in downs for out in outs]
+    places = [tiling.product_places(down, out) for down in downs for out in outs]
     envelope = Envelope(Content.PRODUCT, scheme.number, chain, key.public.tag, tiling, rows, own)
     encoding = _encoding(scheme, chain)
     seen: list[float] = []
@@ -42,7 +42,7 @@ def product_view(key: SecretKey, message: np.ndarray) -> list[float]:
         envelope.read_answers(message, [len(p.index) + CHECKS for p in places]), places, strict=True
     ):
         found = own.kept.add(first[:, :-CHECKS], times_secret(own, key.openers[chain], [second])[0][:, place.index])
-        numbers = encoding.numbers(encoding.lower(own.kept.negate(found, place.negative)))
+        numbers = encoding.to_numbers(encoding.lower_phases(own.kept.negate(found, place.negative)))
         seen += [float(number) / encoding.modulus for number in numbers]
     return seen
 
@@ -50,7 +50,7 @@ def product_view(key: SecretKey, message: np.ndarray) -> list[float]:
 def _encoding(scheme: RlweScheme, chain: int) -> Encoding:
     """The scheme's encoding of products on its first chain."""
     block = Block(batch=2, width_in=1, width_out=1, x_bits=15, s_bits=15, w_bits=30, z_bits=50)
-    encoding = scheme.encodings(block, Demand(15, 2, 40), Demand(15, 2, 40))[0]
+    encoding = scheme.choose_encodings(block, Demand(15, 2, 40), Demand(15, 2, 40))[0]
     assert encoding.noise.chain == scheme.chains[chain]
     return encoding
 
@@ -67,18 +67,18 @@ def known_key(scheme: RlweScheme, monkeypatch: pytest.MonkeyPatch) -> tuple[Rlwe
 
     with monkeypatch.context() as patch:
         patch.setattr(SealContext, "read_plaintext", spy)
-        return scheme.generate(), secrets
+        return scheme.generate_key(), secrets
 
 
 def phase(own: SealContext, secret: np.ndarray, halves: np.ndarray) -> np.ndarray:
     """``c0 + c1 s`` of a ciphertext of any level, residues (primes, N)."""
     basis = Basis(own.data.primes[: halves.shape[1]])
-    ciphertext = own.transform(own.ciphertext(np.stack([np.zeros_like(halves[1]), halves[1]])))
-    product = own.combine([ciphertext], [own.transformed_plaintext(secret[: len(basis.primes)])])
-    return basis.add(halves[0], own.read(product)[1])
+    ciphertext = own.transform_ciphertext(own.make_ciphertext(np.stack([np.zeros_like(halves[1]), halves[1]])))
+    product = own.sum_products([ciphertext], [own.transformed_plaintext(secret[: len(basis.primes)])])
+    return basis.add(halves[0], own.read_ciphertext(product)[1])
 
 
 def centred(basis: Basis, residues: np.ndarray) -> np.ndarray:
     """Integers around zero, an object array."""
-    found = basis.integers(residues)
+    found = basis.to_integers(residues)
     return np.where(found > basis.modulus // 2, found - basis.modulus, found)

@@ -21,7 +21,7 @@ __all__ = ["SCHEMES", "Case", "Cut", "close", "zero_shares"]
 
 @cache
 def _key(scheme: Scheme, which: int) -> SecretKey:
-    return scheme.generate()
+    return scheme.generate_key()
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,11 @@ class Cut:
             widest=max(widths),
         )
         self.blocks = [replace(self.block, width_in=d) for d in widths]
-        self.owners = [scheme.owner(key, block) for block in self.blocks]
+        self.owners = [scheme.create_owner(key, block) for block in self.blocks]
         zeros = zero_shares(parties, seed)
-        self.holders = [scheme.holder(key.public, block, zero) for block, zero in zip(self.blocks, zeros, strict=True)]
+        self.holders = [
+            scheme.create_holder(key.public, block, zero) for block, zero in zip(self.blocks, zeros, strict=True)
+        ]
         self.w = [self._integers((d, h), self.block.w_bits).astype(object) for d in widths]
         self.u = [holder.fresh_share() for holder in self.holders]
         ring = self.owners[0].ring
@@ -106,7 +108,7 @@ class Cut:
     def products(self, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """What the holders answer."""
         parts = zip(self.owners, self.holders, self.v, self.u, xs, strict=True)
-        return [holder.product(owner.seal_weights(v), x, u) for owner, holder, v, u, x in parts]
+        return [holder.answer_product(owner.seal_weights(v), x, u) for owner, holder, v, u, x in parts]
 
     def exact(self, xs: Sequence[np.ndarray]) -> np.ndarray:
         """``Σ x W``."""
@@ -116,7 +118,7 @@ class Cut:
 def _paillier_view(key: SecretKey, message: np.ndarray) -> list[float]:
     assert isinstance(key, PaillierPrivateKey)
     n = key.public.n
-    return [float((m % n) / n) for m in key.decrypt_batch(key.public.load(message, len(message)))]
+    return [float((m % n) / n) for m in key.decrypt_batch(key.public.load_ciphertexts(message, len(message)))]
 
 
 def _small_paillier() -> SecretKey:

@@ -27,7 +27,7 @@ HEAD = 25
 
 @lru_cache
 def key(name: str, number: int = 0) -> crypto.SecretKey:
-    return SCHEMES[name].generate()
+    return SCHEMES[name].generate_key()
 
 
 @pytest.fixture(params=list(SCHEMES))
@@ -47,7 +47,7 @@ def zero_shares(parties: int) -> list[crypto.ZeroShares]:
 def aggregator(name: str, count: int, bits: int = 56, parties: int = 3) -> Aggregator:
     """What a party makes of the key as it travels."""
     public = SCHEMES[name].read_public(key(name).public.to_bytes())
-    return SCHEMES[name].aggregator(public, Addends(count=count, bits=bits, parties=parties))
+    return SCHEMES[name].create_aggregator(public, Addends(count=count, bits=bits, parties=parties))
 
 
 def vectors(parties: int, count: int, bits: int, seed: int = 0) -> np.ndarray:
@@ -119,7 +119,10 @@ def test_to_the_owner_of_the_key_one_message_is_uniform(name: str, value: int) -
         assert isinstance(own, PaillierAggregator)
         secret = key(name)
         assert isinstance(secret, crypto.PaillierPrivateKey)
-        modulus, seen = int(own.key.n), [int(v) % int(own.key.n) for v in secret.decrypt_batch(own._load(body))]
+        modulus, seen = (
+            int(own.key.n),
+            [int(v) % int(own.key.n) for v in secret.decrypt_batch(own._load_ciphertexts(body))],
+        )
     for part in (np.array([v / modulus for v in seen]), np.array([(v % 65536) / 65536 for v in seen])):
         assert abs(part.mean() - 0.5) < 6 * 0.289 / len(part) ** 0.5
         assert abs(part.std() - 0.289) < 6 * 0.13 / len(part) ** 0.5
@@ -223,7 +226,7 @@ def test_random_bytes_are_refused(noise: bytes) -> None:
 
 def test_another_key_is_refused(name: str) -> None:
     own, stranger = aggregator(name, 3, parties=1), key(name, 1)
-    there = SCHEMES[name].aggregator(stranger.public, own.addends)
+    there = SCHEMES[name].create_aggregator(stranger.public, own.addends)
     message = there.seal(np.arange(3), crypto.ZeroShares([]))
     with pytest.raises(crypto.MalformedError, match="a vector under key"):
         own.add([message])
@@ -234,7 +237,7 @@ def test_another_key_is_refused(name: str) -> None:
     for other, scheme in SCHEMES.items():
         if other != name:
             with pytest.raises(crypto.MalformedError, match="is needed"):
-                scheme.aggregator(stranger.public, own.addends)
+                scheme.create_aggregator(stranger.public, own.addends)
             with pytest.raises(crypto.MalformedError):
                 scheme.read_public(stranger.public.to_bytes())
 
@@ -245,10 +248,10 @@ def test_ckks_notices_more_noise_than_there_can_be() -> None:
     assert isinstance(own, CkksAggregator)
     sealed = own.seal(np.array([5, -7]), crypto.ZeroShares([]))
     phases = own._phases(memoryview(sealed[HEAD:].tobytes()), key("ckks"))
-    assert own._rounded(phases).tolist() == [5, -7]
+    assert own._round_phases(phases).tolist() == [5, -7]
     phases[0] += 3 << (own._shift - 3)
     with pytest.raises(crypto.OverflowRefused, match="1 encryptions have less than 8192"):
-        own._rounded(phases)
+        own._round_phases(phases)
 
 
 def test_weak_keys_are_refused() -> None:

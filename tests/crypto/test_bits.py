@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from securevfl_crypto.bits import Loops, loops, paths, tables
-from securevfl_crypto.bits.compiled import Compiled
-from securevfl_crypto.bits.portable import Portable
+from securevfl_crypto.bits import BitLoops, bit_loops, byte_tables, paths
+from securevfl_crypto.bits.compiled import CompiledBitLoops
+from securevfl_crypto.bits.portable import PortableBitLoops
 from securevfl_crypto.engine.compiled_bits import bit_kernels
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
 from securevfl_crypto.errors import EngineError
@@ -23,9 +23,9 @@ NAMES = (*_VECTOR, "numpy")
 SIZES = [0, 1, 15, 16, 17, 33, 100]
 
 
-def built(name: str) -> Loops:
+def built(name: str) -> BitLoops:
     """A path, taken without its self-test: what computes wrongly must fail."""
-    return Compiled(bit_kernels(_VECTOR[name])) if name in _VECTOR else Portable()
+    return CompiledBitLoops(bit_kernels(_VECTOR[name])) if name in _VECTOR else PortableBitLoops()
 
 
 @pytest.fixture
@@ -65,14 +65,14 @@ def test_sums_that_bytes_select(name: str, count: int) -> None:
     slots, bits = _random(90, 64), _random(count, 5)
     positions = (_random(count, 12).view("<u4") % 30 + np.array([0, 30, 60])).astype(np.uint32)
     coded, decoded = start.copy(), start.copy()
-    path.encode(words[:, 2:], tables(generator), coded)
-    path.decode(positions, bits, tables(slots[-40:]), slots, decoded)
+    path.encode(words[:, 2:], byte_tables(generator), coded)
+    path.decode(positions, bits, byte_tables(slots[-40:]), slots, decoded)
     for row in range(count):
         chosen = [generator[bit] for bit in range(80) if _bit(words[:, 2:], row, bit)]
         assert np.array_equal(coded[row], np.bitwise_xor.reduce([start[row], *chosen]))
         chosen = [slots[50 + bit] for bit in range(40) if _bit(bits, row, bit)]
         assert np.array_equal(decoded[row], np.bitwise_xor.reduce([start[row], *slots[positions[row]], *chosen]))
-    sums = path.sums(start, bits)
+    sums = path.sum_rows(start, bits)
     for bit in range(40):
         chosen = [start[row] for row in range(count) if _bit(bits, row, bit)]
         assert np.array_equal(sums[bit], np.bitwise_xor.reduce([np.zeros(64, np.uint8), *chosen]))
@@ -83,7 +83,7 @@ def test_blake2s_of_the_rfc(name: str) -> None:
     """RFC 7693, appendix B: BLAKE2s-256 of "abc"."""
     message = np.zeros((1, 64), dtype=np.uint8)
     message[0, :3] = list(b"abc")
-    digest = built(name).hash(message, 3, np.zeros(16, np.uint8))
+    digest = built(name).hash_rows(message, 3, np.zeros(16, np.uint8))
     assert digest.tobytes().hex() == "508c5e8c327c14e2e1a72ba34eeb452f37458b209ed63a294d999b4c86675982"
 
 
@@ -93,8 +93,8 @@ def test_blake2s_of_the_rfc(name: str) -> None:
 def test_the_hash_is_blake2s(name: str, count: int, length: int, number: int) -> None:
     messages, salts = _random(count, 64), _random(count, 48)[:, 16:32]
     messages[:, length:] = 0
-    digests = built(name).hash(messages, length, salts, number)
-    common = built(name).hash(messages, length, np.arange(16, dtype=np.uint8), number)
+    digests = built(name).hash_rows(messages, length, salts, number)
+    common = built(name).hash_rows(messages, length, np.arange(16, dtype=np.uint8), number)
     assert digests.shape == common.shape == (count, 32)
     for row in range(count):
         for salt, digest in ((salts[row].tobytes(), digests[row]), (bytes(range(16)), common[row])):
@@ -111,7 +111,7 @@ def test_peeled_keys_get_their_values(name: str, count: int, spare: int, width: 
     third = count // 3 + spare
     positions = (_random(count, 12).view("<u4") % third + np.arange(3) * third).astype(np.uint32)
     peeled = built(name).peel(positions, 3 * third)
-    assert np.array_equal(peeled.core, Portable().peel(positions, 3 * third).core)
+    assert np.array_equal(peeled.core, PortableBitLoops().peel(positions, 3 * third).core)
     values, slots = _random(count, 8 * width).view(np.uint64), _random(3 * third, 8 * width).view(np.uint64)
     before = slots.copy()
     peeled.substitute(values, slots)
@@ -124,29 +124,29 @@ def test_peeled_keys_get_their_values(name: str, count: int, spare: int, width: 
 def test_wrong_results_are_found_and_another_path_taken(fresh: pytest.MonkeyPatch) -> None:
     breaks: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "transpose": lambda rows: rows ^ np.uint8(1),
-        "hash": lambda rows: np.roll(rows, 1, axis=0),
-        "sums": lambda rows: rows[::-1],
+        "hash_rows": lambda rows: np.roll(rows, 1, axis=0),
+        "sum_rows": lambda rows: rows[::-1],
     }
     for name, change in breaks.items():
         with pytest.MonkeyPatch.context() as patch:
-            right = getattr(Compiled, name)
-            patch.setattr(Compiled, name, lambda *args, right=right, change=change: change(right(*args)))
+            right = getattr(CompiledBitLoops, name)
+            patch.setattr(CompiledBitLoops, name, lambda *args, right=right, change=change: change(right(*args)))
             paths._chosen.cache_clear()
             for path in _VECTOR:
                 with pytest.raises(EngineError, match="wrongly on this machine"):
-                    loops(path)
+                    bit_loops(path)
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
-                assert loops().name == "numpy"
+                assert bit_loops().name == "numpy"
             assert len(seen) == len(_VECTOR)
 
 
 def test_paths_are_chosen_by_name(fresh: pytest.MonkeyPatch) -> None:
     fresh.setenv("SECUREVFL_ENGINE", "cryptography")
-    assert loops().name == "numpy"
-    assert loops("libsodium").name == "numpy"
+    assert bit_loops().name == "numpy"
+    assert bit_loops("libsodium").name == "numpy"
     with pytest.raises(EngineError, match="path 'magic'; one of"):
-        loops("magic")
+        bit_loops("magic")
     fresh.setattr(paths, "host_features", frozenset)
     with pytest.raises(EngineError, match="needs llvmlite and a CPU with"):
-        loops("avx2")
+        bit_loops("avx2")

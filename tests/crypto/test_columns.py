@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from securevfl_crypto.engine import BoundError
-from securevfl_crypto.engine.columns import Columns, accumulate
+from securevfl_crypto.engine.columns import Columns, accumulate_columns
 from securevfl_crypto.engine.compiled_long import long_text
 from securevfl_crypto.engine.cpu import VECTOR_PATHS
 from securevfl_crypto.engine.emitter import MASK52, Function, Gain, Vec
@@ -25,7 +25,7 @@ def _vec(top: int) -> Vec:
 
 def _rounds(body: Callable[[Function, Columns], None], most: int = 10, start: int = 0, growth: int = 100) -> int:
     f = _function()
-    return accumulate(f, "%t", "%n", most, start, growth, lambda _, columns: body(f, columns))
+    return accumulate_columns(f, "%t", "%n", most, start, growth, lambda _, columns: body(f, columns))
 
 
 def test_the_bound_grows_with_the_rounds() -> None:
@@ -88,7 +88,7 @@ def test_a_loop_within_a_round_keeps_what_it_carries() -> None:
                 columns.store(f.add(carried[0], _vec(10)), "0")
                 return [_vec(1) if fresh else f.add(columns.load("1"), _vec(gain))]
 
-            last = f.loop(3, inner, [(columns.load("0"), columns.grown(over))])
+            last = f.loop(3, inner, [(columns.load("0"), columns.grow_bound(over))])
             columns.store(last[0], "2")
 
         return body
@@ -105,10 +105,10 @@ def test_a_loop_within_a_round_keeps_what_it_carries() -> None:
 def test_a_loop_that_may_not_run_carries_nothing() -> None:
     f = _function()
     f.loop("%n", lambda _, __: [], perhaps=True)
-    assert "icmp ugt i64 %n, 0" in f.text()
+    assert "icmp ugt i64 %n, 0" in f.to_text()
     with pytest.raises(BoundError, match="may not run"):
         f.loop("%n", lambda _, carried: carried, [(_vec(1), 1)], perhaps=True)
-    assert isinstance(Columns(f, "%t", 5, 1).grown(3), Gain)
+    assert isinstance(Columns(f, "%t", 5, 1).grow_bound(3), Gain)
 
 
 @pytest.mark.parametrize("path", VECTOR_PATHS, ids=lambda path: path.name)

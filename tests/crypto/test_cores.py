@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from securevfl_crypto.engine import quota as module
-from securevfl_crypto.engine.cpu import threads
-from securevfl_crypto.engine.quota import cores, quota
+from securevfl_crypto.engine.cpu import thread_count
+from securevfl_crypto.engine.quota import cpu_quota, usable_cores
 
 
 def _group(root: Path, lines: str, files: dict[str, str]) -> float | None:
     for name, text in {"proc/self/cgroup": lines, **files}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="ascii")
-    return quota(root)
+    return cpu_quota(root)
 
 
 V2 = "sys/fs/cgroup"
@@ -49,12 +49,12 @@ def test_the_least_quota_of_the_groups_counts(
 
 
 def test_no_control_groups_no_quota(tmp_path: Path) -> None:
-    assert quota(tmp_path) is None
+    assert cpu_quota(tmp_path) is None
 
 
 @pytest.mark.parametrize(("allowed", "expected"), [(None, 8), (2.5, 3), (0.1, 1), (64.0, 8)])
 def test_threads_follow_the_quota(monkeypatch: pytest.MonkeyPatch, allowed: float | None, expected: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    monkeypatch.setattr(module, "quota", lambda: allowed)
+    monkeypatch.setattr(module, "cpu_quota", lambda: allowed)
     monkeypatch.delenv("SECUREVFL_THREADS", raising=False)
-    assert cores() == threads() == expected
+    assert usable_cores() == thread_count() == expected

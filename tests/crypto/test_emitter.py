@@ -240,7 +240,7 @@ def test_programs_stay_within_their_bounds_and_are_exact(seed: int, steps: int) 
         operands = rng.choices(made, k=3)
         with contextlib.suppress(BoundError):  # refused: the program goes on without it
             made.append(operation(f, rng.randint(0, 63), *operands))
-    values = _evaluate(f.text(), inputs)
+    values = _evaluate(f.to_text(), inputs)
     for one in made:
         if not one.vec.name.startswith("%"):
             continue
@@ -253,7 +253,7 @@ def test_programs_stay_within_their_bounds_and_are_exact(seed: int, steps: int) 
 def _compiled(f: Function) -> tuple[Callable[..., None], object]:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    module = binding.parse_assembly(f.text())
+    module = binding.parse_assembly(f.to_text())
     module.verify()
     machine = binding.Target.from_default_triple().create_target_machine(opt=1)
     compiler = binding.create_mcjit_compiler(module, machine)
@@ -272,7 +272,7 @@ def test_nested_loops_masks_and_interleaved_work_run_as_written() -> None:
             return [f.mask(f.add(state[0], f.load("%in", j, 1000)), 32)]
 
         (total,) = f.loop(3, inner, [(carried[0], bound)])
-        flag = f.flag("%out", i)  # bytes of the output's first vector, which is written only at the end
+        flag = f.load_flag("%out", i)  # bytes of the output's first vector, which is written only at the end
         scratch = f.allocate(2)
         f.store(f.select(flag, f.constant(100), f.constant(0)), scratch, 1)
         return [f.mask(f.add(total, f.load(scratch, 1, 100)), 32)]

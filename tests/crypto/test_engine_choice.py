@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from securevfl_crypto.engine import PATHS, Engine, available, choice, compiled, cpu, engine, vector
+from securevfl_crypto.engine import PATHS, Engine, available_paths, choice, choose_engine, compiled, cpu, vector
 from securevfl_crypto.engine.compiled import Kernels
 from securevfl_crypto.engine.scalar import ScalarEngine
 from securevfl_crypto.errors import EngineError
@@ -25,14 +25,14 @@ VECTORS = [path.name for path in cpu.VECTOR_PATHS]
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """A process that has not chosen yet."""
     monkeypatch.delenv("SECUREVFL_ENGINE", raising=False)
-    monkeypatch.setattr(choice, "_load", choice._load.__wrapped__)
-    choice._fastest.cache_clear()
+    monkeypatch.setattr(choice, "_load_engine", choice._load_engine.__wrapped__)
+    choice._fastest_engine.cache_clear()
     yield monkeypatch
-    choice._fastest.cache_clear()
+    choice._fastest_engine.cache_clear()
 
 
 def _best() -> str:
-    return available()[0]
+    return available_paths()[0]
 
 
 def _need_vector() -> str:
@@ -43,12 +43,12 @@ def _need_vector() -> str:
 
 def test_paths_in_their_order() -> None:
     assert PATHS == ("ifma", "avx512", "avx2", "libsodium", "cryptography")
-    found = available()
+    found = available_paths()
     assert found == runnable()  # none fails its self-test
     assert "cryptography" in found
     for path in found:
-        assert engine(path).name == path
-        assert engine(path) is engine(path)
+        assert choose_engine(path).name == path
+        assert choose_engine(path) is choose_engine(path)
 
 
 @pytest.mark.parametrize("value", ["", "auto", " Auto "])
@@ -56,62 +56,62 @@ def test_without_a_demand_the_fastest_is_taken(fresh: pytest.MonkeyPatch, value:
     fresh.setenv("SECUREVFL_ENGINE", value)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert engine().name == _best()
+        assert choose_engine().name == _best()
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_the_environment_demands_a_path(fresh: pytest.MonkeyPatch, path: str) -> None:
     fresh.setenv("SECUREVFL_ENGINE", f" {path.upper()}")
-    if path in available():
-        assert engine().name == path
+    if path in available_paths():
+        assert choose_engine().name == path
     else:
         with pytest.raises(EngineError, match=path):
-            engine()
-    assert engine("cryptography").name == "cryptography"  # an argument comes first
+            choose_engine()
+    assert choose_engine("cryptography").name == "cryptography"  # an argument comes first
 
 
 @pytest.mark.parametrize("name", ["sse2", "IFMA!", "ifma,avx2", "none"])
 def test_unknown_paths_are_refused(fresh: pytest.MonkeyPatch, name: str) -> None:
     with pytest.raises(EngineError, match="one of ifma, avx512, avx2, libsodium, cryptography is possible"):
-        engine(name)
+        choose_engine(name)
     fresh.setenv("SECUREVFL_ENGINE", name)
     with pytest.raises(EngineError, match=r"SECUREVFL_ENGINE=.*one of auto, ifma"):
-        engine()
+        choose_engine()
 
 
 @pytest.mark.parametrize("path", cpu.VECTOR_PATHS, ids=VECTORS)
 def test_a_demanded_path_needs_its_cpu(fresh: pytest.MonkeyPatch, path: cpu.VectorPath) -> None:
     fresh.setattr(choice, "host_features", lambda: frozenset(path.needs[:-1]))
     with pytest.raises(EngineError, match=f"needs llvmlite and a CPU with {path.needs[-1]}"):
-        engine(path.name)
+        choose_engine(path.name)
     fresh.setenv("SECUREVFL_ENGINE", path.name)
     with pytest.raises(EngineError, match=f"{path.name!r} needs llvmlite"):
-        engine()
+        choose_engine()
 
 
 def test_a_lesser_cpu_takes_a_lesser_path_without_a_word(fresh: pytest.MonkeyPatch) -> None:
-    scalar = next(path for path in available() if path not in VECTORS)
+    scalar = next(path for path in available_paths() if path not in VECTORS)
     for features in ((), ("avx",), ("avx512f",), ("avx512f", "avx512ifma")):
-        choice._fastest.cache_clear()
+        choice._fastest_engine.cache_clear()
         fresh.setattr(choice, "host_features", lambda features=features: frozenset(features))
-        assert engine().name == scalar
-    if "avx2" in available():
-        choice._fastest.cache_clear()
+        assert choose_engine().name == scalar
+    if "avx2" in available_paths():
+        choice._fastest_engine.cache_clear()
         fresh.setattr(choice, "host_features", lambda: frozenset({"avx2", "avx512f"}))
-        assert engine().name == "avx2"
+        assert choose_engine().name == "avx2"
 
 
 def test_without_llvmlite_and_pynacl(fresh: pytest.MonkeyPatch) -> None:
     fresh.setitem(sys.modules, "llvmlite", None)
     assert cpu.host_features() == frozenset()
-    assert engine().name in ("libsodium", "cryptography")
+    assert choose_engine().name in ("libsodium", "cryptography")
     for module in ("nacl", "nacl.bindings"):
         fresh.setitem(sys.modules, module, None)
-    choice._fastest.cache_clear()
-    assert engine().name == "cryptography"
+    choice._fastest_engine.cache_clear()
+    assert choose_engine().name == "cryptography"
     with pytest.raises(EngineError, match="pip install pynacl"):
-        engine("libsodium")
-    assert available() == ["cryptography"]
+        choose_engine("libsodium")
+    assert available_paths() == ["cryptography"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, OSError])
@@ -161,20 +161,20 @@ class _Broken(ScalarEngine):
 
 
 def test_a_right_engine_passes_the_self_test() -> None:
-    choice.self_test(_Broken(set()))
+    choice.check_engine(_Broken(set()))
 
 
 @pytest.mark.parametrize("row", [0, -1])
 @pytest.mark.parametrize("name", WRONG)
 def test_one_wrong_bit_fails_the_self_test(name: str, row: int) -> None:
     with pytest.raises(EngineError, match=WRONG[name]) as caught:
-        choice.self_test(_Broken({name}, row))
+        choice.check_engine(_Broken({name}, row))
     assert "SECUREVFL_ENGINE=cryptography" in str(caught.value)
 
 
 def test_the_self_test_names_all_that_is_wrong() -> None:
     with pytest.raises(EngineError, match="X25519 and the hash to the curve and SHA-512 wrongly"):
-        choice.self_test(_Broken(set(WRONG)))
+        choice.check_engine(_Broken(set(WRONG)))
 
 
 def test_the_self_test_does_not_trust_a_wrong_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,13 +182,13 @@ def test_the_self_test_does_not_trust_a_wrong_library(monkeypatch: pytest.Monkey
     right = ScalarEngine.x25519
     monkeypatch.setattr(ScalarEngine, "x25519", lambda self, secret, points: _flipped(right(self, secret, points), 0))
     with pytest.raises(EngineError, match="X25519"):
-        choice.self_test(ScalarEngine("cryptography"))
+        choice.check_engine(ScalarEngine("cryptography"))
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_path_that_computes_wrongly_is_left_with_a_warning(fresh: pytest.MonkeyPatch, name: str) -> None:
     """The fastest path is broken, as on a machine with a faulty unit or compiler; the next one is taken."""
-    first, second, *_ = available()
+    first, second, *_ = available_paths()
     _need_vector()
     right = getattr(vector.VectorEngine, name)
 
@@ -198,20 +198,20 @@ def test_a_path_that_computes_wrongly_is_left_with_a_warning(fresh: pytest.Monke
 
     fresh.setattr(vector.VectorEngine, name, wrong)
     with pytest.warns(RuntimeWarning, match=f"{first!r} {WRONG[name]}.*taking a slower path") as caught:
-        assert engine().name == second
+        assert choose_engine().name == second
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert engine().name == second  # remembered, without another warning
+        assert choose_engine().name == second  # remembered, without another warning
     with pytest.raises(EngineError, match=WRONG[name]):
-        engine(first)  # who demands it is refused
+        choose_engine(first)  # who demands it is refused
     fresh.setenv("SECUREVFL_ENGINE", first)
     with pytest.raises(EngineError, match=WRONG[name]):
-        engine()
+        choose_engine()
 
 
 def test_a_library_that_computes_wrongly_is_left_with_a_warning(fresh: pytest.MonkeyPatch) -> None:
-    if "libsodium" not in available():
+    if "libsodium" not in available_paths():
         pytest.skip("PyNaCl is not installed")
     right = ScalarEngine.sha512
 
@@ -222,12 +222,12 @@ def test_a_library_that_computes_wrongly_is_left_with_a_warning(fresh: pytest.Mo
     fresh.setattr(ScalarEngine, "sha512", wrong)
     fresh.setattr(choice, "host_features", frozenset)
     with pytest.warns(RuntimeWarning, match="'libsodium' computes SHA-512 wrongly"):
-        assert engine().name == "cryptography"
+        assert choose_engine().name == "cryptography"
 
 
 def test_a_path_that_cannot_be_compiled_is_left_with_a_warning(fresh: pytest.MonkeyPatch) -> None:
     """As when an LLVM of another version no longer knows an instruction."""
-    first, second, *_ = available()
+    first, second, *_ = available_paths()
     _need_vector()
     right = compiled.compile_kernels
 
@@ -240,9 +240,9 @@ def test_a_path_that_cannot_be_compiled_is_left_with_a_warning(fresh: pytest.Mon
     with pytest.warns(
         RuntimeWarning, match=rf"{first!r} cannot be compiled \(LLVM IR parsing error\); install llvmlite"
     ):
-        assert engine().name == second
+        assert choose_engine().name == second
     with pytest.raises(EngineError, match="cannot be compiled"):
-        engine(first)
+        choose_engine(first)
 
 
 # Parties on different machines
@@ -250,12 +250,12 @@ def test_a_path_that_cannot_be_compiled_is_left_with_a_warning(fresh: pytest.Mon
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(PATHS, 2)))
 def test_parties_on_different_paths_find_the_same_rows(one: str, other: str) -> None:
-    if not {one, other} <= set(available()):
+    if not {one, other} <= set(available_paths()):
         pytest.skip(f"this machine cannot run {one} and {other}")
     mine, theirs = [f"id {k}" for k in range(0, 60, 2)], [f"id {k}" for k in range(0, 90, 3)]
     session = Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag="v1")
-    client = Client(mine, session, by=engine(one))
-    server = Server(theirs, session, by=engine(other))
+    client = Client(mine, session, by=choose_engine(one))
+    server = Server(theirs, session, by=choose_engine(other))
     for points in client.chunks():
         server.take(points)
         client.take_answers(server.answer())
@@ -269,7 +269,7 @@ def test_parties_on_different_paths_find_the_same_rows(one: str, other: str) -> 
 
 def test_a_wrong_number_of_threads_is_no_reason_to_take_another_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECUREVFL_THREADS", "many")
-    choice._fastest.cache_clear()
+    choice._fastest_engine.cache_clear()
     with pytest.raises(EngineError, match="SECUREVFL_THREADS='many'; a number from 1 to 256"):
-        choice.engine()
-    choice._fastest.cache_clear()
+        choice.choose_engine()
+    choice._fastest_engine.cache_clear()

@@ -66,7 +66,7 @@ def test_masks_cancel_over_the_parties_and_are_new_each_time(parties: int) -> No
     shares = _zero_shares(parties)
     seen = set()
     for count in (4, 1, 7):
-        blocks = [share.next(count, modulus) for share in shares]
+        blocks = [share.draw_shares(count, modulus) for share in shares]
         for column in zip(*blocks, strict=True):
             assert sum(column) % modulus == 0
         seen.update(value for block in blocks for value in block)
@@ -75,7 +75,7 @@ def test_masks_cancel_over_the_parties_and_are_new_each_time(parties: int) -> No
 
 def test_masks_span_the_modulus_evenly() -> None:
     modulus = mpz(3) ** 120
-    masks = PairwiseMasks(bytes(32), positive=True).masks(1, 3000, modulus)
+    masks = PairwiseMasks(bytes(32), positive=True).draw_masks(1, 3000, modulus)
     assert stats.kstest([float(m / modulus) for m in masks], "uniform").pvalue > 1e-6
 
 
@@ -84,7 +84,7 @@ def test_masks_span_the_modulus_evenly() -> None:
 def test_masks_of_words_cancel_and_are_new_each_time(parties: int, bits: int) -> None:
     zeros, seen = _zero_shares(parties), []
     for _ in range(3):
-        shares = [zero.words(200, bits) for zero in zeros]
+        shares = [zero.draw_words(200, bits) for zero in zeros]
         assert all(share.dtype == np.uint64 for share in shares)
         assert all(int(share.max()) >> bits == 0 for share in shares)
         assert not (np.add.reduce(shares) & np.uint64((1 << bits) - 1)).any()
@@ -101,24 +101,24 @@ def test_masks_of_words_are_chacha20() -> None:
         stream = Cipher(algorithms.ChaCha20(bytes(32), bytes(8) + (3).to_bytes(8, "little")), mode=None).encryptor()
         expected = np.frombuffer(stream.update(bytes(80)), dtype="<u8").astype(object) * (1 if positive else -1)
         pair = PairwiseMasks(bytes(32), positive=positive)
-        assert pair.words(3, 10).tolist() == (expected % 2**64).tolist()
+        assert pair.draw_words(3, 10).tolist() == (expected % 2**64).tolist()
         with pytest.raises(CryptoError, match="never used twice"):
-            pair.words(3, 10)
+            pair.draw_words(3, 10)
         with pytest.raises(CryptoError, match="never used twice"):
-            pair.masks(3, 1, mpz(7))
+            pair.draw_masks(3, 1, mpz(7))
 
 
 def test_shares_of_zero_of_both_kinds_count_together() -> None:
     one, other = _zero_shares(2)
     for zero in (one, other):
-        zero.next(2, mpz(1 << 90))
-    assert not (one.words(5, 64) + other.words(5, 64)).any()
-    one.words(5, 64)
-    assert (one.words(5, 64) + other.words(5, 64)).any()  # out of step
-    assert not ZeroShares([]).words(3, 64).any()
+        zero.draw_shares(2, mpz(1 << 90))
+    assert not (one.draw_words(5, 64) + other.draw_words(5, 64)).any()
+    one.draw_words(5, 64)
+    assert (one.draw_words(5, 64) + other.draw_words(5, 64)).any()  # out of step
+    assert not ZeroShares([]).draw_words(3, 64).any()
     for bits in (0, 65):
         with pytest.raises(MalformedError, match="1 to 64"):
-            one.words(3, bits)
+            one.draw_words(3, bits)
 
 
 def _numbers(ends: list[int], count: int) -> st.SearchStrategy[list[int]]:
@@ -169,10 +169,10 @@ def test_exact_products_of_another_type_or_shape_are_refused() -> None:
 
 def test_a_mask_counter_is_never_used_twice() -> None:
     pair = PairwiseMasks(bytes(32), positive=True)
-    pair.masks(3, 2, mpz(101))
+    pair.draw_masks(3, 2, mpz(101))
     for counter in (3, 2):
         with pytest.raises(CryptoError, match="never used twice"):
-            pair.masks(counter, 2, mpz(101))
+            pair.draw_masks(counter, 2, mpz(101))
     with pytest.raises(CryptoError, match="32 are needed"):
         PairwiseMasks(b"short", positive=True)
 

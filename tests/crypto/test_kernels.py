@@ -165,7 +165,7 @@ def _small(path: VectorPath) -> tuple[dict[str, Callable[..., None]], object]:
         function = Function(name, "ptr %out, ptr %a, ptr %b", path.lanes)
         for k, word in enumerate(words(field_of(path, function))):
             function.store(word, "%out", k)
-        parts.append(function.text())
+        parts.append(function.to_text())
     module = binding.parse_assembly("\n".join(parts))
     module.verify()
     features = binding.get_host_cpu_features().flatten() + path.llvm_features
@@ -212,7 +212,7 @@ def test_freezing_at_the_edges_of_the_field(kernels: Kernels) -> None:
     field, lanes = _field(kernels.path), kernels.path.lanes
     for start in range(0, len(EDGES), lanes):
         values = (EDGES[start : start + lanes] * lanes)[:lanes]
-        a = np.array([field.digits(value) for value in values], dtype=np.uint64).T.copy()
+        a = np.array([field.to_digits(value) for value in values], dtype=np.uint64).T.copy()
         for name in ("frozen", "masks", "negative"):
             right = SMALL[name][1]
             for value, word in zip(values, _words(kernels, name, a, a), strict=True):

@@ -16,7 +16,7 @@ from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
 from securevfl_crypto.engine.limbs import Limbs, Limbs52, LimbsBy32, limbs_for
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.modular import Modulus, buckets, tables
-from securevfl_crypto.modular import modulus as any_modulus
+from securevfl_crypto.modular import modular_arithmetic as any_modulus
 from securevfl_crypto.modular.tables import by_tables
 from securevfl_crypto.modular.vector import VectorModulus
 
@@ -92,15 +92,15 @@ def test_numbers_in_and_out(name: str, m: mpz) -> None:
     arithmetic = modulus(m, name)
     values = _numbers(m, 19)
     wire = _bytes([int(value) for value in values], arithmetic.width)
-    batch = arithmetic.load(wire)
+    batch = arithmetic.load_bytes(wire)
     assert len(batch) == 19
     assert arithmetic.to_ints(batch) == values
-    assert np.array_equal(arithmetic.store(batch), wire)
-    assert arithmetic.store(batch).dtype == np.uint8
+    assert np.array_equal(arithmetic.store_bytes(batch), wire)
+    assert arithmetic.store_bytes(batch).dtype == np.uint8
     beyond = [value + k * m for k, value in enumerate(values)]
     assert arithmetic.to_ints(arithmetic.from_ints([*beyond, -1])) == [*values, m - 1]
     assert arithmetic.to_ints(arithmetic.from_ints([])) == []
-    assert arithmetic.store(arithmetic.from_ints([])).shape == (0, arithmetic.width)
+    assert arithmetic.store_bytes(arithmetic.from_ints([])).shape == (0, arithmetic.width)
 
 
 def test_products_and_places(name: str, m: mpz) -> None:
@@ -145,7 +145,7 @@ def test_products_that_are_zero(name: str) -> None:
     batch = arithmetic.from_ints([p, 5 * p, p * p - p, 7, 0])
     square = arithmetic.mul(batch, batch)
     assert arithmetic.to_ints(square) == [0, 0, 0, 49, 0]
-    assert not arithmetic.store(square)[:3].any()
+    assert not arithmetic.store_bytes(square)[:3].any()
     assert arithmetic.to_ints(arithmetic.power(batch, 3)) == [0, 0, 0, 343, 0]
     assert arithmetic.to_ints(arithmetic.mul(square, batch)) == [0, 0, 0, 343, 0]
 
@@ -160,10 +160,10 @@ def test_a_fixed_base(name: str, bits: int, scan: bool) -> None:
     assert table.bits == bits
     exponents = [0, 1, (1 << bits) - 1, *(RANDOM.getrandbits(bits) for _ in range(7))]
     wire = _bytes(exponents, -(-bits // 8))
-    assert arithmetic.to_ints(table.powers(wire)) == [gmpy2.powmod(base, e, m) for e in exponents]
-    assert len(table.powers(wire[:0])) == 0
+    assert arithmetic.to_ints(table.raise_to(wire)) == [gmpy2.powmod(base, e, m) for e in exponents]
+    assert len(table.raise_to(wire[:0])) == 0
     with pytest.raises(MalformedError, match="exponents"):
-        table.powers(wire.astype(np.int8))
+        table.raise_to(wire.astype(np.int8))
 
 
 @pytest.mark.parametrize("path", VECTORS)
@@ -173,7 +173,7 @@ def test_tables_of_a_fixed_base_in_less_memory(path: str, room: int, monkeypatch
     arithmetic = modulus(PRIME, path)
     table = arithmetic.fixed_base(3, 320)
     exponents = [(1 << 320) - 1, *(RANDOM.getrandbits(320) for _ in range(9))]
-    assert arithmetic.to_ints(table.powers(_bytes(exponents, 40))) == [gmpy2.powmod(3, e, PRIME) for e in exponents]
+    assert arithmetic.to_ints(table.raise_to(_bytes(exponents, 40))) == [gmpy2.powmod(3, e, PRIME) for e in exponents]
 
 
 @pytest.mark.parametrize("window", [4, 11, 13])
@@ -181,7 +181,7 @@ def test_windows_of_a_fixed_base(name: str, window: int) -> None:
     arithmetic = modulus(PRIME, name)
     exponents = [0, (1 << 104) - 1, *(RANDOM.getrandbits(104) for _ in range(9))]
     table = arithmetic.fixed_base(5, 104, window=window)
-    assert arithmetic.to_ints(table.powers(_bytes(exponents, 13))) == [gmpy2.powmod(5, e, PRIME) for e in exponents]
+    assert arithmetic.to_ints(table.raise_to(_bytes(exponents, 13))) == [gmpy2.powmod(5, e, PRIME) for e in exponents]
 
 
 @pytest.mark.parametrize("sizes", [[0], [1], [0, 3, 0, 1, 2], [700, 1, 64, 65, 0, 129], [5000]])

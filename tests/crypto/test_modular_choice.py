@@ -12,7 +12,7 @@ from gmpy2 import mpz
 from securevfl_crypto.engine.compiled_long import long_kernels
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
 from securevfl_crypto.errors import EngineError, MalformedError
-from securevfl_crypto.modular import Modulus, choice, modulus
+from securevfl_crypto.modular import Modulus, choice, modular_arithmetic
 from securevfl_crypto.modular.gmp import GmpModulus
 from securevfl_crypto.modular.vector import VectorModulus
 
@@ -32,14 +32,16 @@ def _wire(arithmetic: Modulus, value: mpz | int) -> np.ndarray:
 
 
 MALFORMED: dict[str, Callable[[Modulus], Any]] = {
-    "the modulus itself": lambda a: a.load(_wire(a, a.m)),
-    "all ones": lambda a: a.load(np.full((9, a.width), 255, dtype=np.uint8)),
-    "one byte too many": lambda a: a.load(np.zeros((2, a.width + 1), dtype=np.uint8)),
-    "signed bytes": lambda a: a.load(np.zeros((2, a.width), dtype=np.int8)),
-    "one axis": lambda a: a.load(np.zeros(a.width, dtype=np.uint8)),
+    "the modulus itself": lambda a: a.load_bytes(_wire(a, a.m)),
+    "all ones": lambda a: a.load_bytes(np.full((9, a.width), 255, dtype=np.uint8)),
+    "one byte too many": lambda a: a.load_bytes(np.zeros((2, a.width + 1), dtype=np.uint8)),
+    "signed bytes": lambda a: a.load_bytes(np.zeros((2, a.width), dtype=np.int8)),
+    "one axis": lambda a: a.load_bytes(np.zeros(a.width, dtype=np.uint8)),
     "two and three": lambda a: a.mul(a.from_ints([1, 2]), a.from_ints([1, 2, 3])),
     "none and two": lambda a: a.mul(a.from_ints([]), a.from_ints([1, 2])),
-    "another modulus": lambda a: a.to_ints(modulus(PRIME - 2, VECTORS[0] if VECTORS else None).from_ints([1])),
+    "another modulus": lambda a: a.to_ints(
+        modular_arithmetic(PRIME - 2, VECTORS[0] if VECTORS else None).from_ints([1])
+    ),
     "a place beyond": lambda a: a.take(a.from_ints([1, 2]), np.array([2])),
     "a place before": lambda a: a.take(a.from_ints([1, 2]), np.array([-1])),
     "places that are none": lambda a: a.take(a.from_ints([1, 2]), np.array([0.0])),
@@ -64,33 +66,33 @@ MALFORMED: dict[str, Callable[[Modulus], Any]] = {
 def test_malformed_input_is_refused(name: str, attempt: Callable[[Modulus], Any]) -> None:
     for m in (PRIME, BYTE_SHORT):
         with pytest.raises(MalformedError):
-            attempt(modulus(m, name))
+            attempt(modular_arithmetic(m, name))
 
 
 @pytest.mark.parametrize("m", [PRIME - 1, PRIME >> 256, (mpz(1) << 16384) + 1, -PRIME])
 def test_moduli_out_of_range_are_refused(m: mpz) -> None:
     with pytest.raises(MalformedError, match="an odd one of 1024 to 16384 bits"):
-        modulus(m)
+        modular_arithmetic(m)
 
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    for cache in (choice._kept, choice._tested):
+    for cache in (choice._cached_modulus, choice._test_kernels):
         cache.cache_clear()
     yield
-    for cache in (choice._kept, choice._tested):
+    for cache in (choice._cached_modulus, choice._test_kernels):
         cache.cache_clear()
 
 
 @pytest.mark.skipif(not VECTORS, reason="no vector path here")
 @pytest.mark.usefixtures("fresh")
 def test_a_path_that_fails_its_self_test_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "self_test", lambda candidate: False)
+    monkeypatch.setattr(choice, "agrees_with_gmp", lambda candidate: False)
     monkeypatch.delenv("SECUREVFL_ENGINE", raising=False)
     with pytest.raises(EngineError, match="multiplies wrongly"):
-        modulus(PRIME, VECTORS[0])
+        modular_arithmetic(PRIME, VECTORS[0])
     with pytest.warns(RuntimeWarning, match="taking a slower path"):
-        assert isinstance(modulus(PRIME), GmpModulus)
+        assert isinstance(modular_arithmetic(PRIME), GmpModulus)
 
 
 @pytest.mark.usefixtures("fresh")
@@ -99,23 +101,23 @@ def test_the_self_test_sees_wrong_products() -> None:
         def invert(self, batch: Any) -> Any:
             return super().invert(super().mul(batch, batch))
 
-    assert choice.self_test(GmpModulus(PRIME))
-    assert not choice.self_test(Wrong(PRIME))
+    assert choice.agrees_with_gmp(GmpModulus(PRIME))
+    assert not choice.agrees_with_gmp(Wrong(PRIME))
 
 
 def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECUREVFL_ENGINE", "libsodium")
-    assert isinstance(modulus(PRIME), GmpModulus)
+    assert isinstance(modular_arithmetic(PRIME), GmpModulus)
     for path in VECTORS:
         monkeypatch.setenv("SECUREVFL_ENGINE", path)
-        found = modulus(PRIME)
+        found = modular_arithmetic(PRIME)
         assert isinstance(found, VectorModulus)
         assert found.kernels.path.name == path
-        assert modulus(PRIME) is found
+        assert modular_arithmetic(PRIME) is found
         assert long_kernels(found.kernels.path, 1279) is found.kernels
     monkeypatch.delenv("SECUREVFL_ENGINE")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        modulus(PRIME)
+        modular_arithmetic(PRIME)
     with pytest.raises(EngineError, match="abacus"):
-        modulus(PRIME, "abacus")
+        modular_arithmetic(PRIME, "abacus")

@@ -15,7 +15,7 @@ from securevfl_crypto.engine.compiled_long import long_text
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
 from securevfl_crypto.engine.limbs import Limbs, Limbs52, LimbsBy32, limbs_for
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.modular import modulus
+from securevfl_crypto.modular import modular_arithmetic
 from securevfl_crypto.modular.gmp import GmpModulus
 from securevfl_crypto.modular.lanes import LaneBatch
 from securevfl_crypto.modular.montgomery import montgomery_form
@@ -50,7 +50,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def _known(n: mpz, path: str) -> VectorModulus:
-    found = modulus(n * n, path, root=n)
+    found = modular_arithmetic(n * n, path, root=n)
     assert isinstance(found, VectorModulus)
     return found
 
@@ -71,12 +71,12 @@ def _edges(n: mpz) -> list[mpz]:
 @pytest.mark.parametrize("n", ROOTS.values(), ids=ROOTS)
 def test_edges_of_a_square(name: str, n: mpz) -> None:
     m = n * n
-    arithmetic = modulus(m, name, root=n)
+    arithmetic = modular_arithmetic(m, name, root=n)
     values = _edges(n)
     w = arithmetic.width
     wire = np.frombuffer(b"".join(int(x).to_bytes(w, "little") for x in values), dtype=np.uint8).reshape(-1, w)
-    batch = arithmetic.load(wire)
-    assert np.array_equal(arithmetic.store(batch), wire)
+    batch = arithmetic.load_bytes(wire)
+    assert np.array_equal(arithmetic.store_bytes(batch), wire)
     count = len(values)
     left = arithmetic.take(batch, np.repeat(np.arange(count), count))
     right = arithmetic.take(batch, np.tile(np.arange(count), count))
@@ -86,7 +86,7 @@ def test_edges_of_a_square(name: str, n: mpz) -> None:
     for beyond in (m, m + 1, m + n, (mpz(1) << 8 * w) - 1):
         if beyond >> 8 * w == 0:
             with pytest.raises(MalformedError, match="not below"):
-                arithmetic.load(np.frombuffer(int(beyond).to_bytes(w, "little"), dtype=np.uint8).reshape(1, -1))
+                arithmetic.load_bytes(np.frombuffer(int(beyond).to_bytes(w, "little"), dtype=np.uint8).reshape(1, -1))
 
 
 def _batch(arithmetic: VectorModulus, pairs: list[tuple[mpz, mpz]]) -> LaneBatch:
@@ -101,7 +101,7 @@ def _batch(arithmetic: VectorModulus, pairs: list[tuple[mpz, mpz]]) -> LaneBatch
 def _pairs(arithmetic: VectorModulus, batch: LaneBatch) -> list[tuple[mpz, mpz]]:
     bits, half = arithmetic.kernels.limbs.bits, arithmetic.limbs // 2
     out = []
-    for row in arithmetic.rows(batch).tolist():
+    for row in arithmetic.rows_of(batch).tolist():
         assert max(row[: 2 * half]) >> bits == 0
         low, high = (
             sum(mpz(x) << (bits * k) for k, x in enumerate(part)) for part in (row[:half], row[half : 2 * half])
@@ -121,9 +121,9 @@ def _check(arithmetic: VectorModulus, left: list[tuple[mpz, mpz]], right: list[t
     product = arithmetic.mul(a, b)
     squares = arithmetic.mul(a, arithmetic.from_ints([1]))
     assert arithmetic.to_ints(squares) == first
-    arithmetic.squarings(squares.data, 1)
+    arithmetic.square_blocks(squares.data, 1)
     own = _batch(arithmetic, left)
-    arithmetic.squarings(own.data, 1)
+    arithmetic.square_blocks(own.data, 1)
     for found in (product, squares, own):
         assert max(max(pair) for pair in _pairs(arithmetic, found)) < 3 * n
     assert arithmetic.to_ints(product) == [x * y % m for x, y in zip(first, second, strict=True)]
@@ -168,7 +168,7 @@ def test_numbers_that_arrive_are_within_the_bound(path: str) -> None:
 
 def test_all_operations_on_pairs(name: str) -> None:
     m = PRIME**2
-    arithmetic = modulus(m, name, root=PRIME)
+    arithmetic = modular_arithmetic(m, name, root=PRIME)
     units = [x for x in _edges(PRIME) if x % PRIME]
     batch = arithmetic.from_ints(units)
     inverses = [gmpy2.invert(x, m) for x in units]
@@ -185,7 +185,7 @@ def test_all_operations_on_pairs(name: str) -> None:
     digits = np.frombuffer(RANDOM.randbytes(11 * 9), dtype=np.uint8).reshape(11, 9)
     powers = [gmpy2.powmod(units[5], int.from_bytes(row.tobytes(), "little"), m) for row in digits]
     for scan in (False, True):
-        assert arithmetic.to_ints(arithmetic.fixed_base(units[5], 72, scan=scan).powers(digits)) == powers
+        assert arithmetic.to_ints(arithmetic.fixed_base(units[5], 72, scan=scan).raise_to(digits)) == powers
     secret = RANDOM.getrandbits(200)
     assert arithmetic.to_ints(arithmetic.power(batch, secret)) == [gmpy2.powmod(x, secret, m) for x in units]
     with pytest.raises(MalformedError, match="inverse"):
@@ -196,18 +196,18 @@ def test_a_root_must_be_one(name: str) -> None:
     m = PRIME**2
     for wrong in (PRIME + 2, -PRIME, 1, 0, m):
         with pytest.raises(MalformedError, match="whose square is not the modulus"):
-            modulus(m, name, root=wrong)
+            modular_arithmetic(m, name, root=wrong)
     for even in (2 * PRIME, 1 << 600):
         with pytest.raises(MalformedError, match="an odd one"):
-            modulus(even**2, name, root=even)
-    assert modulus(m, name, root=int(PRIME)) is modulus(m, name, root=PRIME)
+            modular_arithmetic(even**2, name, root=even)
+    assert modular_arithmetic(m, name, root=int(PRIME)) is modular_arithmetic(m, name, root=PRIME)
     assert isinstance(GmpModulus(m, root=PRIME), GmpModulus)
 
 
 @pytest.mark.parametrize("path", VECTORS)
 def test_the_two_forms_do_not_mix(path: str) -> None:
-    whole, pairs = modulus(PRIME**2, path), modulus(PRIME**2, path, root=PRIME)
-    assert modulus(PRIME**2, path, secret=True, root=PRIME) is not pairs
+    whole, pairs = modular_arithmetic(PRIME**2, path), modular_arithmetic(PRIME**2, path, root=PRIME)
+    assert modular_arithmetic(PRIME**2, path, secret=True, root=PRIME) is not pairs
     for one, other in ((whole, pairs), (pairs, whole)):
         with pytest.raises(MalformedError, match="another modulus or path"):
             one.to_ints(other.from_ints([5]))

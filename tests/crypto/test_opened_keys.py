@@ -22,20 +22,20 @@ from securevfl_crypto.rlwe.tiling import CHECKS, Tiling
 from tests.crypto.schemes import zero_shares
 
 both = pytest.mark.parametrize("scheme", [BFV(), CKKS()], ids=lambda scheme: scheme.name)
-KEYS = {scheme: scheme.generate() for scheme in (BFV(), CKKS())}
+KEYS = {scheme: scheme.generate_key() for scheme in (BFV(), CKKS())}
 BLOCK = Block(batch=256, width_in=32, width_out=16, x_bits=15, s_bits=19, w_bits=38, z_bits=56)
 
 
 def halves(scheme: RlweScheme, zero: ZeroShares | None = None) -> tuple[RlweOwner, RlweHolder]:
     key = KEYS[scheme]
-    return scheme.owner(key, BLOCK), scheme.holder(key.public, BLOCK, zero or ZeroShares([]))
+    return scheme.create_owner(key, BLOCK), scheme.create_holder(key.public, BLOCK, zero or ZeroShares([]))
 
 
 def honest(owner: RlweOwner, holder: RlweHolder, value: int) -> np.ndarray:
     """A holder's answer to weights W = 3."""
     share = holder.fresh_share()
     w = np.full((32, 16), 3, dtype=object)
-    return holder.product(owner.seal_weights(owner.ring.reduce(w - share)), np.full((256, 32), value), share)
+    return holder.answer_product(owner.seal_weights(owner.ring.reduce(w - share)), np.full((256, 32), value), share)
 
 
 def size(holder: RlweHolder, bits: int) -> int:
@@ -50,14 +50,14 @@ def changed(holder: RlweHolder, message: np.ndarray | None, amount: int, at: int
     plan, basis = holder._plan, holder._plan.products.seal.kept
     tiles = list(plan.product_tiles(256))
     sizes = [len(places.index) + CHECKS for *_, places in tiles]
-    envelope = plan.envelope(Content.PRODUCT, plan.products, 256)
+    envelope = plan.create_envelope(Content.PRODUCT, plan.products, 256)
     count = len(basis.primes)
     if message is None:
         blank = [(np.zeros((count, n), np.uint64), np.zeros((count, DEGREE), np.uint64)) for n in sizes]
     else:
         blank = [(first.copy(), second.copy()) for first, second in envelope.read_answers(message, sizes)]
     step = np.array([amount % prime for prime in basis.primes], dtype=np.uint64)
-    away = basis.residues(np.array([-guessed * amount], dtype=object))[:, 0]
+    away = basis.to_residues(np.array([-guessed * amount], dtype=object))[:, 0]
     for first, second in blank:
         second[:, at] = basis.add(second[:, at : at + 1], step[:, None])[:, 0]
         first[:, -CHECKS:] = basis.add(first[:, -CHECKS:], np.repeat(away[:, None], CHECKS, axis=1))
@@ -71,7 +71,7 @@ def secret(scheme: RlweScheme, holder: RlweHolder) -> np.ndarray:
     one = np.zeros((len(basis.primes), DEGREE), np.uint64)
     one[:, 0] = 1
     opener = KEYS[scheme].openers[KEYS[scheme].public.chains.index(encoding.noise.chain)]
-    found = basis.integers(times_secret(seal, opener, [one])[0])
+    found = basis.to_integers(times_secret(seal, opener, [one])[0])
     return np.where(found > basis.modulus // 2, found - basis.modulus, found).astype(int)
 
 
@@ -82,7 +82,7 @@ def test_an_owner_that_does_not_look_opens_its_own_key(scheme: RlweScheme, monke
     message = changed(holder, None, size(holder, 46), at=0)
     with pytest.raises(OverflowRefused, match="at an empty place of a product"):
         owner.open_product([message], 256)
-    monkeypatch.setattr(owner_module, "_check", lambda basis, phases, noise: None)
+    monkeypatch.setattr(owner_module, "_check_noise", lambda basis, phases, noise: None)
     z = owner.open_product([message], 256)
     key = secret(scheme, holder)
     assert set(np.unique(key)) == {-1, 0, 1}
@@ -133,13 +133,13 @@ def test_what_passes_moves_z_by_no_more_than_noise(scheme: RlweScheme) -> None:
 def test_checked_places_are_out_of_reach_of_every_product(batch: int, d: int, h: int) -> None:
     """By the exponents of all pairs of coefficients of x and V; and no result is there."""
     tiling = Tiling.plan(batch, d, h)
-    x, v = (tiling.x(tiling.rows, tiling.features), tiling.weights(tiling.features, tiling.outputs))
+    x, v = (tiling.feature_places(tiling.rows, tiling.features), tiling.weight_places(tiling.features, tiling.outputs))
     reached = np.unique((np.unique(x.index)[:, None] + np.unique(v.index)[None]) % DEGREE)
-    checks = tiling.checks()
+    checks = tiling.check_places()
     assert len(checks.index) == len(set(checks.index)) == CHECKS
     assert not checks.negative.any()
     assert not set(checks.index) & set(reached)
-    assert set(tiling.product(tiling.rows, tiling.outputs).index) <= set(reached)
+    assert set(tiling.product_places(tiling.rows, tiling.outputs).index) <= set(reached)
 
 
 def test_under_paillier_every_unit_is_a_ciphertext_of_one_number() -> None:
@@ -148,5 +148,5 @@ def test_under_paillier_every_unit_is_a_ciphertext_of_one_number() -> None:
     n, n2 = key.public.n, key.public.n2
     for number in (2, 3, n - 1, n2 - 1, mpz(2) ** 2000 + 1):
         m = key.decrypt(mpz(number) % n2)
-        rest = mpz(number) * key.public.raw(-m) % n2
+        rest = mpz(number) * key.public.encode_plaintext(-m) % n2
         assert key.decrypt(rest) == 0

@@ -43,7 +43,7 @@ def test_known_answer() -> None:
     """
     hs = pow(73, 77, 77**2)
     public = PaillierPublicKey(mpz(77), mpz(hs), unsafe_small_key=True)
-    c = public.raw(5) * hs % public.n2
+    c = public.encode_plaintext(5) * hs % public.n2
     assert int(c) == 386 * hs % 5929
     by_definition = (pow(int(c), 30, 5929) - 1) // 77 * pow(30, -1, 77) % 77
     assert PaillierPrivateKey(public, mpz(7), mpz(11)).decrypt(c) == by_definition == 5
@@ -99,24 +99,24 @@ def test_batches_are_what_the_definition_says(monkeypatch: pytest.MonkeyPatch) -
             assert len(drawn[0]) == width * len(SIZES)
             for i, (m, c) in enumerate(zip(SIZES, found, strict=True)):
                 alpha = int.from_bytes(drawn[0][i * width : (i + 1) * width], "little")
-                assert c == public.raw(m) * gmpy2.powmod(public.hs, alpha, public.n2) % public.n2
+                assert c == public.encode_plaintext(m) * gmpy2.powmod(public.hs, alpha, public.n2) % public.n2
 
 
 def test_ciphertexts_travel() -> None:
     public = BATCH.public
-    array = public.store(BATCH.encrypt_batch(SIZES[:6]))
+    array = public.store_ciphertexts(BATCH.encrypt_batch(SIZES[:6]))
     assert (array.dtype, array.shape) == (np.uint8, (6, public.ciphertext_bytes))
-    assert BATCH.decrypt_batch(public.load(array, 6)) == SIZES[:6]
-    assert len(public.load(array[:0], 0)) == 0
+    assert BATCH.decrypt_batch(public.load_ciphertexts(array, 6)) == SIZES[:6]
+    assert len(public.load_ciphertexts(array[:0], 0)) == 0
     for place in range(6):
         for number in (0, public.n2, public.n2 + 1, public.n, BATCH.p, BATCH.q * 77):
             bad = array.copy()
             bad[place] = np.frombuffer(int(number).to_bytes(public.ciphertext_bytes, "little"), dtype=np.uint8)
             with pytest.raises(MalformedError):
-                public.load(bad, 6)
+                public.load_ciphertexts(bad, 6)
     for other in (array[:5], array[:, 1:], array.astype(np.int16), array.ravel(), array.tobytes(), None):
         with pytest.raises(MalformedError, match="ciphertexts as"):
-            public.load(other, 6)
+            public.load_ciphertexts(other, 6)
 
 
 def test_security_of_moduli() -> None:
@@ -149,7 +149,7 @@ def test_the_owner_encrypts_as_the_public_key_does(monkeypatch: pytest.MonkeyPat
             c = encrypt(m)
             assert [len(alpha) for alpha in drawn] == [KEY.public.randomness_bits // 8]
             power = gmpy2.powmod(KEY.public.hs, int.from_bytes(drawn[0], "little"), KEY.public.n2)
-            assert c == KEY.public.raw(m) * power % KEY.public.n2
+            assert c == KEY.public.encode_plaintext(m) * power % KEY.public.n2
     monkeypatch.undo()
     assert len({KEY.encrypt(7) for _ in range(50)}) == 50
     assert all(KEY.decrypt(KEY.encrypt(m)) == m for m in (0, -1, 2**500, -(2**500)))

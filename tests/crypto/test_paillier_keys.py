@@ -12,7 +12,7 @@ from gmpy2 import mpz
 from securevfl_crypto import MalformedError, Paillier, PaillierPublicKey, WeakKeyError, generate_keypair
 from securevfl_crypto.aggregation import PaillierAggregation
 from securevfl_crypto.paillier import modulus_proof
-from securevfl_crypto.paillier.modulus_proof import base, proof_bytes, prove, verify
+from securevfl_crypto.paillier.modulus_proof import derive_base, proof_bytes, prove_modulus, verify_modulus
 
 KEY = generate_keypair(512, unsafe_small_key=True)
 HEAD, WIDTH = 9, 64
@@ -36,7 +36,7 @@ def best_proof(factors: Sequence[tuple[mpz, int]]) -> bytes:
         n *= factor**times
     roots: list[mpz] = []
     for i in range(modulus_proof._ROOTS):
-        roots.append(_joined(factors, [_root(modulus_proof._hashed(n, b"root", i), n, *f) for f in factors]))
+        roots.append(_joined(factors, [_root(modulus_proof._hash_to_number(n, b"root", i), n, *f) for f in factors]))
     for i in range(modulus_proof._SQUARES):
         number = modulus_proof._symbol_one(n, i)
         either = (_joined(factors, [_square_root(sign * number, *f) for f in factors]) for sign in (1, -1))
@@ -123,8 +123,10 @@ def test_the_best_proof_of_a_sound_modulus_is_accepted() -> None:
     """The malformed ones are refused for what they are, and not for how their proofs were made."""
     for n, factors in ((P * Q, [(P, 1), (Q, 1)]), (P * R, [(P, 1), (R, 1)])):
         key = read(n, best_proof(factors))
-        assert key.hs == base(n)
-        assert read(n, prove(*(factor for factor, _ in factors))).proof != key.proof  # other square roots are as good
+        assert key.hs == derive_base(n)
+        assert (
+            read(n, prove_modulus(*(factor for factor, _ in factors))).proof != key.proof
+        )  # other square roots are as good
 
 
 def test_both_kinds_of_challenges_are_needed() -> None:
@@ -134,7 +136,7 @@ def test_both_kinds_of_challenges_are_needed() -> None:
     width = roots // modulus_proof._ROOTS
     for i in range(modulus_proof._ROOTS):
         root = mpz(int.from_bytes(proof[i * width : (i + 1) * width], "little"))
-        assert gmpy2.powmod(root, P1 * Q1, P1 * Q1) == modulus_proof._hashed(P1 * Q1, b"root", i)
+        assert gmpy2.powmod(root, P1 * Q1, P1 * Q1) == modulus_proof._hash_to_number(P1 * Q1, b"root", i)
     ones = sum(proof[at : at + width] == (1).to_bytes(width, "little") for at in range(roots, len(proof), width))
     assert 40 < ones < 88, "about half of the challenges have no square root"
 
@@ -164,22 +166,22 @@ def test_a_proof_that_is_cut_or_changed_or_anothers_is_refused() -> None:
     other = generate_keypair(512, unsafe_small_key=True).public
     for bad in (b"", proof[:-1], proof + b"\0", proof[WIDTH:], other.proof, bytes(len(proof)), b"\xff" * len(proof)):
         with pytest.raises(MalformedError):
-            verify(n, bad)
+            verify_modulus(n, bad)
     for at in range(0, len(proof), WIDTH):  # every number of it counts
         changed = bytearray(proof)
         changed[at] ^= 1
         with pytest.raises(MalformedError, match="wrong"):
-            verify(n, bytes(changed))
+            verify_modulus(n, bytes(changed))
     swapped = proof[WIDTH : 2 * WIDTH] + proof[:WIDTH] + proof[2 * WIDTH :]
     with pytest.raises(MalformedError, match="degree n"):
-        verify(n, swapped)
+        verify_modulus(n, swapped)
     with pytest.raises(MalformedError, match="bytes; "):
         PaillierPublicKey.from_bytes(PaillierPublicKey(n, KEY.public.hs, True).to_bytes(), unsafe_small_key=True)
 
 
 def test_a_proof_is_the_same_every_time() -> None:
     """Two different square roots of one number would tell the factors."""
-    assert prove(KEY.p, KEY.q) == prove(KEY.q, KEY.p) == KEY.public.proof
+    assert prove_modulus(KEY.p, KEY.q) == prove_modulus(KEY.q, KEY.p) == KEY.public.proof
 
 
 @pytest.mark.parametrize("scheme", [Paillier(2048), PaillierAggregation(2048)], ids=["cut", "aggregation"])

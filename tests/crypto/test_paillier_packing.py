@@ -25,7 +25,7 @@ def test_a_matrix_comes_back(data: st.DataObject) -> None:
     values = data.draw(st.lists(numbers, min_size=rows * columns, max_size=rows * columns))
     table = np.array(values, dtype=object).reshape(rows, columns)
     packed = packing.pack(table)
-    assert len(packed) == packing.plaintexts(rows)
+    assert len(packed) == packing.plaintext_count(rows)
     found = packing.unpack(packed, rows)
     assert found.dtype == (np.int64 if packing.slot <= 8 else object)
     assert (found == table).all()
@@ -35,7 +35,7 @@ def test_a_matrix_comes_back(data: st.DataObject) -> None:
         block, place = divmod(i, packing.per)
         for k, value in enumerate(row):
             group, inside = divmod(k, packing.group)
-            packed[block * packing.groups + group] -= int(value) << (shift * inside + packing.shift(place))
+            packed[block * packing.groups + group] -= int(value) << (shift * inside + packing.shift_bits(place))
     assert not any(packed)
 
 

@@ -50,16 +50,16 @@ def test_other_randomness_gives_the_same_results(scheme: Paillier) -> None:
     rng = np.random.default_rng(0)
     x, s = rng.integers(-99, 99, size=(4, 3)), rng.integers(-99, 99, size=(4, 2))
     w, u = rng.integers(-99, 99, size=(3, 2)).astype(object), holder.fresh_share()
-    z = owner.open_product([holder.product(owner.seal_weights(w - u), x, u)], 4)
+    z = owner.open_product([holder.answer_product(owner.seal_weights(w - u), x, u)], 4)
     assert (z == x @ w).all()
-    message, phi = holder.gradient(owner.seal_steps(s), x)
+    message, phi = holder.answer_gradient(owner.seal_steps(s), x)
     assert (owner.open_gradient(message) + phi == x.T @ s).all()
 
 
 @pytest.mark.parametrize("scheme", [Paillier(2048, classical=True), Paillier(2048, constant_time=True)], ids=str)
 def test_the_choice_of_randomness_reaches_every_message(scheme: Paillier, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
-    for kind, name in ((PaillierPublicKey, "blindings"), (PaillierPrivateKey, "encrypt_batch")):
+    for kind, name in ((PaillierPublicKey, "make_blindings"), (PaillierPrivateKey, "encrypt_batch")):
         original = getattr(kind, name)
 
         def spy(*args: Any, original: Any = original, **options: bool) -> Any:
@@ -69,8 +69,8 @@ def test_the_choice_of_randomness_reaches_every_message(scheme: Paillier, monkey
         monkeypatch.setattr(kind, name, spy)
     owner, holder = _halves(_block(), scheme)
     x = np.ones((4, 3), dtype=np.int64)
-    holder.product(owner.seal_weights(holder.fresh_share()), x, holder.fresh_share())
-    holder.gradient(owner.seal_steps(np.ones((4, 2), dtype=np.int64)), x)
+    holder.answer_product(owner.seal_weights(holder.fresh_share()), x, holder.fresh_share())
+    holder.answer_gradient(owner.seal_steps(np.ones((4, 2), dtype=np.int64)), x)
     assert seen == [True] * 4
 
 
@@ -83,21 +83,21 @@ def test_a_holder_with_short_exponents_refuses_what_they_do_not_hide(use: str) -
     sealed = owner.seal_steps(np.ones((1, 1), dtype=np.int64)) if use == "gradient" else owner.seal_weights(_one(1))
     root = next(r for r in range(2, 99) if gmpy2.jacobi(r, public.n) == -1)
     for place in range(len(sealed)):
-        outside = [int(c) for c in public.modulus.to_ints(public.load(sealed, len(sealed)))]
+        outside = [int(c) for c in public.modulus.to_ints(public.load_ciphertexts(sealed, len(sealed)))]
         outside[place] = int(outside[place] * gmpy2.powmod(root, public.n, public.n2) % public.n2)
-        bad = public.store(public.modulus.from_ints(list(map(mpz, outside))))
+        bad = public.store_ciphertexts(public.modulus.from_ints(list(map(mpz, outside))))
         for scheme, refused in ((SCHEME, True), (classical, False)):
             at = PaillierHolder(scheme, public, block, ALONE)
             call = {
-                "product": lambda at=at, bad=bad: at.product(bad, np.ones((1, 1), dtype=np.int64), _one(0)),
-                "gradient": lambda at=at, bad=bad: at.gradient(bad, np.ones((1, 1), dtype=np.int64)),
+                "product": lambda at=at, bad=bad: at.answer_product(bad, np.ones((1, 1), dtype=np.int64), _one(0)),
+                "gradient": lambda at=at, bad=bad: at.answer_gradient(bad, np.ones((1, 1), dtype=np.int64)),
             }[use]
             if refused:
                 with pytest.raises(MalformedError, match="set classical alike at both parties"):
                     call()
             else:
                 call()
-    holder.product(owner.seal_weights(_one(1)), np.ones((1, 1), dtype=np.int64), _one(0))
+    holder.answer_product(owner.seal_weights(_one(1)), np.ones((1, 1), dtype=np.int64), _one(0))
 
 
 def _one(value: int) -> np.ndarray:
@@ -108,7 +108,7 @@ def _confirms(x: np.ndarray, alphas: list[int], message: mpz) -> bool:
     """The owner's attack: is the randomness of what came back ``h_s^(Σ α_j x_j)`` for the guess x?"""
     public = SMALL.public
     guess = gmpy2.powmod(public.hs, sum(a * int(v) for a, v in zip(alphas, x, strict=True)), public.n2)
-    return bool(message == public.raw(SMALL.decrypt(message)) * guess % public.n2)
+    return bool(message == public.encode_plaintext(SMALL.decrypt(message)) * guess % public.n2)
 
 
 def test_the_owner_confirms_a_guess_without_blinding_and_cannot_with_it() -> None:
@@ -116,17 +116,20 @@ def test_the_owner_confirms_a_guess_without_blinding_and_cannot_with_it() -> Non
     block = _block(batch=1, width_out=1)
     owner, holder = _halves(block)
     alphas = [12345678901234567890 + j for j in range(3)]
-    fixed = [public.raw(w) * gmpy2.powmod(public.hs, a, public.n2) for w, a in zip((5, 6, 7), alphas, strict=True)]
+    fixed = [
+        public.encode_plaintext(w) * gmpy2.powmod(public.hs, a, public.n2)
+        for w, a in zip((5, 6, 7), alphas, strict=True)
+    ]
     arithmetic = public.modulus
-    sealed, share = public.store(arithmetic.from_ints(fixed)), np.zeros((3, 1), dtype=object)
-    bare = arithmetic.to_ints(arithmetic.power_products(public.load(sealed, 3), x))[0]
+    sealed, share = public.store_ciphertexts(arithmetic.from_ints(fixed)), np.zeros((3, 1), dtype=object)
+    bare = arithmetic.to_ints(arithmetic.power_products(public.load_ciphertexts(sealed, 3), x))[0]
     assert _confirms(x[0], alphas, bare)
     assert not _confirms(x[0] + 1, alphas, bare)
-    sent = holder.product(sealed, x, share)
+    sent = holder.answer_product(sealed, x, share)
     assert owner.open_product([sent], 1)[0, 0] == 15 - 24 + 63
-    assert not _confirms(x[0], alphas, arithmetic.to_ints(public.load(sent, 1))[0])
-    back, phi = holder.gradient(sealed[:1], x[:1])
-    found = arithmetic.to_ints(public.load(back, 3))
+    assert not _confirms(x[0], alphas, arithmetic.to_ints(public.load_ciphertexts(sent, 1))[0])
+    back, phi = holder.answer_gradient(sealed[:1], x[:1])
+    found = arithmetic.to_ints(public.load_ciphertexts(back, 3))
     assert [owner.open_gradient(back)[j, 0] + phi[j, 0] for j in range(3)] == [15, -20, 45]
     assert not any(_confirms(x[0, j : j + 1], alphas[:1], c) for j, c in enumerate(found))
 
@@ -152,10 +155,12 @@ def test_exponents_of_what_comes_back_are_uniform_modulo_small_factors_of_the_or
     # slots so wide that a plaintext holds one row, and answers are as many as rows
     holder = PaillierHolder(SCHEME, public, _block(batch=600, width_in=1, width_out=1, z_bits=400, sigma=40), ALONE)
     weight = public.encrypt(0)
-    sealed = public.store(public.modulus.from_ints([weight]))
+    sealed = public.store_ciphertexts(public.modulus.from_ints([weight]))
     x = np.full((600, 1), 12345)
     assert exponent(gmpy2.powmod(weight, 12345, public.n2)) == exponent(weight) * 12345 % r
-    sent = public.modulus.to_ints(public.load(holder.product(sealed, x, np.zeros((1, 1), dtype=object)), 600))
+    sent = public.modulus.to_ints(
+        public.load_ciphertexts(holder.answer_product(sealed, x, np.zeros((1, 1), dtype=object)), 600)
+    )
     assert stats.chisquare(np.bincount([exponent(c) for c in sent], minlength=r)).pvalue > 1e-6
 
 
@@ -166,7 +171,7 @@ def test_the_blinding_exponent_is_long_enough_to_drown_the_owners(
     """ρ has 40 bits more than |Σ α_j x_j| can have, in both answers: as asked for, and as drawn."""
     asked: list[int] = []
     drawn: list[np.ndarray] = []
-    blindings, exponents = PaillierPublicKey.blindings, public_key.exponents
+    blindings, exponents = PaillierPublicKey.make_blindings, public_key.random_exponents
 
     def spy_asked(key: PaillierPublicKey, count: int, extra_bits: int = 0, **options: bool) -> Any:
         asked.append(key.randomness_bits + extra_bits)
@@ -179,10 +184,10 @@ def test_the_blinding_exponent_is_long_enough_to_drown_the_owners(
     owner, holder = _halves(_block(batch=batch, width_in=d, width_out=h))
     weights, x = owner.seal_weights(holder.fresh_share()), np.ones((batch, d), dtype=np.int64)
     steps = owner.seal_steps(np.ones((batch, h), dtype=np.int64))
-    monkeypatch.setattr(PaillierPublicKey, "blindings", spy_asked)
-    monkeypatch.setattr(public_key, "exponents", spy_drawn)
+    monkeypatch.setattr(PaillierPublicKey, "make_blindings", spy_asked)
+    monkeypatch.setattr(public_key, "random_exponents", spy_drawn)
     assert len(weights) > d or h > 1 or d == 1  # in one case several places add to the sum
-    answers = [holder.product(weights, x, holder.fresh_share()), holder.gradient(steps, x)[0]]
+    answers = [holder.answer_product(weights, x, holder.fresh_share()), holder.answer_gradient(steps, x)[0]]
     alpha = (1 << SMALL.public.randomness_bits) - 1
     # each answer is a product of so many ciphertexts; h is narrow, so that a row of weights is one ciphertext
     for answer, bits, found, terms in zip(answers, asked, drawn, (len(weights), batch), strict=True):
@@ -212,7 +217,7 @@ def test_every_integer_mask_is_40_bits_wider_than_what_it_hides(batch: int, d: i
     block = _block(batch=batch, width_in=d, width_out=h)
     assert block.phi_bits >= (batch * (2**15 - 1) * (2**21 - 1)).bit_length() + 40
     assert block.share_bits >= 34 + 40
-    holder = SCHEME.holder(CASE.key().public, block, ALONE)
+    holder = SCHEME.create_holder(CASE.key().public, block, ALONE)
     half = holder._half
     assert 8 * half.gradients.slot >= block.phi_bits + 2
     assert 8 * half.products.slot >= block.z_bits + 1
@@ -229,11 +234,11 @@ def test_hostile_ciphertexts_are_refused() -> None:
     owner, holder = _halves(block)
     x = np.ones((4, 3), dtype=np.int64)
     weights, steps = owner.seal_weights(holder.fresh_share()), owner.seal_steps(np.ones((4, 2), dtype=np.int64))
-    product, gradient = holder.product(weights, x, holder.fresh_share()), holder.gradient(steps, x)[0]
+    product, gradient = holder.answer_product(weights, x, holder.fresh_share()), holder.answer_gradient(steps, x)[0]
     width = SMALL.public.ciphertext_bytes
     for message, use in (
-        (weights, lambda m: holder.product(m, x, holder.fresh_share())),
-        (steps, lambda m: holder.gradient(m, x)),
+        (weights, lambda m: holder.answer_product(m, x, holder.fresh_share())),
+        (steps, lambda m: holder.answer_gradient(m, x)),
         (product, lambda m: owner.open_product([m], 4)),
         (gradient, owner.open_gradient),
     ):
@@ -254,7 +259,7 @@ def test_the_owner_checks_what_it_opens() -> None:
     for size, fine in ((2 ** (block.phi_bits + 1) - 1, True), (2 ** (block.phi_bits + 1), False)):
         array = np.zeros((3, 2), dtype=object)
         array[1, 1] = -size
-        message = key.public.store(key.encrypt_batch(packing.pack(array)))
+        message = key.public.store_ciphertexts(key.encrypt_batch(packing.pack(array)))
         if fine:
             assert (owner.open_gradient(message) == array).all()
         else:
@@ -265,16 +270,18 @@ def test_the_owner_checks_what_it_opens() -> None:
     rows = products.per + 1
     array = np.ones((2 * products.per, 2), dtype=np.int64)
     array[rows:] = 0
-    assert (owner.open_product([key.public.store(key.encrypt_batch(products.pack(array)))], rows) == 1).all()
+    assert (
+        owner.open_product([key.public.store_ciphertexts(key.encrypt_batch(products.pack(array)))], rows) == 1
+    ).all()
     array[rows:, 1] = 1
     with pytest.raises(OverflowRefused, match="in an unused slot"):
-        owner.open_product([key.public.store(key.encrypt_batch(products.pack(array)))], rows)
+        owner.open_product([key.public.store_ciphertexts(key.encrypt_batch(products.pack(array)))], rows)
 
 
 def test_holders_of_different_widths_lay_their_answers_out_alike() -> None:
     cut = Cut(CASE, [1, 200], 1, 64)
     assert cut.owners[0]._half.products == cut.owners[1]._half.products  # type: ignore[attr-defined]
-    alone = SCHEME.owner(CASE.key(), replace(cut.blocks[0], widest=0))
+    alone = SCHEME.create_owner(CASE.key(), replace(cut.blocks[0], widest=0))
     assert alone._half.products != cut.owners[0]._half.products  # type: ignore[attr-defined]
 
 
@@ -283,7 +290,7 @@ def test_what_is_added_must_fit() -> None:
     weights, x = owner.seal_weights(holder.fresh_share()), np.ones((4, 3), dtype=np.int64)
     for extra in (np.full((4, 2), 2**55), np.full((4, 2), -(2**55)), np.full((4, 2), -(2**63))):
         with pytest.raises(OverflowRefused, match="added"):
-            holder.product(weights, x, holder.fresh_share(), extra=extra)
+            holder.answer_product(weights, x, holder.fresh_share(), extra=extra)
 
 
 @pytest.mark.parametrize("bits", [0, 1024, 2046, 2049, 8194])
@@ -298,16 +305,16 @@ def test_keys_may_be_larger_than_agreed_and_not_smaller() -> None:
     with pytest.raises(WeakKeyError, match="3072 were agreed"):
         Paillier(3072).read_public(key.public.to_bytes())
     with pytest.raises(WeakKeyError, match="3072 were agreed"):
-        Paillier().owner(key, block)
+        Paillier().create_owner(key, block)
     with pytest.raises(WeakKeyError, match="3072 were agreed"):
-        Paillier().holder(key.public, block, ALONE)
-    assert Paillier(2048).holder(key.public, block, ALONE).ring.modulus is None
+        Paillier().create_holder(key.public, block, ALONE)
+    assert Paillier(2048).create_holder(key.public, block, ALONE).ring.modulus is None
 
 
 def test_the_scheme_computes_by_gmp_where_nothing_faster_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages of one path are read by the other: what travels are numbers."""
     raw = SMALL.public.to_bytes()
-    monkeypatch.setattr(public_key, "modulus", GmpModulus)
+    monkeypatch.setattr(public_key, "modular_arithmetic", GmpModulus)
     slow = PaillierPublicKey.from_bytes(raw, unsafe_small_key=True)
     owner, fast = _halves(_block())
     holder = PaillierHolder(SCHEME, slow, _block(), ALONE)
@@ -315,4 +322,4 @@ def test_the_scheme_computes_by_gmp_where_nothing_faster_runs(monkeypatch: pytes
     w = np.arange(6).reshape(3, 2).astype(object)
     sealed = owner.seal_weights(w - u)
     for one in (holder, fast):
-        assert (owner.open_product([one.product(sealed, x, u)], 4) == x @ w).all()
+        assert (owner.open_product([one.answer_product(sealed, x, u)], 4) == x @ w).all()

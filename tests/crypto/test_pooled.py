@@ -47,7 +47,7 @@ def pool() -> Iterator[Divided]:
 
 def _pooled(case: Case, pool: LocalPool | ProcessPool) -> Case:
     assert isinstance(case.scheme, RlweScheme)
-    return replace(case, scheme=case.scheme.on(pool))
+    return replace(case, scheme=case.scheme.with_pool(pool))
 
 
 class Mixed(Cut):
@@ -59,10 +59,10 @@ class Mixed(Cut):
         super().__init__(case, widths, h, batch)
         with_pool, key = _pooled(case, pool).scheme, case.key()
         if "owner" in sides:
-            self.owners = [with_pool.owner(key, block) for block in self.blocks]
+            self.owners = [with_pool.create_owner(key, block) for block in self.blocks]
         if "holder" in sides:
             zeros = [holder._zero for holder in self.holders]  # type: ignore[attr-defined]
-            pooled = [with_pool.holder(key.public, b, z) for b, z in zip(self.blocks, zeros, strict=True)]
+            pooled = [with_pool.create_holder(key.public, b, z) for b, z in zip(self.blocks, zeros, strict=True)]
             self.holders = [*pooled[:2], *self.holders[2:]]  # a third has none: masks have to cancel with its own
 
 
@@ -86,8 +86,8 @@ def test_results_are_those_of_one_process(
         return
     s = cut.s(rows)
     for owner, holder, x in zip(cut.owners, cut.holders, xs, strict=True):
-        message, phi = holder.gradient(owner.seal_steps(s), x)
-        found = owner.ring.signed(owner.open_gradient(message) + phi)
+        message, phi = holder.answer_gradient(owner.seal_steps(s), x)
+        found = owner.ring.to_signed(owner.open_gradient(message) + phi)
         assert close(found, x.T.astype(object) @ s, owner.gradient_error)
     assert len(pool.seen) > 2  # something ran there
 
@@ -100,7 +100,7 @@ def test_messages_have_the_form_that_they_have_without_a_pool(case: Case, pool: 
     for cut in (Cut(case, [40], 5, 60), Mixed(case, pool, "owner and holder", [40], 5, 60)):
         owner, holder = cut.owners[0], cut.holders[0]
         weights, steps = owner.seal_weights(cut.v[0]), owner.seal_steps(s)
-        sides.append([weights, holder.product(weights, x, cut.u[0]), steps, holder.gradient(steps, x)[0]])
+        sides.append([weights, holder.answer_product(weights, x, cut.u[0]), steps, holder.answer_gradient(steps, x)[0]])
     for alone, pooled in zip(*sides, strict=True):
         assert alone.shape == pooled.shape
         assert alone.dtype == pooled.dtype
@@ -114,14 +114,14 @@ def test_integer_shares_cross(case: Case, pool: Divided) -> None:
     scheme, key = case.scheme, case.key()
     block = replace(Cut(case, [9], 3, 150).block, width_in=9, widest=0, integer_shares=True, sigma=20)
     on = _pooled(case, pool).scheme
-    owner, holder = on.owner(key, block), on.holder(key.public, block, ZeroShares([]))
+    owner, holder = on.create_owner(key, block), on.create_holder(key.public, block, ZeroShares([]))
     rng = np.random.default_rng(0)
     x, s = rng.integers(-(2**14), 2**14, (150, 9)), rng.integers(-(2**20), 2**20, (150, 3))
     u = holder.fresh_share()
     v = rng.integers(-(2**30), 2**30, (9, 3)).astype(object) - u
-    z = scheme.owner(key, block).open_product([holder.product(owner.seal_weights(v), x, u)], 150)
+    z = scheme.create_owner(key, block).open_product([holder.answer_product(owner.seal_weights(v), x, u)], 150)
     assert close(z, x.astype(object) @ (u + v), owner.product_error)
-    message, phi = holder.gradient(owner.seal_steps(s), x)
+    message, phi = holder.answer_gradient(owner.seal_steps(s), x)
     assert close(owner.open_gradient(message) + phi, x.T.astype(object) @ s, owner.gradient_error)
 
 
@@ -132,8 +132,8 @@ def test_a_holders_workers_get_nothing_secret_and_keys_cross_when_asked_for(case
     cut = Mixed(case, pool, "holder", [40], 5, 300)
     steps = cut.owners[0].seal_steps(cut.s(300))
     for _ in range(2):
-        cut.holders[0].gradient(steps, cut.x(300))
-    keys = [bytes(arguments[2]) for task, arguments in pool.seen if task == "gradient"]  # type: ignore[arg-type]
+        cut.holders[0].answer_gradient(steps, cut.x(300))
+    keys = [bytes(arguments[2]) for task, arguments in pool.seen if task == "answer_gradient"]  # type: ignore[arg-type]
     parts = (len(keys) - keys.count(key.public.to_bytes())) // 2
     assert parts > 1
     assert keys == [b""] * parts + [key.public.to_bytes()] * parts + [b""] * parts  # none had a half, then all had
@@ -147,7 +147,7 @@ def test_a_holders_workers_get_nothing_secret_and_keys_cross_when_asked_for(case
 
 
 def test_a_key_pair_that_is_damaged_is_refused() -> None:
-    key = BFV().generate()
+    key = BFV().generate_key()
     whole = key.unsafe_to_bytes()
     assert read_secret(whole, BFV.number, BFV.chains).public.fingerprint == key.public.fingerprint
     for data in (b"", whole[:-1], whole + b"x", bytes(8) + whole[8:]):
@@ -163,9 +163,9 @@ def test_what_a_worker_refuses_is_refused_with_the_same_words(case: Case, pool: 
     damaged[0, 60:] = 255  # residues out of range
     for one in (cut, alone):
         with pytest.raises(MalformedError, match="residue"):
-            one.holders[0].product(damaged, x, one.u[0])
+            one.holders[0].answer_product(damaged, x, one.u[0])
         with pytest.raises(MalformedError, match="expected uint8"):
-            one.holders[0].product(weights[:, :-1], x, one.u[0])
+            one.holders[0].answer_product(weights[:, :-1], x, one.u[0])
         with pytest.raises(MalformedError, match="expected uint8"):
             one.owners[0].open_product([np.zeros((1, 99), dtype=np.uint8)], 60)
     two = Cut(case, [40, 2], 5, 60)
@@ -189,17 +189,17 @@ def test_arrays_cross(array: np.ndarray) -> None:
 def test_a_scheme_that_workers_do_not_know_is_refused(pool: Divided) -> None:
     half = '["rot13", {"batch": 1}]'
     with pytest.raises(MalformedError, match="workers know bfv, ckks"):
-        pool.submit("securevfl_crypto.rlwe.tasks:product", half, "x", b"key").result()
-    with pytest.raises(TaskFailed, match=r"securevfl_crypto.rlwe.tasks:product ended with JSONDecodeError"):
-        pool.submit("securevfl_crypto.rlwe.tasks:product", "{", "x", b"key").result()
+        pool.submit("securevfl_crypto.rlwe.tasks:answer_product", half, "x", b"key").result()
+    with pytest.raises(TaskFailed, match=r"securevfl_crypto.rlwe.tasks:answer_product ended with JSONDecodeError"):
+        pool.submit("securevfl_crypto.rlwe.tasks:answer_product", "{", "x", b"key").result()
 
 
 def test_what_does_not_take_a_pool(pool: Divided) -> None:
-    assert Paillier(2048).on(pool) == Paillier(2048)
+    assert Paillier(2048).with_pool(pool) == Paillier(2048)
     with LocalPool() as one:
-        assert BFV().on(one) is not None
-        assert BFV().on(one).pool is None
-    assert CKKS().on(None).pool is None
+        assert BFV().with_pool(one) is not None
+        assert BFV().with_pool(one).pool is None
+    assert CKKS().with_pool(None).pool is None
 
 
 def test_processes_give_the_same_results_with_one_killed_before_each_product() -> None:
@@ -211,8 +211,8 @@ def test_processes_give_the_same_results_with_one_killed_before_each_product() -
         for worker in pool.pids[:1]:
             _kill(worker)
         steps = cut.owners[0].seal_steps(s)
-        message, phi = cut.holders[0].gradient(steps, x)
-        found = cut.owners[0].ring.signed(cut.owners[0].open_gradient(message) + phi)
+        message, phi = cut.holders[0].answer_gradient(steps, x)
+        found = cut.owners[0].ring.to_signed(cut.owners[0].open_gradient(message) + phi)
         assert close(found, x.T.astype(object) @ s, 0)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 import pytest
-from securevfl_crypto.replicated import SLOPE_BITS, Clear, Computing, Product, Run, Share, deal, run_three
+from securevfl_crypto.replicated import SLOPE_BITS, Clear, Computing, Product, Run, Share, deal_shares, run_three
 from securevfl_crypto.replicated.functions import Functions
-from securevfl_crypto.ring import decode, encode
+from securevfl_crypto.ring import decode_words, encode_words
 
 SEED = b"a seed of tests, not secret"
 EVERY = {"x": 1000}
@@ -25,7 +25,7 @@ def clearly(program: Program, values: dict[str, np.ndarray], seed: bytes = SEED)
 
 
 def three(program: Program, values: dict[str, np.ndarray], seed: bytes = SEED) -> Run[list[np.ndarray]]:
-    dealt = {name: deal(words) for name, words in values.items()}
+    dealt = {name: deal_shares(words) for name, words in values.items()}
 
     async def one(party: Computing) -> list[np.ndarray]:
         shares = {name: party.read_dealt(parts[party.index]) for name, parts in dealt.items()}
@@ -48,24 +48,24 @@ def same(program: Program, values: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 X = np.random.default_rng(1).normal(size=(7, 5)) * 3
 W = np.random.default_rng(2).normal(size=(5, 4))
-VALUES = {"x": encode(X), "w": encode(W)}
+VALUES = {"x": encode_words(X), "w": encode_words(W)}
 
 
 async def matrix_product(party: Functions, s: dict[str, Share]) -> list[Share]:
-    return [await party.product(s["x"], s["w"]), await party.product(s["x"], s["w"], shift=16)]
+    return [await party.multiply_matrices(s["x"], s["w"]), await party.multiply_matrices(s["x"], s["w"], shift=16)]
 
 
 async def relu_layer(party: Functions, s: dict[str, Share]) -> list[Share]:
-    return [*(await party.products([Product(s["x"], s["w"], shift=16, then="relu")]))[0]]
+    return [*(await party.compute_products([Product(s["x"], s["w"], shift=16, then="relu")]))[0]]
 
 
 async def relu6_layer(party: Functions, s: dict[str, Share]) -> list[Share]:
-    return [*(await party.products([Product(s["x"], s["w"], shift=16, then="relu6")]))[0]]
+    return [*(await party.compute_products([Product(s["x"], s["w"], shift=16, then="relu6")]))[0]]
 
 
 async def mixed(party: Functions, s: dict[str, Share]) -> list[Share]:
     bits = (await party.compare(s["x"]))[0]
-    plain, (value, gate), gated, by_element = await party.products(
+    plain, (value, gate), gated, by_element = await party.compute_products(
         [
             Product(s["x"], s["w"]),
             Product(s["x"], s["w"], shift=16, then="relu6"),
@@ -83,7 +83,7 @@ def test_shares_and_the_reference_agree_bit_by_bit(program: Program) -> None:
 
 def test_layers_are_right() -> None:
     z = X @ W
-    value, gate = (decode(words, bits) for words, bits in zip(same(relu6_layer, VALUES), (16, 0), strict=True))
+    value, gate = (decode_words(words, bits) for words, bits in zip(same(relu6_layer, VALUES), (16, 0), strict=True))
     np.testing.assert_allclose(value, np.clip(z, 0, 6), atol=3e-4)
     np.testing.assert_array_equal(gate, (z >= 0) & (z < 6))
 
@@ -106,7 +106,7 @@ async def functions(party: Functions, s: dict[str, Share]) -> list[Share]:
 
 
 def test_functions_are_near_the_true_ones() -> None:
-    found = [decode(words) for words in same(functions, VALUES)]
+    found = [decode_words(words) for words in same(functions, VALUES)]
     e = np.exp(X)
     total = e.sum(-1, keepdims=True)
     expected = [1 / (1 + 1 / e), np.log1p(e), e / total, np.log(total), X.max(-1, keepdims=True)]
@@ -121,10 +121,10 @@ def test_a_quotient_is_near_the_true_one(fraction: int) -> None:
     a = b * rng.uniform(-1, 1, b.shape)
 
     async def program(party: Functions, s: dict[str, Share]) -> list[Share]:
-        return [await party.quotient(s["a"], s["b"], least=0.125, most=4096)]
+        return [await party.divide(s["a"], s["b"], least=0.125, most=4096)]
 
-    words = {"a": encode(a, fraction), "b": encode(b, fraction)}
-    dealt = {name: deal(value) for name, value in words.items()}
+    words = {"a": encode_words(a, fraction), "b": encode_words(b, fraction)}
+    dealt = {name: deal_shares(value) for name, value in words.items()}
 
     async def one(party: Computing) -> np.ndarray | None:
         found = await program(party, {name: party.read_dealt(parts[party.index]) for name, parts in dealt.items()})
@@ -133,13 +133,13 @@ def test_a_quotient_is_near_the_true_one(fraction: int) -> None:
     found = run_three(one, fraction=fraction, openings={"x": 1}).results
     assert [words is None for words in found] == [True, False, True]
     assert found[1] is not None
-    true = decode(words["a"], fraction) / decode(words["b"], fraction)
-    np.testing.assert_allclose(decode(found[1], fraction), true, rtol=0, atol=2e-5 + 6 * 2.0**-fraction)
+    true = decode_words(words["a"], fraction) / decode_words(words["b"], fraction)
+    np.testing.assert_allclose(decode_words(found[1], fraction), true, rtol=0, atol=2e-5 + 6 * 2.0**-fraction)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 12, 13, 40])
 def test_the_largest_of_many(count: int) -> None:
-    values = encode(np.random.default_rng(count).integers(-3, 4, size=(6, count)) / 2)
+    values = encode_words(np.random.default_rng(count).integers(-3, 4, size=(6, count)) / 2)
 
     async def program(party: Functions, s: dict[str, Share]) -> list[Share]:
         return [await party.maximum(s["x"])]
@@ -153,22 +153,22 @@ async def trained(party: Functions, s: dict[str, Share]) -> list[Share]:
     x, y, weights = s["x"], s["y"], [s["w1"], s["w2"], s["w3"]]
     velocity = [w - w for w in weights]
     for _ in range(3):
-        ((a1, p1),) = await party.products([Product(x, weights[0], shift=16, then="relu")])
-        ((a2, p2),) = await party.products([Product(a1, weights[1], shift=16, then="relu6")])
-        (p,) = await party.products([Product(a2, weights[2], shift=16, then="sigmoid")])
+        ((a1, p1),) = await party.compute_products([Product(x, weights[0], shift=16, then="relu")])
+        ((a2, p2),) = await party.compute_products([Product(a1, weights[1], shift=16, then="relu6")])
+        (p,) = await party.compute_products([Product(a2, weights[2], shift=16, then="sigmoid")])
         g3 = p - y * (1 << SLOPE_BITS)
         wide = 16 + SLOPE_BITS
         decay = [v * 7 for v in velocity]  # momentum 7/8, folded into the truncation
-        v3, g2 = await party.products(
+        v3, g2 = await party.compute_products(
             [
                 Product(a2.T, g3, shift=wide + 3, add=decay[2] * (1 << wide)),
                 Product(g3, weights[2].T, shift=wide, gate=p2),
             ]
         )
-        v2, g1 = await party.products(
+        v2, g1 = await party.compute_products(
             [Product(a1.T, g2, shift=19, add=decay[1] * (1 << 16)), Product(g2, weights[1].T, shift=16, gate=p1)]
         )
-        (v1,) = await party.products([Product(x.T, g1, shift=19, add=decay[0] * (1 << 16))])
+        (v1,) = await party.compute_products([Product(x.T, g1, shift=19, add=decay[0] * (1 << 16))])
         velocity = [v1, v2, v3]
         weights = [w - v for w, v in zip(weights, velocity, strict=True)]
     return weights
@@ -193,7 +193,9 @@ def test_a_perceptron_trains_as_in_the_clear() -> None:
     rng = np.random.default_rng(5)
     x, y = rng.normal(size=(9, 6)), rng.integers(0, 2, (9, 1)).astype(float)
     weights = [rng.normal(size=shape) / 2 for shape in ((6, 5), (5, 4), (4, 1))]
-    values = {"x": encode(x), "y": encode(y)} | {f"w{k + 1}": encode(w) for k, w in enumerate(weights)}
+    values = {"x": encode_words(x), "y": encode_words(y)} | {
+        f"w{k + 1}": encode_words(w) for k, w in enumerate(weights)
+    }
     for found, true in zip(same(trained, values), exactly_trained(x, y, weights), strict=True):
-        np.testing.assert_allclose(decode(found), true, rtol=0, atol=0.02)
+        np.testing.assert_allclose(decode_words(found), true, rtol=0, atol=0.02)
     assert max(party.counted for party in three(trained, values).parties) == 3 * 18  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from securevfl_crypto.replicated import Computing, Product, Share, deal, run_three
+from securevfl_crypto.replicated import Computing, Product, Share, deal_shares, run_three
 
 PAGE = Path(__file__).parents[2] / "docs/reference/shares-protocol.md"
 N = 240
@@ -15,14 +15,18 @@ HEADER = 24
 Operation = Callable[[Computing, Share, Share], Awaitable[object]]
 
 OPERATIONS: dict[str, Operation] = {
-    "product, not truncated": lambda party, x, bit: party.products([Product(x, x, "times")]),
-    "product, truncated": lambda party, x, bit: party.products([Product(x, x, "times", 16)]),
-    "the same, times a bit that is there already": lambda party, x, bit: party.products(
+    "product, not truncated": lambda party, x, bit: party.compute_products([Product(x, x, "times")]),
+    "product, truncated": lambda party, x, bit: party.compute_products([Product(x, x, "times", 16)]),
+    "the same, times a bit that was computed before": lambda party, x, bit: party.compute_products(
         [Product(x, x, "times", 16, gate=bit)]
     ),
-    "the same, then ReLU and its gate": lambda party, x, bit: party.products([Product(x, x, "times", 16, "relu")]),
-    "the same, then ReLU6 and its gate": lambda party, x, bit: party.products([Product(x, x, "times", 16, "relu6")]),
-    "the same, then the sigmoid in thirteen pieces": lambda party, x, bit: party.products(
+    "the same, then ReLU and its gate": lambda party, x, bit: party.compute_products(
+        [Product(x, x, "times", 16, "relu")]
+    ),
+    "the same, then ReLU6 and its gate": lambda party, x, bit: party.compute_products(
+        [Product(x, x, "times", 16, "relu6")]
+    ),
+    "the same, then the sigmoid in thirteen pieces": lambda party, x, bit: party.compute_products(
         [Product(x, x, "times", 16, "sigmoid")]
     ),
     "refreshed shares": lambda party, x, bit: party.refresh(x),
@@ -31,14 +35,14 @@ OPERATIONS: dict[str, Operation] = {
 
 def cost(operation: Operation) -> tuple[int, float]:
     """Rounds, and bytes for each value without the counters of messages."""
-    x, bit = deal(np.arange(N, dtype=np.uint64)), deal(np.ones(N, np.uint64))
+    x, bit = deal_shares(np.arange(N, dtype=np.uint64)), deal_shares(np.ones(N, np.uint64))
 
     async def program(party: Computing) -> None:
         await operation(party, party.read_dealt(x[party.index]), party.read_dealt(bit[party.index]))
 
     run = run_three(program, record=True, openings={"x": 1})
     messages = sum(len(wire.received) for wire in run.wires)
-    return run.rounds, (run.sent - HEADER * messages) / N
+    return run.rounds, (run.bytes_sent - HEADER * messages) / N
 
 
 def stated() -> dict[str, tuple[str, str]]:
@@ -72,12 +76,12 @@ def test_rounds_of_a_softmax(count: int) -> None:
 
 
 def test_rounds_of_a_quotient() -> None:
-    assert cost(lambda party, x, bit: party.quotient(bit, x))[0] == 16
+    assert cost(lambda party, x, bit: party.divide(bit, x))[0] == 16
 
 
 def test_what_does_not_depend_on_each_other_shares_its_rounds() -> None:
     async def all_at_once(party: Computing, x: Share, bit: Share) -> None:
-        await party.products(
+        await party.compute_products(
             [
                 Product(x, x, "times"),
                 Product(x, x, "times", 16, gate=bit),

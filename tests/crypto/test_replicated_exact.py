@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.errors import MalformedError, ReusedError
-from securevfl_crypto.replicated import Clear, Computing, Curve, Dealt, Product, Share, Task, deal, fits, run_three
+from securevfl_crypto.replicated import (
+    Clear,
+    Computing,
+    Curve,
+    Dealt,
+    Product,
+    Share,
+    Task,
+    deal_shares,
+    fits,
+    run_three,
+)
 from securevfl_crypto.replicated.keys import fixed_streams
 from securevfl_crypto.replicated.share import words_of
 
@@ -16,7 +27,7 @@ EVERY = {"x": 100}
 
 def opened(program, *values: np.ndarray, seed: bytes | None = None) -> list[np.ndarray]:
     """What party 1 opens of the shares that a program returns, as signed integers."""
-    dealt = [deal(words.view(np.uint64)) for words in values]
+    dealt = [deal_shares(words.view(np.uint64)) for words in values]
 
     async def one(party: Computing) -> list[np.ndarray]:
         found = await program(party, *(party.read_dealt(parts[party.index]) for parts in dealt))
@@ -35,7 +46,7 @@ def test_truncation_is_the_floor_or_one_more_over_the_whole_range(shift: int) ->
 
     async def program(party, x):
         one = party.constant(np.ones(1, np.uint64))
-        return [(await party.products([Product(x, one, "times", shift)]))[0]]
+        return [(await party.compute_products([Product(x, one, "times", shift)]))[0]]
 
     (y,) = opened(program, z)
     assert set(np.unique(y - (z >> shift))) <= {0, 1}
@@ -62,7 +73,7 @@ def test_comparison_is_exact_over_the_whole_range() -> None:
     small = rng.integers(-(2**61), 2**61, 3000)
 
     async def program(party, x, y):
-        (relu, gate), *_ = await party.products(
+        (relu, gate), *_ = await party.compute_products(
             [Product(x, party.constant(np.ones(1, np.uint64)), "times", 16, then="relu")]
         )
         return [gate, await party.compare(y, (0, -1.5, 2**40 / 3)), relu, await party.truncate(x, 16)]
@@ -90,7 +101,7 @@ def test_products_against_exact_integers(m: int, k: int, n: int, shift: int, the
     gates = rng.integers(0, 2, (m, n))
 
     async def program(party, x, w, s, gates):
-        plain, gated, last = await party.products(
+        plain, gated, last = await party.compute_products(
             [Product(x, w, add=s), Product(x, w, shift=shift, gate=gates, add=s), Product(x, w, "matmul", shift, then)]
         )
         return [plain, gated, *((last,) if isinstance(last, Share) else last)]
@@ -116,7 +127,9 @@ def test_products_against_exact_integers(m: int, k: int, n: int, shift: int, the
 
 def test_values_without_elements_pass() -> None:
     async def program(party, x):
-        (relu, gate), plain = await party.products([Product(x, x, "times", 16, then="relu"), Product(x, x, "times")])
+        (relu, gate), plain = await party.compute_products(
+            [Product(x, x, "times", 16, then="relu"), Product(x, x, "times")]
+        )
         return [relu, gate, plain, *await party.refresh(x)]
 
     assert [words.shape for words in opened(program, np.zeros((0, 3), np.int64))] == [(0, 3)] * 4
@@ -149,7 +162,7 @@ def test_shares_of_other_types_and_shapes_are_refused() -> None:
     with pytest.raises(MalformedError, match="encode"):
         words_of(0.5)  # type: ignore[arg-type]
     with pytest.raises(MalformedError, match="encode"):
-        deal(np.zeros(2))
+        deal_shares(np.zeros(2))
     x = Share(words, words)
     for job in (
         lambda: Product(x, x[:1]),
@@ -180,18 +193,18 @@ def test_shares_of_other_types_and_shapes_are_refused() -> None:
 )
 def test_malformed_dealings_are_refused(parts: tuple[np.ndarray, np.ndarray]) -> None:
     with pytest.raises(MalformedError, match="dealt part"):
-        Dealt.of(parts, (6,))
+        Dealt.from_arrays(parts, (6,))
     with pytest.raises(MalformedError, match="expected two"):
-        Dealt.of(parts[:1], (6,))
+        Dealt.from_arrays(parts[:1], (6,))
 
 
 def test_a_dealing_travels_as_arrays() -> None:
     words = np.arange(6, dtype=np.uint64)
-    zero, one, two = (Dealt.of(part.arrays(), (6,)).share() for part in deal(words))
+    zero, one, two = (Dealt.from_arrays(part.arrays(), (6,)).share() for part in deal_shares(words))
     np.testing.assert_array_equal(zero.mine + zero.next + one.next, words)
     np.testing.assert_array_equal(one.next, two.mine)
     np.testing.assert_array_equal(two.next, zero.mine)
-    assert [part.nbytes for part in deal(words)] == [64, 80, 80]
+    assert [part.nbytes for part in deal_shares(words)] == [64, 80, 80]
 
 
 def test_the_exact_bounds_of_functions_are_told() -> None:
@@ -202,7 +215,7 @@ def test_the_exact_bounds_of_functions_are_told() -> None:
         Clear(fraction=17).softmax(x[:, :3]).send(None)
     for least, most in ((0, 2), (2, 1), (0.1, 0.5), (1, 2.0**50), (2.0**-20, 2)):
         with pytest.raises(MalformedError, match="divisor"):
-            Clear().quotient(x, x, least=least, most=most).send(None)
+            Clear().divide(x, x, least=least, most=most).send(None)
 
 
 def test_a_task_may_have_any_thresholds() -> None:
@@ -210,7 +223,7 @@ def test_a_task_may_have_any_thresholds() -> None:
     curve = Curve((-3, 0, 7), (2, -5, 1), (1, 10, 100), start=-4)
 
     async def program(party, x):
-        return (await party.run_masked([Task(party.summand(x), curve=curve)]))[0]
+        return (await party.run_masked([Task(party.additive_summand(x), curve=curve)]))[0]
 
     value, gate = opened(program, y)
     np.testing.assert_array_equal(value, curve(y))
@@ -219,13 +232,13 @@ def test_a_task_may_have_any_thresholds() -> None:
 
 def test_keys_serve_once() -> None:
     streams = fixed_streams(b"once")[0]
-    first = streams.words(0, (4,))
-    assert (streams.words(0, (4,)) != first).all()
+    first = streams.draw_words(0, (4,))
+    assert (streams.draw_words(0, (4,)) != first).all()
     streams._drawn[0] = 0
     with pytest.raises(ReusedError):
-        streams.words(0, (4,))
+        streams.draw_words(0, (4,))
     with pytest.raises(MalformedError, match="does not have key 2"):
-        streams.words(2, (1,))
+        streams.draw_words(2, (1,))
 
 
 @pytest.mark.parametrize("fraction", [12, 16, 24, 28])
@@ -238,18 +251,18 @@ def test_the_fits_are_as_near_as_they_say(fraction: int) -> None:
 
     slack = 2.0 ** (2 - fraction)
     logistic = 1 / (1 + np.exp(-line))
-    assert error(fits.sigmoid(fraction), line, logistic).max() < 0.0027 + slack
-    assert error(fits.sigmoid(fraction), np.zeros(1), np.array(0.5)).max() < 1e-6 + slack
-    assert error(fits.softplus(fraction), line, np.logaddexp(0, line)).max() < 0.0009 + slack
-    assert error(fits.exponential(fraction), below, np.exp(below)).max() < 0.0024 + slack
-    inverse = fits.inverse(fraction, 64)
+    assert error(fits.sigmoid_curve(fraction), line, logistic).max() < 0.0027 + slack
+    assert error(fits.sigmoid_curve(fraction), np.zeros(1), np.array(0.5)).max() < 1e-6 + slack
+    assert error(fits.softplus_curve(fraction), line, np.logaddexp(0, line)).max() < 0.0009 + slack
+    assert error(fits.exponential_curve(fraction), below, np.exp(below)).max() < 0.0024 + slack
+    inverse = fits.reciprocal_curve(fraction, 64)
     assert (error(inverse, upto16, 1 / upto16, fits.INVERSE_BITS) * upto16).max() < 0.0031 + slack
     assert (error(inverse, upto64, 1 / upto64, fits.INVERSE_BITS) * upto64).max() < 0.0065 + 64 * slack
-    assert error(fits.logarithm(fraction, 64), upto64, np.log(upto64)).max() < 0.0011 + slack
-    few = fits.inverse(fraction, 3)
+    assert error(fits.logarithm_curve(fraction, 64), upto64, np.log(upto64)).max() < 0.0011 + slack
+    few = fits.reciprocal_curve(fraction, 3)
     assert len(few.thresholds) < 12
     near = upto16[upto16 <= 3]
     assert (error(few, near, 1 / near, fits.INVERSE_BITS) * near).max() < 0.0031 + slack
     for largest in (0, 65):
         with pytest.raises(MalformedError, match="1 to 64"):
-            fits.logarithm(fraction, largest)
+            fits.logarithm_curve(fraction, largest)

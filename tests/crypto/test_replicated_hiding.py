@@ -19,7 +19,7 @@ from securevfl_crypto.replicated import (
     MemoryWire,
     Product,
     Share,
-    deal,
+    deal_shares,
     memory_wires,
     take_turns,
 )
@@ -71,19 +71,23 @@ def run(secret: np.ndarray, between_0_and_1: str = "") -> View:
 
     async def program(index: int) -> list[Share]:
         streams = Streams(index, stream(keys[index]), stream(keys[(index + 1) % 3]), stream(f"own {index}"))
-        drawn = streams.words
+        drawn = streams.draw_words
 
         def recorded(key: int | None, shape: tuple[int, ...]) -> np.ndarray:
             number = streams._drawn.get(key, 0)
             draws[key, number] = drawn(key, shape)
             return draws[key, number]
 
-        streams.words = recorded  # type: ignore[method-assign]
+        streams.draw_words = recorded  # type: ignore[method-assign]
         party = Computing(index, wires[index], streams)
         mine, bits = x[index], gate[index]
         big = party.constant(np.full(1, 1 << 16, np.uint64))
-        first = await party.products([Product(mine, big, "times", 16), Product(mine, big, "times", 16, gate=bits)])
-        pair, plain = await party.products([Product(mine, big, "times", 16, then="relu6"), Product(mine, big, "times")])
+        first = await party.compute_products(
+            [Product(mine, big, "times", 16), Product(mine, big, "times", 16, gate=bits)]
+        )
+        pair, plain = await party.compute_products(
+            [Product(mine, big, "times", 16, then="relu6"), Product(mine, big, "times")]
+        )
         fresh = await party.refresh(party.constant(np.full(N, 1 << 16, np.uint64)))
         return [*first, *pair, plain, *fresh]
 
@@ -227,20 +231,20 @@ def residues_of(modulus: int, change: Callable[[np.ndarray], np.ndarray]) -> Bre
     """Draws of parties 0 and 1 modulo a number are changed."""
 
     def break_it(patch: pytest.MonkeyPatch) -> None:
-        real = Streams.residues
+        real = Streams.draw_residues
 
         def draw(self: Streams, key: int, count: int, wanted: int) -> np.ndarray:
             found = real(self, key, count, wanted)
             return change(found) if key == 1 and wanted == modulus else found
 
-        patch.setattr(Streams, "residues", draw)
+        patch.setattr(Streams, "draw_residues", draw)
 
     return break_it
 
 
 def check_dealings() -> None:
     """What two dealings of different values give to a party differs by something uniform."""
-    one, other = (deal(np.full(N, value, np.uint64)) for value in (5, 9))
+    one, other = (deal_shares(np.full(N, value, np.uint64)) for value in (5, 9))
     for mine, theirs in zip(one, other, strict=True):
         check_words(mine.share().mine - theirs.share().mine)
         check_words(mine.share().next - theirs.share().next)
@@ -263,7 +267,7 @@ def zeroed(key: int, operation: int, part: int) -> Breaker:
     """A part of what an operation draws at once gives zeros, at both holders."""
 
     def break_it(patch: pytest.MonkeyPatch) -> None:
-        real = Streams.split
+        real = Streams.draw_split
         calls: Counter[tuple[int, int]] = Counter()
 
         def split(self: Streams, which: int, sizes: Sequence[int]) -> list[np.ndarray]:
@@ -274,20 +278,20 @@ def zeroed(key: int, operation: int, part: int) -> Breaker:
                     parts[part] = np.zeros_like(parts[part])
             return parts
 
-        patch.setattr(Streams, "split", split)
+        patch.setattr(Streams, "draw_split", split)
 
     return break_it
 
 
 def summands_zeroed(patch: pytest.MonkeyPatch) -> None:
     """The shares of zero that parties 0 and 1 draw when they reshare."""
-    real = Streams.words
+    real = Streams.draw_words
 
     def draw(self: Streams, key: int | None, shape: tuple[int, ...]) -> np.ndarray:
         words = real(self, key, shape)
         return np.zeros_like(words) if key == 1 else words
 
-    patch.setattr(Streams, "words", draw)
+    patch.setattr(Streams, "draw_words", draw)
 
 
 def changed(method: str, key: int | None, change: Callable[[np.ndarray], np.ndarray]) -> Breaker:
@@ -307,7 +311,7 @@ def changed(method: str, key: int | None, change: Callable[[np.ndarray], np.ndar
 
 def repeated(patch: pytest.MonkeyPatch) -> None:
     """Each operation draws from the first places again, and the stream does not mind."""
-    real = Streams.words
+    real = Streams.draw_words
     memory: dict[tuple[int, int | None], np.ndarray] = {}
 
     def draw(self: Streams, key: int | None, shape: tuple[int, ...]) -> np.ndarray:
@@ -318,7 +322,7 @@ def repeated(patch: pytest.MonkeyPatch) -> None:
             memory[self.index, key] = np.tile(words, 9)  # longer than any draw
         return memory[self.index, key][: words.size].reshape(shape).copy()
 
-    patch.setattr(Streams, "words", draw)
+    patch.setattr(Streams, "draw_words", draw)
 
 
 BREAKS: dict[str, Breaker] = {
@@ -330,12 +334,12 @@ BREAKS: dict[str, Breaker] = {
     "answers without a mask": zeroed(0, 2, 2),
     "party 0's results without a mask": zeroed(0, 1, 3),
     "party 1's results without a mask": zeroed(2, 1, 1),
-    "a mask of 63 bits": changed("words", None, lambda words: words >> np.uint64(1)),
-    "a mask whose last bit is even": changed("words", None, lambda words: words & ~np.uint64(1)),
-    "bits of the mask shared without a mask": changed("residues", 0, np.zeros_like),
-    "no rotation": changed("octets", 1, lambda turns: turns & np.uint8(64)),
-    "no coin": changed("octets", 1, lambda turns: turns & np.uint8(63)),
-    "one coin for all": changed("octets", 1, lambda turns: turns | np.uint8(64)),
+    "a mask of 63 bits": changed("draw_words", None, lambda words: words >> np.uint64(1)),
+    "a mask whose last bit is even": changed("draw_words", None, lambda words: words & ~np.uint64(1)),
+    "bits of the mask shared without a mask": changed("draw_residues", 0, np.zeros_like),
+    "no rotation": changed("draw_octets", 1, lambda turns: turns & np.uint8(64)),
+    "no coin": changed("draw_octets", 1, lambda turns: turns & np.uint8(63)),
+    "one coin for all": changed("draw_octets", 1, lambda turns: turns | np.uint8(64)),
     "no factors": residues_of(P - 1, np.zeros_like),
 }
 

@@ -15,7 +15,7 @@ from securevfl_crypto.replicated import (
     Opening,
     Product,
     Share,
-    deal,
+    deal_shares,
     memory_wires,
     run_three,
     take_turns,
@@ -46,7 +46,7 @@ class Changing:
 
 def attacked(liar: int, label: str, change: Change, rename: str = "") -> list[str]:
     """One layer and an opening, where one party changes a message; the labels that the parties sent."""
-    dealt = deal(X << np.uint64(16))
+    dealt = deal_shares(X << np.uint64(16))
     wires = memory_wires()
     ends = [Changing(wire, label if i == liar else "", change, rename) for i, wire in enumerate(wires)]
     streams = fixed_streams(b"hostile")
@@ -55,7 +55,7 @@ def attacked(liar: int, label: str, change: Change, rename: str = "") -> list[st
         party = Computing(index, ends[index], streams[index], openings={"sum": 1})
         x = party.read_dealt(dealt[index])
         await party.confirm("input", x)
-        ((relu, _),) = await party.products([Product(x, x.T, shift=16, then="relu")])
+        ((relu, _),) = await party.compute_products([Product(x, x.T, shift=16, then="relu")])
         (fresh,) = await party.refresh(relu)
         await party.open("sum", fresh.sum(), (0,))
 
@@ -128,7 +128,7 @@ def test_a_digest_that_differs_is_told_with_the_pair() -> None:
 @pytest.mark.parametrize("part", ["mine", "next"])
 def test_dealt_shares_that_are_no_sharing_are_refused(index: int, part: str) -> None:
     """A data party gives two holders different summands."""
-    dealt = deal(X)
+    dealt = deal_shares(X)
     opened: list[int] = []
 
     async def program(party: Computing) -> None:
@@ -201,9 +201,9 @@ def test_openings_of_stages_are_not_saved_up() -> None:
         for names, passes in (((), 0), (("auc",), 1), ((), 0), (("auc",), 1)):
             engine.begin_stage(*names)
             for _ in range(passes):
-                engine._openings.take("auc", engine.constant(X[0]), (0,))
+                engine._openings.count_opening("auc", engine.constant(X[0]), (0,))
             with refused:
-                engine._openings.take("auc", engine.constant(X[0]), (0,))
+                engine._openings.count_opening("auc", engine.constant(X[0]), (0,))
         with pytest.raises(MalformedError, match="'loss', which is not declared as an opening by stages"):
             engine.begin_stage("loss")
 
@@ -238,7 +238,7 @@ def test_receivers_are_named() -> None:
 
 
 def test_parties_at_other_calls_are_told() -> None:
-    dealt = deal(X)
+    dealt = deal_shares(X)
 
     async def program(party: Computing) -> None:
         x = party.read_dealt(dealt[party.index])

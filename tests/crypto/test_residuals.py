@@ -35,24 +35,24 @@ def test_a_gradients_flood_is_wide_enough_for_all_rows_of_a_batch(
     """The key's owner takes its own evaluation off an answer: what is left is uniform, and 2^40 times wider than the
     noise that all the rows of the batch can carry into one coefficient."""
     key, secrets = known_key(scheme, monkeypatch)
-    owner, holder = scheme.owner(key, SIZES), scheme.holder(key.public, SIZES, ZeroShares([]))
+    owner, holder = scheme.create_owner(key, SIZES), scheme.create_holder(key.public, SIZES, ZeroShares([]))
     plan, x = holder._plan, np.full((300, 12), 2**15 - 1)
     encoding, seal = plan.gradients, plan.gradients.seal
     sealed = owner.seal_steps(np.zeros((300, 5), dtype=np.int64))
-    rows, outs = plan.rows(300), len(plan.outputs)
+    rows, outs = plan.row_tiles(300), len(plan.output_tiles)
     assert len(rows) > 1, "a batch of one tile would not show a flood for one tile"
-    steps = holder._load(plan.envelope(Content.STEPS, encoding, 300), sealed, len(rows) * outs)
-    plain = holder._encode(x, encoding)
+    steps = holder._load_ciphertexts(plan.create_envelope(Content.STEPS, encoding, 300), sealed, len(rows) * outs)
+    plain = holder._encode_tiles(x, encoding)
     terms = [(steps[down * outs], row[0]) for down, row in enumerate(plain)]
     _, _, places = next(iter(plan.gradient_tiles(x.shape[1])))
     chain = scheme.chains.index(encoding.noise.chain)
-    mask = encoding.messages(np.zeros(len(places.index), dtype=np.int64))
-    answer = seal.read(holder._hide(chain, encoding, list(terms), mask, places))
-    own = seal.read(seal.combine([c for c, _ in terms], [p for _, p in terms]))
+    mask = encoding.encode_integers(np.zeros(len(places.index), dtype=np.int64))
+    answer = seal.read_ciphertext(holder._hide_sum(chain, encoding, list(terms), mask, places))
+    own = seal.read_ciphertext(seal.sum_products([c for c, _ in terms], [p for _, p in terms]))
     basis = Basis(seal.data.primes)
     left = np.stack([basis.add(a, basis.negate(b, np.ones(DEGREE, bool))) for a, b in zip(answer, own, strict=True)])
     found = centred(basis, phase(seal, secrets[chain], left)[:, places.index])
-    telling = sum(x[a, plan.inputs[0]].size for a in rows) * (2**15 - 1) * FRESH
+    telling = sum(x[a, plan.input_tiles[0]].size for a in rows) * (2**15 - 1) * FRESH
     assert telling >= 300 * 2**15 * FRESH / 2
     most = max(abs(int(v)) for v in found)
     assert most > telling * 2**40 * 0.8
@@ -78,16 +78,16 @@ def test_both_halves_of_an_aggregated_vector_carry_fresh_noise(monkeypatch: pyte
     """With u = 1 an encryption of zero is the public key plus noise on either half; without it two of them tell their
     difference in u, and u their content."""
     scheme = CkksAggregation()
-    key = scheme.generate()
-    own = scheme.aggregator(key.public, Addends(count=9000, bits=20, parties=1))
+    key = scheme.generate_key()
+    own = scheme.create_aggregator(key.public, Addends(count=9000, bits=20, parties=1))
     assert isinstance(own, CkksAggregator)
     one, kept = np.zeros(DEGREE, dtype=np.int64), list[np.ndarray]()
     one[0] = 1
-    monkeypatch.setattr(ckks_module, "ternary", lambda: one)
-    monkeypatch.setattr(own._context, "evaluator", _Before(own._context.evaluator, kept, own._context.read))
+    monkeypatch.setattr(ckks_module, "sample_ternary", lambda: one)
+    monkeypatch.setattr(own._context, "evaluator", _Before(own._context.evaluator, kept, own._context.read_ciphertext))
     own.seal(np.zeros(9000, dtype=np.int64), ZeroShares([]))
     first, seed = key.public.halves[0]
-    blinder = own._context.read(own._context.expand(first, seed))
+    blinder = own._context.read_ciphertext(own._context.expand_seeded(first, seed))
     basis, noises = Basis(own._context.data.primes), []
     assert len(kept) == 2, "one for each 8,192 values"
     for halves in kept:
@@ -103,15 +103,18 @@ def test_both_halves_of_an_aggregated_vector_carry_fresh_noise(monkeypatch: pyte
 @both
 def test_every_byte_of_a_header_is_compared(scheme: RlweScheme) -> None:
     """Magic, version, scheme, content, chain, tag of the key, tile, rows and count: 36 bytes, of four messages."""
-    key, sizes = scheme.generate(), Block(batch=4, width_in=3, width_out=2, x_bits=15, s_bits=19, w_bits=34, z_bits=56)
-    owner, holder = scheme.owner(key, sizes), scheme.holder(key.public, sizes, ZeroShares([]))
+    key, sizes = (
+        scheme.generate_key(),
+        Block(batch=4, width_in=3, width_out=2, x_bits=15, s_bits=19, w_bits=34, z_bits=56),
+    )
+    owner, holder = scheme.create_owner(key, sizes), scheme.create_holder(key.public, sizes, ZeroShares([]))
     x, share = np.ones((4, 3), dtype=np.int64), holder.fresh_share()
     weights, steps = owner.seal_weights(share), owner.seal_steps(np.ones((4, 2), dtype=np.int64))
     uses: list[tuple[np.ndarray, Callable[[np.ndarray], object]]] = [
-        (weights, lambda m: holder.product(m, x, share)),
-        (steps, lambda m: holder.gradient(m, x)),
-        (holder.product(weights, x, -share), lambda m: owner.open_product([m], 4)),
-        (holder.gradient(steps, x)[0], owner.open_gradient),
+        (weights, lambda m: holder.answer_product(m, x, share)),
+        (steps, lambda m: holder.answer_gradient(m, x)),
+        (holder.answer_product(weights, x, -share), lambda m: owner.open_product([m], 4)),
+        (holder.answer_gradient(steps, x)[0], owner.open_gradient),
     ]
     for message, use in uses:
         for at in range(36):
@@ -123,8 +126,8 @@ def test_every_byte_of_a_header_is_compared(scheme: RlweScheme) -> None:
 
 def test_every_byte_of_a_sums_header_is_compared() -> None:
     scheme = CkksAggregation()
-    key = scheme.generate()
-    own = scheme.aggregator(key.public, Addends(count=3, bits=20, parties=2))
+    key = scheme.generate_key()
+    own = scheme.create_aggregator(key.public, Addends(count=3, bits=20, parties=2))
     pairs = [ZeroShares([PairwiseMasks(bytes(32), positive=sign)]) for sign in (True, False)]
     messages = [own.seal(np.arange(3), zero) for zero in pairs]
     whole = own.add(messages)

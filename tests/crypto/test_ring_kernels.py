@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto import MalformedError
-from securevfl_crypto.ring import COLUMNS, MODULUS, Stream, coins, deal_bits, found_zeros, masked_comparison
+from securevfl_crypto.ring import COLUMNS, MODULUS, Stream, deal_bits, extract_coins, find_zeros, mask_comparison
 from support.ring_paths import NAMES, taken
 
 
@@ -30,22 +30,22 @@ class Run:
 
     def __init__(self, z: np.ndarray, r: np.ndarray, constants: tuple[int, ...] = (0,)) -> None:
         n, m = len(z), len(z) * len(constants)
-        dealt, common = Stream.own(), Stream.own()
-        b0 = dealt.residues(0, n * COLUMNS, MODULUS).reshape(n, COLUMNS)
+        dealt, common = Stream.with_fresh_key(), Stream.with_fresh_key()
+        b0 = dealt.draw_residues(0, n * COLUMNS, MODULUS).reshape(n, COLUMNS)
         self.b1 = deal_bits(r, b0)
         self.b0 = b0
         opened = z.view(np.uint64) + np.uint64(1 << 62) + r
         c = np.concatenate([opened + np.uint64(t % 2**64) for t in constants])
         self.c = c
-        self.factors = common.residues(0, m * COLUMNS, MODULUS - 1).reshape(m, COLUMNS)
-        self.zeros = common.residues(1, m * COLUMNS, MODULUS).reshape(m, COLUMNS)
-        self.turns = common.octets(2, m)
-        self.m0 = masked_comparison(c, b0, self.factors, self.zeros, self.turns, first=True)
-        self.m1 = masked_comparison(c, self.b1, self.factors, self.zeros, self.turns, first=False)
+        self.factors = common.draw_residues(0, m * COLUMNS, MODULUS - 1).reshape(m, COLUMNS)
+        self.zeros = common.draw_residues(1, m * COLUMNS, MODULUS).reshape(m, COLUMNS)
+        self.turns = common.draw_octets(2, m)
+        self.m0 = mask_comparison(c, b0, self.factors, self.zeros, self.turns, first=True)
+        self.m1 = mask_comparison(c, self.b1, self.factors, self.zeros, self.turns, first=False)
         self.seen = (self.m0 + self.m1) % np.uint8(MODULUS)
-        self.hit = found_zeros(self.m0, self.m1)
+        self.hit = find_zeros(self.m0, self.m1)
         one = np.uint64(1)
-        u = ((c >> np.uint64(62)) & one) ^ coins(self.turns)
+        u = ((c >> np.uint64(62)) & one) ^ extract_coins(self.turns)
         v = np.tile((r >> np.uint64(62)) & one, len(constants)) ^ self.hit
         self.bit = (u ^ v).reshape(len(constants), n)
 
@@ -65,7 +65,7 @@ def _slow(run: Run, row: int, *, first: bool) -> list[int]:
 
 
 def _uniform(n: int) -> np.ndarray:
-    return Stream.own().words(0, n)
+    return Stream.with_fresh_key().draw_words(0, n)
 
 
 @settings(deadline=None, max_examples=30)
@@ -142,14 +142,14 @@ def test_masks_that_are_not_uniform_would_show() -> None:
 
     def seen(factors: np.ndarray, turns: np.ndarray) -> np.ndarray:
         rows = [
-            masked_comparison(run.c, bits, factors, run.zeros, turns, first=first)
+            mask_comparison(run.c, bits, factors, run.zeros, turns, first=first)
             for bits, first in ((run.b0, True), (run.b1, False))
         ]
         return np.asarray((rows[0] + rows[1]) % np.uint8(MODULUS))
 
     still = seen(np.zeros_like(run.factors), np.zeros_like(run.turns))
     assert (still == still[0]).all()
-    assert (found_zeros(run.m0, run.m1) != found_zeros(run.m0, run.m1)[0]).any()
+    assert (find_zeros(run.m0, run.m1) != find_zeros(run.m0, run.m1)[0]).any()
     assert not (seen(run.factors, run.turns & np.uint8(63)) == 0).any(axis=1).any()  # R < C, always
     assert (seen(run.factors, np.full_like(run.turns, 64)) == 0).argmax(axis=1).std() == 0
 
@@ -157,9 +157,9 @@ def test_masks_that_are_not_uniform_would_show() -> None:
 def test_senders_that_disagree_are_told() -> None:
     n = 200
     run = Run(np.arange(n, dtype=np.int64), _uniform(n))
-    other = masked_comparison(run.c, run.b1, run.factors, run.zeros[::-1].copy(), run.turns, first=False)
+    other = mask_comparison(run.c, run.b1, run.factors, run.zeros[::-1].copy(), run.turns, first=False)
     with pytest.raises(MalformedError, match="several zeros"):
-        found_zeros(run.m0, other)
+        find_zeros(run.m0, other)
 
 
 def test_bad_input_is_refused() -> None:
@@ -169,9 +169,9 @@ def test_bad_input_is_refused() -> None:
     large = run.m0.copy()
     large[3, 5] = MODULUS
     with pytest.raises(MalformedError, match="a masked row holds 67"):
-        found_zeros(large, run.m1)
+        find_zeros(large, run.m1)
     with pytest.raises(MalformedError, match=r"uint8 \(6, 64\) was expected"):
-        found_zeros(run.m0, run.m1[:-1])
+        find_zeros(run.m0, run.m1[:-1])
     with pytest.raises(MalformedError, match="int64"):
         deal_bits(np.zeros(n, np.int64), rows)
     with pytest.raises(MalformedError, match="one dimension"):
@@ -179,22 +179,22 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(MalformedError, match=r"uint8 \(6, 63\)"):
         deal_bits(np.zeros(n, np.uint64), rows[:, :63])
     with pytest.raises(MalformedError, match="6 comparisons behind 4 masks"):
-        masked_comparison(run.c, run.b0[:4], rows, rows, turns, first=True)
+        mask_comparison(run.c, run.b0[:4], rows, rows, turns, first=True)
     with pytest.raises(MalformedError, match="6 comparisons behind 0 masks"):
-        masked_comparison(run.c, run.b0[:0], rows, rows, turns, first=True)
+        mask_comparison(run.c, run.b0[:0], rows, rows, turns, first=True)
     with pytest.raises(MalformedError, match="turns are uint8"):
-        masked_comparison(run.c, run.b0, rows, rows, turns[:-1], first=True)
+        mask_comparison(run.c, run.b0, rows, rows, turns[:-1], first=True)
     with pytest.raises(MalformedError, match="factors are uint8"):
-        masked_comparison(run.c, run.b0, rows[:-1], rows, turns, first=True)
+        mask_comparison(run.c, run.b0, rows[:-1], rows, turns, first=True)
     with pytest.raises(MalformedError, match="shares of zero are int8"):
-        masked_comparison(run.c, run.b0, rows, rows.astype(np.int8), turns, first=True)
+        mask_comparison(run.c, run.b0, rows, rows.astype(np.int8), turns, first=True)
     with pytest.raises(MalformedError, match="opened words are"):
-        masked_comparison(run.c[:, None], run.b0, rows, rows, turns, first=True)
+        mask_comparison(run.c[:, None], run.b0, rows, rows, turns, first=True)
 
 
 def test_nothing_to_compare() -> None:
     none = np.empty((0, COLUMNS), np.uint8)
     words = np.empty(0, np.uint64)
     assert deal_bits(words, none).shape == (0, COLUMNS)
-    assert masked_comparison(words, none, none, none, np.empty(0, np.uint8), first=True).shape == (0, COLUMNS)
-    assert found_zeros(none, none).shape == (0,)
+    assert mask_comparison(words, none, none, none, np.empty(0, np.uint8), first=True).shape == (0, COLUMNS)
+    assert find_zeros(none, none).shape == (0,)

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.engine import BoundError, cpu
-from securevfl_crypto.engine.comparison import residues
+from securevfl_crypto.engine.comparison import emit_residues
 from securevfl_crypto.engine.compiled_ring import ring_kernels, ring_text
 from securevfl_crypto.engine.emitter import Function
-from securevfl_crypto.engine.octets import Octets, Rows
+from securevfl_crypto.engine.octets import OctetRows, Octets
 from securevfl_crypto.errors import EngineError
 from securevfl_crypto.ring import COLUMNS, MODULUS, Stream, paths
-from securevfl_crypto.ring.compiled import Compiled
-from securevfl_crypto.ring.portable import Portable
+from securevfl_crypto.ring.compiled import CompiledRingLoops
+from securevfl_crypto.ring.portable import PortableRingLoops
 from support.ring_paths import NAMES, built
 
 COMPILED = [name for name in NAMES if name != "numpy"]
@@ -35,7 +35,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def _residues(modulus: int, *shape: int) -> np.ndarray:
-    return Stream.own().residues(0, int(np.prod(shape)), modulus).reshape(shape)
+    return Stream.with_fresh_key().draw_residues(0, int(np.prod(shape)), modulus).reshape(shape)
 
 
 @pytest.mark.parametrize("name", COMPILED)
@@ -43,8 +43,10 @@ def _residues(modulus: int, *shape: int) -> np.ndarray:
 def test_comparisons_agree_with_numpy(name: str, first: bool) -> None:
     """Random rows, and rows of the smallest and the largest numbers, for words that are all zeros, all ones, or random;
     every turn."""
-    path, right = built(name), Portable()
-    words = np.concatenate([Stream.own().words(0, 256), np.array([0, 2**64 - 1, 2**62, 2**63, 1, 2**61], np.uint64)])
+    path, right = built(name), PortableRingLoops()
+    words = np.concatenate(
+        [Stream.with_fresh_key().draw_words(0, 256), np.array([0, 2**64 - 1, 2**62, 2**63, 1, 2**61], np.uint64)]
+    )
     turns = np.arange(len(words)).astype(np.uint8)
     bits = _residues(MODULUS, len(words), COLUMNS)
     factors, zeros = _residues(MODULUS - 1, len(words), COLUMNS), _residues(MODULUS, len(words), COLUMNS)
@@ -52,15 +54,15 @@ def test_comparisons_agree_with_numpy(name: str, first: bool) -> None:
     for share in (bits, lows, highs):
         assert (path.deal_bits(words, share) == right.deal_bits(words, share)).all()
         for factor, zero in ((factors, zeros), (lows, lows), (highs - np.uint8(1), highs), (factors, highs)):
-            found = [p.masked_comparison(words, share, factor, zero, turns, first=first) for p in (path, right)]
+            found = [p.mask_comparison(words, share, factor, zero, turns, first=first) for p in (path, right)]
             assert (found[0] == found[1]).all()
             assert found[0].max() < MODULUS
-    assert (path.found_zeros(bits, zeros) == right.found_zeros(bits, zeros)).all()
-    assert (path.found_zeros(lows, lows) == COLUMNS).all()
+    assert (path.count_zeros(bits, zeros) == right.count_zeros(bits, zeros)).all()
+    assert (path.count_zeros(lows, lows) == COLUMNS).all()
     for first_rows in (1, 2, 4, 8):  # several constants behind one mask
         few = slice(0, len(words) // 8 * first_rows)
         arguments = (words[few], bits[: len(words) // 8], factors[few], zeros[few], turns[few])
-        again = [p.masked_comparison(*arguments, first=first) for p in (path, right)]
+        again = [p.mask_comparison(*arguments, first=first) for p in (path, right)]
         assert (again[0] == again[1]).all()
 
 
@@ -68,9 +70,16 @@ def test_comparisons_agree_with_numpy(name: str, first: bool) -> None:
 @pytest.mark.parametrize("modulus", [66, 67, 2, 251])
 def test_residues_agree_with_numpy(name: str, modulus: int) -> None:
     all_octets = np.arange(256, dtype=np.uint8)
-    for raw in (Stream.own().octets(0, 64 * 50), all_octets, np.full(64, 255, np.uint8), np.zeros(128, np.uint8)):
+    for raw in (
+        Stream.with_fresh_key().draw_octets(0, 64 * 50),
+        all_octets,
+        np.full(64, 255, np.uint8),
+        np.zeros(128, np.uint8),
+    ):
         outs = [np.full(len(raw), 99, np.uint8) for _ in range(2)]
-        counts = [p.residues(raw, modulus, out) for p, out in zip((built(name), Portable()), outs, strict=True)]
+        counts = [
+            p.residues(raw, modulus, out) for p, out in zip((built(name), PortableRingLoops()), outs, strict=True)
+        ]
         assert counts[0] == counts[1] == int((raw < 256 - 256 % modulus).sum())
         assert (outs[0][: counts[0]] == outs[1][: counts[0]]).all()
 
@@ -80,9 +89,9 @@ def test_residues_agree_with_numpy(name: str, modulus: int) -> None:
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 16, 17, 48])
 def test_products_agree_with_numpys_integers(name: str, m: int, n: int) -> None:
     """Heights beside the block's, widths beside the panels', and every order in memory."""
-    path, stream = built(name), Stream.own()
+    path, stream = built(name), Stream.with_fresh_key()
     for use, k in enumerate((1, 2, 150)):
-        a, b = stream.words(2 * use, (m, k)), stream.words(2 * use + 1, (k, n))
+        a, b = stream.draw_words(2 * use, (m, k)), stream.draw_words(2 * use + 1, (k, n))
         right = a @ b
         assert (path.product(a, b) == right).all()
         assert (path.product(np.asfortranarray(a), np.asfortranarray(b)) == right).all()
@@ -108,9 +117,9 @@ def test_products_on_kernels_are_those_of_pythons_integers(name: str, seed: int,
 def test_large_products_agree_with_numpys_integers(name: str) -> None:
     """Above 2^20 multiplications, where another kernel serves; pieces of the inner dimension; words that are all ones,
     or ones in the bits where it cuts words in two."""
-    path, stream = built(name), Stream.own()
+    path, stream = built(name), Stream.with_fresh_key()
     for use, (m, k, n) in enumerate(((75, 300, 50), (3, 256, 2000), (130, 513, 17))):
-        a, b = stream.words(2 * use, (m, k)), stream.words(2 * use + 1, (k, n))
+        a, b = stream.draw_words(2 * use, (m, k)), stream.draw_words(2 * use + 1, (k, n))
         assert (path.product(a, b) == a @ b).all()
         assert (path.product(a.copy(order="F"), b.T.copy().T) == a @ b).all()
         for word in (2**64 - 1, 2**52 - 1, 2**52, 0xFFF << 52, 0xFFF):
@@ -123,7 +132,7 @@ def test_large_products_agree_with_numpys_integers(name: str) -> None:
 def test_the_fastest_path_that_works_is_taken(fresh: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert paths.loops().name == NAMES[0]
+        assert paths.ring_loops().name == NAMES[0]
 
 
 def test_a_forced_path_is_taken(fresh: pytest.MonkeyPatch) -> None:
@@ -133,16 +142,16 @@ def test_a_forced_path_is_taken(fresh: pytest.MonkeyPatch) -> None:
             continue
         fresh.setenv("SECUREVFL_ENGINE", name)
         paths._chosen.cache_clear()
-        assert paths.loops().name == expected
+        assert paths.ring_loops().name == expected
     with pytest.raises(EngineError, match="path 'gpu'"):
-        paths.loops("gpu")
+        paths.ring_loops("gpu")
 
 
 def test_a_cpu_without_vectors_computes_with_numpy(fresh: pytest.MonkeyPatch) -> None:
     fresh.setattr(paths, "host_features", frozenset)
-    assert paths.loops().name == "numpy"
+    assert paths.ring_loops().name == "numpy"
     with pytest.raises(EngineError, match="needs llvmlite and a CPU with avx2"):
-        paths.loops("avx2")
+        paths.ring_loops("avx2")
 
 
 @pytest.mark.skipif(not COMPILED, reason="this machine runs no compiled path")
@@ -152,14 +161,14 @@ def test_a_cpu_without_vectors_computes_with_numpy(fresh: pytest.MonkeyPatch) ->
         ("product", "products"),
         ("residues", "residues"),
         ("deal_bits", "the shares of bits"),
-        ("masked_comparison", "comparisons"),
-        ("found_zeros", "zeros"),
+        ("mask_comparison", "comparisons"),
+        ("count_zeros", "zeros"),
     ],
 )
 def test_a_path_that_computes_wrongly_is_not_taken(fresh: pytest.MonkeyPatch, loop: str, said: str) -> None:
-    whole = getattr(Compiled, loop)
+    whole = getattr(CompiledRingLoops, loop)
 
-    def broken(self: Compiled, *arguments: np.ndarray, **options: bool) -> object:
+    def broken(self: CompiledRingLoops, *arguments: np.ndarray, **options: bool) -> object:
         found = whole(self, *arguments, **options)
         if isinstance(found, np.ndarray):
             found.reshape(-1)[-1] ^= 1
@@ -167,11 +176,11 @@ def test_a_path_that_computes_wrongly_is_not_taken(fresh: pytest.MonkeyPatch, lo
             arguments[-1][0] ^= 1
         return found
 
-    fresh.setattr(Compiled, loop, broken)
+    fresh.setattr(CompiledRingLoops, loop, broken)
     with pytest.warns(RuntimeWarning, match=f"computes {said} wrongly.*taking a slower path"):
-        assert paths.loops().name == "numpy"
+        assert paths.ring_loops().name == "numpy"
     with pytest.raises(EngineError, match=f"computes {said} wrongly"):
-        paths.loops(COMPILED[0])
+        paths.ring_loops(COMPILED[0])
 
 
 def test_kernels_are_emitted_for_every_width() -> None:
@@ -204,19 +213,19 @@ def test_compiled_kernels_branch_on_counters_only() -> None:
 
 
 def test_octets_that_could_overflow_are_refused() -> None:
-    rows = Rows(Function("none", "", 8), MODULUS)
+    rows = OctetRows(Function("none", "", 8), MODULUS)
     large, residue = Octets("%a", 200), Octets("%b", MODULUS - 1)
     for wrong in (
         lambda: rows.add(large, residue),
-        lambda: rows.reduced(large),
+        lambda: rows.reduce_once(large),
         lambda: rows.subtract_from(MODULUS - 2, residue),
-        lambda: rows.product(large, large),
+        lambda: rows.multiply_modular(large, large),
         lambda: rows.constant(256),
-        lambda: Rows(Function("none", "", 8), 86),
-        lambda: residues(Function("none", "ptr %raw", 8), 60),
+        lambda: OctetRows(Function("none", "", 8), 86),
+        lambda: emit_residues(Function("none", "ptr %raw", 8), 60),
     ):
         with pytest.raises(BoundError):
             wrong()
-    assert rows.sum(residue, residue).top == MODULUS - 1
-    assert rows.product(residue, residue).top == MODULUS - 1
-    assert rows.less(Octets("%c", 200), 134).top == 133
+    assert rows.add_modular(residue, residue).top == MODULUS - 1
+    assert rows.multiply_modular(residue, residue).top == MODULUS - 1
+    assert rows.subtract_where_above(Octets("%c", 200), 134).top == 133

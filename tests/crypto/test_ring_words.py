@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto import MalformedError
-from securevfl_crypto.ring import FRACTION, checked_words, decode, encode, matmul
+from securevfl_crypto.ring import FRACTION, check_words, decode_words, encode_words, matmul
 from securevfl_crypto.ring.limbs import INNER, limb_product, word_product
 from support.ring_paths import NAMES, built
 
@@ -100,52 +100,52 @@ def test_bad_factors_are_refused(a: np.ndarray, b: np.ndarray, said: str) -> Non
 @given(st.lists(st.floats(-1e9, 1e9), max_size=8), st.integers(0, 30))
 def test_numbers_come_back_within_half_a_unit(values: list[float], bits: int) -> None:
     array = np.array(values)
-    words = encode(array, bits)
+    words = encode_words(array, bits)
     assert words.dtype == np.uint64
     assert [int(w) for w in words] == [round(v * 2**bits) % 2**64 for v in values]  # Python rounds ties to even, too
-    assert (np.abs(decode(words, bits) - array) <= 2.0 ** -(bits + 1) + 1e-7).all()
+    assert (np.abs(decode_words(words, bits) - array) <= 2.0 ** -(bits + 1) + 1e-7).all()
 
 
 def test_sums_and_shapes() -> None:
     x, y = np.array([[1.5], [-2.25]]), np.array([[-3.0], [0.125]])
-    assert (decode(encode(x) + encode(y)) == x + y).all()
-    assert (decode(matmul(encode(x), encode(y[:1])), 2 * FRACTION) == x @ y[:1]).all()
-    assert encode(np.array(1.0)).shape == ()
-    assert encode(np.array([True]).astype(int)).tolist() == [1 << FRACTION]
-    assert encode(x.T).flags.c_contiguous
-    assert encode(np.empty((0, 3))).shape == (0, 3)
+    assert (decode_words(encode_words(x) + encode_words(y)) == x + y).all()
+    assert (decode_words(matmul(encode_words(x), encode_words(y[:1])), 2 * FRACTION) == x @ y[:1]).all()
+    assert encode_words(np.array(1.0)).shape == ()
+    assert encode_words(np.array([True]).astype(int)).tolist() == [1 << FRACTION]
+    assert encode_words(x.T).flags.c_contiguous
+    assert encode_words(np.empty((0, 3))).shape == (0, 3)
 
 
 def test_integers_stay_exact() -> None:
     values = np.array([2**61 + 1, -(2**61) - 1, 2**53 + 1, 0])
-    assert encode(values, 0).view(np.int64).tolist() == values.tolist()
-    assert encode(np.array([3, -4], dtype=np.int8)).view(np.int64).tolist() == [3 << 16, -4 << 16]
-    assert encode(np.array([7], dtype=np.uint64), 2).tolist() == [28]
+    assert encode_words(values, 0).view(np.int64).tolist() == values.tolist()
+    assert encode_words(np.array([3, -4], dtype=np.int8)).view(np.int64).tolist() == [3 << 16, -4 << 16]
+    assert encode_words(np.array([7], dtype=np.uint64), 2).tolist() == [28]
     for value in (2**62, 2**63 + 5):
         with pytest.raises(MalformedError, match=f"a value is {value}"):
-            encode(np.array([value], dtype=np.uint64), 0)
+            encode_words(np.array([value], dtype=np.uint64), 0)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 2.0**46, -(2.0**46)])
 def test_values_out_of_range_are_named(value: float) -> None:
     with pytest.raises(MalformedError, match=f"a value is {value}"):
-        encode(np.array([0.0, value]))
+        encode_words(np.array([0.0, value]))
 
 
 def test_bad_encodings_are_refused() -> None:
     with pytest.raises(MalformedError, match=r"a value is 3\.0.*from -2 to 2"):
-        encode(np.array([3.0]), bound=2.0)
-    assert encode(np.array([2.0, -2.0]), bound=2.0).tolist() == [2 << FRACTION, 2**64 - (2 << FRACTION)]
+        encode_words(np.array([3.0]), bound=2.0)
+    assert encode_words(np.array([2.0, -2.0]), bound=2.0).tolist() == [2 << FRACTION, 2**64 - (2 << FRACTION)]
     for bound in (0.0, -1.0, 2.0**47, float("nan")):
         with pytest.raises(MalformedError, match="a bound of"):
-            encode(np.array([0.0]), bound=bound)
+            encode_words(np.array([0.0]), bound=bound)
     for bits in (-1, 63, True, 1.5):
         with pytest.raises(MalformedError, match="fractional bits"):
-            encode(np.array([0.0]), bits)  # type: ignore[arg-type]
+            encode_words(np.array([0.0]), bits)  # type: ignore[arg-type]
     for array in (np.array(["a"]), np.array([1j]), np.array([object()])):
         with pytest.raises(MalformedError, match="real numbers"):
-            encode(array)
+            encode_words(array)
     with pytest.raises(MalformedError, match="float64"):
-        decode(np.zeros(3))
+        decode_words(np.zeros(3))
     with pytest.raises(MalformedError, match=r"\(3,\); \(4,\) was expected"):
-        checked_words(np.zeros(3, np.uint64), shape=(4,))
+        check_words(np.zeros(3, np.uint64), shape=(4,))

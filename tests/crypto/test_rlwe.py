@@ -25,7 +25,7 @@ from tests.crypto.lattice import centred, known_key, phase
 from tests.crypto.schemes import close, zero_shares
 
 both = pytest.mark.parametrize("scheme", [BFV(), CKKS()], ids=lambda s: s.name)
-KEYS = {scheme: scheme.generate() for scheme in (BFV(), CKKS())}
+KEYS = {scheme: scheme.generate_key() for scheme in (BFV(), CKKS())}
 
 
 def block(**changes: Any) -> Block:
@@ -35,7 +35,7 @@ def block(**changes: Any) -> Block:
 
 def halves(scheme: RlweScheme, sizes: Block, zero: ZeroShares | None = None) -> tuple[RlweOwner, RlweHolder]:
     key = KEYS[scheme]
-    return scheme.owner(key, sizes), scheme.holder(key.public, sizes, zero or ZeroShares([]))
+    return scheme.create_owner(key, sizes), scheme.create_holder(key.public, sizes, zero or ZeroShares([]))
 
 
 def signed(owner: RlweOwner, values: np.ndarray) -> np.ndarray:
@@ -66,9 +66,11 @@ def test_blocks_of_every_size(scheme: RlweScheme, data: st.DataObject) -> None:
     w = integers(rng, min(34, z_bits - 3 - 15 - 7), (d, h)).astype(object)
     u = holder.fresh_share()
     extra = integers(rng, 40, (batch, h))
-    z = owner.open_product([holder.product(owner.seal_weights(owner.ring.reduce(w - u)), x, u, extra=extra)], batch)
+    z = owner.open_product(
+        [holder.answer_product(owner.seal_weights(owner.ring.reduce(w - u)), x, u, extra=extra)], batch
+    )
     assert close(z, x.astype(object) @ w + extra, owner.product_error)
-    message, phi = holder.gradient(owner.seal_steps(s), x)
+    message, phi = holder.answer_gradient(owner.seal_steps(s), x)
     total = signed(owner, owner.open_gradient(message) + phi)
     if integer:
         assert max(abs(int(p)) for p in phi.flat) < 2**sizes.phi_bits + 1
@@ -84,7 +86,7 @@ def test_integer_shares_of_several_holders_add_up(scheme: RlweScheme) -> None:
     sent = []
     for owner, holder in pairs:
         u = holder.fresh_share()
-        sent.append(holder.product(owner.seal_weights(w - u), x, u))
+        sent.append(holder.answer_product(owner.seal_weights(w - u), x, u))
     assert close(pairs[0][0].open_product(sent, 32), 3 * (x.astype(object) @ w), 3 * pairs[0][0].product_error)
 
 
@@ -92,9 +94,9 @@ def test_integer_shares_of_several_holders_add_up(scheme: RlweScheme) -> None:
 def test_what_does_not_fit_is_refused(scheme: RlweScheme) -> None:
     for changes in ({"z_bits": 100}, {"sigma": 130}, {"x_bits": 31}, {"integer_shares": True, "s_bits": 40}):
         with pytest.raises(OverflowRefused):
-            scheme.owner(KEYS[scheme], block(**changes))
+            scheme.create_owner(KEYS[scheme], block(**changes))
     owner, holder = halves(scheme, block())
-    sent = holder.product(
+    sent = holder.answer_product(
         owner.seal_weights(holder.fresh_share()), np.ones((32, 6), dtype=np.int64), holder.fresh_share()
     )
     with pytest.raises(MalformedError, match="17 parties"):
@@ -105,9 +107,9 @@ def test_what_does_not_fit_is_refused(scheme: RlweScheme) -> None:
 def test_more_holders_than_their_noise_has_room_for_are_refused_at_setup(scheme: RlweScheme) -> None:
     public = KEYS[scheme].public
     pairs = [PairwiseMasks(bytes(32), positive=True)] * 16
-    scheme.holder(public, block(), ZeroShares(pairs[:15]))
+    scheme.create_holder(public, block(), ZeroShares(pairs[:15]))
     with pytest.raises(OverflowRefused, match=r"products of 17 holders .* use Paillier"):
-        scheme.holder(public, block(), ZeroShares(pairs))
+        scheme.create_holder(public, block(), ZeroShares(pairs))
 
 
 @both
@@ -121,9 +123,9 @@ def test_a_gradient_beyond_its_mask_is_refused(scheme: RlweScheme, monkeypatch: 
         owner, holder = halves(scheme, block(integer_shares=True))
         steps = owner.seal_steps(np.ones((32, 4), dtype=np.int64))
         large = np.full((6, 4), 2**40, dtype=object)
-    monkeypatch.setattr(holder, "_random", lambda bits: large)
+    monkeypatch.setattr(holder, "_random_integers", lambda bits: large)
     with pytest.raises(OverflowRefused, match="mask is wider than agreed"):
-        owner.open_gradient(holder.gradient(steps, x)[0])
+        owner.open_gradient(holder.answer_gradient(steps, x)[0])
 
 
 @both
@@ -131,8 +133,8 @@ def test_an_answer_has_only_the_coefficients_of_its_result(scheme: RlweScheme) -
     """Other coefficients hold sums over other rows and columns, without masks."""
     owner, holder = halves(scheme, block())
     x = np.ones((32, 6), dtype=np.int64)
-    product = holder.product(owner.seal_weights(holder.fresh_share()), x, holder.fresh_share())
-    gradient, _ = holder.gradient(owner.seal_steps(np.ones((32, 4), dtype=np.int64)), x)
+    product = holder.answer_product(owner.seal_weights(holder.fresh_share()), x, holder.fresh_share())
+    gradient, _ = holder.answer_gradient(owner.seal_steps(np.ones((32, 4), dtype=np.int64)), x)
     chain = scheme.chains[0]
     width = sum(chain.widths[:-1])
     assert product.size == 36 + width * (DEGREE + 32 * 4 + 32)  # and the places that the owner checks
@@ -145,33 +147,35 @@ class Spy:
     def __init__(self, scheme: RlweScheme, monkeypatch: pytest.MonkeyPatch) -> None:
         self.key, self.secrets = known_key(scheme, monkeypatch)
         self.sizes = block()
-        self.owner = scheme.owner(self.key, self.sizes)
-        self.holder = scheme.holder(self.key.public, self.sizes, ZeroShares([]))
+        self.owner = scheme.create_owner(self.key, self.sizes)
+        self.holder = scheme.create_holder(self.key.public, self.sizes, ZeroShares([]))
         self.plan = self.holder._plan
         self.seal = self.plan.products.seal
         self.sealed = self.owner.seal_weights(self.holder.fresh_share())
 
     def evaluation(self, x: np.ndarray) -> tuple[Any, list[tuple[Any, Any]]]:
         """The owner's own sum of products for a guess, and its terms."""
-        weights = self.holder._load(self.plan.envelope(Content.WEIGHTS, self.plan.products), self.sealed, 1)
-        terms = [(weights[0], self.holder._tile(x, self.plan.products))]
-        return self.seal.combine(*([part] for part in terms[0])), terms
+        weights = self.holder._load_ciphertexts(
+            self.plan.create_envelope(Content.WEIGHTS, self.plan.products), self.sealed, 1
+        )
+        terms = [(weights[0], self.holder._encode_tile(x, self.plan.products))]
+        return self.seal.sum_products(*([part] for part in terms[0])), terms
 
     def answer(self, x: np.ndarray) -> np.ndarray:
         """Both halves (2, data primes, N) of an answer, its modulus not lowered, without a mask."""
-        places = self.plan.tiling.product(*x.shape[:1], self.sizes.width_out)
-        mask = self.plan.products.messages(np.zeros(len(places.index), dtype=np.int64))
-        hidden = self.holder._hide(0, self.plan.products, self.evaluation(x)[1], mask, places)
-        return self.seal.read(hidden)
+        places = self.plan.tiling.product_places(*x.shape[:1], self.sizes.width_out)
+        mask = self.plan.products.encode_integers(np.zeros(len(places.index), dtype=np.int64))
+        hidden = self.holder._hide_sum(0, self.plan.products, self.evaluation(x)[1], mask, places)
+        return self.seal.read_ciphertext(hidden)
 
     def residual(self, answer: np.ndarray, guess: np.ndarray) -> np.ndarray:
         """Noise of the answer minus the owner's evaluation of a guess, at the coefficients that are sent."""
-        own = self.seal.read(self.evaluation(guess)[0])
+        own = self.seal.read_ciphertext(self.evaluation(guess)[0])
         basis = Basis(self.seal.data.primes)
         difference = np.stack(
             [basis.add(a, basis.negate(b, np.ones(DEGREE, dtype=bool))) for a, b in zip(answer, own, strict=True)]
         )
-        places = self.plan.tiling.product(len(guess), self.sizes.width_out)
+        places = self.plan.tiling.product_places(len(guess), self.sizes.width_out)
         return centred(basis, phase(self.seal, self.secrets[0], difference)[:, places.index])
 
 
@@ -196,7 +200,7 @@ def test_noise_confirms_a_guess_unless_it_is_flooded(scheme: RlweScheme, monkeyp
         scaled = [float(v) / 2.0**bits for v in found]
         assert stats.kstest(scaled, "uniform", args=(-1, 2)).pvalue > 1e-6
     monkeypatch.setattr(
-        holder_module, "flood", lambda basis, count, bits: np.zeros((len(basis.primes), count), np.uint64)
+        holder_module, "sample_flooding", lambda basis, count, bits: np.zeros((len(basis.primes), count), np.uint64)
     )
     bare = spy.answer(right)
     assert spread(spy.residual(bare, right)) < 11
@@ -210,10 +214,10 @@ def test_noise_stays_within_its_bounds(scheme: RlweScheme, monkeypatch: pytest.M
     spy.sealed = spy.owner.seal_weights(np.zeros((6, 4), dtype=object))
     x, noise = np.full((32, 6), 2**15 - 1), spy.plan.products.noise
     basis = Basis(spy.seal.data.primes)
-    own = centred(basis, phase(spy.seal, spy.secrets[0], spy.seal.read(spy.evaluation(x)[0])))
+    own = centred(basis, phase(spy.seal, spy.secrets[0], spy.seal.read_ciphertext(spy.evaluation(x)[0])))
     assert noise.data_bound / 2**8 < max(abs(int(v)) for v in own) < noise.data_bound
     sent = spy.answer(x)
-    flooded = centred(basis, phase(spy.seal, spy.secrets[0], sent)[:, spy.plan.tiling.product(32, 4).index])
+    flooded = centred(basis, phase(spy.seal, spy.secrets[0], sent)[:, spy.plan.tiling.product_places(32, 4).index])
     most = max(abs(int(v)) for v in flooded)
     assert 2**noise.flood_bits * 0.9 < most < 2**noise.flood_bits + noise.data_bound + noise.zero_bound
     assert noise.flood_bits >= noise.data_bound.bit_length() - 1 + spy.sizes.sigma
@@ -226,7 +230,7 @@ def test_c1_is_rerandomised_by_a_sample_with_noise(scheme: RlweScheme, monkeypat
     x = np.ones((32, 6), dtype=np.int64)
     one = np.zeros(DEGREE, dtype=np.int64)
     one[0] = 1
-    own = spy.seal.read(spy.evaluation(x)[0])[1]
+    own = spy.seal.read_ciphertext(spy.evaluation(x)[0])[1]
     basis = Basis(spy.seal.data.primes)
 
     def left(expected: np.ndarray) -> np.ndarray:
@@ -235,8 +239,8 @@ def test_c1_is_rerandomised_by_a_sample_with_noise(scheme: RlweScheme, monkeypat
 
     assert spread(left(own)) > basis.modulus.bit_length() - 4  # u is there,
     assert spread(left(spy.answer(x)[1])) > basis.modulus.bit_length() - 4  # and another one each time
-    monkeypatch.setattr(holder_module, "ternary", lambda: one)
-    blinder = spy.seal.read(spy.seal.expand(*spy.key.public.halves[0]))[1]
+    monkeypatch.setattr(holder_module, "sample_ternary", lambda: one)
+    blinder = spy.seal.read_ciphertext(spy.seal.expand_seeded(*spy.key.public.halves[0]))[1]
     noise = left(basis.add(own, blinder))
     assert abs(np.std(noise.astype(float)) - np.sqrt(10.5)) < 0.2
 
@@ -244,7 +248,7 @@ def test_c1_is_rerandomised_by_a_sample_with_noise(scheme: RlweScheme, monkeypat
 @both
 def test_an_answer_that_is_no_encryption_is_refused(scheme: RlweScheme) -> None:
     owner, holder = halves(scheme, block())
-    sent = holder.gradient(owner.seal_steps(np.ones((32, 4), dtype=np.int64)), np.ones((32, 6), dtype=np.int64))[
+    sent = holder.answer_gradient(owner.seal_steps(np.ones((32, 4), dtype=np.int64)), np.ones((32, 6), dtype=np.int64))[
         0
     ].copy()
     sent[0, 36:] = 0
@@ -259,9 +263,9 @@ def test_a_tile_of_zeros_is_hidden_as_well(scheme: RlweScheme) -> None:
     x[:3] = 5
     w = np.full((9, 4), 77, dtype=object)
     u = holder.fresh_share()
-    z = owner.open_product([holder.product(owner.seal_weights(owner.ring.reduce(w - u)), x, u)], 2000)
+    z = owner.open_product([holder.answer_product(owner.seal_weights(owner.ring.reduce(w - u)), x, u)], 2000)
     assert close(z, x.astype(object) @ w, owner.product_error)
-    message, phi = holder.gradient(owner.seal_steps(np.ones((2000, 4), dtype=np.int64)), x)
+    message, phi = holder.answer_gradient(owner.seal_steps(np.ones((2000, 4), dtype=np.int64)), x)
     total = signed(owner, owner.open_gradient(message) + phi)
     assert close(total, np.full((9, 4), 15, dtype=object), owner.gradient_error)
 
@@ -271,16 +275,16 @@ def test_rows_are_encoded_once_and_never_mistaken(scheme: RlweScheme, monkeypatc
     """A gradient takes the encoding that its product made; other rows, or the same array changed, are encoded anew."""
     owner, holder = halves(scheme, block())
     counted: list[int] = []
-    tile = RlweHolder._tile
-    monkeypatch.setattr(RlweHolder, "_tile", lambda *args: (counted.append(1), tile(*args))[1])
+    tile = RlweHolder._encode_tile
+    monkeypatch.setattr(RlweHolder, "_encode_tile", lambda *args: (counted.append(1), tile(*args))[1])
     x, share = np.full((32, 6), 3), holder.fresh_share()
     weights = owner.seal_weights(owner.ring.reduce(-share))
     steps = owner.seal_steps(np.ones((32, 4), dtype=np.int64))
-    holder.product(weights, x, share)
-    holder.gradient(steps, x)
+    holder.answer_product(weights, x, share)
+    holder.answer_gradient(steps, x)
     assert len(counted) == 1
     x[0, 0] = 30000
-    message, phi = holder.gradient(steps, x)
+    message, phi = holder.answer_gradient(steps, x)
     assert len(counted) == 2
     total = signed(owner, owner.open_gradient(message) + phi)
     assert close(total[0], np.full(4, 30093, dtype=object), owner.gradient_error)
@@ -296,6 +300,6 @@ def test_a_secret_key_shows_nothing(scheme: RlweScheme) -> None:
 def test_bfv_and_ckks_do_not_read_each_others_keys() -> None:
     for scheme, other in ((BFV(), CKKS()), (CKKS(), BFV())):
         with pytest.raises(MalformedError):
-            scheme.owner(KEYS[other], block())
+            scheme.create_owner(KEYS[other], block())
         with pytest.raises(MalformedError):
-            scheme.holder(KEYS[other].public, block(), ZeroShares([]))
+            scheme.create_holder(KEYS[other].public, block(), ZeroShares([]))

@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 from securevfl_crypto.errors import MalformedError, OverflowRefused, WeakKeyError
 from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
-from securevfl_crypto.rlwe.residues import Basis, fraction, high, read_residues, scale, write_residues
-from securevfl_crypto.rlwe.sampling import binomial, flood, ternary, uniform
+from securevfl_crypto.rlwe.residues import (
+    Basis,
+    divide_words,
+    multiply_high,
+    multiply_words,
+    read_residues,
+    write_residues,
+)
+from securevfl_crypto.rlwe.sampling import sample_binomial, sample_flooding, sample_ternary, sample_uniform
 from securevfl_crypto.rlwe.seal import seal_context
-from securevfl_crypto.rlwe.tiling import Places, Tiling
+from securevfl_crypto.rlwe.tiling import PolynomialPlaces, Tiling
 
 PRIMES = (1099510054913, 72057594037616641, 1152921504606748673)  # 40, 56 and 60 bits
 words = st.integers(0, 2**64 - 1)
@@ -23,14 +30,14 @@ words = st.integers(0, 2**64 - 1)
 @given(st.lists(words, min_size=1, max_size=20), words, st.sampled_from(PRIMES))
 def test_products_of_words(values: list[int], factor: int, prime: int) -> None:
     a = np.array(values, dtype=np.uint64)
-    assert high(a, factor).tolist() == [value * factor >> 64 for value in values]
-    assert scale(a, factor, prime).tolist() == [value * factor % prime for value in values]
+    assert multiply_high(a, factor).tolist() == [value * factor >> 64 for value in values]
+    assert multiply_words(a, factor, prime).tolist() == [value * factor % prime for value in values]
 
 
 @given(st.lists(words, min_size=1, max_size=20), st.sampled_from(PRIMES))
 def test_fractions_of_a_prime(values: list[int], prime: int) -> None:
     values = [value % prime for value in [*values, 0, prime - 1]]
-    whole, left = fraction(np.array(values, dtype=np.uint64), prime)
+    whole, left = divide_words(np.array(values, dtype=np.uint64), prime)
     assert whole.tolist() == [(value << 64) // prime for value in values]
     assert np.allclose(left, [((value << 64) % prime) / prime for value in values], atol=1e-12)
 
@@ -38,8 +45,8 @@ def test_fractions_of_a_prime(values: list[int], prime: int) -> None:
 @given(st.lists(st.integers(-(2**150), 2**150), min_size=1, max_size=10))
 def test_residues_and_back(values: list[int]) -> None:
     basis, array = Basis(PRIMES), np.array(values, dtype=object)
-    residues = basis.residues(array)
-    assert basis.integers(residues).tolist() == [value % basis.modulus for value in values]
+    residues = basis.to_residues(array)
+    assert basis.to_integers(residues).tolist() == [value % basis.modulus for value in values]
     twice = basis.add(residues, residues)
     assert np.array_equal(twice, basis.scale(residues, 2))
     zero = basis.add(residues, basis.negate(residues, np.ones(len(values), dtype=bool)))
@@ -51,7 +58,7 @@ def test_residues_and_back(values: list[int]) -> None:
             read_residues(memoryview(bad), PRIMES, (5, 7, 8), len(values))
 
 
-def polynomial(places: Places, values: np.ndarray) -> np.ndarray:
+def polynomial(places: PolynomialPlaces, values: np.ndarray) -> np.ndarray:
     found = np.zeros(DEGREE, dtype=object)
     assert len(np.unique(places.index)) == places.index.size
     found[places.index] = np.where(places.negative, -values.ravel(), values.ravel())
@@ -67,7 +74,7 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return found
 
 
-def take(found: np.ndarray, places: Places) -> np.ndarray:
+def take(found: np.ndarray, places: PolynomialPlaces) -> np.ndarray:
     return np.where(places.negative, -found[places.index], found[places.index])
 
 
@@ -83,11 +90,11 @@ def test_a_product_of_polynomials_holds_both_products_of_matrices(data: st.DataO
     d, h, n = (data.draw(st.integers(1, most)) for most in (features, outputs, rows))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     x, v, s = (rng.integers(-9, 10, shape).astype(object) for shape in ((n, d), (d, h), (n, h)))
-    encoded = polynomial(tiling.x(n, d), x)
-    product = multiply(polynomial(tiling.weights(d, h), v), encoded)
-    assert np.array_equal(take(product, tiling.product(n, h)).reshape(n, h), x @ v)
-    gradient = multiply(polynomial(tiling.steps(n, h), s), encoded)
-    assert np.array_equal(take(gradient, tiling.gradient(d, h)).reshape(d, h), x.T @ s)
+    encoded = polynomial(tiling.feature_places(n, d), x)
+    product = multiply(polynomial(tiling.weight_places(d, h), v), encoded)
+    assert np.array_equal(take(product, tiling.product_places(n, h)).reshape(n, h), x @ v)
+    gradient = multiply(polynomial(tiling.step_places(n, h), s), encoded)
+    assert np.array_equal(take(gradient, tiling.gradient_places(d, h)).reshape(d, h), x.T @ s)
 
 
 @given(st.integers(1, 5000), st.integers(1, 700), st.integers(1, 300))
@@ -113,21 +120,21 @@ def test_parameters_below_128_bits_of_security_are_refused() -> None:
 
 
 def test_random_polynomials_have_their_distributions() -> None:
-    signs = np.concatenate([ternary() for _ in range(8)])
+    signs = np.concatenate([sample_ternary() for _ in range(8)])
     assert np.unique(signs).tolist() == [-1, 0, 1]
     assert np.abs(np.bincount(signs + 1) / len(signs) - 1 / 3).max() < 0.02
-    noise = np.concatenate([binomial() for _ in range(8)])
+    noise = np.concatenate([sample_binomial() for _ in range(8)])
     assert abs(noise.mean()) < 0.1
     assert abs(noise.std() - np.sqrt(10.5)) < 0.1
     assert np.abs(noise).max() <= 21
-    assert {int(v) >> 70 for v in uniform((200,), 3 << 70)} == {0, 1, 2}
-    assert max(uniform((200,), 1 << 64)) >> 60 == 15
+    assert {int(v) >> 70 for v in sample_uniform((200,), 3 << 70)} == {0, 1, 2}
+    assert max(sample_uniform((200,), 1 << 64)) >> 60 == 15
 
 
 @pytest.mark.parametrize("bits", [10, 62, 63, 64, 71, 127, 140])
 def test_the_flood_fills_its_range(bits: int) -> None:
     basis = Basis(PRIMES)
-    values = basis.integers(flood(basis, 4000, bits))
+    values = basis.to_integers(sample_flooding(basis, 4000, bits))
     values = np.where(values > basis.modulus // 2, values - basis.modulus, values)
     scaled = np.array([int(v) / 2.0**bits for v in values])
     assert -1 <= scaled.min() < -0.98
@@ -179,10 +186,13 @@ def test_seal_reads_back_what_it_wrote_and_refuses_zeros() -> None:
     own = seal_context(Chain((48, 40), 56))
     rng = np.random.default_rng(1)
     halves = np.stack([[rng.integers(0, p, DEGREE, dtype=np.uint64) for p in own.data.primes] for _ in range(2)])
-    assert np.array_equal(own.read(own.ciphertext(halves)), halves)
+    assert np.array_equal(own.read_ciphertext(own.make_ciphertext(halves)), halves)
     with pytest.raises(MalformedError, match="ring element"):
-        own.ciphertext(np.full_like(halves, 2**63))
+        own.make_ciphertext(np.full_like(halves, 2**63))
     with pytest.raises(MalformedError, match="not an encryption"):
-        own.transform(own.ciphertext(np.zeros_like(halves)))
+        own.transform_ciphertext(own.make_ciphertext(np.zeros_like(halves)))
     with pytest.raises(MalformedError, match="were all inputs encryptions"):
-        own.combine([own.transform(own.ciphertext(halves))], [own.plaintext(np.zeros(DEGREE, dtype=np.int64))])
+        own.sum_products(
+            [own.transform_ciphertext(own.make_ciphertext(halves))],
+            [own.make_plaintext(np.zeros(DEGREE, dtype=np.int64))],
+        )

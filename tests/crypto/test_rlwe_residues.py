@@ -33,8 +33,8 @@ def test_blocks_of_all_parties_add_up_to_zero(parties: int) -> None:
             if other != one
         ]
         shares = ZeroShares(pairs)
-        first = shares.blocks(7, 3)
-        again = shares.blocks(7, 3)
+        first = shares.draw_blocks(7, 3)
+        again = shares.draw_blocks(7, 3)
         assert all((a[1] != b[1]).any() for a, b in zip(first, again, strict=True)), "no mask is used twice"
         for sign, block in first:
             total = total + sign * block.astype(object)

@@ -28,8 +28,8 @@ def test_products_and_gradients_of_one_holder(case: Case, d: int, h: int, batch:
     cut = Cut(case, [d], h, batch, extreme=extreme)
     owner, holder, x, s = cut.owners[0], cut.holders[0], cut.x(rows), cut.s(rows)
     assert close(owner.open_product(cut.products([x]), rows), cut.exact([x]), owner.product_error)
-    message, phi = holder.gradient(owner.seal_steps(s), x)
-    found = cut.owners[0].ring.signed(owner.open_gradient(message) + phi)
+    message, phi = holder.answer_gradient(owner.seal_steps(s), x)
+    found = cut.owners[0].ring.to_signed(owner.open_gradient(message) + phi)
     assert close(found, x.T.astype(object) @ s, owner.gradient_error)
     if case.scheme.exact:
         assert owner.product_error == owner.gradient_error == 0
@@ -42,10 +42,10 @@ def test_all_of_one_sign_reaches_the_largest_sums(case: Case) -> None:
     x, s = np.full((20, 9), 2**15 - 1), np.full((20, 3), -(2**21) + 1)
     w = np.full((9, 3), -(2**34) + 1, dtype=object)
     v = owner.ring.reduce(w - cut.u[0])
-    z = owner.open_product([holder.product(owner.seal_weights(v), x, cut.u[0])], 20)
+    z = owner.open_product([holder.answer_product(owner.seal_weights(v), x, cut.u[0])], 20)
     assert close(z, x.astype(object) @ w, owner.product_error)
-    message, phi = holder.gradient(owner.seal_steps(s), x)
-    found = owner.ring.signed(owner.open_gradient(message) + phi)
+    message, phi = holder.answer_gradient(owner.seal_steps(s), x)
+    found = owner.ring.to_signed(owner.open_gradient(message) + phi)
     assert close(found, x.T.astype(object) @ s, owner.gradient_error)
 
 
@@ -61,7 +61,7 @@ def test_what_is_added_to_the_product(case: Case) -> None:
     cut = Cut(case, [3], 4, 6)
     owner, x = cut.owners[0], cut.x(5)
     extra = cut.rng.integers(-(2**40), 2**40, size=(5, 4))
-    sent = cut.holders[0].product(owner.seal_weights(cut.v[0]), x, cut.u[0], extra=extra)
+    sent = cut.holders[0].answer_product(owner.seal_weights(cut.v[0]), x, cut.u[0], extra=extra)
     assert close(owner.open_product([sent], 5), cut.exact([x]) + extra, owner.product_error)
 
 
@@ -77,14 +77,14 @@ def test_holders_of_different_widths_add_up_and_learn(case: Case) -> None:
         assert close(z, cut.exact(xs), error)
         s = cut.s(rows) >> 9  # so that weights stay within their range
         for i, (owner, holder) in enumerate(zip(cut.owners, cut.holders, strict=True)):
-            message, phi = holder.gradient(owner.seal_steps(s), xs[i])
+            message, phi = holder.answer_gradient(owner.seal_steps(s), xs[i])
             mine = owner.open_gradient(message)
             cut.w[i] = cut.w[i] - xs[i].T.astype(object) @ s
             fresh = holder.fresh_share()
             cut.v[i] = ring.reduce(cut.v[i] - mine + (cut.u[i] - phi - fresh))
             cut.u[i] = fresh
             drift = max(drift, owner.gradient_error)
-            assert close(ring.signed(cut.u[i] + cut.v[i]), cut.w[i], 3 * owner.gradient_error)
+            assert close(ring.to_signed(cut.u[i] + cut.v[i]), cut.w[i], 3 * owner.gradient_error)
 
 
 @every
@@ -102,7 +102,7 @@ def test_a_missing_holder_is_noticed(case: Case) -> None:
 def test_holders_out_of_step_are_noticed(case: Case) -> None:
     """One holder calls once more than the other (a retry): the counters differ and the masks do not cancel."""
     cut = Cut(case, [3, 2], 4, 8)
-    cut.holders[0].product(cut.owners[0].seal_weights(cut.v[0]), cut.x(8), cut.u[0])
+    cut.holders[0].answer_product(cut.owners[0].seal_weights(cut.v[0]), cut.x(8), cut.u[0])
     with pytest.raises(CryptoError):
         cut.owners[0].open_product(cut.products([cut.x(8), cut.x(8, 1)]), 8)
 
@@ -110,7 +110,7 @@ def test_holders_out_of_step_are_noticed(case: Case) -> None:
 @every
 def test_a_holder_that_forgets_its_mask_is_noticed(case: Case) -> None:
     cut = Cut(case, [3, 2], 4, 8)
-    cut.holders[1] = case.scheme.holder(case.key().public, cut.blocks[1], ZeroShares([]))
+    cut.holders[1] = case.scheme.create_holder(case.key().public, cut.blocks[1], ZeroShares([]))
     with pytest.raises(CryptoError):
         cut.owners[0].open_product(cut.products([cut.x(8), cut.x(8, 1)]), 8)
 
@@ -126,15 +126,15 @@ def test_a_key_travels(case: Case) -> None:
     assert back.security >= 112
     cut = Cut(case, [3], 2, 4)
     owner, x = cut.owners[0], cut.x(4)
-    holder = case.scheme.holder(back, cut.block, ZeroShares([]))
-    sent = holder.product(owner.seal_weights(cut.v[0]), x, cut.u[0])
+    holder = case.scheme.create_holder(back, cut.block, ZeroShares([]))
+    sent = holder.answer_product(owner.seal_weights(cut.v[0]), x, cut.u[0])
     assert close(owner.open_product([sent], 4), cut.exact([x]), owner.product_error)
 
 
 @every
 def test_another_key_opens_nothing(case: Case) -> None:
     cut = Cut(case, [3], 4, 8)
-    other = case.scheme.owner(case.key(1), cut.block)
+    other = case.scheme.create_owner(case.key(1), cut.block)
     with pytest.raises(CryptoError):
         other.open_product(cut.products([cut.x(8)]), 8)
 
@@ -150,9 +150,9 @@ def test_keys_of_another_scheme_and_weak_ones_are_refused(case: Case) -> None:
     block = Cut(case, [3], 2, 4).block
     for other in [_Other(), *(c.key() for c in SCHEMES if c.scheme.name != case.scheme.name)]:
         with pytest.raises(MalformedError):
-            case.scheme.owner(other, block)  # type: ignore[arg-type]
+            case.scheme.create_owner(other, block)  # type: ignore[arg-type]
         with pytest.raises(MalformedError):
-            case.scheme.holder(other.public, block, ZeroShares([]))  # type: ignore[arg-type]
+            case.scheme.create_holder(other.public, block, ZeroShares([]))  # type: ignore[arg-type]
         if other.public is not None:
             with pytest.raises(MalformedError):
                 case.scheme.read_public(other.public.to_bytes())
@@ -161,9 +161,9 @@ def test_keys_of_another_scheme_and_weak_ones_are_refused(case: Case) -> None:
         with pytest.raises(WeakKeyError):
             case.scheme.read_public(weak.public.to_bytes())
         with pytest.raises(WeakKeyError):
-            case.scheme.owner(weak, block)
+            case.scheme.create_owner(weak, block)
         with pytest.raises(WeakKeyError):
-            case.scheme.holder(weak.public, block, ZeroShares([]))
+            case.scheme.create_holder(weak.public, block, ZeroShares([]))
 
 
 @every
@@ -189,9 +189,9 @@ def test_what_is_out_of_range_is_refused(case: Case) -> None:
         large, wide = x.copy(), s.copy()
         large[2, 1], wide[3, 0] = sign * 2**15, sign * 2**21
         with pytest.raises(OverflowRefused):
-            holder.product(weights, large, cut.u[0])
+            holder.answer_product(weights, large, cut.u[0])
         with pytest.raises(OverflowRefused):
-            holder.gradient(steps, large)
+            holder.answer_gradient(steps, large)
         with pytest.raises(OverflowRefused):
             owner.seal_steps(wide)
 
@@ -206,7 +206,7 @@ def test_a_product_that_reaches_a_quarter_of_its_range_is_refused(case: Case, si
     for size, fine in ((limit - 1 - margin, True), (limit + margin, False)):
         extra = np.zeros((4, 3), dtype=np.int64)
         extra[2, 1] = sign * size
-        sent = holder.product(sealed, x, cut.u[0], extra=extra)
+        sent = holder.answer_product(sealed, x, cut.u[0], extra=extra)
         if fine:
             assert close(owner.open_product([sent], 4), extra.astype(object), owner.product_error)
         else:
@@ -218,9 +218,9 @@ def test_a_product_that_reaches_a_quarter_of_its_range_is_refused(case: Case, si
 def test_a_block_that_does_not_fit_is_refused_before_anything_is_encrypted(case: Case) -> None:
     block = replace(Cut(case, [3], 2, 4).block, z_bits=9000, w_bits=8000)
     with pytest.raises(OverflowRefused):
-        case.scheme.owner(case.key(), block)
+        case.scheme.create_owner(case.key(), block)
     with pytest.raises(OverflowRefused):
-        case.scheme.holder(case.key().public, block, ZeroShares([]))
+        case.scheme.create_holder(case.key().public, block, ZeroShares([]))
 
 
 @every
@@ -228,10 +228,10 @@ def test_messages_of_another_shape_or_type_are_refused(case: Case) -> None:
     cut = Cut(case, [3], 2, 4)
     owner, holder, x = cut.owners[0], cut.holders[0], cut.x(4)
     weights, steps = owner.seal_weights(cut.v[0]), owner.seal_steps(cut.s(4))
-    product, gradient = holder.product(weights, x, cut.u[0]), holder.gradient(steps, x)[0]
+    product, gradient = holder.answer_product(weights, x, cut.u[0]), holder.answer_gradient(steps, x)[0]
     for message, use in (
-        (weights, lambda m: holder.product(m, x, cut.u[0])),
-        (steps, lambda m: holder.gradient(m, x)),
+        (weights, lambda m: holder.answer_product(m, x, cut.u[0])),
+        (steps, lambda m: holder.answer_gradient(m, x)),
         (product, lambda m: owner.open_product([m], 4)),
         (gradient, owner.open_gradient),
     ):
@@ -259,11 +259,11 @@ def test_a_flipped_bit_raises_nothing_but_this_packages_errors(case: Case, place
     cut = Cut(case, [2], 2, 3)
     owner, holder, x = cut.owners[0], cut.holders[0], cut.x(3)
     weights, steps = owner.seal_weights(cut.v[0]), owner.seal_steps(cut.s(3))
-    product, gradient = holder.product(weights, x, cut.u[0]), holder.gradient(steps, x)[0]
+    product, gradient = holder.answer_product(weights, x, cut.u[0]), holder.answer_gradient(steps, x)[0]
     for message, use in (
-        (weights, lambda m: owner.open_product([holder.product(m, x, cut.u[0])], 3)),
+        (weights, lambda m: owner.open_product([holder.answer_product(m, x, cut.u[0])], 3)),
         (product, lambda m: owner.open_product([m], 3)),
-        (steps, lambda m: owner.open_gradient(holder.gradient(m, x)[0])),
+        (steps, lambda m: owner.open_gradient(holder.answer_gradient(m, x)[0])),
         (gradient, owner.open_gradient),
     ):
         changed = message.copy()
@@ -279,19 +279,19 @@ def test_arguments_of_another_shape_are_refused(case: Case) -> None:
     weights, steps = owner.seal_weights(cut.v[0]), owner.seal_steps(s)
     for rows in (x[:, :2], x[:0], x.ravel(), x.astype(np.int32)):
         with pytest.raises(MalformedError):
-            holder.product(weights, rows, cut.u[0])
+            holder.answer_product(weights, rows, cut.u[0])
         with pytest.raises(MalformedError):
-            holder.gradient(steps, rows)
+            holder.answer_gradient(steps, rows)
     with pytest.raises(MalformedError):
-        holder.gradient(steps, x[:3])
+        holder.answer_gradient(steps, x[:3])
     with pytest.raises(MalformedError):
-        holder.product(weights, x, cut.u[0].T)
+        holder.answer_product(weights, x, cut.u[0].T)
     with pytest.raises(MalformedError):
-        holder.product(weights, x, cut.u[0], extra=s[:3])
+        holder.answer_product(weights, x, cut.u[0], extra=s[:3])
     with pytest.raises(MalformedError):
         owner.seal_weights(cut.v[0].T)
     for bad in (s[:, :1], s[:0], cut.s(5)):
         with pytest.raises(MalformedError):
             owner.seal_steps(bad)
     with pytest.raises(MalformedError):
-        owner.open_product([holder.product(weights, x, cut.u[0])], 0)
+        owner.open_product([holder.answer_product(weights, x, cut.u[0])], 0)

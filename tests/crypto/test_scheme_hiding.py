@@ -17,7 +17,7 @@ def test_one_holders_product_is_uniform_whatever_its_rows(case: Case) -> None:
     seen = []
     for value in (0, 2**15 - 1):
         cut = Cut(case, [2, 2], 9, 300, seed=1 + value % 2)
-        sent = cut.holders[0].product(
+        sent = cut.holders[0].answer_product(
             cut.owners[0].seal_weights(cut.v[0]), np.full((300, 2), value, dtype=np.int64), cut.u[0]
         )
         seen.append(case.view(case.key(), sent))
@@ -30,7 +30,9 @@ def test_every_products_mask_is_new(case: Case) -> None:
     """The same question twice: what the owner decrypts of one holder differs in every number, and by no constant."""
     cut = Cut(case, [2, 2], 3, 40)
     sealed, x = cut.owners[0].seal_weights(cut.v[0]), cut.x(40)
-    first, second = (np.array(case.view(case.key(), cut.holders[0].product(sealed, x, cut.u[0]))) for _ in range(2))
+    first, second = (
+        np.array(case.view(case.key(), cut.holders[0].answer_product(sealed, x, cut.u[0]))) for _ in range(2)
+    )
     difference = (first - second) % 1.0
     assert len(np.unique(difference.round(12))) == len(difference)
 
@@ -39,7 +41,7 @@ def test_every_products_mask_is_new(case: Case) -> None:
 def test_without_a_mask_the_view_is_not_uniform(case: Case) -> None:
     """The test above can fail: one holder has no mask, since its product is what the owner is to learn."""
     cut = Cut(case, [2], 9, 300)
-    sent = cut.holders[0].product(cut.owners[0].seal_weights(cut.v[0]), cut.x(300), cut.u[0])
+    sent = cut.holders[0].answer_product(cut.owners[0].seal_weights(cut.v[0]), cut.x(300), cut.u[0])
     assert stats.kstest(case.view(case.key(), sent), "uniform").pvalue < 1e-6
 
 
@@ -54,10 +56,10 @@ def test_gradients_are_hidden_by_masks_that_fill_their_range(case: Case) -> None
         scale = float(modulus // 2 if modulus else 1 << cut.block.phi_bits)
         x, s = np.full((16, 20), value, dtype=np.int64), np.full((16, 9), 2**21 - 1, dtype=np.int64)
         for _ in range(3):
-            message, phi = cut.holders[0].gradient(owner.seal_steps(s), x)
-            mine = owner.ring.signed(owner.open_gradient(message))
+            message, phi = cut.holders[0].answer_gradient(owner.seal_steps(s), x)
+            mine = owner.ring.to_signed(owner.open_gradient(message))
             found += [float(value) / scale for value in mine.flat]
-            assert close(owner.ring.signed(mine + phi), x.T.astype(object) @ s, owner.gradient_error)
+            assert close(owner.ring.to_signed(mine + phi), x.T.astype(object) @ s, owner.gradient_error)
         assert stats.kstest(found, "uniform", args=(-1, 2)).pvalue > 1e-6
         assert len(set(found)) == len(found)
         seen.append(found)
@@ -82,7 +84,7 @@ def test_answers_and_questions_are_fresh(case: Case) -> None:
     weights, steps = owner.seal_weights(cut.v[0]), owner.seal_steps(s)
     assert not np.array_equal(weights, owner.seal_weights(cut.v[0]))
     assert not np.array_equal(steps, owner.seal_steps(s))
-    sent = [holder.product(weights, x, cut.u[0]) for _ in range(3)]
+    sent = [holder.answer_product(weights, x, cut.u[0]) for _ in range(3)]
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert (sent[one].reshape(len(sent[one]), -1) != sent[other].reshape(len(sent[other]), -1)).any(axis=1).all()
-    assert not np.array_equal(holder.gradient(steps, x)[0], holder.gradient(steps, x)[0])
+    assert not np.array_equal(holder.answer_gradient(steps, x)[0], holder.answer_gradient(steps, x)[0])

@@ -65,29 +65,31 @@ def test_sealed_sums_are_plain_sums(
     # the holder knows the nodes
     plan = SumPlan(key_bits=1024, rows=rows, bounds=bounds)
     owner, holder = SumOwner(KEY, plan), SumHolder(KEY.public, plan)
-    answer = holder.sums(holder.load(owner.encrypt(values)), codes, bins, node, nodes, complete=complete)
-    assert np.array_equal(owner.open(answer, bins, whole, nodes), right)
+    answer = holder.compute_sums(
+        holder.load_rows(owner.encrypt_rows(values)), codes, bins, node, nodes, complete=complete
+    )
+    assert np.array_equal(owner.open_sums(answer, bins, whole, nodes), right)
     # the nodes are blocks of the plaintexts, and the holder does not know them
     plan = SumPlan(key_bits=1024, rows=rows, bounds=bounds, nodes=nodes)
     owner, holder = owner.with_plan(plan), holder.with_plan(plan)
-    answer = holder.sums(holder.load(owner.encrypt(values, node)), codes, bins, complete=complete)
-    assert np.array_equal(owner.open(answer, bins, whole), right)
+    answer = holder.compute_sums(holder.load_rows(owner.encrypt_rows(values, node)), codes, bins, complete=complete)
+    assert np.array_equal(owner.open_sums(answer, bins, whole), right)
 
 
 def test_the_widest_sums_fit_and_fill_the_plaintext() -> None:
     """All rows at the bound, of either sign, in every slot of every block: the worst case that the widths allow."""
     plan = SumPlan(key_bits=1024, rows=9, bounds=(7, 1), nodes=85)  # 85 blocks of 12 bits: 1020 of 1022
-    assert plan.block == 7 + 5
+    assert plan.block_bits == 7 + 5
     assert plan.most_nodes == plan.nodes == 85
-    assert plan.places == 1
+    assert plan.groups_per_plaintext == 1
     owner, holder = SumOwner(KEY, plan), SumHolder(KEY.public, plan)
     codes = np.zeros((9, 1), dtype=np.int64)
     for sign in (1, -1):
         for block in (0, 84):
             values, node = np.full((9, 2), sign) * np.array([7, 1]), np.full(9, block)
-            batch = holder.load(owner.encrypt(values, node))
-            answer = holder.sums(batch, codes, [2], complete=False)
-            found = owner.open(answer, [2], np.zeros((85, 2), dtype=np.int64))
+            batch = holder.load_rows(owner.encrypt_rows(values, node))
+            answer = holder.compute_sums(batch, codes, [2], complete=False)
+            found = owner.open_sums(answer, [2], np.zeros((85, 2), dtype=np.int64))
             assert found[block, 0].tolist() == [63 * sign, 9 * sign]
             assert np.count_nonzero(found) == 2
 
@@ -95,16 +97,16 @@ def test_the_widest_sums_fit_and_fill_the_plaintext() -> None:
 def test_known_layout() -> None:
     """10 rows up to 5: sums up to 50 take 6 bits and a sign; row (−3, 2) is −3 + 2 · 2^7."""
     plan = SumPlan(key_bits=1024, rows=10, bounds=(5, 1))
-    assert plan.widths == (7, 5)
-    assert plan.block == 12
-    assert plan.places == 1022 // 12
-    wire = SumOwner(KEY, plan).encrypt(np.array([[-3, 1], [5, -1]]))
-    assert KEY.decrypt_batch(KEY.public.load(wire, 2)) == [-3 + 128, 5 - 128]
+    assert plan.slot_widths == (7, 5)
+    assert plan.block_bits == 12
+    assert plan.groups_per_plaintext == 1022 // 12
+    wire = SumOwner(KEY, plan).encrypt_rows(np.array([[-3, 1], [5, -1]]))
+    assert KEY.decrypt_batch(KEY.public.load_ciphertexts(wire, 2)) == [-3 + 128, 5 - 128]
 
 
 def test_the_layout_of_the_credit_table() -> None:
     plan = SumPlan(key_bits=2048, rows=12887, bounds=(4096, 1024))
-    assert plan.widths == (27, 25)
+    assert plan.slot_widths == (27, 25)
     assert plan.most_nodes == 39
 
 
@@ -128,20 +130,20 @@ def test_blindings_made_ahead_serve_once() -> None:
     owner.make_blindings(7)
     owner.make_blindings(6)
     ones = np.ones((10, 1), dtype=np.int64)
-    wires = [owner.encrypt(ones)]
-    assert owner.ahead == 3
-    wires.append(owner.with_plan(SumPlan(key_bits=1024, rows=30, bounds=(1,), nodes=2)).encrypt(ones))
-    assert owner.ahead == 0
-    wires.append(owner.encrypt(ones))
+    wires = [owner.encrypt_rows(ones)]
+    assert owner.blindings_in_stock == 3
+    wires.append(owner.with_plan(SumPlan(key_bits=1024, rows=30, bounds=(1,), nodes=2)).encrypt_rows(ones))
+    assert owner.blindings_in_stock == 0
+    wires.append(owner.encrypt_rows(ones))
     assert len({row.tobytes() for wire in wires for row in wire}) == 30
     for wire in wires:
-        assert KEY.decrypt_batch(KEY.public.load(wire, 10)) == [1] * 10
+        assert KEY.decrypt_batch(KEY.public.load_ciphertexts(wire, 10)) == [1] * 10
 
 
 def test_rows_of_no_node_are_fresh_encryptions_of_zero() -> None:
     owner = SumOwner(KEY, SumPlan(key_bits=1024, rows=8, bounds=(9,), nodes=2))
-    wire = owner.encrypt(np.full((8, 1), 9), np.full(8, -1))
-    assert KEY.decrypt_batch(KEY.public.load(wire, 8)) == [0] * 8
+    wire = owner.encrypt_rows(np.full((8, 1), 9), np.full(8, -1))
+    assert KEY.decrypt_batch(KEY.public.load_ciphertexts(wire, 8)) == [0] * 8
     assert len({row.tobytes() for row in wire}) == 8
 
 
@@ -157,12 +159,12 @@ def test_an_answer_is_blinded_beyond_the_order_of_the_group(monkeypatch: pytest.
 
     plan = SumPlan(key_bits=1024, rows=40, bounds=(1,))
     holder = SumHolder(KEY.public, plan)
-    batch = holder.load(SumOwner(KEY, plan).encrypt(np.ones((40, 1), dtype=np.int64)))
+    batch = holder.load_rows(SumOwner(KEY, plan).encrypt_rows(np.ones((40, 1), dtype=np.int64)))
     codes = np.arange(40)[:, None] % 20
-    first, second = (holder.sums(batch, codes, [20]).ciphertexts for _ in range(2))
+    first, second = (holder.compute_sums(batch, codes, [20]).ciphertexts for _ in range(2))
     assert not (first == second).all(axis=1).any()
-    monkeypatch.setattr(public_key, "exponents", exponents)
-    holder.sums(batch, codes, [20])
+    monkeypatch.setattr(public_key, "random_exponents", exponents)
+    holder.compute_sums(batch, codes, [20])
     assert drawn == [(8, 1088)]
 
 
@@ -170,12 +172,12 @@ def test_an_owner_that_knows_its_randomness_cannot_confirm_a_guess() -> None:
     """The attack: with α = 0 for all rows, an answer that were not blinded would be the bare plaintext."""
     plan = SumPlan(key_bits=1024, rows=16, bounds=(1,))
     public, holder = KEY.public, SumHolder(KEY.public, plan)
-    rows = public.store(public.raw_batch([1] * 16))  # (1 + n) for each row: no randomness
+    rows = public.store_ciphertexts(public.raw_batch([1] * 16))  # (1 + n) for each row: no randomness
     codes = np.arange(16)[:, None] % 2
-    answer = holder.sums(holder.load(rows), codes, [2], complete=False)
-    plaintexts = KEY.decrypt_batch(public.load(answer.ciphertexts, 2))
+    answer = holder.compute_sums(holder.load_rows(rows), codes, [2], complete=False)
+    plaintexts = KEY.decrypt_batch(public.load_ciphertexts(answer.ciphertexts, 2))
     assert plaintexts == [8, 8]
-    bare = public.store(public.raw_batch(plaintexts))
+    bare = public.store_ciphertexts(public.raw_batch(plaintexts))
     assert not (answer.ciphertexts == bare).all(axis=1).any()
 
 
@@ -184,12 +186,12 @@ def test_a_row_of_jacobi_symbol_minus_one_is_refused(rows: int) -> None:
     """Two such rows: the symbol of the product of all rows is 1."""
     plan = SumPlan(key_bits=1024, rows=rows, bounds=(1,))
     public = KEY.public
-    wire = np.array(SumOwner(KEY, plan).encrypt(np.ones((rows, 1), dtype=np.int64)))
+    wire = np.array(SumOwner(KEY, plan).encrypt_rows(np.ones((rows, 1), dtype=np.int64)))
     odd = next(r for r in range(2, 99) if gmpy2.jacobi(r, public.n) == -1)
     cheat = public.modulus.from_ints([gmpy2.powmod(odd, public.n, public.n2)] * 2)
-    wire[:2] = public.store(cheat)
+    wire[:2] = public.store_ciphertexts(cheat)
     with pytest.raises(MalformedError, match="Jacobi symbol"):
-        SumHolder(public, plan).load(wire)
+        SumHolder(public, plan).load_rows(wire)
 
 
 PLAN = SumPlan(key_bits=1024, rows=4, bounds=(3, 1))
@@ -200,16 +202,16 @@ BINS = [3, 2]
 
 def _answer() -> SealedSums:
     holder = SumHolder(KEY.public, PLAN)
-    return holder.sums(holder.load(SumOwner(KEY, PLAN).encrypt(VALUES)), CODES, BINS)
+    return holder.compute_sums(holder.load_rows(SumOwner(KEY, PLAN).encrypt_rows(VALUES)), CODES, BINS)
 
 
 def _open(answer: SealedSums, bins: list[int] = BINS, nodes: int = 1) -> np.ndarray:
-    return SumOwner(KEY, PLAN).open(answer, bins, totals(VALUES), nodes)
+    return SumOwner(KEY, PLAN).open_sums(answer, bins, totals(VALUES), nodes)
 
 
 def _load(change: Callable[[np.ndarray], np.ndarray]) -> Any:
-    wire = np.array(SumOwner(KEY, PLAN).encrypt(VALUES))
-    return SumHolder(KEY.public, PLAN).load(change(wire))
+    wire = np.array(SumOwner(KEY, PLAN).encrypt_rows(VALUES))
+    return SumHolder(KEY.public, PLAN).load_rows(change(wire))
 
 
 def _number(value: int) -> np.ndarray:
@@ -263,8 +265,8 @@ def test_sums_beyond_the_plan_are_refused() -> None:
     assert packs == places
     assert np.array_equal(_open(answer), plain_sums(VALUES, CODES, BINS))
     public = KEY.public
-    for value in (13, -13, 5 << PLAN.widths[0], 1 << PLAN.block, 1 << 800):
-        lie = public.store(public.encrypt_batch([value] * packs))
+    for value in (13, -13, 5 << PLAN.slot_widths[0], 1 << PLAN.block_bits, 1 << 800):
+        lie = public.store_ciphertexts(public.encrypt_batch([value] * packs))
         with pytest.raises(OverflowRefused):
             _open(SealedSums(lie, answer.omitted))
 
@@ -280,18 +282,22 @@ def test_sums_beyond_the_plan_are_refused() -> None:
         (lambda: SumPlan(key_bits=1024, rows=9, bounds=(7, 1), nodes=86), OverflowRefused, "holds 1 to 85"),
         (lambda: SumOwner(KEY, SumPlan(key_bits=2048, rows=1, bounds=(1,))), MalformedError, "plan for this key"),
         (lambda: SumHolder(KEY.public, SumPlan(key_bits=2048, rows=1, bounds=(1,))), MalformedError, "plan for"),
-        (lambda: SumOwner(KEY, PLAN).encrypt(VALUES + 1), OverflowRefused, "the plan has ±3"),
-        (lambda: SumOwner(KEY, PLAN).encrypt(np.array([[0, -2]])), OverflowRefused, "in place 1"),
-        (lambda: SumOwner(KEY, PLAN).encrypt(np.array([[-(1 << 63), 0]])), OverflowRefused, "in place 0"),
-        (lambda: SumOwner(KEY, PLAN).encrypt(VALUES[:, :1]), MalformedError, "int64 \\(rows, 2\\)"),
-        (lambda: SumOwner(KEY, PLAN).encrypt(VALUES[:0]), MalformedError, "0 rows"),
+        (lambda: SumOwner(KEY, PLAN).encrypt_rows(VALUES + 1), OverflowRefused, "the plan has ±3"),
+        (lambda: SumOwner(KEY, PLAN).encrypt_rows(np.array([[0, -2]])), OverflowRefused, "in place 1"),
+        (lambda: SumOwner(KEY, PLAN).encrypt_rows(np.array([[-(1 << 63), 0]])), OverflowRefused, "in place 0"),
+        (lambda: SumOwner(KEY, PLAN).encrypt_rows(VALUES[:, :1]), MalformedError, "int64 \\(rows, 2\\)"),
+        (lambda: SumOwner(KEY, PLAN).encrypt_rows(VALUES[:0]), MalformedError, "0 rows"),
         (
-            lambda: SumOwner(KEY, PLAN).encrypt(np.concatenate([VALUES] * 2)),
+            lambda: SumOwner(KEY, PLAN).encrypt_rows(np.concatenate([VALUES] * 2)),
             MalformedError,
             "the plan has 1 to 4",
         ),
-        (lambda: SumOwner(KEY, PLAN).encrypt(VALUES, np.array([0, 0, 0, 1])), MalformedError, "the plan has −1 to 0"),
-        (lambda: SumOwner(KEY, PLAN).encrypt(VALUES, np.array([0, 0])), MalformedError, "int64 \\(4,\\)"),
+        (
+            lambda: SumOwner(KEY, PLAN).encrypt_rows(VALUES, np.array([0, 0, 0, 1])),
+            MalformedError,
+            "the plan has −1 to 0",
+        ),
+        (lambda: SumOwner(KEY, PLAN).encrypt_rows(VALUES, np.array([0, 0])), MalformedError, "int64 \\(4,\\)"),
     ],
 )
 def test_what_is_out_of_range_is_refused_before_it_is_encrypted(
@@ -316,9 +322,9 @@ def test_what_is_out_of_range_is_refused_before_it_is_encrypted(
 )
 def test_codes_that_do_not_fit_are_refused(codes: np.ndarray, node: np.ndarray | None, nodes: int, words: str) -> None:
     holder = SumHolder(KEY.public, PLAN)
-    batch = holder.load(SumOwner(KEY, PLAN).encrypt(VALUES))
+    batch = holder.load_rows(SumOwner(KEY, PLAN).encrypt_rows(VALUES))
     with pytest.raises(MalformedError, match=words):
-        holder.sums(batch, codes, BINS, node, nodes)
+        holder.compute_sums(batch, codes, BINS, node, nodes)
 
 
 def test_short_keys_are_refused_unless_a_test_asks_for_them() -> None:

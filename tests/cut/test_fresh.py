@@ -149,8 +149,8 @@ def test_uploads_are_pairwise_fresh_over_tiles_steps_and_parties(kit: Kit, monke
     """Seeds of ring elements, and their c0 although tiles are alike; Paillier's randomness, whatever it encrypts."""
     spec, widths, keys = SPEC, WIDTHS, []
     if kit.name == "paillier":
-        spec, widths, generate = replace(SPEC, batch_size=4), {"p1": 3, "p2": 2}, crypto.Paillier.generate
-        monkeypatch.setattr(crypto.Paillier, "generate", lambda self: (keys.append(generate(self)), keys[-1])[1])
+        spec, widths, generate = replace(SPEC, batch_size=4), {"p1": 3, "p2": 2}, crypto.Paillier.generate_key
+        monkeypatch.setattr(crypto.Paillier, "generate_key", lambda self: (keys.append(generate(self)), keys[-1])[1])
     found = run(kit, spec, monkeypatch, trainable=True, widths=widths)
     messages = {array.tobytes(): array for what in UPLOADS for array in found.messages(what)}
     assert len(messages) == 2 * 2 + 2 + 2 * 2, "weights and shares of two parties twice, steps once for both of them"
@@ -171,15 +171,17 @@ def _all_different(found: list[bytes]) -> None:
 def _randomness(key: crypto.PaillierPrivateKey, element: bytes) -> bytes:
     """c (1 − n m) mod n²: the ciphertext without its plaintext."""
     c, public = int.from_bytes(element, "little"), key.public
-    return int(c * public.raw(-key.decrypt(mpz(c))) % public.n2).to_bytes(public.ciphertext_bytes, "little")
+    return int(c * public.encode_plaintext(-key.decrypt(mpz(c))) % public.n2).to_bytes(
+        public.ciphertext_bytes, "little"
+    )
 
 
 @pytest.mark.parametrize("kit", REAL.values(), ids=REAL.keys())
 def test_what_the_active_party_opens_of_a_gradient_fills_the_mask(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     """Integer masks are 40 bits wider than the largest gradient: bits of x, of S, and of the rows of a batch."""
     spec, opened = replace(SPEC, momentum=0.9), []
-    step = crypto.Share.step
-    monkeypatch.setattr(crypto.Share, "step", lambda self, g: (opened.append(g), step(self, g))[1])
+    step = crypto.WeightShare.step
+    monkeypatch.setattr(crypto.WeightShare, "step", lambda self, g: (opened.append(g), step(self, g))[1])
     run(kit, spec, monkeypatch, steps=1)
     bits = 15 + spec.fixed_point.s_bits + spec.batch_size.bit_length() + 40
     assert len(opened) == 2 * len(WIDTHS)

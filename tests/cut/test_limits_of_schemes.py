@@ -29,9 +29,9 @@ COARSE = (
 def test_an_approximate_scheme_that_would_err_too_far_is_refused(change: dict[str, Any], width: int) -> None:
     """With few fractional bits of weights CKKS's error reaches their leading ones; exact schemes go on."""
     spec = replace(SPEC, **change)
-    key = CKKS.generate()
+    key = CKKS.generate_key()
     with pytest.raises(crypto.OverflowRefused, match="BFV or Paillier"):
-        check_errors(CKKS.owner(key, block_sizes(spec, width, width)[0]), spec, 1)
+        check_errors(CKKS.create_owner(key, block_sizes(spec, width, width)[0]), spec, 1)
     with pytest.raises(crypto.OverflowRefused, match="BFV or Paillier"):
         time_step(CKKS, spec, width)
 
@@ -39,7 +39,7 @@ def test_an_approximate_scheme_that_would_err_too_far_is_refused(change: dict[st
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_at_usual_settings_the_error_is_small_and_counts_for_each_holder(momentum: float) -> None:
     spec = CutSpec(width=16, lr=0.5, batch_size=256, momentum=momentum)
-    owner = CKKS.owner(CKKS.generate(), block_sizes(spec, 32, 32)[0])
+    owner = CKKS.create_owner(CKKS.generate_key(), block_sizes(spec, 32, 32)[0])
     check_errors(owner, spec, 16)
     with pytest.raises(crypto.OverflowRefused):
         check_errors(owner, spec, 1 << 40)

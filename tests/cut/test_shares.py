@@ -73,7 +73,7 @@ def _values(*numbers: int) -> np.ndarray:
 
 def test_a_state_of_a_larger_ring_is_refused_and_integers_go_anywhere() -> None:
     rule = crypto.OptimiserRule()
-    share = crypto.Share(SMALL, _values(1, 2), rule)
+    share = crypto.WeightShare(SMALL, _values(1, 2), rule)
     with pytest.raises(MalformedError, match="comes from another scheme"):
         share.load(_values(5, 1 << 63), None)
     with pytest.raises(MalformedError, match="; expected"):
@@ -81,10 +81,10 @@ def test_a_state_of_a_larger_ring_is_refused_and_integers_go_anywhere() -> None:
     assert share.values[:, 0].tolist() == [1, 2]
     share.load(_values(-5, 1 << 79), None)
     assert share.values[:, 0].tolist() == [(1 << 60) - 5, 0]
-    whole = crypto.Share(crypto.Ring(), _values(0, 0), rule)
+    whole = crypto.WeightShare(crypto.Ring(), _values(0, 0), rule)
     whole.load(_values(-5, 1 << 79), None)
     assert whole.values[:, 0].tolist() == [-5, 1 << 79]
-    share.load(*crypto.Share(SMALL, _values(3, 4), rule).state())
+    share.load(*crypto.WeightShare(SMALL, _values(3, 4), rule).state())
     assert share.values[:, 0].tolist() == [3, 4]
 
 
@@ -93,7 +93,7 @@ def test_a_state_of_a_larger_ring_is_refused_and_integers_go_anywhere() -> None:
 def test_changes_of_shares_fit_their_bytes_however_long_momentum_lasts(mu: float, decay: float, aligned: bool) -> None:
     """Velocities are never shared anew; with every mask at its bound they reach 1/(1 − μ) times one of them."""
     rule, ring, shape = crypto.OptimiserRule(momentum=mu, decay=decay), crypto.Ring(), (2, 3)
-    share = crypto.Share(ring, np.zeros(shape, dtype=object), rule)
+    share = crypto.WeightShare(ring, np.zeros(shape, dtype=object), rule)
     most = np.full(shape, 1 << SIZES.phi_bits, dtype=object)
     fresh = np.full(shape, -(1 << SIZES.share_bits), dtype=object)
     for _ in range(600):

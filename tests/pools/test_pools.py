@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from securevfl_crypto.errors import OverflowRefused, PoolError, TaskFailed, WorkerLost
 from securevfl_crypto.pools import LocalPool, Pool, ProcessPool, check_pool, open_pool
-from securevfl_crypto.pools.messages import pack, read_answer, unpack
+from securevfl_crypto.pools.messages import pack_arguments, read_answer, unpack_arguments
 
 TASKS = "securevfl_pool_tasks"
 
@@ -150,13 +150,22 @@ def test_the_toolkit_hands_on_the_pools() -> None:
         assert opened.submit(f"{TASKS}:pid").result() == str(os.getpid()).encode()
 
 
-@pytest.mark.parametrize("data", [b"b", pack([b"abc"])[:-1], b"q" + bytes(8), b"b" + b"\xff" * 8])
+@pytest.mark.parametrize("data", [b"b", pack_arguments([b"abc"])[:-1], b"q" + bytes(8), b"b" + b"\xff" * 8])
 def test_damaged_messages_are_refused(data: bytes) -> None:
     with pytest.raises(PoolError, match="a message between a pool and its worker"):
-        unpack(data)
+        unpack_arguments(data)
 
 
-@pytest.mark.parametrize("answer", [pack([]), pack([0]), pack([0, "text"]), pack([1, "x"]), pack([2, b""])])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pack_arguments([]),
+        pack_arguments([0]),
+        pack_arguments([0, "text"]),
+        pack_arguments([1, "x"]),
+        pack_arguments([2, b""]),
+    ],
+)
 def test_answers_in_another_form_are_refused(answer: bytes) -> None:
     with pytest.raises(PoolError, match="unknown form"):
         read_answer("securevfl_x:y", answer)
@@ -174,7 +183,7 @@ def test_answers_in_another_form_are_refused(answer: bytes) -> None:
 )
 def test_an_answer_names_an_error_of_ours_or_becomes_a_failed_task(name: str) -> None:
     with pytest.raises(Exception, match="words") as caught:
-        read_answer("securevfl_x:y", pack([1, name, "words"]))
+        read_answer("securevfl_x:y", pack_arguments([1, name, "words"]))
     assert type(caught.value).__module__.startswith("securevfl")
 
 

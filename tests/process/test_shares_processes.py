@@ -25,7 +25,7 @@ import matplotlib.backends.backend_svg
 import matplotlib.figure  # noqa: F401 - processes are copies of this one, and need not load what draws reports
 import numpy as np
 import pytest
-from securevfl_crypto.ring import decode
+from securevfl_crypto.ring import decode_words
 
 import securevfl as sv
 from securevfl import cli
@@ -208,7 +208,7 @@ def _weights(one: Any, other: Any) -> dict[str, np.ndarray]:
     """What two computing parties could compute if they put their parts of the model together: the weights."""
     ours, theirs = one["parts"]["shares"], other["parts"]["shares"]
     return {
-        name: decode(sum(part.numpy().view(np.uint64) for part in (*parts, theirs[name][1])))
+        name: decode_words(sum(part.numpy().view(np.uint64) for part in (*parts, theirs[name][1])))
         for name, parts in ours.items()
     }
 

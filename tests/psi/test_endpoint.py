@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from securevfl_crypto.engine import available, engine
+from securevfl_crypto.engine import available_paths, choose_engine
 from securevfl_psi import conversations
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import (
@@ -104,10 +104,10 @@ def test_sets_of_more_than_one_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parties_on_different_code_paths_find_the_same() -> None:
-    paths = available()
+    paths = available_paths()
     for mine, theirs in zip(paths, paths[1:] + paths[:1], strict=True):
-        bank = Endpoint(BANK, terms("receiver"), by=engine(mine))
-        shop = Endpoint(SHOP, terms("sender"), by=engine(theirs))
+        bank = Endpoint(BANK, terms("receiver"), by=choose_engine(mine))
+        shop = Endpoint(SHOP, terms("sender"), by=choose_engine(theirs))
         run_in_process(bank, shop)
         _check(bank, shop, BANK, SHOP, "both")
 

@@ -13,13 +13,13 @@ from securevfl_crypto import elligator2
 from securevfl_crypto.elligator2 import (
     J,
     P,
-    double,
+    double_point,
     expand_message_xmd,
     is_on_curve,
     map_to_curve,
     sums_of_maps,
 )
-from securevfl_crypto.engine import Engine, engine
+from securevfl_crypto.engine import Engine, choose_engine
 from securevfl_crypto.errors import MalformedError
 from securevfl_psi import PSIError, hash_many_to_u, hash_to_curve
 from securevfl_psi.hash_to_curve import hash_to_field
@@ -190,7 +190,7 @@ def test_addition_of_equal_and_of_opposite_points() -> None:
     assert map_to_curve([P - 5]) == [point]
     (doubled,) = sums_of_maps([5, int(P) - 5])
     (added,) = sums_of_maps([5, 6])
-    assert doubled == double(point)
+    assert doubled == double_point(point)
     assert int(doubled[0]) == _multiply(2, int(point[0]), int(point[1]))
     for x, y in (doubled, added):
         assert y * y % P == x * (x * (x + J) + 1) % P
@@ -233,7 +233,7 @@ def test_nothing_hashes_to_nothing() -> None:
 
 
 def test_the_point_at_infinity_is_refused() -> None:
-    class Unlucky(type(engine("cryptography"))):  # type: ignore[misc]
+    class Unlucky(type(choose_engine("cryptography"))):  # type: ignore[misc]
         def hash_to_u(self, messages: np.ndarray, dst: bytes) -> np.ndarray:
             out: np.ndarray = super().hash_to_u(messages, dst)
             out[-1] = 0

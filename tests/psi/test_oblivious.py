@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from securevfl_crypto.bits import loops
+from securevfl_crypto.bits import bit_loops
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
 from securevfl_psi import IdentifierError, MalformedError, PSIError, Session, SetSizeError, okvs, wire
 from securevfl_psi.identifiers import Identifiers
@@ -64,7 +64,7 @@ def test_words_are_as_far_apart_as_they_must_be() -> None:
     assert weights[~np.eye(80, dtype=bool)].min() >= code.DISTANCE
     words = np.frombuffer(secrets.token_bytes(10 * 4000), dtype=np.uint8).reshape(-1, 10)
     out = np.zeros((4000, 64), dtype=np.uint8)
-    loops().encode(words, code.code_tables(), out)
+    bit_loops().encode(words, code.code_tables(), out)
     assert np.unpackbits(out, axis=1).sum(axis=1).min() >= code.DISTANCE
     reduced = [int.from_bytes(row.tobytes(), "little") for row in rows]
     assert len({row & -row for row in reduced}) == 80  # a triangle: each begins at a place of its own
@@ -181,7 +181,7 @@ def _dealt() -> tuple[np.ndarray, tuple[list[bytes], list[bytes]], list[bytes]]:
 def _ends(count: int, path: str | None = None) -> tuple[Encoder, Decoder, np.ndarray]:
     secret, pairs, chosen = _dealt()
     words = np.frombuffer(secrets.token_bytes(16 * count), dtype=np.uint8).reshape(-1, 16)
-    return Encoder(pairs, words, loops(path)), Decoder(secret, chosen, count + EXTRA, loops(path)), words
+    return Encoder(pairs, words, bit_loops(path)), Decoder(secret, chosen, count + EXTRA, bit_loops(path)), words
 
 
 @pytest.mark.parametrize("path", [None, "cryptography"])
@@ -194,7 +194,7 @@ def test_rows_are_what_they_should_be(monkeypatch: pytest.MonkeyPatch, count: in
         decoder.take(rows)
     decoder.check(encoder.answer(decoder.challenge()))
     expected = encoder.matrix[:count].copy()
-    loops().encode(words, code.code_tables() & decoder._secret, expected)
+    bit_loops().encode(words, code.code_tables() & decoder._secret, expected)
     assert np.array_equal(decoder.matrix[:count], expected)
 
 
@@ -227,8 +227,8 @@ def test_sums_say_nothing_of_the_words() -> None:
     secret, pairs, chosen = _dealt()
     sums = []
     for _ in range(2):
-        encoder = Encoder(pairs, np.zeros((300, 16), np.uint8), loops())
-        decoder = Decoder(secret, chosen, encoder.count, loops())
+        encoder = Encoder(pairs, np.zeros((300, 16), np.uint8), bit_loops())
+        decoder = Decoder(secret, chosen, encoder.count, bit_loops())
         for rows in encoder.rows():
             decoder.take(rows)
         sums.append(np.frombuffer(encoder.answer(bytes(32))[:400], dtype=np.uint8))
@@ -324,7 +324,7 @@ def test_parties_on_different_paths_find_the_same() -> None:
 def test_identifiers_hash_to_blake2s_at_any_length() -> None:
     """63, 64 and 65 bytes are on both sides of a block."""
     ids = ["", "a", *("x" * length for length in (63, 64, 65, 200))]
-    found = hashed_identifiers(Identifiers.of_texts(ids), TAG, loops())
+    found = hashed_identifiers(Identifiers.of_texts(ids), TAG, bit_loops())
     salt = hashlib.sha512(b"securevfl-psi identifiers" + TAG).digest()
     for text, digest in zip(ids, found, strict=True):
         right = hashlib.blake2s(text.encode(), salt=salt[:8], person=salt[8:16], node_offset=2)

@@ -10,7 +10,7 @@ import secrets
 import numpy as np
 import pytest
 import securevfl_psi as psi
-from securevfl_crypto.bits import loops, tables
+from securevfl_crypto.bits import bit_loops, byte_tables
 from securevfl_psi import okvs
 from securevfl_psi.endpoint import Endpoint
 from securevfl_psi.identifiers import Identifiers
@@ -25,7 +25,7 @@ SPACE = [f"+4179{number:07d}" for number in range(3_000)]
 def _entering(ids: list[str], announced: int, bad: Hostile, peer: int) -> Client | None:
     """A client whose key-value store, for so many, holds all of these; None where they do not fit."""
     client = Client(ids[:announced], bad.session, peer)
-    hashed = hashed_identifiers(Identifiers.of_texts(ids), bad.session.dst, loops())
+    hashed = hashed_identifiers(Identifiers.of_texts(ids), bad.session.dst, bit_loops())
     seed = secrets.token_bytes(okvs.SEED_BYTES)
     places, bits = okvs.positions(np.ascontiguousarray(hashed[:, :16]), seed, announced)
     size = okvs.slots_for(announced)
@@ -106,11 +106,11 @@ def test_nothing_that_a_server_hears_can_be_searched() -> None:
     # Decoding what was sent without the secret: distances to a word of the code look alike for all.
     sent = np.frombuffer(b"".join(data for data in heard if len(data) == 64 * row_count(50)), np.uint8)
     slots = sent.reshape(-1, 64)[: okvs.slots_for(50)]
-    hashed = hashed_identifiers(Identifiers.of_texts(SPACE), session.dst, loops())
+    hashed = hashed_identifiers(Identifiers.of_texts(SPACE), session.dst, bit_loops())
     places, bits = okvs.positions(np.ascontiguousarray(hashed[:, :16]), seed, 50)
     rows = np.zeros((len(SPACE), 64), dtype=np.uint8)
-    loops().decode(places, bits, tables(slots[-okvs.DENSE :]), slots, rows)
-    loops().encode(hashed[:, 16:], code.code_tables(), rows)
+    bit_loops().decode(places, bits, byte_tables(slots[-okvs.DENSE :]), slots, rows)
+    bit_loops().encode(hashed[:, 16:], code.code_tables(), rows)
     weights = np.unpackbits(rows, axis=1).sum(axis=1)
     members = np.isin(SPACE, victim)
     assert abs(weights[members].mean() - 256) < 6 * 11.4 / 50**0.5

@@ -13,7 +13,7 @@ import pytest
 import torch
 from scipy import stats
 from securevfl_crypto.replicated import Clear, Computing, Product, Share, run_three
-from securevfl_crypto.ring import decode, encode
+from securevfl_crypto.ring import decode_words, encode_words
 from support.helpers import parties
 
 import securevfl as sv
@@ -95,8 +95,8 @@ def test_three_parties_with_noise_compute_what_the_clear_does_with_the_sum_of_it
     async def train(engine: Engine, noise: StepNoise) -> np.ndarray:
         network = Network(shape, RULE, 8, engine, seed=1, noise=noise)
         generator = np.random.default_rng(0)
-        x = [engine.constant(encode(generator.normal(size=(8, width)))) for width in (3, 2)]
-        y = engine.constant(encode(np.eye(3)[np.arange(8) % 2][:, : shape.outputs]))
+        x = [engine.constant(encode_words(generator.normal(size=(8, width)))) for width in (3, 2)]
+        y = engine.constant(encode_words(np.eye(3)[np.arange(8) % 2][:, : shape.outputs]))
         for _ in range(3):
             await network.train(x, y)
         return np.concatenate([network.weights["layer 0"].mine, network.moving["layer 0"].mine])
@@ -116,7 +116,7 @@ def test_three_parties_with_noise_compute_what_the_clear_does_with_the_sum_of_it
 def test_each_party_draws_half_the_variance_and_any_two_reach_sigma() -> None:
     sigma, sensitivity, shape = 1.7, 3.0, (20_000,)
     noises = [StepNoise(sigma, sensitivity) for _ in range(3)]
-    first, every = ([decode(n.draw_words(shape), 32) / (sigma * sensitivity) for n in noises] for _ in range(2))
+    first, every = ([decode_words(n.draw_words(shape), 32) / (sigma * sensitivity) for n in noises] for _ in range(2))
     assert all((a != b).mean() > 0.999 for a, b in zip(first, every, strict=True))  # anew for each step
     for one in every:
         assert stats.kstest(one * math.sqrt(2), "norm").pvalue > 1e-6
@@ -138,17 +138,17 @@ def test_a_party_that_adds_none_leaves_the_noise_of_the_two_others_in_the_weight
         noise = (Nothing if engine.index == silent else StepNoise)(1.5, 4.0)
         network = Network(shape, rule, 1, engine, seed=1, noise=noise)
         await network.train(
-            [engine.constant(np.zeros((1, 3_000), np.uint64))], engine.constant(encode(np.ones((1, 1))))
+            [engine.constant(np.zeros((1, 3_000), np.uint64))], engine.constant(encode_words(np.ones((1, 1))))
         )
         return network.moving["layer 0"].mine
 
-    moved = decode(np.asarray(sum(run_three(party).results)))[:-1, 0] / rule.lr  # less the bias
+    moved = decode_words(np.asarray(sum(run_three(party).results)))[:-1, 0] / rule.lr  # less the bias
     assert 1e-7 < stats.chi2.cdf(np.square(moved / 6.0).sum(), 3_000) < 1 - 1e-7
 
 
 def test_noise_has_a_largest_size_and_steps_have_room_for_it() -> None:
     noise = StepNoise(1.5, 4.0, lambda count: b"\0" * count)
-    worst = abs(decode(noise.draw_words((1,)), 32)[0])
+    worst = abs(decode_words(noise.draw_words((1,)), 32)[0])
     assert worst * 3 <= noise.largest < worst * 4
     shape = NetworkShape((3, 2), (), (), 2)
     assert shape.steps(RULE, 8, 2.0**25)["layer 0"].factor < shape.steps(RULE, 8)["layer 0"].factor
@@ -165,18 +165,20 @@ def test_what_a_row_puts_into_a_gradient_is_bounded_whatever_its_logits(classes:
     generator = np.random.default_rng(0)
     z = generator.normal(0, 1, (4_000, outputs)) * generator.choice([0.1, 2, 30, 1e6], (4_000, 1))
     z[:outputs] = np.eye(outputs) * 40
-    logits = encode(z)
+    logits = encode_words(z)
     engine = Clear(bytes(32))
 
     async def gaps() -> np.ndarray:
-        one = engine.constant(encode(np.ones((1, 1))))
+        one = engine.constant(encode_words(np.ones((1, 1))))
         if classes == 2:
-            (found,) = await engine.products([Product(engine.constant(logits), one, "times", 16, then="sigmoid")])
+            (found,) = await engine.compute_products(
+                [Product(engine.constant(logits), one, "times", 16, then="sigmoid")]
+            )
             assert isinstance(found, Share)
             found = await engine.truncate(found, 12)
         else:
             found = await engine.softmax(engine.constant(logits))
-        p = decode(found.mine)
+        p = decode_words(found.mine)
         if classes == 2:
             return np.maximum(np.abs(p), np.abs(p - 1))[:, 0]
         return np.stack([np.linalg.norm(p - np.eye(classes)[k], axis=1) for k in range(classes)]).max(axis=0)
@@ -196,7 +198,7 @@ class _Sums(Clear):
 
     async def products(self, jobs: Sequence[Product]) -> list[object]:  # type: ignore[override]
         self.sums += [(j.left.mine @ j.right.mine).view(np.int64) for j in jobs if j.add is not None]
-        return await super().products(jobs)  # type: ignore[return-value]
+        return await super().compute_products(jobs)  # type: ignore[return-value]
 
 
 def test_replacing_a_row_moves_the_sum_by_no_more_than_the_sensitivity() -> None:
@@ -212,9 +214,9 @@ def test_replacing_a_row_moves_the_sum_by_no_more_than_the_sensitivity() -> None
             clip_below(torch.from_numpy(part), c) for part, c in zip((rows[:, :3], rows[:, 3:]), bounds, strict=True)
         ]
         labels = np.append(np.arange(7) % 2, label).astype(float)[:, None]
-        x = [engine.constant(encode(block.numpy())) for block in blocks]
+        x = [engine.constant(encode_words(block.numpy())) for block in blocks]
         with pytest.raises(StopIteration):
-            network.train(x, engine.constant(encode(labels))).send(None)
+            network.train(x, engine.constant(encode_words(labels))).send(None)
         return engine.sums[-1].astype(float) / network._steps["layer 0"].factor * 2.0**-32
 
     first = released(np.full(5, 100.0), 0.0)
@@ -227,10 +229,10 @@ def test_the_longest_gradient_is_that_of_a_wrong_row_of_full_norm_and_the_column
     shape, clip = NetworkShape((5,), (), (), 2), 2.0
     engine = _Sums()
     network = Network(shape, RULE, 1, engine, seed=1)
-    network.weights["layer 0"] = engine.constant(encode(np.array([[0.0]] * 5 + [[9.0]])))
-    x = encode(clip_below(torch.full((1, 5), 7.0), clip).numpy())
+    network.weights["layer 0"] = engine.constant(encode_words(np.array([[0.0]] * 5 + [[9.0]])))
+    x = encode_words(clip_below(torch.full((1, 5), 7.0), clip).numpy())
     with pytest.raises(StopIteration):
-        network.train([engine.constant(x)], engine.constant(encode(np.zeros((1, 1))))).send(None)
+        network.train([engine.constant(x)], engine.constant(encode_words(np.zeros((1, 1))))).send(None)
     norm = np.linalg.norm(engine.sums[-1].astype(float)) / network._steps["layer 0"].factor * 2.0**-32
     assert 0.999 * gradient_bound(shape, clip) < norm <= gradient_bound(shape, clip)
 
@@ -240,13 +242,13 @@ def test_rows_are_clipped_by_their_owner_also_as_they_are_rounded() -> None:
     assert math.hypot(*bounds) == pytest.approx(3.0)
     assert bounds[1] == 0
     rows = torch.randn(500, 12, generator=torch.Generator().manual_seed(0)) * 5
-    words = encode(clip_below(rows, bounds[2]).numpy())
+    words = encode_words(clip_below(rows, bounds[2]).numpy())
     check_clipped("shop", words, bounds[2])
-    assert (np.linalg.norm(decode(words), axis=1) > bounds[2] * 0.999).any()
+    assert (np.linalg.norm(decode_words(words), axis=1) > bounds[2] * 0.999).any()
     short = torch.full((2, 12), 0.01)
     assert torch.equal(clip_below(short, bounds[2]), short.double())
     with pytest.raises(sv.RangeError, match="'shop' would share a row of norm"):
-        check_clipped("shop", encode(rows.numpy()), bounds[2])
+        check_clipped("shop", encode_words(rows.numpy()), bounds[2])
     with pytest.raises(sv.InputError, match="take a larger clip"):
         clip_below(rows, 1e-6)
 
@@ -392,12 +394,12 @@ def _canaries(sigma: float, clip: float = 3.0, count: int = 300) -> tuple[np.nda
     others = [StepNoise(sigma, sensitivity) for _ in range(2)]
     engine = Clear(bytes(32))
     network = Network(shape, rule, count, engine, seed=1, noise=_Several(others))
-    first = decode(network.weights["layer 0"].mine)
-    x = engine.constant(encode(clip_below(torch.eye(count) * 7, clip).numpy()))
+    first = decode_words(network.weights["layer 0"].mine)
+    x = engine.constant(encode_words(clip_below(torch.eye(count) * 7, clip).numpy()))
     for _ in range(EPOCHS):
         with pytest.raises(StopIteration):
-            network.train([x], engine.constant(encode(labels[:, None].astype(float)))).send(None)
-    return labels, (decode(network.weights["layer 0"].mine) - first)[:-1, 0]
+            network.train([x], engine.constant(encode_words(labels[:, None].astype(float)))).send(None)
+    return labels, (decode_words(network.weights["layer 0"].mine) - first)[:-1, 0]
 
 
 @pytest.mark.parametrize(("part", "holds"), [(1.0, True), (0.02, False)])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from securevfl_crypto.ring import decode
+from securevfl_crypto.ring import decode_words
 from support.helpers import parties
 from support.servers import PATIENCE, put, scores_of, unlabelled
 
@@ -125,7 +125,7 @@ def _whole(shared: sv.Model) -> dict[str, np.ndarray]:
     """What the parts of two computing parties give together: all weights."""
     ours, theirs = (shared.parts[name]["parts"]["shares"] for name in NAMES[:2])
     return {
-        name: decode(sum(part.numpy().view(np.uint64) for part in (*parts, theirs[name][1])))
+        name: decode_words(sum(part.numpy().view(np.uint64) for part in (*parts, theirs[name][1])))
         for name, parts in ours.items()
     }
 

@@ -54,7 +54,7 @@ class _Stops(sv.Observer):
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Begins of all that any stream gives from here on."""
     found: list[int] = []
-    words = Stream.words
+    words = Stream.draw_words
 
     def noted(stream: Stream, use: int, shape: Any) -> np.ndarray:
         given = words(stream, use, shape)
@@ -62,7 +62,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             found.append(int(given.reshape(-1)[0]))
         return given
 
-    monkeypatch.setattr(Stream, "words", noted)
+    monkeypatch.setattr(Stream, "draw_words", noted)
     return found
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from securevfl_crypto.replicated import Clear, Computing, run_three
-from securevfl_crypto.ring import decode, encode
+from securevfl_crypto.ring import decode_words, encode_words
 
 import securevfl as sv
 from securevfl.shares import Network, NetworkShape, OptimiserConstants, SharedMetrics
@@ -36,7 +36,7 @@ async def _trained(
     """This party's summands of everything there is after training: weights, momentum, logits, metrics."""
     network = Network(shape, rule, 8, engine, seed=1)
     inputs, labels = _rows(shape)
-    x, y = [engine.constant(encode(one)) for one in inputs], engine.constant(encode(labels))
+    x, y = [engine.constant(encode_words(one)) for one in inputs], engine.constant(encode_words(labels))
     for step in range(steps):
         here = slice(8 * (step % 3), 8 * (step % 3) + 8)
         await network.train([one[here] for one in x], y[here])
@@ -82,12 +82,12 @@ def test_the_arithmetic_is_that_of_sgd_with_momentum_up_to_rounding(name: str) -
         _trained(Clear(bytes(32)), shape, 6, rule).send(None)
     found: dict[str, np.ndarray] = ended.value.value
     wanted = model(x).detach().numpy()
-    np.testing.assert_allclose(decode(found["logits"]), wanted, atol=0.01)
-    accuracy, log_loss, auc = decode(found["metrics"], 10)
+    np.testing.assert_allclose(decode_words(found["logits"]), wanted, atol=0.01)
+    accuracy, log_loss, auc = decode_words(found["metrics"], 10)
     loss = float(np.logaddexp(0, wanted).sum() - (labels * wanted).sum()) / len(labels)
     assert abs(accuracy - ((wanted > 0) == (labels > 0)).mean()) < 0.003
     assert abs(log_loss - loss) < 0.02
-    bins = np.digitize(decode(found["logits"]), EDGES)
+    bins = np.digitize(decode_words(found["logits"]), EDGES)
     gap = bins[labels > 0][:, None] - bins[labels == 0][None, :]
     assert abs(auc - ((gap > 0) + (gap == 0) / 2).mean()) < 0.002
     assert found["range"].tolist() == [1 << 16]
@@ -110,7 +110,7 @@ def test_weights_out_of_range_are_found(value: float) -> None:
     engine = Clear(bytes(32))
     network = Network(SHAPES["perceptron"], RULE, 8, engine, seed=1)
     words = network.weights["layer 1"].mine.copy()
-    words[1, 1] = encode(np.array([value]))[0]
+    words[1, 1] = encode_words(np.array([value]))[0]
     network.weights["layer 1"] = engine.constant(words)
     with pytest.raises(StopIteration) as ended:
         network.in_range().send(None)
@@ -153,8 +153,10 @@ def test_the_log_loss_is_right_whatever_the_number_of_rows(rows: int) -> None:
     async def judged(engine: Clear) -> np.ndarray:
         scores = SharedMetrics(Network(SHAPES["logistic"], RULE, 8, engine, seed=1))
         scores._rows = rows
-        scores._sums = await scores._score_two_classes(engine.constant(encode(logits)), engine.constant(encode(labels)))
-        return decode((await scores.compute_rounded(engine.constant(SharedMetrics.scale_words(0.5)))).mine, 10)
+        scores._sums = await scores._score_two_classes(
+            engine.constant(encode_words(logits)), engine.constant(encode_words(labels))
+        )
+        return decode_words((await scores.compute_rounded(engine.constant(SharedMetrics.scale_words(0.5)))).mine, 10)
 
     with pytest.raises(StopIteration) as ended:
         judged(Clear(bytes(32))).send(None)

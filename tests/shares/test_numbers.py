@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from securevfl_crypto.replicated import Clear, Computing, run_three
-from securevfl_crypto.ring import decode, encode
+from securevfl_crypto.ring import decode_words, encode_words
 from support.helpers import parties
 from torch.nn import functional
 
@@ -46,7 +46,7 @@ def _rows(shape: NetworkShape, rows: int = 24) -> tuple[list[np.ndarray], np.nda
 async def _trained(engine: Engine, shape: NetworkShape, steps: int) -> dict[str, np.ndarray]:
     network = Network(shape, RULE, 8, engine, seed=1)
     inputs, numbers = _rows(shape)
-    x, y = [engine.constant(encode(one)) for one in inputs], engine.constant(encode(numbers))
+    x, y = [engine.constant(encode_words(one)) for one in inputs], engine.constant(encode_words(numbers))
     for step in range(steps):
         here = slice(8 * (step % 3), 8 * (step % 3) + 8)
         await network.train([one[here] for one in x], y[here])
@@ -86,11 +86,11 @@ def test_the_arithmetic_is_that_of_the_huber_loss_up_to_rounding(name: str) -> N
         here = slice(8 * (step % 3), 8 * (step % 3) + 8)
         model.step([one[here] for one in x], y[here])
     found, wanted = _clear(shape, 6), model(x).detach()
-    np.testing.assert_allclose(decode(found["logits"]), wanted.numpy(), atol=0.01)
+    np.testing.assert_allclose(decode_words(found["logits"]), wanted.numpy(), atol=0.01)
     loss = float(functional.huber_loss(wanted, y, delta=ERROR_BOUND))
     assert float(functional.mse_loss(wanted, y)) > 4 * loss, "some errors are clipped"
     assert found["metrics"].shape == (1,)
-    assert decode(found["metrics"], 10)[0] == pytest.approx(loss, abs=0.01 * ERROR_BOUND)
+    assert decode_words(found["metrics"], 10)[0] == pytest.approx(loss, abs=0.01 * ERROR_BOUND)
 
 
 def test_a_number_takes_no_more_rounds_than_two_classes() -> None:
@@ -110,13 +110,13 @@ def test_what_a_row_puts_into_a_gradient_is_bounded_whatever_its_number(far: flo
     shape, clip = NetworkShape((2, 2), (), (), 1), 2.0
     engine = Clear(bytes(32))
     network = Network(shape, OptimiserConstants(lr=1.0, momentum=0.0, decay=0.0), 1, engine, seed=1)
-    before = decode(network.weights["layer 0"].mine)
+    before = decode_words(network.weights["layer 0"].mine)
     row = np.full((1, 2), clip / 2)
-    x = [engine.constant(encode(row))] * 2
+    x = [engine.constant(encode_words(row))] * 2
 
     with pytest.raises(StopIteration):
-        network.train(x, engine.constant(encode(np.array([[far]])))).send(None)
-    moved = before - decode(network.weights["layer 0"].mine)
+        network.train(x, engine.constant(encode_words(np.array([[far]])))).send(None)
+    moved = before - decode_words(network.weights["layer 0"].mine)
     assert np.linalg.norm(moved) <= gradient_bound(shape, clip) + 1e-3
     if far:
         assert np.linalg.norm(moved) == pytest.approx(gradient_bound(shape, clip), abs=1e-3)

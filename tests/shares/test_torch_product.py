@@ -13,8 +13,8 @@ from securevfl.shares.torch_product import TorchProduct
 @pytest.mark.parametrize("shape", [(3, 5, 2), (7, 512, 9), (4, 1029, 3), (1, 1, 1), (2, 0, 3)])
 def test_the_words_are_those_of_numpy(shape: tuple[int, int, int]) -> None:
     m, k, n = shape
-    stream, product = Stream.own(), TorchProduct("cpu")
-    a, b = stream.words(0, (m, k)), stream.words(1, (k, n))
+    stream, product = Stream.with_fresh_key(), TorchProduct("cpu")
+    a, b = stream.draw_words(0, (m, k)), stream.draw_words(1, (k, n))
     ones = np.full_like(a, 2**64 - 1), np.full_like(b, 2**64 - 1)
     for left, right in ((a, b), ones, (a, ones[1]), (np.asfortranarray(a), b.T.copy().T)):
         found = product(left, right)
@@ -30,7 +30,7 @@ def test_large_products_alone_are_taken() -> None:
         calls.append(a.shape)
         return whole(a, b)
 
-    a, b = Stream.own().words(0, (20, 30)), Stream.own().words(0, (30, 10))
+    a, b = Stream.with_fresh_key().draw_words(0, (20, 30)), Stream.with_fresh_key().draw_words(0, (30, 10))
     with large_products(counted, least=20 * 30 * 10):
         checks = len(calls)
         assert (matmul(a, b) == a @ b).all()

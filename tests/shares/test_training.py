@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from securevfl_crypto.replicated import Dealt, Share, deal
+from securevfl_crypto.replicated import Dealt, Share, deal_shares
 from support.helpers import parties
 
 import securevfl as sv
@@ -212,7 +212,7 @@ class _Deals:
         self.change = change
 
     def __call__(self, rows: np.ndarray) -> Any:
-        dealt = deal(rows)
+        dealt = deal_shares(rows)
         return tuple(_Changed(one, self.change) for one in dealt)
 
 
@@ -253,7 +253,7 @@ def _another(side: str, part: np.ndarray) -> np.ndarray:
 def test_what_is_dealt_wrongly_ends_the_run_before_anything_is_opened(
     people: Parties, change: Callable[[str, np.ndarray], np.ndarray], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("securevfl.shares.share_party.deal", _Deals(change))
+    monkeypatch.setattr("securevfl.shares.share_party.deal_shares", _Deals(change))
     with pytest.raises(sv.ProtocolError, match=words) as caught:
         sv.simulate(_job(), people)
     ledgers = caught.value.ledgers

@@ -63,7 +63,7 @@ class ClearOwner(crypto.Owner):
         total = sum((_read(self.key, m, shape) for m in messages), np.zeros(shape, dtype=object))
         if self.ring.modulus is None:  # masks are modulo 2^200, as a plaintext of Paillier is modulo n
             total = (total + (1 << 199)) % (1 << 200) - (1 << 199)
-        z: np.ndarray = self.ring.signed(self.ring.reduce(total))
+        z: np.ndarray = self.ring.to_signed(self.ring.reduce(total))
         if max(abs(int(v)) for v in z.flat) >> (self.block.z_bits - 2):
             raise crypto.OverflowRefused("z reaches a quarter of its range, or masks do not cancel")
         return z
@@ -99,7 +99,7 @@ class ClearHolder(crypto.Holder):
             z = z + extra
         if self.zero:
             modulus = self.ring.modulus or 1 << 200
-            z = z + np.array([int(m) for m in self.zero.next(z.size, modulus)], dtype=object).reshape(z.shape)
+            z = z + np.array([int(m) for m in self.zero.draw_shares(z.size, modulus)], dtype=object).reshape(z.shape)
             if self.ring.modulus is None:  # as a plaintext modulo n, read as signed
                 z = (z + modulus // 2) % modulus - modulus // 2
         return _write(self.key, self.ring.reduce(z))

@@ -9,9 +9,9 @@ import pytest
 from securevfl_crypto.engine.compiled_ring import ring_kernels
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
 from securevfl_crypto.ring import paths
-from securevfl_crypto.ring.base import Loops
-from securevfl_crypto.ring.compiled import Compiled
-from securevfl_crypto.ring.portable import Portable
+from securevfl_crypto.ring.base import RingLoops
+from securevfl_crypto.ring.compiled import CompiledRingLoops
+from securevfl_crypto.ring.portable import PortableRingLoops
 
 __all__ = ["NAMES", "built", "taken"]
 
@@ -20,9 +20,9 @@ NAMES = (*_VECTOR, "numpy")
 """Paths that this machine's CPU and libraries allow, right or wrong."""
 
 
-def built(name: str) -> Loops:
+def built(name: str) -> RingLoops:
     """The loops of a path."""
-    return Compiled(ring_kernels(_VECTOR[name])) if name in _VECTOR else Portable()
+    return CompiledRingLoops(ring_kernels(_VECTOR[name])) if name in _VECTOR else PortableRingLoops()
 
 
 @contextmanager

@@ -62,7 +62,7 @@ class Addends:
         """Bits of the magnitude of a sum over all parties."""
         return self.bits + (self.parties - 1).bit_length()
 
-    def check(self, values: np.ndarray, parties: int = 1) -> None:
+    def check_values(self, values: np.ndarray, parties: int = 1) -> None:
         """Check a vector, or the sum of the vectors of `parties` parties.
 
         Raises:
@@ -109,13 +109,13 @@ class Aggregator(ABC):
             MalformedError: the type or length differs, or several parties have no shares of zero.
             OverflowRefused: an integer reaches 2^bits.
         """
-        self.addends.check(values)
+        self.addends.check_values(values)
         if self.addends.parties > 1 and not zero:
             raise MalformedError(
                 f"a vector of one of {self.addends.parties} parties and no shares of zero: the owner of the key could "
                 "read it; agree on pairwise seeds"
             )
-        return self._message(self._seal(values, zero), 1)
+        return self._write_message(self._seal(values, zero), 1)
 
     def add(self, messages: Sequence[np.ndarray]) -> np.ndarray:
         """Add messages, of vectors or of sums; returns the message of their sum.
@@ -126,11 +126,11 @@ class Aggregator(ABC):
         """
         if not messages:
             raise MalformedError("no vector at all; at least one party has to send its own")
-        read = [self._read(message) for message in messages]
+        read = [self._read_message(message) for message in messages]
         parties = sum(count for count, _ in read)
         if parties > self.addends.parties:
             raise MalformedError(f"vectors of {parties} parties; there is room for {self.addends.parties}")
-        return self._message(self._add([body for _, body in read]), parties)
+        return self._write_message(self._add([body for _, body in read]), parties)
 
     def open(self, message: np.ndarray, key: SecretKey) -> np.ndarray:
         """Decrypt the sum of all parties' vectors, (count,): int64 if `sum_bits` is below 64, else an object array.
@@ -140,19 +140,19 @@ class Aggregator(ABC):
             OverflowRefused: an integer is out of the range of a sum: a party's masks do not cancel, or its vector was
                 out of range.
         """
-        parties, body = self._read(message)
+        parties, body = self._read_message(message)
         if parties != self.addends.parties:
             raise MalformedError(f"a sum over {parties} parties; {self.addends.parties} were to be in it")
         if key.public.fingerprint != self.key.fingerprint:
             raise MalformedError(f"a secret key to {key.public.fingerprint}; {self.key.fingerprint} was agreed")
         found = self._open(body, key)
-        self.addends.check(found, parties)
+        self.addends.check_values(found, parties)
         return found.astype(np.int64 if self.addends.sum_bits < 64 else np.object_)
 
-    def _message(self, body: bytes, parties: int) -> np.ndarray:
+    def _write_message(self, body: bytes, parties: int) -> np.ndarray:
         return np.frombuffer(_HEAD.pack(_MAGIC, _VERSION, self._tag, parties) + body, dtype=np.uint8)
 
-    def _read(self, message: np.ndarray) -> tuple[int, memoryview]:
+    def _read_message(self, message: np.ndarray) -> tuple[int, memoryview]:
         """The number of parties in a message, and its body."""
         size = self.message_bytes
         if not isinstance(message, np.ndarray) or message.dtype != np.uint8 or message.shape != (size,):
@@ -187,7 +187,7 @@ class Aggregation(KeyScheme):
     """A scheme that can add vectors under encryption."""
 
     @abstractmethod
-    def aggregator(self, key: PublicKey, addends: Addends) -> Aggregator:
+    def create_aggregator(self, key: PublicKey, addends: Addends) -> Aggregator:
         """The aggregator of these vectors.
 
         Raises:

@@ -22,10 +22,10 @@ import numpy as np
 from securevfl_crypto.aggregation.base import Addends, Aggregation, Aggregator
 from securevfl_crypto.errors import MalformedError, OverflowRefused
 from securevfl_crypto.masks import ZeroShares
-from securevfl_crypto.rlwe.keys import RlwePublicKey, RlweSecretKey, generate, read_public
+from securevfl_crypto.rlwe.keys import RlwePublicKey, RlweSecretKey, generate_keys, read_public
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 from securevfl_crypto.rlwe.residues import read_residues, write_residues
-from securevfl_crypto.rlwe.sampling import binomial, ternary
+from securevfl_crypto.rlwe.sampling import sample_binomial, sample_ternary
 from securevfl_crypto.rlwe.seal import seal_context
 from securevfl_crypto.scheme import PublicKey, SecretKey
 
@@ -45,16 +45,16 @@ class CkksAggregation(Aggregation):
 
     name: ClassVar[str] = "ckks"
 
-    def generate(self) -> RlweSecretKey:
+    def generate_key(self) -> RlweSecretKey:
         """A fresh key pair."""
-        return generate(_NUMBER, (_CHAIN,))
+        return generate_keys(_NUMBER, (_CHAIN,))
 
     def read_public(self, data: bytes) -> RlwePublicKey:
         """See `KeyScheme.read_public`."""
         return read_public(data, _NUMBER, (_CHAIN,))
 
-    def aggregator(self, key: PublicKey, addends: Addends) -> CkksAggregator:
-        """See `Aggregation.aggregator`."""
+    def create_aggregator(self, key: PublicKey, addends: Addends) -> CkksAggregator:
+        """See `Aggregation.create_aggregator`."""
         if not isinstance(key, RlwePublicKey) or (key.scheme, key.chains) != (_NUMBER, (_CHAIN,)):
             raise MalformedError(f"a key of type {type(key).__name__}; one of this aggregation under CKKS is needed")
         return CkksAggregator(key, addends)
@@ -90,51 +90,53 @@ class CkksAggregator(Aggregator):
         return sum(count + DEGREE for count in self._counts) * sum(self._widths)
 
     def _seal(self, values: np.ndarray, zero: ZeroShares) -> bytes:
-        masks = zero.next(len(values), gmpy2.mpz(self._basis.modulus))
+        masks = zero.draw_shares(len(values), gmpy2.mpz(self._basis.modulus))
         carried = (values.astype(object) << self._shift) + np.array([int(mask) for mask in masks], dtype=object)
         parts, start = [], 0
         for count in self._counts:
-            c0, c1 = self._zero()
-            c0 = self._basis.add(c0[:, :count], self._basis.residues(carried[start : start + count]))
+            c0, c1 = self._encrypt_zero()
+            c0 = self._basis.add(c0[:, :count], self._basis.to_residues(carried[start : start + count]))
             parts += [write_residues(c0, self._widths), write_residues(c1, self._widths)]
             start += count
         return b"".join(parts)
 
-    def _zero(self) -> np.ndarray:
+    def _encrypt_zero(self) -> np.ndarray:
         """A fresh encryption of zero under the public key, modulo q, residues (2, primes, N).
 
         Lyubashevsky, Peikert and Regev's: the key's own, times a fresh ternary polynomial, and fresh noise on both
         halves; then the small prime is divided out.
         """
         own = self._context
-        fresh = own.combine([self.key.blinders[0]], [own.plaintext(ternary())])
-        noise = np.stack([own.data.residues(binomial()), own.data.residues(binomial())])
-        own.evaluator.add_inplace(fresh, own.ciphertext(noise))
+        fresh = own.sum_products([self.key.blinders[0]], [own.make_plaintext(sample_ternary())])
+        noise = np.stack([own.data.to_residues(sample_binomial()), own.data.to_residues(sample_binomial())])
+        own.evaluator.add_inplace(fresh, own.make_ciphertext(noise))
         own.evaluator.mod_switch_to_next_inplace(fresh)
-        return own.read(fresh)
+        return own.read_ciphertext(fresh)
 
     def _add(self, bodies: Sequence[memoryview]) -> bytes:
-        totals = self._load(bodies[0])
+        totals = self._load_ciphertexts(bodies[0])
         for body in bodies[1:]:
-            totals = [self._basis.add(a, b) for a, b in zip(totals, self._load(body), strict=True)]
+            totals = [self._basis.add(a, b) for a, b in zip(totals, self._load_ciphertexts(body), strict=True)]
         return b"".join(write_residues(total, self._widths) for total in totals)
 
     def _open(self, body: memoryview, key: SecretKey) -> np.ndarray:
-        return self._rounded(self._phases(body, key))
+        return self._round_phases(self._phases(body, key))
 
     def _phases(self, body: memoryview, key: SecretKey) -> np.ndarray:
         """c0 + c1 s modulo q, an object array: Δ m + e, plus the masks unless they cancel."""
         if not isinstance(key, RlweSecretKey):
             raise MalformedError(f"a key of type {type(key).__name__}; an RlweSecretKey is needed")
-        own, loaded, found = self._context, self._load(body), []
+        own, loaded, found = self._context, self._load_ciphertexts(body), []
         for c0, c1 in zip(loaded[::2], loaded[1::2], strict=True):
-            lifted = own.ciphertext(np.stack([c1, c1]))
+            lifted = own.make_ciphertext(np.stack([c1, c1]))
             own.evaluator.transform_to_ntt_inplace(lifted)
-            product = own.combine([lifted], [key.openers[0]])
-            found.append(self._basis.integers(self._basis.add(c0, own.read(product)[0][:, : c0.shape[1]])))
+            product = own.sum_products([lifted], [key.openers[0]])
+            found.append(
+                self._basis.to_integers(self._basis.add(c0, own.read_ciphertext(product)[0][:, : c0.shape[1]]))
+            )
         return np.concatenate(found)
 
-    def _rounded(self, carried: np.ndarray) -> np.ndarray:
+    def _round_phases(self, carried: np.ndarray) -> np.ndarray:
         """m from Δ m + e, given modulo q.
 
         Raises:
@@ -152,7 +154,7 @@ class CkksAggregator(Aggregator):
             )
         return np.asarray(values)
 
-    def _load(self, body: memoryview) -> list[np.ndarray]:
+    def _load_ciphertexts(self, body: memoryview) -> list[np.ndarray]:
         """c0 and c1 of each ciphertext, residues (primes, …).
 
         Raises:

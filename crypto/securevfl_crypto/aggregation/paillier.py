@@ -38,7 +38,7 @@ class PaillierAggregation(Aggregation):
     def __post_init__(self) -> None:
         check_size(self.bits)
 
-    def generate(self) -> PaillierPrivateKey:
+    def generate_key(self) -> PaillierPrivateKey:
         """A fresh key pair."""
         return generate_keypair(self.bits)
 
@@ -46,8 +46,8 @@ class PaillierAggregation(Aggregation):
         """See `KeyScheme.read_public`."""
         return PaillierPublicKey.from_bytes(data, agreed=self.bits)
 
-    def aggregator(self, key: PublicKey, addends: Addends) -> PaillierAggregator:
-        """See `Aggregation.aggregator`."""
+    def create_aggregator(self, key: PublicKey, addends: Addends) -> PaillierAggregator:
+        """See `Aggregation.create_aggregator`."""
         if not isinstance(key, PaillierPublicKey):
             raise MalformedError(f"a key of type {type(key).__name__}; a PaillierPublicKey is needed")
         return PaillierAggregator(key, addends)
@@ -66,41 +66,43 @@ class PaillierAggregator(Aggregator):
         self._packing = Packing.plan(slot_bits, columns, room, "a sum of vectors")
 
     @cached_property
-    def _plaintexts(self) -> int:
+    def _plaintext_count(self) -> int:
         """The number of plaintexts in one message."""
         return -(-self.addends.count // self._packing.columns)
 
     @property
     def body_bytes(self) -> int:
         """Bytes of a message without its header: one ciphertext for each plaintext."""
-        return self._plaintexts * self.key.ciphertext_bytes
+        return self._plaintext_count * self.key.ciphertext_bytes
 
     def _seal(self, values: np.ndarray, zero: ZeroShares) -> bytes:
-        table = np.zeros(self._plaintexts * self._packing.columns, dtype=values.dtype)
+        table = np.zeros(self._plaintext_count * self._packing.columns, dtype=values.dtype)
         table[: len(values)] = values
-        packed = self._packing.pack(table.reshape(self._plaintexts, -1))
-        masks = zero.next(len(packed), self.key.n)
-        return self._store(self.key.encrypt_batch([value + mask for value, mask in zip(packed, masks, strict=True)]))
+        packed = self._packing.pack(table.reshape(self._plaintext_count, -1))
+        masks = zero.draw_shares(len(packed), self.key.n)
+        return self._store_ciphertexts(
+            self.key.encrypt_batch([value + mask for value, mask in zip(packed, masks, strict=True)])
+        )
 
     def _add(self, bodies: Sequence[memoryview]) -> bytes:
-        total = self._load(bodies[0])
+        total = self._load_ciphertexts(bodies[0])
         for body in bodies[1:]:
-            total = self.key.modulus.mul(total, self._load(body))
-        return self._store(total)
+            total = self.key.modulus.mul(total, self._load_ciphertexts(body))
+        return self._store_ciphertexts(total)
 
     def _open(self, body: memoryview, key: SecretKey) -> np.ndarray:
         if not isinstance(key, PaillierPrivateKey):
             raise MalformedError(f"a key of type {type(key).__name__}; a PaillierPrivateKey is needed")
-        found = self._packing.unpack(key.decrypt_batch(self._load(body)), self._plaintexts).ravel()
+        found = self._packing.unpack(key.decrypt_batch(self._load_ciphertexts(body)), self._plaintext_count).ravel()
         if found[self.addends.count :].any():
             raise OverflowRefused(
                 "a value beyond the end of the vector: a party's masks do not cancel; all have to seal equally often"
             )
         return found[: self.addends.count]
 
-    def _load(self, body: memoryview) -> Batch:
-        table = np.frombuffer(body, dtype=np.uint8).reshape(self._plaintexts, self.key.ciphertext_bytes)
-        return self.key.load(table, self._plaintexts)
+    def _load_ciphertexts(self, body: memoryview) -> Batch:
+        table = np.frombuffer(body, dtype=np.uint8).reshape(self._plaintext_count, self.key.ciphertext_bytes)
+        return self.key.load_ciphertexts(table, self._plaintext_count)
 
-    def _store(self, ciphertexts: Batch) -> bytes:
-        return self.key.store(ciphertexts).tobytes()
+    def _store_ciphertexts(self, ciphertexts: Batch) -> bytes:
+        return self.key.store_ciphertexts(ciphertexts).tobytes()

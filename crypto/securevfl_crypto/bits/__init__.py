@@ -13,11 +13,11 @@ from securevfl_crypto.bits.base import (
     HASH_BYTES,
     ROW_BYTES,
     SUM_BYTES,
-    Loops,
+    BitLoops,
     Peeled,
-    tables,
+    byte_tables,
 )
-from securevfl_crypto.bits.paths import loops
+from securevfl_crypto.bits.paths import bit_loops
 
 __all__ = [
     "CODE_BYTES",
@@ -26,8 +26,8 @@ __all__ = [
     "HASH_BYTES",
     "ROW_BYTES",
     "SUM_BYTES",
-    "Loops",
+    "BitLoops",
     "Peeled",
-    "loops",
-    "tables",
+    "bit_loops",
+    "byte_tables",
 ]

@@ -6,17 +6,27 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-__all__ = ["CODE_BYTES", "COLUMNS", "DENSE_BYTES", "HASH_BYTES", "ROW_BYTES", "SUM_BYTES", "Loops", "Peeled", "tables"]
+__all__ = [
+    "CODE_BYTES",
+    "COLUMNS",
+    "DENSE_BYTES",
+    "HASH_BYTES",
+    "ROW_BYTES",
+    "SUM_BYTES",
+    "BitLoops",
+    "Peeled",
+    "byte_tables",
+]
 
 ROW_BYTES = 64
 COLUMNS = 8 * ROW_BYTES
 HASH_BYTES = 32
 CODE_BYTES = 10
-"""Bytes of a word that `Loops.encode` takes."""
+"""Bytes of a word that `BitLoops.encode` takes."""
 DENSE_BYTES = 5
-"""Bytes of dense bits that `Loops.decode` takes."""
+"""Bytes of dense bits that `BitLoops.decode` takes."""
 SUM_BYTES = 5
-"""Bytes of coefficients of each row that `Loops.sums` takes."""
+"""Bytes of coefficients of each row that `BitLoops.sum_rows` takes."""
 
 
 class Peeled(ABC):
@@ -38,7 +48,7 @@ class Peeled(ABC):
         """
 
 
-class Loops(ABC):
+class BitLoops(ABC):
     """One path.
 
     Attributes:
@@ -57,7 +67,7 @@ class Loops(ABC):
 
         Args:
             words: uint8 (n, at least 10), rows contiguous.
-            code: `tables` of the generator, uint8 (10, 256, 64).
+            code: `byte_tables` of the generator, uint8 (10, 256, 64).
             out: uint8 (n, 64).
         """
 
@@ -70,13 +80,13 @@ class Loops(ABC):
         Args:
             positions: uint32 (n, 3), below len(slots).
             bits: uint8 (n, 5).
-            dense: `tables` of the dense slots, uint8 (5, 256, 64).
+            dense: `byte_tables` of the dense slots, uint8 (5, 256, 64).
             slots: uint8 (m, 64).
             out: uint8 (n, 64).
         """
 
     @abstractmethod
-    def sums(self, rows: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    def sum_rows(self, rows: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         """Forty sums of rows: the rows whose coefficient's bit is one.
 
         Args:
@@ -88,7 +98,7 @@ class Loops(ABC):
         """
 
     @abstractmethod
-    def hash(self, messages: np.ndarray, length: int, salts: np.ndarray, number: int = 0) -> np.ndarray:
+    def hash_rows(self, messages: np.ndarray, length: int, salts: np.ndarray, number: int = 0) -> np.ndarray:
         """BLAKE2s (RFC 7693) of messages of one block.
 
         Args:
@@ -113,7 +123,7 @@ class Loops(ABC):
         """
 
 
-def tables(rows: np.ndarray) -> np.ndarray:
+def byte_tables(rows: np.ndarray) -> np.ndarray:
     """For each byte the sums of the rows that its bits select, bit 0 the first: uint8 (8 j, w) to (j, 256, w)."""
     out = np.zeros((len(rows) // 8, 256, rows.shape[1]), dtype=np.uint8)
     for number, row in enumerate(rows):

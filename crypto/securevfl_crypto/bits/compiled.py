@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from securevfl_crypto.bits.base import HASH_BYTES, ROW_BYTES, SUM_BYTES, Loops, Peeled
+from securevfl_crypto.bits.base import HASH_BYTES, ROW_BYTES, SUM_BYTES, BitLoops, Peeled
 from securevfl_crypto.engine.bit_rows import AHEAD
 from securevfl_crypto.engine.blake2s import LANES
 from securevfl_crypto.engine.compiled_bits import BitKernels
 from securevfl_crypto.engine.peeling import AHEAD as QUEUE_AHEAD
 
-__all__ = ["Compiled"]
+__all__ = ["CompiledBitLoops"]
 
 _PART = 1 << 14
 """Messages hashed at a time: planes and digests stay in the cache."""
 
 
-class Compiled(Loops):
-    """See `Loops`.
+class CompiledBitLoops(BitLoops):
+    """See `BitLoops`.
 
     Args:
         kernels: compiled for one path.
@@ -28,7 +28,7 @@ class Compiled(Loops):
         self.name = kernels.path.name
 
     def transpose(self, columns: np.ndarray) -> np.ndarray:
-        """See `Loops.transpose`; columns need not follow each other closely."""
+        """See `BitLoops.transpose`; columns need not follow each other closely."""
         out = np.empty((8 * columns.shape[1], ROW_BYTES), dtype=np.uint8)
         self._kernels["transposed"](
             out.ctypes.data, columns.ctypes.data, columns.strides[0], columns.shape[1] // ROW_BYTES
@@ -36,13 +36,13 @@ class Compiled(Loops):
         return out
 
     def encode(self, words: np.ndarray, code: np.ndarray, out: np.ndarray) -> None:
-        """See `Loops.encode`."""
+        """See `BitLoops.encode`."""
         self._kernels["encoded"](out.ctypes.data, code.ctypes.data, words.ctypes.data, words.strides[0], len(words))
 
     def decode(
         self, positions: np.ndarray, bits: np.ndarray, dense: np.ndarray, slots: np.ndarray, out: np.ndarray
     ) -> None:
-        """See `Loops.decode`. The last rows are a call of their own, whose positions are copied to be long enough."""
+        """See `BitLoops.decode`. A separate call takes the last rows, with a padded copy of their positions."""
         most = max(0, len(positions) - AHEAD)
         tail = np.zeros((len(positions) - most + AHEAD, 3), dtype=np.uint32)
         tail[: len(positions) - most] = positions[most:]
@@ -59,8 +59,8 @@ class Compiled(Loops):
                     named.ctypes.data,
                 )
 
-    def sums(self, rows: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-        """See `Loops.sums`."""
+    def sum_rows(self, rows: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        """See `BitLoops.sum_rows`."""
         buckets = np.zeros((SUM_BYTES, 256, ROW_BYTES), dtype=np.uint8)
         self._kernels["summed"](
             buckets.ctypes.data, rows.ctypes.data, coefficients.ctypes.data, coefficients.strides[0], len(rows)
@@ -69,8 +69,8 @@ class Compiled(Loops):
         found = [np.bitwise_xor.reduce(table[selects[:, bit] == 1], axis=0) for table in buckets for bit in range(8)]
         return np.stack(found)
 
-    def hash(self, messages: np.ndarray, length: int, salts: np.ndarray, number: int = 0) -> np.ndarray:
-        """See `Loops.hash`."""
+    def hash_rows(self, messages: np.ndarray, length: int, salts: np.ndarray, number: int = 0) -> np.ndarray:
+        """See `BitLoops.hash_rows`."""
         out = np.empty((len(messages), HASH_BYTES), dtype=np.uint8)
         common = salts.ndim == 1
         for start in range(0, len(messages), _PART):
@@ -95,7 +95,7 @@ class Compiled(Loops):
         return out
 
     def peel(self, positions: np.ndarray, size: int) -> Peeled:
-        """See `Loops.peel`."""
+        """See `BitLoops.peel`."""
         return _Peeled(self._kernels, positions, size)
 
 
@@ -106,13 +106,13 @@ class _Peeled(Peeled):
         self._kernels, self._positions = kernels, np.ascontiguousarray(positions)
         count = len(positions)
         state = np.zeros(size, dtype=np.uint64)
-        kernels["counted"](*_at(state, self._positions), count)
+        kernels["counted"](*_addresses(state, self._positions), count)
         single = np.flatnonzero(state >> np.uint64(32) == 1)
         queue = np.zeros(size + QUEUE_AHEAD, dtype=np.uint32)
         queue[: len(single)] = single
         order, owned = np.empty((2, count + 1), dtype=np.uint32)
         found = np.zeros(1, dtype=np.uint64)
-        kernels["peeled"](*_at(state, self._positions), len(single), *_at(queue, order, owned, found))
+        kernels["peeled"](*_addresses(state, self._positions), len(single), *_addresses(queue, order, owned, found))
         self._order, self._owned = order[: int(found[0])], owned[: int(found[0])]
         left = np.ones(count, dtype=bool)
         left[self._order] = False
@@ -121,9 +121,9 @@ class _Peeled(Peeled):
     def substitute(self, values: np.ndarray, slots: np.ndarray) -> None:
         """See `Peeled.substitute`."""
         slots[self._owned] = 0
-        arrays = _at(slots, values, self._positions, self._order, self._owned)
+        arrays = _addresses(slots, values, self._positions, self._order, self._owned)
         self._kernels["substituted"](*arrays, len(self._order), values.shape[1])
 
 
-def _at(*arrays: np.ndarray) -> list[int]:
+def _addresses(*arrays: np.ndarray) -> list[int]:
     return [array.ctypes.data for array in arrays]

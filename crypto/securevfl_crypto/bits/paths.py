@@ -9,15 +9,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from securevfl_crypto.bits.base import CODE_BYTES, COLUMNS, DENSE_BYTES, ROW_BYTES, SUM_BYTES, Loops, tables
-from securevfl_crypto.bits.portable import Portable
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced, host_features
+from securevfl_crypto.bits.base import CODE_BYTES, COLUMNS, DENSE_BYTES, ROW_BYTES, SUM_BYTES, BitLoops, byte_tables
+from securevfl_crypto.bits.portable import PortableBitLoops
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced_path, host_features
 from securevfl_crypto.errors import EngineError
 
-__all__ = ["loops", "self_test"]
+__all__ = ["bit_loops", "check_bit_loops"]
 
 
-def loops(path: str | None = None) -> Loops:
+def bit_loops(path: str | None = None) -> BitLoops:
     """The loops of a path.
 
     Args:
@@ -32,14 +32,14 @@ def loops(path: str | None = None) -> Loops:
     if path not in PATHS:
         raise EngineError(f"path {path!r}; one of {', '.join(PATHS)} is possible")
     vector = next((each for each in VECTOR_PATHS if each.name == path), None)
-    return Portable() if vector is None else _load(vector)
+    return PortableBitLoops() if vector is None else _load(vector)
 
 
 @lru_cache(maxsize=1)
-def _chosen() -> Loops:
-    name = forced()
+def _chosen() -> BitLoops:
+    name = forced_path()
     if name is not None:
-        return loops(name)
+        return bit_loops(name)
     features = host_features()
     for path in VECTOR_PATHS:
         if features.issuperset(path.needs):
@@ -47,54 +47,58 @@ def _chosen() -> Loops:
                 return _load(path)
             except EngineError as error:
                 warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=4)
-    return Portable()
+    return PortableBitLoops()
 
 
 @lru_cache(maxsize=len(VECTOR_PATHS))
-def _load(path: VectorPath) -> Loops:
+def _load(path: VectorPath) -> BitLoops:
     missing = sorted(set(path.needs) - host_features())
     if missing:
         raise EngineError(f"the path {path.name!r} needs llvmlite and a CPU with {', '.join(missing)}")
-    from securevfl_crypto.bits.compiled import Compiled
+    from securevfl_crypto.bits.compiled import CompiledBitLoops
     from securevfl_crypto.engine.compiled_bits import bit_kernels
 
     try:
-        found = Compiled(bit_kernels(path))
+        found = CompiledBitLoops(bit_kernels(path))
     except RuntimeError as error:  # raised by llvmlite if the installed LLVM rejects the kernels
         first = str(error).partition("\n")[0]
         raise EngineError(
             f"the path {path.name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
         ) from error
-    self_test(found)
+    check_bit_loops(found)
     return found
 
 
-def self_test(candidate: Loops) -> None:
+def check_bit_loops(candidate: BitLoops) -> None:
     """Check every loop against numpy, and the hash against `hashlib`, on fresh random input.
 
     Raises:
         EngineError: the path computes a wrong result.
     """
-    right, n, m = Portable(), 37, 90
-    columns, messages, slots = _random(COLUMNS, 2 * ROW_BYTES), _random(n, ROW_BYTES), _random(m, ROW_BYTES)
-    words, salts = _random(n, CODE_BYTES), _random(n, 16)
-    positions = _positions(n, m)
+    right, n, m = PortableBitLoops(), 37, 90
+    columns, messages, slots = (
+        _random_rows(COLUMNS, 2 * ROW_BYTES),
+        _random_rows(n, ROW_BYTES),
+        _random_rows(m, ROW_BYTES),
+    )
+    words, salts = _random_rows(n, CODE_BYTES), _random_rows(n, 16)
+    positions = _random_positions(n, m)
 
-    def results(path: Loops) -> dict[str, np.ndarray]:
+    def results(path: BitLoops) -> dict[str, np.ndarray]:
         encoded, decoded = messages.copy(), messages.copy()
-        path.encode(words, tables(slots[: 8 * CODE_BYTES]), encoded)
-        path.decode(positions, words[:, :DENSE_BYTES], tables(slots[: 8 * DENSE_BYTES]), slots, decoded)
+        path.encode(words, byte_tables(slots[: 8 * CODE_BYTES]), encoded)
+        path.decode(positions, words[:, :DENSE_BYTES], byte_tables(slots[: 8 * DENSE_BYTES]), slots, decoded)
         return {
             "the transposition": path.transpose(columns),
             "the code": encoded,
             "the decoding": decoded,
-            "sums": path.sums(messages, words[:, :SUM_BYTES]),
-            "the peeling": _solved(path, positions, m),
+            "sums": path.sum_rows(messages, words[:, :SUM_BYTES]),
+            "the peeling": _peeling_residuals(path, positions, m),
         }
 
     found, expected = results(candidate), results(right)
     wrong = [name for name in found if not np.array_equal(found[name], expected[name])]
-    if not np.array_equal(candidate.hash(messages, ROW_BYTES, salts, 1), _hashlib(messages, salts, 1)):
+    if not np.array_equal(candidate.hash_rows(messages, ROW_BYTES, salts, 1), _hash_with_hashlib(messages, salts, 1)):
         wrong.append("BLAKE2s")
     if wrong:
         raise EngineError(
@@ -103,17 +107,19 @@ def self_test(candidate: Loops) -> None:
         )
 
 
-def _random(rows: int, width: int) -> np.ndarray:
+def _random_rows(rows: int, width: int) -> np.ndarray:
     return np.frombuffer(secrets.token_bytes(rows * width), dtype=np.uint8).reshape(rows, width)
 
 
-def _positions(keys: int, slots: int) -> np.ndarray:
+def _random_positions(keys: int, slots: int) -> np.ndarray:
     """Three different ones of each key, one in each third."""
     third = slots // 3
-    return (_random(keys, 12).view("<u4") % np.uint32(third) + np.arange(3, dtype=np.uint32) * third).astype(np.uint32)
+    return (_random_rows(keys, 12).view("<u4") % np.uint32(third) + np.arange(3, dtype=np.uint32) * third).astype(
+        np.uint32
+    )
 
 
-def _solved(path: Loops, positions: np.ndarray, size: int) -> np.ndarray:
+def _peeling_residuals(path: BitLoops, positions: np.ndarray, size: int) -> np.ndarray:
     """The core, and whether the slots give each other key its value: zeros if they do."""
     peeled = path.peel(positions, size)
     values = np.arange(2 * len(positions), dtype=np.uint64).reshape(-1, 2)
@@ -124,7 +130,7 @@ def _solved(path: Loops, positions: np.ndarray, size: int) -> np.ndarray:
     return rest
 
 
-def _hashlib(messages: np.ndarray, salts: np.ndarray, number: int) -> np.ndarray:
+def _hash_with_hashlib(messages: np.ndarray, salts: np.ndarray, number: int) -> np.ndarray:
     digests = [
         hashlib.blake2s(row.tobytes(), salt=salt[:8].tobytes(), person=salt[8:].tobytes(), node_offset=number).digest()
         for row, salt in zip(messages, salts, strict=True)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from securevfl_crypto.bits.base import COLUMNS, HASH_BYTES, ROW_BYTES, SUM_BYTES, Loops, Peeled
+from securevfl_crypto.bits.base import COLUMNS, HASH_BYTES, ROW_BYTES, SUM_BYTES, BitLoops, Peeled
 from securevfl_crypto.engine.blake2s import IV, SIGMA, STEPS
 
-__all__ = ["Portable"]
+__all__ = ["PortableBitLoops"]
 
 _PART = 1 << 12
 """Messages hashed at a time: their words stay in the cache."""
 
 
-class Portable(Loops):
-    """See `Loops`."""
+class PortableBitLoops(BitLoops):
+    """See `BitLoops`."""
 
     name = "numpy"
 
     def transpose(self, columns: np.ndarray) -> np.ndarray:
-        """See `Loops.transpose`."""
+        """See `BitLoops.transpose`."""
         out = np.empty((8 * columns.shape[1], ROW_BYTES), dtype=np.uint8)
         for start in range(0, columns.shape[1], ROW_BYTES):
             bits = np.unpackbits(columns[:, start : start + ROW_BYTES], axis=1, bitorder="little")
@@ -27,26 +27,26 @@ class Portable(Loops):
         return out
 
     def encode(self, words: np.ndarray, code: np.ndarray, out: np.ndarray) -> None:
-        """See `Loops.encode`."""
+        """See `BitLoops.encode`."""
         for number, table in enumerate(code):
             out ^= table.take(words[:, number], axis=0)
 
     def decode(
         self, positions: np.ndarray, bits: np.ndarray, dense: np.ndarray, slots: np.ndarray, out: np.ndarray
     ) -> None:
-        """See `Loops.decode`."""
+        """See `BitLoops.decode`."""
         for column in positions.T:
             out ^= slots.take(column, axis=0)
         self.encode(bits, dense, out)
 
-    def sums(self, rows: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-        """See `Loops.sums`."""
+    def sum_rows(self, rows: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        """See `BitLoops.sum_rows`."""
         bits = np.unpackbits(coefficients[:, :SUM_BYTES], axis=1, bitorder="little").astype(bool)
         found = [np.bitwise_xor.reduce(rows[column], axis=0, initial=0) for column in bits.T]
         return np.stack(found).astype(np.uint8)
 
-    def hash(self, messages: np.ndarray, length: int, salts: np.ndarray, number: int = 0) -> np.ndarray:
-        """See `Loops.hash`."""
+    def hash_rows(self, messages: np.ndarray, length: int, salts: np.ndarray, number: int = 0) -> np.ndarray:
+        """See `BitLoops.hash_rows`."""
         out = np.empty((len(messages), HASH_BYTES), dtype=np.uint8)
         for start in range(0, len(messages), _PART):
             part = slice(start, start + _PART)
@@ -54,11 +54,11 @@ class Portable(Loops):
         return out
 
     def peel(self, positions: np.ndarray, size: int) -> Peeled:
-        """See `Loops.peel`."""
+        """See `BitLoops.peel`."""
         return _Rounds(positions, size)
 
 
-def _rotated(words: np.ndarray, bits: int) -> np.ndarray:
+def _rotate_right(words: np.ndarray, bits: int) -> np.ndarray:
     return np.asarray((words >> np.uint32(bits)) | (words << np.uint32(32 - bits)))
 
 
@@ -75,9 +75,9 @@ def _blake2s(messages: np.ndarray, length: int, salts: np.ndarray, number: int) 
         for step, (a, b, c, d) in enumerate(STEPS):
             for word, right, left in ((sigma[2 * step], 16, 12), (sigma[2 * step + 1], 8, 7)):
                 v[a] = v[a] + v[b] + m[word]
-                v[d] = _rotated(v[d] ^ v[a], right)
+                v[d] = _rotate_right(v[d] ^ v[a], right)
                 v[c] = v[c] + v[d]
-                v[b] = _rotated(v[b] ^ v[c], left)
+                v[b] = _rotate_right(v[b] ^ v[c], left)
     out = np.stack([v[k] ^ v[k + 8] ^ h[k] for k in range(8)], axis=1)
     return out.astype("<u4").view(np.uint8)
 

@@ -16,9 +16,9 @@ and `ring` may import it, module by module.
 """
 
 from securevfl_crypto.engine.base import Engine
-from securevfl_crypto.engine.choice import available, engine
+from securevfl_crypto.engine.choice import available_paths, choose_engine
 from securevfl_crypto.engine.cpu import PATHS
-from securevfl_crypto.engine.quota import cores
+from securevfl_crypto.engine.quota import usable_cores
 from securevfl_crypto.engine.values import BoundError
 
-__all__ = ["PATHS", "BoundError", "Engine", "available", "cores", "engine"]
+__all__ = ["PATHS", "BoundError", "Engine", "available_paths", "choose_engine", "usable_cores"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from securevfl_crypto.errors import MalformedError
 
-__all__ = ["Engine", "checked", "checked_secret", "checked_tag"]
+__all__ = ["Engine", "check_secret", "check_tag", "contiguous_rows"]
 
 _KEPT = np.array([248] + [255] * 30 + [127], dtype=np.uint8)
 _SET = np.array([0] * 31 + [64], dtype=np.uint8)
@@ -84,7 +84,7 @@ class Engine(ABC):
         """
 
 
-def checked(array: np.ndarray, width: int | None, what: str) -> np.ndarray:
+def contiguous_rows(array: np.ndarray, width: int | None, what: str) -> np.ndarray:
     """The array, C-contiguous.
 
     Args:
@@ -103,7 +103,7 @@ def checked(array: np.ndarray, width: int | None, what: str) -> np.ndarray:
     return np.ascontiguousarray(array)
 
 
-def checked_secret(secret: bytes) -> bytes:
+def check_secret(secret: bytes) -> bytes:
     """The secret, clamped (RFC 7748, section 5).
 
     numpy clamps it, because Python looks small integers up in a table, at addresses that depend on the secret.
@@ -117,7 +117,7 @@ def checked_secret(secret: bytes) -> bytes:
     return (np.frombuffer(secret, dtype=np.uint8) & _KEPT | _SET).tobytes()
 
 
-def checked_tag(dst: bytes) -> bytes:
+def check_tag(dst: bytes) -> bytes:
     """``DST_prime``: the tag and its length (RFC 9380, section 5.3.1).
 
     Raises:

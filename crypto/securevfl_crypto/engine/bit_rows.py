@@ -15,10 +15,10 @@ __all__ = [
     "SELECTED",
     "SUMMED",
     "TRANSPOSED",
-    "gathered_rows",
-    "selected_rows",
-    "summed_rows",
-    "transposed",
+    "emit_gathered_rows",
+    "emit_row_sums",
+    "emit_selected_rows",
+    "emit_transposition",
 ]
 
 DECLARATIONS = ("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",)
@@ -30,11 +30,11 @@ AHEAD = 16
 """Rows whose slots are fetched before they are needed; `positions` is that much longer than what is read."""
 
 
-def _at(f: Function, base: str, offset: str) -> str:
-    return f.scalar(f"getelementptr i8, ptr {base}, i64 {offset}")
+def _byte_address(f: Function, base: str, offset: str) -> str:
+    return f.emit_scalar(f"getelementptr i8, ptr {base}, i64 {offset}")
 
 
-def transposed(f: Function) -> None:
+def emit_transposition(f: Function) -> None:
     """512 columns to rows of 64 bytes, 512 rows in each block; bit 0 of a byte comes first.
 
     Column i begins at ``in + i stride``. Of 64 columns at a time, each lane transposes 64 × 64 bits by exchanging
@@ -44,26 +44,30 @@ def transposed(f: Function) -> None:
     scratch = f.allocate(64)
 
     def block(number: str, _: list[Vec]) -> list[Vec]:
-        source = _at(f, "%in", f.scalar(f"shl i64 {number}, 6"))
-        target = _at(f, "%out", f.scalar(f"shl i64 {number}, 15"))
+        source = _byte_address(f, "%in", f.emit_scalar(f"shl i64 {number}, 6"))
+        target = _byte_address(f, "%out", f.emit_scalar(f"shl i64 {number}, 15"))
 
         def group(columns: str, _: list[Vec]) -> list[Vec]:
-            first = _at(f, source, f.scalar(f"mul i64 {f.scalar(f'shl i64 {columns}, 6')}, %stride"))
-            base = _at(f, target, f.scalar(f"shl i64 {columns}, 3"))
+            first = _byte_address(
+                f, source, f.emit_scalar(f"mul i64 {f.emit_scalar(f'shl i64 {columns}, 6')}, %stride")
+            )
+            base = _byte_address(f, target, f.emit_scalar(f"shl i64 {columns}, 3"))
 
             def apart(low: str, _: list[Vec]) -> list[Vec]:
-                at = [f.scalar(f"add i64 {low}, {8 * k}") for k in range(8)]
-                words = [f.load(_at(f, first, f.scalar(f"mul i64 %stride, {place}"))) for place in at]
-                for place, word in zip(at, _exchanged(f, words, 8), strict=True):
+                at = [f.emit_scalar(f"add i64 {low}, {8 * k}") for k in range(8)]
+                words = [f.load(_byte_address(f, first, f.emit_scalar(f"mul i64 %stride, {place}"))) for place in at]
+                for place, word in zip(at, _exchange_words(f, words, 8), strict=True):
                     f.store(word, scratch, place)
                 return []
 
             def together(high: str, _: list[Vec]) -> list[Vec]:
-                start = f.scalar(f"shl i64 {high}, 3")
-                words = [f.load(scratch, f.scalar(f"add i64 {start}, {k}")) for k in range(8)]
-                rows = _at(f, base, f.scalar(f"shl i64 {start}, 6"))
-                for k, word in enumerate(_exchanged(f, words, 1)):
-                    f.spread(word, [_at(f, rows, str(64 * (64 * lane + k))) for lane in range(f.lanes)])
+                start = f.emit_scalar(f"shl i64 {high}, 3")
+                words = [f.load(scratch, f.emit_scalar(f"add i64 {start}, {k}")) for k in range(8)]
+                rows = _byte_address(f, base, f.emit_scalar(f"shl i64 {start}, 6"))
+                for k, word in enumerate(_exchange_words(f, words, 1)):
+                    f.scatter_words(
+                        word, [_byte_address(f, rows, str(64 * (64 * lane + k))) for lane in range(f.lanes)]
+                    )
                 return []
 
             f.loop(8, apart)
@@ -76,7 +80,7 @@ def transposed(f: Function) -> None:
     f.loop("%blocks", block, perhaps=True)
 
 
-def _exchanged(f: Function, words: list[Vec], step: int) -> list[Vec]:
+def _exchange_words(f: Function, words: list[Vec], step: int) -> list[Vec]:
     """Eight words whose places are `step` apart, after exchanges over distances 4 step, 2 step and step."""
     words = list(words)
     for distance in (4, 2, 1):
@@ -91,67 +95,77 @@ def _exchanged(f: Function, words: list[Vec], step: int) -> list[Vec]:
     return words
 
 
-def _entries(f: Function, row: str, terms: int) -> list[str]:
+def _entry_addresses(f: Function, row: str, terms: int) -> list[str]:
     """Where the entries stand that the bytes of one row select, one of each of `terms` tables of 256 rows."""
     found = []
     for term in range(terms):
-        byte = f.scalar(f"load i8, ptr {_at(f, row, str(term))}")
-        entry = f.scalar(f"add i64 {f.scalar(f'zext i8 {byte} to i64')}, {256 * term}")
-        found.append(f.scalar(f"shl i64 {entry}, 6"))
+        byte = f.emit_scalar(f"load i8, ptr {_byte_address(f, row, str(term))}")
+        entry = f.emit_scalar(f"add i64 {f.emit_scalar(f'zext i8 {byte} to i64')}, {256 * term}")
+        found.append(f.emit_scalar(f"shl i64 {entry}, 6"))
     return found
 
 
-def _sum(f: Function, start: Vec, addresses: list[str]) -> Vec:
+def _add_entries(f: Function, start: Vec, addresses: list[str]) -> Vec:
     total = start
     for address in addresses:
         total = f.bitwise("xor", total, f.load(address))
     return total
 
 
-def selected_rows(f: Function, terms: int) -> None:
+def emit_selected_rows(f: Function, terms: int) -> None:
     """out[i] ^= tables[0][bytes[i][0]] ^ … ^ tables[terms − 1][bytes[i][terms − 1]]: a linear code, a dense part."""
 
     def body(number: str, _: list[Vec]) -> list[Vec]:
-        row = _at(f, "%bytes", f.scalar(f"mul i64 {number}, %stride"))
+        row = _byte_address(f, "%bytes", f.emit_scalar(f"mul i64 {number}, %stride"))
         f.store(
-            _sum(f, f.load("%out", number), [_at(f, "%tables", e) for e in _entries(f, row, terms)]), "%out", number
+            _add_entries(
+                f, f.load("%out", number), [_byte_address(f, "%tables", e) for e in _entry_addresses(f, row, terms)]
+            ),
+            "%out",
+            number,
         )
         return []
 
     f.loop("%n", body, perhaps=True)
 
 
-def gathered_rows(f: Function, terms: int) -> None:
-    """As `selected_rows`, and the three slots that ``positions`` names for each row: an OKVS is decoded."""
+def emit_gathered_rows(f: Function, terms: int) -> None:
+    """As `emit_selected_rows`, and the three slots that ``positions`` names for each row: an OKVS is decoded."""
 
     def slots(number: str, ahead: int) -> list[str]:
-        first = f.scalar(f"mul i64 {number}, 3")
+        first = f.emit_scalar(f"mul i64 {number}, 3")
         found = []
         for k in range(3):
-            place = f.scalar(f"getelementptr i32, ptr %positions, i64 {f.scalar(f'add i64 {first}, {3 * ahead + k}')}")
-            index = f.scalar(f"zext i32 {f.scalar(f'load i32, ptr {place}')} to i64")
-            found.append(_at(f, "%slots", f.scalar(f"shl i64 {index}, 6")))
+            place = f.emit_scalar(
+                f"getelementptr i32, ptr %positions, i64 {f.emit_scalar(f'add i64 {first}, {3 * ahead + k}')}"
+            )
+            index = f.emit_scalar(f"zext i32 {f.emit_scalar(f'load i32, ptr {place}')} to i64")
+            found.append(_byte_address(f, "%slots", f.emit_scalar(f"shl i64 {index}, 6")))
         return found
 
     def body(number: str, _: list[Vec]) -> list[Vec]:
         for address in slots(number, AHEAD):
             f.emit(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
-        row = _at(f, "%bytes", f.scalar(f"mul i64 {number}, %stride"))
-        total = _sum(f, f.load("%out", number), slots(number, 0))
-        f.store(_sum(f, total, [_at(f, "%tables", e) for e in _entries(f, row, terms)]), "%out", number)
+        row = _byte_address(f, "%bytes", f.emit_scalar(f"mul i64 {number}, %stride"))
+        total = _add_entries(f, f.load("%out", number), slots(number, 0))
+        f.store(
+            _add_entries(f, total, [_byte_address(f, "%tables", e) for e in _entry_addresses(f, row, terms)]),
+            "%out",
+            number,
+        )
         return []
 
     f.loop("%n", body, perhaps=True)
 
 
-def summed_rows(f: Function, terms: int) -> None:
+def emit_row_sums(f: Function, terms: int) -> None:
     """buckets[k][bytes[i][k]] ^= rows[i] for k < terms: from the buckets follow 8 terms random sums of all rows."""
 
     def body(number: str, _: list[Vec]) -> list[Vec]:
         row = f.load("%rows", number)
-        selectors = _at(f, "%bytes", f.scalar(f"mul i64 {number}, %stride"))
-        for entry in _entries(f, selectors, terms):
-            place = _at(f, "%buckets", entry)
+        selectors = _byte_address(f, "%bytes", f.emit_scalar(f"mul i64 {number}, %stride"))
+        for entry in _entry_addresses(f, selectors, terms):
+            place = _byte_address(f, "%buckets", entry)
             f.store(f.bitwise("xor", f.load(place), row), place)
         return []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from securevfl_crypto.engine.emitter import Function, Vec
 
-__all__ = ["HASHED", "IV", "LANES", "ROUNDS", "SIGMA", "STEPS", "declarations", "hashed"]
+__all__ = ["HASHED", "IV", "LANES", "ROUNDS", "SIGMA", "STEPS", "blake2s_declarations", "emit_blake2s"]
 
 LANES = 16
 HASHED = (
@@ -41,7 +41,7 @@ STEPS = (  # columns, then diagonals (section 3.2)
 _TYPE = f"<{LANES} x i32>"
 
 
-def declarations() -> list[str]:
+def blake2s_declarations() -> list[str]:
     """What the kernel calls."""
     pointers, mask = f"<{LANES} x ptr>", f"<{LANES} x i1>"
     return [
@@ -50,7 +50,7 @@ def declarations() -> list[str]:
     ]
 
 
-def _splat(value: int) -> str:
+def _splat_constant(value: int) -> str:
     signed = value - (1 << 32) if value >> 31 else value
     return "<" + ", ".join([f"i32 {signed}"] * LANES) + ">"
 
@@ -62,38 +62,40 @@ class _Words:
         self._f = f
 
     def two(self, operation: str, a: str, b: str) -> str:
-        return self._f.scalar(f"{operation} {_TYPE} {a}, {b}")
+        return self._f.emit_scalar(f"{operation} {_TYPE} {a}, {b}")
 
     def rotate(self, a: str, bits: int) -> str:
-        arguments = ", ".join(f"{_TYPE} {x}" for x in (a, a, _splat(bits)))
-        return self._f.scalar(f"call {_TYPE} @llvm.fshr.v{LANES}i32({arguments})")
+        arguments = ", ".join(f"{_TYPE} {x}" for x in (a, a, _splat_constant(bits)))
+        return self._f.emit_scalar(f"call {_TYPE} @llvm.fshr.v{LANES}i32({arguments})")
 
     def broadcast(self, number: str) -> str:
-        word = self._f.scalar(f"trunc i64 {number} to i32")
-        one = self._f.scalar(f"insertelement {_TYPE} zeroinitializer, i32 {word}, i32 0")
-        return self._f.scalar(f"shufflevector {_TYPE} {one}, {_TYPE} zeroinitializer, <{LANES} x i32> zeroinitializer")
+        word = self._f.emit_scalar(f"trunc i64 {number} to i32")
+        one = self._f.emit_scalar(f"insertelement {_TYPE} zeroinitializer, i32 {word}, i32 0")
+        return self._f.emit_scalar(
+            f"shufflevector {_TYPE} {one}, {_TYPE} zeroinitializer, <{LANES} x i32> zeroinitializer"
+        )
 
     def distances(self, step: str) -> str:
         """0, step, 2 step, … bytes."""
-        one = self._f.scalar(f"insertelement <{LANES} x i64> zeroinitializer, i64 {step}, i32 0")
-        all_ = self._f.scalar(
+        one = self._f.emit_scalar(f"insertelement <{LANES} x i64> zeroinitializer, i64 {step}, i32 0")
+        all_ = self._f.emit_scalar(
             f"shufflevector <{LANES} x i64> {one}, <{LANES} x i64> zeroinitializer, <{LANES} x i32> zeroinitializer"
         )
         lanes = ", ".join(f"i64 {lane}" for lane in range(LANES))
-        return self._f.scalar(f"mul <{LANES} x i64> {all_}, <{lanes}>")
+        return self._f.emit_scalar(f"mul <{LANES} x i64> {all_}, <{lanes}>")
 
     def gather(self, base: str, distances: str, word: int) -> str:
         """The same word of sixteen rows."""
-        start = self._f.scalar(f"getelementptr i8, ptr {base}, i64 {4 * word}")
-        pointers = self._f.scalar(f"getelementptr i8, ptr {start}, <{LANES} x i64> {distances}")
+        start = self._f.emit_scalar(f"getelementptr i8, ptr {base}, i64 {4 * word}")
+        pointers = self._f.emit_scalar(f"getelementptr i8, ptr {start}, <{LANES} x i64> {distances}")
         ones = "<" + ", ".join(["i1 1"] * LANES) + ">"
         name = f"@llvm.masked.gather.v{LANES}i32.v{LANES}p0"
-        return self._f.scalar(
+        return self._f.emit_scalar(
             f"call {_TYPE} {name}(<{LANES} x ptr> {pointers}, i32 1, <{LANES} x i1> {ones}, {_TYPE} zeroinitializer)"
         )
 
 
-def hashed(f: Function) -> None:
+def emit_blake2s(f: Function) -> None:
     """``n`` times sixteen digests of 32 bytes, as eight planes of little-endian words.
 
     Messages begin ``stride`` bytes apart, ``length`` bytes each, zeros up to 64; salts of 16 bytes, salt and
@@ -102,17 +104,27 @@ def hashed(f: Function) -> None:
     w = _Words(f)
     rows, salts = w.distances("%stride"), w.distances("%apart")
     length, number = w.broadcast("%length"), w.broadcast("%number")
-    count = f.scalar(f"mul i64 %n, {LANES}")
+    count = f.emit_scalar(f"mul i64 %n, {LANES}")
 
     def body(block: str, _: list[Vec]) -> list[Vec]:
-        first = f.scalar(f"mul i64 {block}, {LANES}")
-        at = f.scalar(f"getelementptr i8, ptr %in, i64 {f.scalar(f'mul i64 {first}, %stride')}")
-        salted = f.scalar(f"getelementptr i8, ptr %salts, i64 {f.scalar(f'mul i64 {first}, %apart')}")
+        first = f.emit_scalar(f"mul i64 {block}, {LANES}")
+        at = f.emit_scalar(f"getelementptr i8, ptr %in, i64 {f.emit_scalar(f'mul i64 {first}, %stride')}")
+        salted = f.emit_scalar(f"getelementptr i8, ptr %salts, i64 {f.emit_scalar(f'mul i64 {first}, %apart')}")
         message = [w.gather(at, rows, k) for k in range(16)]
-        h = [_splat(IV[0] ^ 0x01010020), _splat(IV[1]), w.two("xor", _splat(IV[2]), number), _splat(IV[3])]
-        h += [w.two("xor", _splat(IV[4 + k]), w.gather(salted, salts, k)) for k in range(4)]
-        v = h + [_splat(x) for x in IV[:4]]
-        v += [w.two("xor", _splat(IV[4]), length), _splat(IV[5]), _splat(IV[6] ^ 0xFFFFFFFF), _splat(IV[7])]
+        h = [
+            _splat_constant(IV[0] ^ 0x01010020),
+            _splat_constant(IV[1]),
+            w.two("xor", _splat_constant(IV[2]), number),
+            _splat_constant(IV[3]),
+        ]
+        h += [w.two("xor", _splat_constant(IV[4 + k]), w.gather(salted, salts, k)) for k in range(4)]
+        v = h + [_splat_constant(x) for x in IV[:4]]
+        v += [
+            w.two("xor", _splat_constant(IV[4]), length),
+            _splat_constant(IV[5]),
+            _splat_constant(IV[6] ^ 0xFFFFFFFF),
+            _splat_constant(IV[7]),
+        ]
         for sigma in SIGMA:
             for step, (a, b, c, d) in enumerate(STEPS):
                 for word, right, left in ((sigma[2 * step], 16, 12), (sigma[2 * step + 1], 8, 7)):
@@ -121,8 +133,8 @@ def hashed(f: Function) -> None:
                     v[c] = w.two("add", v[c], v[d])
                     v[b] = w.rotate(w.two("xor", v[b], v[c]), left)
         for k in range(8):
-            place = f.scalar(f"add i64 {f.scalar(f'mul i64 {count}, {k}')}, {first}")
-            out = f.scalar(f"getelementptr i32, ptr %out, i64 {place}")
+            place = f.emit_scalar(f"add i64 {f.emit_scalar(f'mul i64 {count}, {k}')}, {first}")
+            out = f.emit_scalar(f"getelementptr i32, ptr %out, i64 {place}")
             f.emit(f"store {_TYPE} {w.two('xor', w.two('xor', v[k], v[k + 8]), h[k])}, ptr {out}, align 4")
         return []
 

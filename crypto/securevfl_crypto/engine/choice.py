@@ -11,11 +11,11 @@ from importlib.util import find_spec
 import numpy as np
 
 from securevfl_crypto.engine.base import Engine
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, forced, host_features, threads
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, forced_path, host_features, thread_count
 from securevfl_crypto.engine.scalar import ScalarEngine
 from securevfl_crypto.errors import EngineError
 
-__all__ = ["available", "engine", "self_test"]
+__all__ = ["available_paths", "check_engine", "choose_engine"]
 
 # RFC 7748, section 5.2, first vector.
 _SECRET = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
@@ -23,7 +23,7 @@ _POINT = bytes.fromhex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6
 _PRODUCT = bytes.fromhex("c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552")
 
 
-def engine(path: str | None = None) -> Engine:
+def choose_engine(path: str | None = None) -> Engine:
     """The engine of a path.
 
     Args:
@@ -33,21 +33,21 @@ def engine(path: str | None = None) -> Engine:
         EngineError: the requested path is unknown, cannot run here, or fails its self-test; or ``SECUREVFL_THREADS``
             is not a number from 1 to 256.
     """
-    threads()  # a wrong setting is the user's mistake, not a reason to take another path
-    name = path or forced()
+    thread_count()  # a wrong setting is the user's mistake, not a reason to take another path
+    name = path or forced_path()
     if name is None:
-        return _fastest()
+        return _fastest_engine()
     if name not in PATHS:
         raise EngineError(f"path {name!r}; one of {', '.join(PATHS)} is possible")
-    return _load(name)
+    return _load_engine(name)
 
 
-def available() -> list[str]:
+def available_paths() -> list[str]:
     """The names of the paths that this machine can run, fastest first."""
     found = []
     for name in PATHS:
         try:
-            _load(name)
+            _load_engine(name)
         except EngineError:
             continue
         found.append(name)
@@ -55,21 +55,21 @@ def available() -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _fastest() -> Engine:
+def _fastest_engine() -> Engine:
     features = host_features()
     possible = [path.name for path in VECTOR_PATHS if features.issuperset(path.needs)]
     if find_spec("nacl") is not None:
         possible.append("libsodium")
     for name in possible:
         try:
-            return _load(name)
+            return _load_engine(name)
         except EngineError as error:
             warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=3)
-    return _load("cryptography")
+    return _load_engine("cryptography")
 
 
 @lru_cache(maxsize=len(PATHS))
-def _load(name: str) -> Engine:
+def _load_engine(name: str) -> Engine:
     vector = next((path for path in VECTOR_PATHS if path.name == name), None)
     if vector is None:
         found: Engine = ScalarEngine(name)
@@ -87,11 +87,11 @@ def _load(name: str) -> Engine:
             raise EngineError(
                 f"the path {name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
             ) from error
-    self_test(found)
+    check_engine(found)
     return found
 
 
-def self_test(candidate: Engine) -> None:
+def check_engine(candidate: Engine) -> None:
     """Check known answers, and agreement with other implementations on fresh random input.
 
     Raises:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from securevfl_crypto.engine.emitter import BoundError, Function, Gain, Vec
 
-__all__ = ["Columns", "accumulate"]
+__all__ = ["Columns", "accumulate_columns"]
 
 
 class Columns:
@@ -33,7 +33,7 @@ class Columns:
 
     def load(self, index: str) -> Vec:
         """A column as it was before this round."""
-        self._current()
+        self._require_open()
         value = self._f.load(self._pointer, index, self.before)
         return Vec(value.name, value.low, value.top, origin=self)
 
@@ -43,7 +43,7 @@ class Columns:
         Raises:
             BoundError: the value can have grown by more than a round may add, or is no column of this round.
         """
-        self._current()
+        self._require_open()
         if value.origin is not self or value.over > self.growth:
             raise BoundError(
                 f"{self._f.name}: a column that gains up to {value.over:#x} in a round for {self.growth:#x}"
@@ -52,7 +52,7 @@ class Columns:
             )
         self._f.store(value, self._pointer, index)
 
-    def grown(self, over: int) -> Gain:
+    def grow_bound(self, over: int) -> Gain:
         """The bound of a column that an inner loop carries."""
         return Gain(self, self.before, over)
 
@@ -60,12 +60,12 @@ class Columns:
         """End the round; later loads and stores raise BoundError."""
         self._open = False
 
-    def _current(self) -> None:
+    def _require_open(self) -> None:
         if not self._open:
             raise BoundError(f"{self._f.name}: a column outside its round")
 
 
-def accumulate(
+def accumulate_columns(
     f: Function,
     pointer: str,
     count: str | int,

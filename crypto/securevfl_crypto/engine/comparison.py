@@ -3,69 +3,69 @@
 from __future__ import annotations
 
 from securevfl_crypto.engine.emitter import Function
-from securevfl_crypto.engine.octets import Octets, Rows
+from securevfl_crypto.engine.octets import OctetRows, Octets
 from securevfl_crypto.engine.values import BoundError, Vec
 
-__all__ = ["MODULUS", "deal_bits", "found_zeros", "masked_comparison", "residues"]
+__all__ = ["MODULUS", "emit_bit_shares", "emit_masked_comparison", "emit_residues", "emit_zero_counts"]
 
 MODULUS = 67
 _USED = (1 << 63) - 1
 
 
-def _word(f: Function, pointer: str, index: str) -> str:
-    return f.scalar(f"load i64, ptr {f.offset(pointer, index)}, align 8")
+def _load_word(f: Function, pointer: str, index: str) -> str:
+    return f.emit_scalar(f"load i64, ptr {f.offset(pointer, index)}, align 8")
 
 
-def deal_bits(f: Function) -> None:
+def emit_bit_shares(f: Function) -> None:
     """``%out`` = bits of 2 · (``%words`` mod 2^62) − ``%first``."""
-    rows = Rows(f, MODULUS)
+    rows = OctetRows(f, MODULUS)
 
     def body(i: str, _: list[Vec]) -> list[Vec]:
-        doubled = f.scalar(f"shl i64 {_word(f, '%words', i)}, 1")
-        bits = rows.places(f.scalar(f"and i64 {doubled}, {_USED}"))
+        doubled = f.emit_scalar(f"shl i64 {_load_word(f, '%words', i)}, 1")
+        bits = rows.places_of_bits(f.emit_scalar(f"and i64 {doubled}, {_USED}"))
         first = rows.load("%first", i, MODULUS - 1)
         zero, one = (rows.subtract_from(MODULUS + bit, first) for bit in (0, 1))
         # 67 + 1 − 0 is reduced to 1, and 67 − 0 to 0
-        rows.store(rows.reduced(rows.select(bits, one, zero)), "%out", i)
+        rows.store(rows.reduce_once(rows.select(bits, one, zero)), "%out", i)
         return []
 
     f.loop("%n", body, perhaps=True)
 
 
-def masked_comparison(f: Function, *, first: bool) -> None:
+def emit_masked_comparison(f: Function, *, first: bool) -> None:
     """The masked rows of one sender, ``%times`` constants behind each of ``%n`` masks."""
-    rows = Rows(f, MODULUS)
+    rows = OctetRows(f, MODULUS)
     one = int(first)
-    keep = rows.places(str(_USED))
+    keep = rows.places_of_bits(str(_USED))
 
     def body(i: str, row: str) -> None:
-        opened = _word(f, "%c", row)
-        doubled = f.scalar(f"or i64 {f.scalar(f'shl i64 {opened}, 1')}, 1")
-        y = rows.places(f.scalar(f"and i64 {doubled}, {_USED}"))
-        turn = f.scalar(f"load i8, ptr {f.scalar(f'getelementptr i8, ptr %turns, i64 {row}')}")
-        turn = f.scalar(f"zext i8 {turn} to i64")
-        coin = rows.everywhere(f.scalar(f"and i64 {f.scalar(f'lshr i64 {turn}, 6')}, 1"))
+        opened = _load_word(f, "%c", row)
+        doubled = f.emit_scalar(f"or i64 {f.emit_scalar(f'shl i64 {opened}, 1')}, 1")
+        y = rows.places_of_bits(f.emit_scalar(f"and i64 {doubled}, {_USED}"))
+        turn = f.emit_scalar(f"load i8, ptr {f.emit_scalar(f'getelementptr i8, ptr %turns, i64 {row}')}")
+        turn = f.emit_scalar(f"zext i8 {turn} to i64")
+        coin = rows.all_or_none(f.emit_scalar(f"and i64 {f.emit_scalar(f'lshr i64 {turn}, 6')}, 1"))
         x = rows.select(keep, rows.load("%bits", i, MODULUS - 1), rows.constant(0))
-        less = rows.reduced(rows.subtract_from(MODULUS + one, x))  # one − x
-        minus = rows.reduced(rows.subtract_from(MODULUS, x)) if first else less
-        more = rows.sum(x, rows.constant(MODULUS - one)) if first else x  # x − one
+        less = rows.reduce_once(rows.subtract_from(MODULUS + one, x))  # one − x
+        minus = rows.reduce_once(rows.subtract_from(MODULUS, x)) if first else less
+        more = rows.add_modular(x, rows.constant(MODULUS - one)) if first else x  # x − one
         differs = rows.select(y, less, x)
-        before = rows.moved_down(differs, 1)
+        before = rows.shift_down(differs, 1)
         for step in range(6):
-            before = rows.sum(before, rows.moved_down(before, 1 << step))
+            before = rows.add_modular(before, rows.shift_down(before, 1 << step))
         sign = rows.select(coin, rows.select(y, more, x), rows.select(y, less, minus))
         e = rows.add(sign, before)
-        e = rows.reduced(rows.add(e, rows.constant(1)) if first else e)
+        e = rows.reduce_once(rows.add(e, rows.constant(1)) if first else e)
         factors = rows.add(rows.load("%factors", row, MODULUS - 2), rows.constant(1))
-        turned = rows.turned(rows.product(e, factors), turn)
+        turned = rows.rotate(rows.multiply_modular(e, factors), turn)
         zeros = rows.load("%zeros", row, MODULUS - 1)
-        rows.store(rows.sum(turned, zeros if first else rows.subtract_from(MODULUS, zeros)), "%out", row)
+        rows.store(rows.add_modular(turned, zeros if first else rows.subtract_from(MODULUS, zeros)), "%out", row)
 
     def each_constant(t: str, _: list[Vec]) -> list[Vec]:
-        start = f.scalar(f"mul i64 {t}, %n")
+        start = f.emit_scalar(f"mul i64 {t}, %n")
 
         def each_mask(i: str, _: list[Vec]) -> list[Vec]:
-            body(i, f.scalar(f"add i64 {start}, {i}"))
+            body(i, f.emit_scalar(f"add i64 {start}, {i}"))
             return []
 
         f.loop("%n", each_mask)
@@ -74,20 +74,20 @@ def masked_comparison(f: Function, *, first: bool) -> None:
     f.loop("%times", each_constant)
 
 
-def found_zeros(f: Function) -> None:
+def emit_zero_counts(f: Function) -> None:
     """``%out`` = how many places of ``%one`` + ``%other`` are 0 modulo 67."""
-    rows = Rows(f, MODULUS)
+    rows = OctetRows(f, MODULUS)
 
     def body(i: str, _: list[Vec]) -> list[Vec]:
         total = rows.add(*(rows.load(name, i, MODULUS - 1) for name in ("%one", "%other")))
-        zero = f.scalar(f"or i64 {rows.equals(total, 0)}, {rows.equals(total, MODULUS)}")
-        f.emit(f"store i64 {rows.count(zero)}, ptr {f.offset('%out', i)}, align 8")
+        zero = f.emit_scalar(f"or i64 {rows.bits_equal(total, 0)}, {rows.bits_equal(total, MODULUS)}")
+        f.emit(f"store i64 {rows.count_bits(zero)}, ptr {f.offset('%out', i)}, align 8")
         return []
 
     f.loop("%n", body, perhaps=True)
 
 
-def residues(f: Function, modulus: int) -> None:
+def emit_residues(f: Function, modulus: int) -> None:
     """The octets of ``%raw``, 64 for each of ``%n`` rows, below 3 · modulus, modulo it, one after another to ``%out``.
 
     The number of those found so far is at ``%found``. It depends on which octets are dropped, and says nothing about
@@ -98,17 +98,17 @@ def residues(f: Function, modulus: int) -> None:
     """
     if 256 // modulus != 3:
         raise BoundError(f"{f.name}: residues modulo {modulus}; 65 to 85 are possible")
-    rows = Rows(f, modulus)
+    rows = OctetRows(f, modulus)
 
     def body(i: str, _: list[Vec]) -> list[Vec]:
         raw = rows.load("%raw", i, 255)
-        kept = rows.below(raw, 3 * modulus)
+        kept = rows.bits_below(raw, 3 * modulus)
         inside = Octets(raw.name, 3 * modulus - 1)  # what is above is dropped, whatever becomes of it
-        found = f.scalar("load i64, ptr %found, align 8")
-        small = rows.reduced(rows.less(inside, 2 * modulus))
-        address = f.scalar(f"getelementptr i8, ptr %out, i64 {found}")
-        rows.store_at(rows.compressed(small, rows.places(kept)), address)
-        f.emit(f"store i64 {f.scalar(f'add i64 {found}, {rows.count(kept)}')}, ptr %found, align 8")
+        found = f.emit_scalar("load i64, ptr %found, align 8")
+        small = rows.reduce_once(rows.subtract_where_above(inside, 2 * modulus))
+        address = f.emit_scalar(f"getelementptr i8, ptr %out, i64 {found}")
+        rows.store_at(rows.compress(small, rows.places_of_bits(kept)), address)
+        f.emit(f"store i64 {f.emit_scalar(f'add i64 {found}, {rows.count_bits(kept)}')}, ptr %found, align 8")
         return []
 
     f.loop("%n", body, perhaps=True)

@@ -16,7 +16,7 @@ from securevfl_crypto.engine.field import Field
 from securevfl_crypto.engine.field25 import Field25
 from securevfl_crypto.engine.field52 import Field52
 
-__all__ = ["Kernels", "assemble", "compile_kernels", "module_text"]
+__all__ = ["Kernels", "assemble_module", "compile_kernels", "module_text"]
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[str, list[type]]] = {
@@ -56,15 +56,15 @@ def module_text(path: VectorPath) -> str:
         BoundError: the arithmetic could overflow. This does not depend on data, so tests find it.
     """
     emitters: dict[str, Callable[[Field], None]] = {
-        "multiplication": ladder.multiplication,
-        "squarings1": lambda field: ladder.squarings(field, 1),
-        "squarings2": lambda field: ladder.squarings(field, 2),
-        "inversion": ladder.inversion,
-        "power": elligator.power,
-        "ladder": ladder.ladder,
-        "division": ladder.division,
-        "map_and_add": elligator.map_and_add,
-        "compression": lambda field: sha512.compression(field.f),
+        "multiplication": ladder.emit_multiplication,
+        "squarings1": lambda field: ladder.emit_field_squarings(field, 1),
+        "squarings2": lambda field: ladder.emit_field_squarings(field, 2),
+        "inversion": ladder.emit_inversion,
+        "power": elligator.emit_root_power,
+        "ladder": ladder.emit_ladder,
+        "division": ladder.emit_division,
+        "map_and_add": elligator.emit_map_and_add,
+        "compression": lambda field: sha512.emit_compression(field.f),
     }
     vector = f"<{path.lanes} x i64>"
     three = ", ".join([vector] * 3)
@@ -74,7 +74,7 @@ def module_text(path: VectorPath) -> str:
     for name, emit in emitters.items():
         function = Function(name, _SIGNATURES[name][0], path.lanes)
         emit(field_of(path, function))
-        out.append(function.text())
+        out.append(function.to_text())
     return "\n".join(out)
 
 
@@ -89,7 +89,7 @@ class Kernels:
     def __init__(self, path: VectorPath) -> None:
         self.path = path
         self.limbs = field_of(path, Function("none", "", path.lanes)).count
-        self._engine = assemble(module_text(path), path)
+        self._engine = assemble_module(module_text(path), path)
         self._functions = {
             name: ctypes.CFUNCTYPE(None, *types)(self._engine.get_function_address(name))
             for name, (_, types) in _SIGNATURES.items()
@@ -105,7 +105,7 @@ def compile_kernels(path: VectorPath) -> Kernels:
     return Kernels(path)
 
 
-def assemble(text: str, path: VectorPath) -> Any:
+def assemble_module(text: str, path: VectorPath) -> Any:
     """Compile a module; returns LLVM's execution engine, which owns the machine code.
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 
 from securevfl_crypto.engine import bit_rows, blake2s, peeling
-from securevfl_crypto.engine.compiled import assemble
+from securevfl_crypto.engine.compiled import assemble_module
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.emitter import Function
 
@@ -21,23 +21,23 @@ SUM_TERMS = 5
 """Bytes of coefficients of each row in random sums."""
 _LANES = 8
 _KERNELS: dict[str, tuple[str, Callable[[Function], None]]] = {
-    "transposed": (bit_rows.TRANSPOSED, bit_rows.transposed),
-    "encoded": (bit_rows.SELECTED, partial(bit_rows.selected_rows, terms=CODE_TERMS)),
-    "decoded": (bit_rows.GATHERED, partial(bit_rows.gathered_rows, terms=DENSE_TERMS)),
-    "summed": (bit_rows.SUMMED, partial(bit_rows.summed_rows, terms=SUM_TERMS)),
-    "hashed": (blake2s.HASHED, blake2s.hashed),
-    "counted": (peeling.COUNTED, peeling.counted),
-    "substituted": (peeling.SUBSTITUTED, peeling.substituted),
+    "transposed": (bit_rows.TRANSPOSED, bit_rows.emit_transposition),
+    "encoded": (bit_rows.SELECTED, partial(bit_rows.emit_selected_rows, terms=CODE_TERMS)),
+    "decoded": (bit_rows.GATHERED, partial(bit_rows.emit_gathered_rows, terms=DENSE_TERMS)),
+    "summed": (bit_rows.SUMMED, partial(bit_rows.emit_row_sums, terms=SUM_TERMS)),
+    "hashed": (blake2s.HASHED, blake2s.emit_blake2s),
+    "counted": (peeling.COUNTED, peeling.emit_slot_counts),
+    "substituted": (peeling.SUBSTITUTED, peeling.emit_substitution),
 }
 
 
 def bits_text() -> str:
     """All kernels in LLVM IR, the same for every path."""
-    out = [*bit_rows.DECLARATIONS, *blake2s.declarations()]
+    out = [*bit_rows.DECLARATIONS, *blake2s.blake2s_declarations()]
     for name, (parameters, emit) in _KERNELS.items():
         function = Function(name, parameters, _LANES)
         emit(function)
-        out.append(function.text())
+        out.append(function.to_text())
     return "\n".join([*out, peeling.peeled_text()])
 
 
@@ -50,7 +50,7 @@ class BitKernels:
 
     def __init__(self, path: VectorPath) -> None:
         self.path = path
-        self._engine = assemble(bits_text(), path)
+        self._engine = assemble_module(bits_text(), path)
         signatures = {name: parameters for name, (parameters, _) in _KERNELS.items()} | {"peeled": peeling.PEELED}
         self._functions = {
             name: ctypes.CFUNCTYPE(None, *_types(parameters))(self._engine.get_function_address(name))

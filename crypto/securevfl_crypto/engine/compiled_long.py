@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from securevfl_crypto.engine import batches, conversions, montgomery, pairs, rows, tables
-from securevfl_crypto.engine.compiled import assemble
+from securevfl_crypto.engine.compiled import assemble_module
 from securevfl_crypto.engine.cpu import VectorPath
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.limbs import Limbs, limbs_for
@@ -18,44 +18,52 @@ _C = montgomery.CONTEXT
 _EACH = _C + ", i64 %blocks"
 
 
-def _gather(f: Function, limbs: Limbs) -> None:
-    rows.gather(f, limbs, "%out", "%rows", "%index", rows.stride(f, limbs))
-    rows.prefetch(f, "%rows", f.offset("%index", str(f.lanes)), rows.stride(f, limbs))
+def _emit_gather(f: Function, limbs: Limbs) -> None:
+    rows.gather_rows(f, limbs, "%out", "%rows", "%index", rows.row_stride(f, limbs))
+    rows.prefetch_rows(f, "%rows", f.offset("%index", str(f.lanes)), rows.row_stride(f, limbs))
 
 
 _KERNELS: dict[str, tuple[str, Callable[[Function, Limbs], None]]] = {
-    "multiply": (f"ptr %out, ptr %a, ptr %b, {_C}", montgomery.multiply),
-    "square": (f"ptr %out, ptr %a, {_C}", montgomery.square),
-    "reduction": (f"ptr %out, {_C}", montgomery.reduction),
-    "powers": (f"ptr %table, ptr %a, ptr %one, i64 %entries, {_C}", batches.powers),
-    "select": ("ptr noalias %out, ptr %table, ptr %digit, i64 %entries, i64 %tiles", batches.select),
-    "scan": ("ptr noalias %out, ptr %table, ptr %digits, i64 %tiles", tables.scan),
-    "gather": ("ptr noalias %out, ptr %rows, ptr %index, i64 %tiles", _gather),
-    "enter": (f"ptr %out, ptr %a, ptr %constants, {_EACH}", batches.enter),
-    "products": (f"ptr %out, ptr %a, ptr %b, i64 %step, {_EACH}", batches.products),
-    "squarings": (f"ptr %out, i64 %times, {_EACH}", batches.squarings),
+    "multiply": (f"ptr %out, ptr %a, ptr %b, {_C}", montgomery.emit_multiplying),
+    "square": (f"ptr %out, ptr %a, {_C}", montgomery.emit_squaring),
+    "reduction": (f"ptr %out, {_C}", montgomery.emit_reduction),
+    "powers": (f"ptr %table, ptr %a, ptr %one, i64 %entries, {_C}", batches.emit_powers),
+    "select": ("ptr noalias %out, ptr %table, ptr %digit, i64 %entries, i64 %tiles", batches.emit_selection),
+    "scan": ("ptr noalias %out, ptr %table, ptr %digits, i64 %tiles", tables.emit_scan),
+    "gather": ("ptr noalias %out, ptr %rows, ptr %index, i64 %tiles", _emit_gather),
+    "enter": (f"ptr %out, ptr %a, ptr %constants, {_EACH}", batches.emit_entering),
+    "products": (f"ptr %out, ptr %a, ptr %b, i64 %step, {_EACH}", batches.emit_products),
+    "squarings": (f"ptr %out, i64 %times, {_EACH}", batches.emit_squarings),
     "power": (
         f"ptr %out, ptr %a, ptr %one, ptr %digits, i64 %count, i64 %window, ptr %scratch, {_EACH}",
-        batches.power,
+        batches.emit_power,
     ),
-    "subsets": (f"ptr %rows, ptr %a, ptr %one, i64 %count, ptr %scratch, {_EACH}", tables.subsets),
+    "subsets": (f"ptr %rows, ptr %a, ptr %one, i64 %count, ptr %scratch, {_EACH}", tables.emit_subsets),
     "entry_products": (
         f"ptr %out, ptr %rows, ptr %index, i64 %levels, i64 %squarings, i64 %factors, ptr %scratch, {_EACH}",
-        tables.entry_products,
+        tables.emit_entry_products,
     ),
     "scanned_products": (
         f"ptr %out, ptr %tables, ptr %digits, i64 %factors, ptr %scratch, {_EACH}",
-        tables.scanned_products,
+        tables.emit_scanned_products,
     ),
     "prefix_products": (
         f"ptr %prefixes, ptr %rows, ptr %index, i64 %count, ptr %one, ptr %scratch, {_EACH}",
-        tables.prefix_products,
+        tables.emit_prefix_products,
     ),
-    "unpack": ("ptr %out, ptr %above, ptr %bytes, i64 %width, ptr %m, i64 %tiles, i64 %blocks", conversions.unpack),
-    "pack": ("ptr %bytes, ptr %a, i64 %width, i64 %tiles, i64 %blocks", conversions.pack),
-    "leave": (f"ptr %out, ptr %a, ptr %complement, {_EACH}", conversions.leave),
+    "unpack": (
+        "ptr %out, ptr %above, ptr %bytes, i64 %width, ptr %m, i64 %tiles, i64 %blocks",
+        conversions.emit_unpacking,
+    ),
+    "pack": ("ptr %bytes, ptr %a, i64 %width, i64 %tiles, i64 %blocks", conversions.emit_packing),
+    "leave": (f"ptr %out, ptr %a, ptr %complement, {_EACH}", conversions.emit_leaving),
 }
-_PAIRS = {"multiply": pairs.multiply, "square": pairs.square, "enter": pairs.enter, "leave": pairs.leave}
+_PAIRS = {
+    "multiply": pairs.emit_pair_multiplying,
+    "square": pairs.emit_pair_squaring,
+    "enter": pairs.emit_pair_entering,
+    "leave": pairs.emit_pair_leaving,
+}
 """The kernels that differ modulo squares."""
 
 
@@ -81,7 +89,7 @@ def long_text(limbs: Limbs, lanes: int, *, squares: bool = False) -> str:
     for name, (parameters, emit) in _KERNELS.items():
         function = Function(name, parameters, lanes, "nounwind noinline")
         (_PAIRS.get(name, emit) if squares else emit)(function, limbs)
-        out.append(function.text())
+        out.append(function.to_text())
     return "\n".join(out)
 
 
@@ -95,7 +103,7 @@ class LongKernels:
 
     def __init__(self, path: VectorPath, limbs: Limbs, *, squares: bool = False) -> None:
         self.path, self.limbs = path, limbs
-        self._engine = assemble(long_text(limbs, path.lanes, squares=squares), path)
+        self._engine = assemble_module(long_text(limbs, path.lanes, squares=squares), path)
         self._functions = {
             name: ctypes.CFUNCTYPE(None, *_types(parameters))(self._engine.get_function_address(name))
             for name, (parameters, _) in _KERNELS.items()
@@ -107,10 +115,10 @@ class LongKernels:
 
 def long_kernels(path: VectorPath, bits: int, *, squares: bool = False) -> LongKernels:
     """The kernels of a path for a modulus of this many bits, or for squares of one, compiled once in a process."""
-    return _compiled(path, limbs_for(path, bits).bits, squares)
+    return _compile_long(path, limbs_for(path, bits).bits, squares)
 
 
 @lru_cache(maxsize=8)
-def _compiled(path: VectorPath, width: int, squares: bool) -> LongKernels:
+def _compile_long(path: VectorPath, width: int, squares: bool) -> LongKernels:
     limbs = next(limbs for limbs in (limbs_for(path, 1024), limbs_for(path, 16384)) if limbs.bits == width)
     return LongKernels(path, limbs, squares=squares)

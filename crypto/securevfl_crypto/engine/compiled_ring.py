@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 
 from securevfl_crypto.engine import comparison, ring_products, ring_products52
-from securevfl_crypto.engine.compiled import assemble
+from securevfl_crypto.engine.compiled import assemble_module
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath, host_features
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.octets import DECLARATIONS
@@ -20,17 +20,17 @@ _COMPARED = (
 )
 _RESIDUES = "ptr noalias %out, ptr noalias %raw, ptr noalias %found, i64 %n"
 _KERNELS: dict[str, tuple[str, Callable[[Function], None]]] = {
-    "deal_bits": ("ptr noalias %out, ptr noalias %words, ptr noalias %first, i64 %n", comparison.deal_bits),
-    "masked_comparison_0": (_COMPARED, partial(comparison.masked_comparison, first=True)),
-    "masked_comparison_1": (_COMPARED, partial(comparison.masked_comparison, first=False)),
-    "found_zeros": ("ptr noalias %out, ptr noalias %one, ptr noalias %other, i64 %n", comparison.found_zeros),
-    "residues_66": (_RESIDUES, partial(comparison.residues, modulus=66)),
-    "residues_67": (_RESIDUES, partial(comparison.residues, modulus=67)),
-    "product_1": (ring_products.PARAMETERS, partial(ring_products.product, vectors=1)),
-    "product_2": (ring_products.PARAMETERS, partial(ring_products.product, vectors=2)),
+    "deal_bits": ("ptr noalias %out, ptr noalias %words, ptr noalias %first, i64 %n", comparison.emit_bit_shares),
+    "masked_comparison_0": (_COMPARED, partial(comparison.emit_masked_comparison, first=True)),
+    "masked_comparison_1": (_COMPARED, partial(comparison.emit_masked_comparison, first=False)),
+    "count_zeros": ("ptr noalias %out, ptr noalias %one, ptr noalias %other, i64 %n", comparison.emit_zero_counts),
+    "residues_66": (_RESIDUES, partial(comparison.emit_residues, modulus=66)),
+    "residues_67": (_RESIDUES, partial(comparison.emit_residues, modulus=67)),
+    "product_1": (ring_products.PARAMETERS, partial(ring_products.emit_ring_product, vectors=1)),
+    "product_2": (ring_products.PARAMETERS, partial(ring_products.emit_ring_product, vectors=2)),
 }
 _PRODUCT52: dict[str, tuple[str, Callable[[Function], None]]] = {
-    "product_52": (ring_products52.PARAMETERS, ring_products52.product)
+    "product_52": (ring_products52.PARAMETERS, ring_products52.emit_ring_product52)
 }
 
 
@@ -54,7 +54,7 @@ def ring_text(lanes: int, *, ifma: bool = False) -> str:
     for name, (parameters, emit) in kernels.items():
         function = Function(name, parameters, lanes)
         emit(function)
-        out.append(function.text())
+        out.append(function.to_text())
     return "\n".join(out)
 
 
@@ -69,7 +69,7 @@ class RingKernels:
     def __init__(self, path: VectorPath) -> None:
         self.path = path
         self.ifma = path.radix == 52 and host_features().issuperset(ring_products52.NEEDS)
-        self._engine = assemble(ring_text(path.lanes, ifma=self.ifma), path)
+        self._engine = assemble_module(ring_text(path.lanes, ifma=self.ifma), path)
         self._functions = {
             name: ctypes.CFUNCTYPE(None, *_types(parameters))(self._engine.get_function_address(name))
             for name, (parameters, _) in (_KERNELS | (_PRODUCT52 if self.ifma else {})).items()

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from securevfl_crypto.engine.quota import cores
+from securevfl_crypto.engine.quota import usable_cores
 from securevfl_crypto.errors import EngineError
 
-__all__ = ["PATHS", "VECTOR_PATHS", "VectorPath", "forced", "host_features", "threads"]
+__all__ = ["PATHS", "VECTOR_PATHS", "VectorPath", "forced_path", "host_features", "thread_count"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ PATHS = (*(path.name for path in VECTOR_PATHS), "libsodium", "cryptography")
 _VARIABLE = "SECUREVFL_ENGINE"
 
 
-def forced() -> str | None:
+def forced_path() -> str | None:
     """The path that ``SECUREVFL_ENGINE`` names, or None.
 
     Raises:
@@ -68,16 +68,16 @@ def host_features() -> frozenset[str]:
     return frozenset(name for name, there in features.items() if there)
 
 
-def threads() -> int:
+def thread_count() -> int:
     """The number of threads for a batch: ``SECUREVFL_THREADS``, or the cores that this process may use, at most 16; see
-    `cores`.
+    `usable_cores`.
 
     Raises:
         EngineError: ``SECUREVFL_THREADS`` is not a number from 1 to 256.
     """
     text = os.environ.get("SECUREVFL_THREADS", "")
     if not text:
-        return min(16, cores())
+        return min(16, usable_cores())
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 256:
         raise EngineError(f"SECUREVFL_THREADS={text!r}; a number from 1 to 256 is possible")
     return int(text)

@@ -1,7 +1,7 @@
 """Hashing's second half: two field elements to two points of the curve, and their sum (RFC 9380, sections 3 and 6.7.1).
 
 The map follows the formulas of RFC 9380, appendix G.2.1, without inversions and without branches; the sum stays a
-fraction, which `ladder.division` turns into a coordinate.
+fraction, which `ladder.emit_division` turns into a coordinate.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from securevfl_crypto.engine.emitter import Vec
 from securevfl_crypto.engine.field import Element, Field, P
 from securevfl_crypto.engine.ladder import load_planes, store_fraction
 
-__all__ = ["map_and_add", "power"]
+__all__ = ["emit_map_and_add", "emit_root_power"]
 
 _J = 486662
 _SQRT_MINUS_1 = pow(2, (P - 1) // 4, P)
 _ROOT = pow(2, (P + 3) // 8, P)  # c2 of the RFC
 
 
-def power(field: Field) -> None:
+def emit_root_power(field: Field) -> None:
     """``(out, z)``: z^((p − 5)/8) of two elements side by side; (p − 5)/8 = 2^252 − 3 = 4 (2^250 − 1) + 1."""
     f, n = field.f, field.count
 
@@ -29,7 +29,7 @@ def power(field: Field) -> None:
     def mul(x: str, y: str, out: str | None = None) -> str:
         out = out or f.allocate(2 * n)
         for k in range(2):
-            a, b, c = (f.scalar(f"getelementptr {f.type}, ptr {p}, i64 {k * n}") for p in (out, x, y))
+            a, b, c = (f.emit_scalar(f"getelementptr {f.type}, ptr {p}, i64 {k * n}") for p in (out, x, y))
             f.call("multiplication", f"ptr {a}", f"ptr {b}", f"ptr {c}")
         return out
 
@@ -89,7 +89,7 @@ class _Map:
         self.tv3 = mul(mul(gxd2, self.gxd), self.gx1)  # gx1 gxd³
         self.base = mul(sqr(gxd2), self.tv3)  # gx1 gxd⁷
 
-    def point(self, root: Element) -> tuple[Element, Element, Element]:
+    def map_point(self, root: Element) -> tuple[Element, Element, Element]:
         """x's numerator and denominator, and y, given (gx1 gxd⁷)^((p−5)/8)."""
         field, f = self.field, self.field.f
         mul, sqr = self._called.mul, self._called.square
@@ -112,7 +112,7 @@ class _Map:
         return field.select(fits, y, self._called.mul(y, field.constant(_SQRT_MINUS_1)))
 
 
-def map_and_add(field: Field) -> None:
+def emit_map_and_add(field: Field) -> None:
     """``(planes in, i64 stride, num, den, i64 blocks)``: for each message the u-coordinate of Q0 + Q1 as a fraction.
 
     In each column of `in` stand two numbers of 384 bits, six words each, the least significant first: what
@@ -138,7 +138,7 @@ def map_and_add(field: Field) -> None:
         for k, each in enumerate(maps):
             field.store(each.base, bases, k * n)
         f.call("power", f"ptr {roots}", f"ptr {bases}")
-        (n0, d0, y0), (n1, d1, y1) = (each.point(field.load(roots, k * n)) for k, each in enumerate(maps))
+        (n0, d0, y0), (n1, d1, y1) = (each.map_point(field.load(roots, k * n)) for k, each in enumerate(maps))
         mul, sqr, settle = called.mul, called.square, field.settle
         e, left, right = mul(d0, d1), mul(n1, d0), mul(n0, d1)
         d_squared = sqr(settle(field.sub(left, right)))

@@ -6,7 +6,7 @@ could be set. The bounds on limbs that the field arithmetic relies on are theref
 Values that a loop carries declare their interval, which is checked on entry and at the end of the body: an induction.
 
 No branch depends on data: the caller gives the number of rounds of a loop, and choices are lane masks. No address
-depends on data except in `rows.gather` and `tables.entry_products`, which say so.
+depends on data except in `rows.gather_rows` and `tables.emit_entry_products`, which say so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
-from securevfl_crypto.engine.values import MASK52, BoundError, Gain, Mask, Vec, grown, within
+from securevfl_crypto.engine.values import MASK52, BoundError, Gain, Mask, Vec, bounded_value, grow_value
 
 __all__ = ["MASK52", "BoundError", "Function", "Gain", "Mask", "Vec"]
 
@@ -43,7 +43,7 @@ class Function:
         self._label = "entry"
         self._count = 0
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """The function in LLVM IR."""
         body = "\n".join(["entry:", *self._frame, *self._lines, "  ret void"])
         return f"define void @{self.name}({self._parameters}) {self._attributes} {{\n{body}\n}}\n"
@@ -52,14 +52,14 @@ class Function:
         """Emit one instruction verbatim."""
         self._lines.append("  " + line)
 
-    def scalar(self, expression: str) -> str:
+    def emit_scalar(self, expression: str) -> str:
         """Emit a scalar value, such as an address or a counter; returns its name."""
         self._count += 1
         name = f"%s{self._count}"
         self.emit(f"{name} = {expression}")
         return name
 
-    def _vec(self, expression: str, low: int, top: int, *, partial: bool = False) -> Vec:
+    def _emit_vector(self, expression: str, low: int, top: int, *, partial: bool = False) -> Vec:
         if not 0 <= low <= top < _WORD:
             raise BoundError(f"{self.name}: {expression.split(maxsplit=1)[0]} gives [{low}, {top}], outside 64 bits")
         self._count += 1
@@ -67,7 +67,7 @@ class Function:
         self.emit(f"{name} = {expression}")
         return Vec(name, low, top, partial)
 
-    def _whole(self, *values: Vec) -> None:
+    def _require_all_lanes(self, *values: Vec) -> None:
         if any(value.partial for value in values):
             raise BoundError(f"{self.name}: a value of which only 52 bits count is used as a whole one; mask it first")
 
@@ -86,119 +86,119 @@ class Function:
 
     def load(self, pointer: str, index: str | int = 0, top: int = _WORD - 1) -> Vec:
         """The vector at `pointer`, `index` vectors on; its lanes are at most `top` by the caller's contract."""
-        address = self.scalar(f"getelementptr {self.type}, ptr {pointer}, i64 {index}")
-        return self._vec(f"load {self.type}, ptr {address}, align 8", 0, top)
+        address = self.emit_scalar(f"getelementptr {self.type}, ptr {pointer}, i64 {index}")
+        return self._emit_vector(f"load {self.type}, ptr {address}, align 8", 0, top)
 
     def broadcast(self, pointer: str, index: str) -> Vec:
         """The word `index` words on, in all lanes; the index must not depend on data."""
-        word = self.scalar(f"load i64, ptr {self.offset(pointer, index)}, align 8")
-        one = self.scalar(f"insertelement {self.type} zeroinitializer, i64 {word}, i32 0")
+        word = self.emit_scalar(f"load i64, ptr {self.offset(pointer, index)}, align 8")
+        one = self.emit_scalar(f"insertelement {self.type} zeroinitializer, i64 {word}, i32 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
-        return self._vec(f"shufflevector {self.type} {one}, {self.type} zeroinitializer, {zeros}", 0, _WORD - 1)
+        return self._emit_vector(f"shufflevector {self.type} {one}, {self.type} zeroinitializer, {zeros}", 0, _WORD - 1)
 
     def store(self, value: Vec, pointer: str, index: str | int = 0) -> None:
         """Store a vector at `pointer`, `index` vectors on."""
-        self._whole(value)
-        address = self.scalar(f"getelementptr {self.type}, ptr {pointer}, i64 {index}")
+        self._require_all_lanes(value)
+        address = self.emit_scalar(f"getelementptr {self.type}, ptr {pointer}, i64 {index}")
         self.emit(f"store {self.type} {value.name}, ptr {address}, align 8")
 
-    def splat(self, number: str, top: int) -> Vec:
+    def splat_scalar(self, number: str, top: int) -> Vec:
         """An ``i64``, at most `top`, in all lanes."""
-        one = self.scalar(f"insertelement {self.type} zeroinitializer, i64 {number}, i32 0")
+        one = self.emit_scalar(f"insertelement {self.type} zeroinitializer, i64 {number}, i32 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
-        return self._vec(f"shufflevector {self.type} {one}, {self.type} zeroinitializer, {zeros}", 0, top)
+        return self._emit_vector(f"shufflevector {self.type} {one}, {self.type} zeroinitializer, {zeros}", 0, top)
 
-    def collect(self, pointers: Sequence[str]) -> Vec:
+    def gather_words(self, pointers: Sequence[str]) -> Vec:
         """One word, of any alignment, from each of as many addresses as there are lanes."""
         vector = f"{self.type} zeroinitializer"
         for lane, pointer in enumerate(pointers):
-            word = self.scalar(f"load i64, ptr {pointer}, align 1")
-            vector = f"{self.type} " + self.scalar(f"insertelement {vector}, i64 {word}, i32 {lane}")
+            word = self.emit_scalar(f"load i64, ptr {pointer}, align 1")
+            vector = f"{self.type} " + self.emit_scalar(f"insertelement {vector}, i64 {word}, i32 {lane}")
         return Vec(vector.rpartition(" ")[2], 0, _WORD - 1)
 
-    def spread(self, value: Vec, pointers: Sequence[str]) -> None:
-        """Store each lane at its address; the inverse of `collect`."""
-        self._whole(value)
+    def scatter_words(self, value: Vec, pointers: Sequence[str]) -> None:
+        """Store each lane at its address; the inverse of `gather_words`."""
+        self._require_all_lanes(value)
         for lane, pointer in enumerate(pointers):
-            word = self.scalar(f"extractelement {self.type} {value.name}, i32 {lane}")
+            word = self.emit_scalar(f"extractelement {self.type} {value.name}, i32 {lane}")
             self.emit(f"store i64 {word}, ptr {pointer}, align 1")
 
     def shuffle(self, a: Vec, b: Vec, lanes: Sequence[int]) -> Vec:
         """Lanes of a (from 0) and of b (from the number of lanes on), in this order."""
-        self._whole(a, b)
+        self._require_all_lanes(a, b)
         order = ", ".join(f"i32 {lane}" for lane in lanes)
         text = f"shufflevector {self.type} {a.name}, {self.type} {b.name}, <{self.lanes} x i32> <{order}>"
-        return self._vec(text, min(a.low, b.low), max(a.top, b.top))
+        return self._emit_vector(text, min(a.low, b.low), max(a.top, b.top))
 
     def offset(self, pointer: str, lanes: str) -> str:
         """The address `lanes` 64-bit words on."""
-        return self.scalar(f"getelementptr i64, ptr {pointer}, i64 {lanes}")
+        return self.emit_scalar(f"getelementptr i64, ptr {pointer}, i64 {lanes}")
 
     # Arithmetic on lanes
 
     def add(self, a: Vec, b: Vec) -> Vec:
         """a + b."""
-        self._whole(a, b)
-        result = self._vec(f"add {self.type} {a.name}, {b.name}", a.low + b.low, a.top + b.top)
+        self._require_all_lanes(a, b)
+        result = self._emit_vector(f"add {self.type} {a.name}, {b.name}", a.low + b.low, a.top + b.top)
         before, by = (a, b) if b.origin is None else (b, a)
-        return result if by.origin is not None else grown(result, before, by.top)
+        return result if by.origin is not None else grow_value(result, before, by.top)
 
     def add_wrapping(self, a: Vec, b: Vec) -> Vec:
         """a + b modulo 2^64, for hash functions, which want that."""
-        self._whole(a, b)
-        return self._vec(f"add {self.type} {a.name}, {b.name}", 0, _WORD - 1)
+        self._require_all_lanes(a, b)
+        return self._emit_vector(f"add {self.type} {a.name}, {b.name}", 0, _WORD - 1)
 
     def sub(self, a: Vec, b: Vec) -> Vec:
         """a − b, which must not be negative for any lanes of these bounds."""
-        self._whole(a, b)
-        return self._vec(f"sub {self.type} {a.name}, {b.name}", a.low - b.top, a.top - b.low)
+        self._require_all_lanes(a, b)
+        return self._emit_vector(f"sub {self.type} {a.name}, {b.name}", a.low - b.top, a.top - b.low)
 
     def mask(self, a: Vec, bits: int) -> Vec:
         """The `bits` low bits of a."""
         top = (1 << bits) - 1
         if a.partial and bits > 52:
             raise BoundError(f"{self.name}: {bits} bits of a value of which 52 count")
-        return self._vec(f"and {self.type} {a.name}, {self.constant(top).name}", 0, min(a.top, top))
+        return self._emit_vector(f"and {self.type} {a.name}, {self.constant(top).name}", 0, min(a.top, top))
 
-    def _distance(self, bits: int) -> str:
+    def _shift_vector(self, bits: int) -> str:
         if not 0 <= bits < 64:  # LLVM leaves the result undefined
             raise BoundError(f"{self.name}: a shift by {bits} bits; 0 to 63 are possible")
         return self.constant(bits).name
 
     def shift_right(self, a: Vec, bits: int) -> Vec:
         """a // 2^bits."""
-        self._whole(a)
-        return self._vec(f"lshr {self.type} {a.name}, {self._distance(bits)}", a.low >> bits, a.top >> bits)
+        self._require_all_lanes(a)
+        return self._emit_vector(f"lshr {self.type} {a.name}, {self._shift_vector(bits)}", a.low >> bits, a.top >> bits)
 
     def shift_left(self, a: Vec, bits: int) -> Vec:
         """a · 2^bits."""
-        self._whole(a)
-        return self._vec(f"shl {self.type} {a.name}, {self._distance(bits)}", a.low << bits, a.top << bits)
+        self._require_all_lanes(a)
+        return self._emit_vector(f"shl {self.type} {a.name}, {self._shift_vector(bits)}", a.low << bits, a.top << bits)
 
     def shift_left_wrapping(self, a: Vec, bits: int) -> Vec:
         """a · 2^bits modulo 2^64, to put words together."""
-        self._whole(a)
-        return self._vec(f"shl {self.type} {a.name}, {self._distance(bits)}", 0, _WORD - 1)
+        self._require_all_lanes(a)
+        return self._emit_vector(f"shl {self.type} {a.name}, {self._shift_vector(bits)}", 0, _WORD - 1)
 
     def bitwise(self, operation: str, a: Vec, b: Vec) -> Vec:
         """``and``, ``or`` or ``xor``."""
-        self._whole(a, b)
+        self._require_all_lanes(a, b)
         bits = max(a.top, b.top).bit_length()
         top = min(a.top, b.top) if operation == "and" else (1 << bits) - 1
-        return self._vec(f"{operation} {self.type} {a.name}, {b.name}", 0, top)
+        return self._emit_vector(f"{operation} {self.type} {a.name}, {b.name}", 0, top)
 
     def rotate_right(self, a: Vec, bits: int) -> Vec:
         """The 64 bits of a, rotated."""
-        self._whole(a)
+        self._require_all_lanes(a)
         call = f"call {self.type} @llvm.fshr.v{self.lanes}i64"
         arguments = ", ".join(f"{self.type} {x}" for x in (a.name, a.name, self.constant(bits).name))
-        return self._vec(f"{call}({arguments})", 0, _WORD - 1)
+        return self._emit_vector(f"{call}({arguments})", 0, _WORD - 1)
 
     # Products
 
     def mul32(self, a: Vec, b: Vec) -> Vec:
         """a · b of values below 2^32 (``vpmuludq``)."""
-        self._whole(a, b)
+        self._require_all_lanes(a, b)
         if a.top >> 32 or b.top >> 32:
             raise BoundError(f"{self.name}: a factor of up to {max(a.top, b.top):#x} is not below 2^32")
         names = []
@@ -206,50 +206,50 @@ class Function:
             self._count += 1
             names.append(f"%v{self._count}")
             self.emit(f"{names[-1]} = and {self.type} {x.name}, {self.constant((1 << 32) - 1).name}")
-        return self._vec(f"mul {self.type} {names[0]}, {names[1]}", a.low * b.low, a.top * b.top)
+        return self._emit_vector(f"mul {self.type} {names[0]}, {names[1]}", a.low * b.low, a.top * b.top)
 
     def mul_wrapping(self, a: Vec, b: Vec) -> Vec:
         """a · b modulo 2^64, for the ring of shares, which wants that."""
-        self._whole(a, b)
-        return self._vec(f"mul {self.type} {a.name}, {b.name}", 0, _WORD - 1)
+        self._require_all_lanes(a, b)
+        return self._emit_vector(f"mul {self.type} {a.name}, {b.name}", 0, _WORD - 1)
 
     def low52(self, a: Vec) -> Vec:
         """The same register, of which only the 52 low bits are meant: products ignore the rest."""
         return Vec(a.name, 0, min(a.top, MASK52), partial=True)
 
-    def _madd(self, half: str, acc: Vec, a: Vec, b: Vec, top: int) -> Vec:
-        self._whole(acc)
+    def _multiply_add(self, half: str, acc: Vec, a: Vec, b: Vec, top: int) -> Vec:
+        self._require_all_lanes(acc)
         if max(a.top, b.top) > MASK52:
             raise BoundError(f"{self.name}: a factor of up to {max(a.top, b.top):#x} is not below 2^52")
         call = f"call {self.type} @llvm.x86.avx512.vpmadd52{half}.uq.512"
         arguments = ", ".join(f"{self.type} {x.name}" for x in (acc, a, b))
-        return grown(self._vec(f"{call}({arguments})", acc.low, acc.top + top), acc, top)
+        return grow_value(self._emit_vector(f"{call}({arguments})", acc.low, acc.top + top), acc, top)
 
     def madd_low(self, acc: Vec, a: Vec, b: Vec) -> Vec:
         """acc + (a·b mod 2^52) (``vpmadd52luq``)."""
-        return self._madd("l", acc, a, b, min(a.top * b.top, MASK52))
+        return self._multiply_add("l", acc, a, b, min(a.top * b.top, MASK52))
 
     def madd_high(self, acc: Vec, a: Vec, b: Vec) -> Vec:
         """acc + a·b // 2^52 (``vpmadd52huq``)."""
-        return self._madd("h", acc, a, b, a.top * b.top >> 52)
+        return self._multiply_add("h", acc, a, b, a.top * b.top >> 52)
 
     def madd_wrapping(self, half: str, acc: Vec, a: Vec, b: Vec) -> Vec:
         """acc + the low ("l") or high ("h") 52 bits of the product of the low 52 bits of a and b, modulo 2^64."""
-        self._whole(acc)
+        self._require_all_lanes(acc)
         call = f"call {self.type} @llvm.x86.avx512.vpmadd52{half}.uq.512"
         arguments = ", ".join(f"{self.type} {x.name}" for x in (acc, a, b))
-        return self._vec(f"{call}({arguments})", 0, _WORD - 1)
+        return self._emit_vector(f"{call}({arguments})", 0, _WORD - 1)
 
     def madd_small(self, acc: Vec, a: Vec, b: Vec) -> Vec:
         """acc + a·b, where the product is below 2^52."""
-        self._whole(a, b)
+        self._require_all_lanes(a, b)
         if a.top * b.top > MASK52:
             raise BoundError(f"{self.name}: a product of up to {a.top * b.top:#x} is not below 2^52")
         return self.madd_low(acc, a, b)
 
     # Choices
 
-    def _mask(self, expression: str) -> Mask:
+    def _emit_mask(self, expression: str) -> Mask:
         self._count += 1
         name = f"%m{self._count}"
         self.emit(f"{name} = {expression}")
@@ -257,43 +257,45 @@ class Function:
 
     def equals(self, a: Vec, value: int) -> Mask:
         """Which lanes of a are `value`."""
-        self._whole(a)
-        return self._mask(f"icmp eq {self.type} {a.name}, {self.constant(value).name}")
+        self._require_all_lanes(a)
+        return self._emit_mask(f"icmp eq {self.type} {a.name}, {self.constant(value).name}")
 
     def xor_masks(self, a: Mask, b: Mask) -> Mask:
         """Lanes in which the masks differ."""
-        return self._mask(f"xor {self._mask_type} {a.name}, {b.name}")
+        return self._emit_mask(f"xor {self._mask_type} {a.name}, {b.name}")
 
-    def flag(self, pointer: str, index: str) -> Mask:
+    def load_flag(self, pointer: str, index: str) -> Mask:
         """All lanes set or none, by the lowest bit of the byte at `pointer` + `index`."""
-        address = self.scalar(f"getelementptr i8, ptr {pointer}, i64 {index}")
-        bit = self.scalar(f"trunc i8 {self.scalar(f'load i8, ptr {address}')} to i1")
-        one = self.scalar(f"insertelement {self._mask_type} zeroinitializer, i1 {bit}, i32 0")
+        address = self.emit_scalar(f"getelementptr i8, ptr {pointer}, i64 {index}")
+        bit = self.emit_scalar(f"trunc i8 {self.emit_scalar(f'load i8, ptr {address}')} to i1")
+        one = self.emit_scalar(f"insertelement {self._mask_type} zeroinitializer, i1 {bit}, i32 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
-        return self._mask(f"shufflevector {self._mask_type} {one}, {self._mask_type} zeroinitializer, {zeros}")
+        return self._emit_mask(f"shufflevector {self._mask_type} {one}, {self._mask_type} zeroinitializer, {zeros}")
 
     def select(self, mask: Mask, a: Vec, b: Vec) -> Vec:
         """Lanes of a where the mask is set, of b elsewhere."""
         partial = a.partial or b.partial
         text = f"select {self._mask_type} {mask.name}, {self.type} {a.name}, {self.type} {b.name}"
-        return self._vec(text, min(a.low, b.low), max(a.top, b.top), partial=partial)
+        return self._emit_vector(text, min(a.low, b.low), max(a.top, b.top), partial=partial)
 
-    def permuted(self, table: Sequence[Vec], index: Vec) -> Vec:
+    def permute(self, table: Sequence[Vec], index: Vec) -> Vec:
         """For each lane the word of a table at an index, of which the lowest bits count: a permutation of registers.
 
         Args:
             table: 16 words in two vectors of eight lanes; or 8 words of 32 bits in one of four lanes, of which the
                 result has one in its lower half, and any in the upper.
         """
-        self._whole(*table, index)
+        self._require_all_lanes(*table, index)
         if self.lanes == 8:
             first, second = table
             call = f"call {self.type} @llvm.x86.avx512.vpermi2var.q.512"
             arguments = ", ".join(f"{self.type} {x.name}" for x in (first, index, second))
-            return self._vec(f"{call}({arguments})", 0, max(x.top for x in table))
-        halves = [self.scalar(f"bitcast {self.type} {x.name} to <8 x i32>") for x in (*table, index)]
-        words = self.scalar("call <8 x i32> @llvm.x86.avx2.permd(" + ", ".join(f"<8 x i32> {x}" for x in halves) + ")")
-        return self._vec(f"bitcast <8 x i32> {words} to {self.type}", 0, _WORD - 1)
+            return self._emit_vector(f"{call}({arguments})", 0, max(x.top for x in table))
+        halves = [self.emit_scalar(f"bitcast {self.type} {x.name} to <8 x i32>") for x in (*table, index)]
+        words = self.emit_scalar(
+            "call <8 x i32> @llvm.x86.avx2.permd(" + ", ".join(f"<8 x i32> {x}" for x in halves) + ")"
+        )
+        return self._emit_vector(f"bitcast <8 x i32> {words} to {self.type}", 0, _WORD - 1)
 
     # Structure
 
@@ -322,7 +324,7 @@ class Function:
             outer.extend(line for line in lines if line is not None)
         return results
 
-    def _keeps(self, value: Vec, bound: int | Gain) -> None:
+    def _check_carried(self, value: Vec, bound: int | Gain) -> None:
         if isinstance(bound, int):
             if value.top > bound:
                 raise BoundError(f"{self.name}: a value of up to {value.top:#x} in a loop for {bound:#x}")
@@ -351,20 +353,20 @@ class Function:
         self._count += 1
         number = self._count
         head, done, index = f"loop{number}", f"done{number}", f"%i{number}"
-        phis = [within(f"%c{number}_{k}", bound) for k, (_, bound) in enumerate(carried)]
+        phis = [bounded_value(f"%c{number}_{k}", bound) for k, (_, bound) in enumerate(carried)]
         outer, before = self._lines, self._label
         self._lines, self._label = [], head
         results = list(body(index, phis))
         inner, after = self._lines, self._label
         self._lines = outer
         for (start, bound), result in zip(carried, results, strict=True):
-            self._whole(start, result)
+            self._require_all_lanes(start, result)
             for value in (start, result):
-                self._keeps(value, bound)
+                self._check_carried(value, bound)
         if perhaps and carried:
             raise BoundError(f"{self.name}: what a loop carries that may not run has no value after it")
         if perhaps:
-            self.emit(f"br i1 {self.scalar(f'icmp ugt i64 {count}, 0')}, label %{head}, label %{done}")
+            self.emit(f"br i1 {self.emit_scalar(f'icmp ugt i64 {count}, 0')}, label %{head}, label %{done}")
         else:
             self.emit(f"br label %{head}")
         self._lines.append(f"{head}:")

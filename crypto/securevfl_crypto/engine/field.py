@@ -38,14 +38,14 @@ class Field(ABC):
         """Number of limbs."""
         return len(self.positions)
 
-    def digits(self, value: int) -> list[int]:
+    def to_digits(self, value: int) -> list[int]:
         """A number below 2^256 in limbs; the topmost takes what is left."""
         ends = [*self.positions[1:], 256]
         return [value >> start & (1 << end - start) - 1 for start, end in zip(self.positions, ends, strict=True)]
 
     def constant(self, value: int) -> Element:
         """The element `value` mod p, ready for products."""
-        return [self.f.constant(digit) for digit in self.digits(value % P)]
+        return [self.f.constant(digit) for digit in self.to_digits(value % P)]
 
     @abstractmethod
     def mul(self, a: Element, b: Element) -> Element:
@@ -90,7 +90,7 @@ class Field(ABC):
                 raise BoundError(f"limb {k} of up to {limb.top:#x} is frozen where {top:#x} is the most")
         return a
 
-    def together(self, *jobs: Callable[[], Element]) -> list[Element]:
+    def side_by_side(self, *jobs: Callable[[], Element]) -> list[Element]:
         """Independent computations; side by side where the registers suffice for that."""
         return self.f.interleave(*jobs)
 
@@ -105,7 +105,7 @@ class Field(ABC):
         bounds themselves, plus the digits of what is missing to a multiple of p.
         """
         total = sum(y.top << position for y, position in zip(b, self.positions, strict=True))
-        spread = [y.top + digit for y, digit in zip(b, self.digits(-total % P), strict=True)]
+        spread = [y.top + digit for y, digit in zip(b, self.to_digits(-total % P), strict=True)]
         lifted = [self.f.add(x, self.f.constant(c)) for x, c in zip(a, spread, strict=True)]
         return [self.f.sub(x, y) for x, y in zip(lifted, b, strict=True)]
 
@@ -124,18 +124,20 @@ class Field(ABC):
 
     def load(self, pointer: str, first: str | int = 0) -> Element:
         """A settled element from memory."""
-        start = self.f.scalar(f"add i64 {first}, 0")
-        return [self.f.load(pointer, self.f.scalar(f"add i64 {start}, {k}"), top) for k, top in enumerate(self.tops)]
+        start = self.f.emit_scalar(f"add i64 {first}, 0")
+        return [
+            self.f.load(pointer, self.f.emit_scalar(f"add i64 {start}, {k}"), top) for k, top in enumerate(self.tops)
+        ]
 
     def store(self, a: Element, pointer: str, first: str | int = 0) -> None:
         """A settled element to memory."""
-        start = self.f.scalar(f"add i64 {first}, 0")
+        start = self.f.emit_scalar(f"add i64 {first}, 0")
         for k, (limb, top) in enumerate(zip(a, self.tops, strict=True)):
             if limb.top > top:
                 raise BoundError(f"limb {k} of up to {limb.top:#x} is stored where {top:#x} is promised")
-            self.f.store(limb, pointer, self.f.scalar(f"add i64 {start}, {k}"))
+            self.f.store(limb, pointer, self.f.emit_scalar(f"add i64 {start}, {k}"))
 
-    def carried(self, a: Element) -> list[tuple[Vec, int]]:
+    def loop_values(self, a: Element) -> list[tuple[Vec, int]]:
         """An element as values that a loop carries: settled, or as a product comes out."""
         return list(zip(a, self._product_tops(), strict=True))
 

@@ -22,7 +22,7 @@ class Field25(Field):
     positions = (0, 26, 51, 77, 102, 128, 153, 179, 204, 230)
     tops = tuple((1 << bits) + (1 << 19) for bits in _BITS)
 
-    def together(self, *jobs: Callable[[], Element]) -> list[Element]:
+    def side_by_side(self, *jobs: Callable[[], Element]) -> list[Element]:
         """One after the other: the limbs of two products do not fit into the registers."""
         return [job() for job in jobs]
 
@@ -36,8 +36,8 @@ class Field25(Field):
             for j in range(10):
                 left = twice[i] if i % 2 and j % 2 else a[i]
                 right = b19[j - 1] if i + j >= 10 else b[j]
-                self._accumulate(r, (i + j) % 10, f.mul32(left, right))
-        return self._carry([x for x in r if x is not None])
+                self._add_product(r, (i + j) % 10, f.mul32(left, right))
+        return self._carry_twice([x for x in r if x is not None])
 
     def square(self, a: Element) -> Element:
         """See `Field.square`."""
@@ -50,26 +50,26 @@ class Field25(Field):
             for j in range(i, 10):
                 times = (1 if i == j else 2) * (2 if i % 2 and j % 2 else 1)
                 right = a19[j - 1] if i + j >= 10 else a[j]
-                self._accumulate(r, (i + j) % 10, f.mul32(scaled[times][i], right))
-        return self._carry([x for x in r if x is not None])
+                self._add_product(r, (i + j) % 10, f.mul32(scaled[times][i], right))
+        return self._carry_twice([x for x in r if x is not None])
 
-    def _accumulate(self, r: list[Vec | None], k: int, product: Vec) -> None:
+    def _add_product(self, r: list[Vec | None], k: int, product: Vec) -> None:
         old = r[k]
         r[k] = product if old is None else self.f.add(old, product)
 
     def mul_add_small(self, a: Element, b: Element, factor: int) -> Element:
         """See `Field.mul_add_small`."""
         f = self.f
-        return self._carry([f.add(x, f.mul32(y, f.constant(factor))) for x, y in zip(a, b, strict=True)])
+        return self._carry_twice([f.add(x, f.mul32(y, f.constant(factor))) for x, y in zip(a, b, strict=True)])
 
-    def _carry(self, a: Element) -> Element:
+    def _carry_twice(self, a: Element) -> Element:
         """Two chains of carries, five limbs apart so that they overlap, then limbs 5 and 0 once more."""
         r = list(a)
         for i in (0, 5, 1, 6, 2, 7, 3, 8, 4, 9, 5, 0):
-            self._pass_on(r, i)
+            self._carry_limb(r, i)
         return r
 
-    def _pass_on(self, r: Element, i: int) -> None:
+    def _carry_limb(self, r: Element, i: int) -> None:
         f = self.f
         c = f.shift_right(r[i], _BITS[i])
         r[i] = f.mask(r[i], _BITS[i])
@@ -80,16 +80,16 @@ class Field25(Field):
     def narrow(self, a: Element) -> Element:
         """See `Field.narrow`."""
         fits = all(x.top <= top for x, top in zip(a, self.tops, strict=True))
-        return a if fits or max(x.top for x in a) * 19 < 1 << 32 else self._carry(a)
+        return a if fits or max(x.top for x in a) * 19 < 1 << 32 else self._carry_twice(a)
 
     def settle(self, a: Element) -> Element:
         """See `Field.settle`."""
-        return a if all(x.top <= top for x, top in zip(a, self.tops, strict=True)) else self._carry(a)
+        return a if all(x.top <= top for x, top in zip(a, self.tops, strict=True)) else self._carry_twice(a)
 
-    def _chain(self, a: Element) -> Element:
+    def _carry_chain(self, a: Element) -> Element:
         r = list(a)
         for i in range(9):
-            self._pass_on(r, i)
+            self._carry_limb(r, i)
         return r
 
     def freeze(self, a: Element) -> Element:
@@ -97,9 +97,9 @@ class Field25(Field):
         0 otherwise, and v − q p = v + 19 q − 2^255 q: the last term is what the mask of the last limb takes."""
         f = self.f
         r = list(self.require_settled(self.settle(a)))
-        q = f.shift_right(self._chain([f.add(r[0], f.constant(19)), *r[1:]])[9], 25)
+        q = f.shift_right(self._carry_chain([f.add(r[0], f.constant(19)), *r[1:]])[9], 25)
         r[0] = f.add(r[0], f.mul32(q, f.constant(19)))
-        r = self._chain(r)
+        r = self._carry_chain(r)
         r[9] = f.mask(r[9], 25)
         return r
 

@@ -27,7 +27,7 @@ class Field52(Field):
                 t[i + j] = f.madd_low(t[i + j], a[j], b[i])
             for j in range(5):
                 t[i + j + 1] = f.madd_high(t[i + j + 1], a[j], b[i])
-        return self._fold(t)
+        return self._fold_limbs(t)
 
     def square(self, a: Element) -> Element:
         """See `Field.square`."""
@@ -42,9 +42,9 @@ class Field52(Field):
         for i in range(5):
             t[2 * i] = f.madd_low(t[2 * i], a[i], a[i])
             t[2 * i + 1] = f.madd_high(t[2 * i + 1], a[i], a[i])
-        return self._fold(t)
+        return self._fold_limbs(t)
 
-    def _fold(self, t: list[Vec]) -> Element:
+    def _fold_limbs(self, t: list[Vec]) -> Element:
         """Ten limbs to five: those from 2^260 on, carried until 52 bits hold them, come back times 608."""
         f = self.f
         c = f.constant(608)
@@ -86,7 +86,7 @@ class Field52(Field):
         r = a if any(x.partial for x in a) else self.narrow(a)
         return [*(self.f.mask(x, 52) for x in r[:4]), r[4]]
 
-    def _chain(self, a: Element) -> Element:
+    def _carry_chain(self, a: Element) -> Element:
         f = self.f
         r = list(a)
         for k in range(4):
@@ -99,9 +99,9 @@ class Field52(Field):
         0 otherwise, and v − q p = v + 19 q − 2^255 q: the last term is what the mask of the last limb takes."""
         f = self.f
         r = list(self.require_settled(self.settle(a)))
-        q = f.shift_right(self._chain([f.add(r[0], f.constant(19)), *r[1:]])[4], 47)
+        q = f.shift_right(self._carry_chain([f.add(r[0], f.constant(19)), *r[1:]])[4], 47)
         r[0] = f.madd_small(r[0], q, f.constant(19))
-        r = self._chain(r)
+        r = self._carry_chain(r)
         r[4] = f.mask(r[4], 47)
         return r
 

@@ -9,7 +9,15 @@ from __future__ import annotations
 from securevfl_crypto.engine.emitter import Mask, Vec
 from securevfl_crypto.engine.field import Element, Field
 
-__all__ = ["BLOCKS", "division", "inversion", "ladder", "load_planes", "multiplication", "squarings"]
+__all__ = [
+    "BLOCKS",
+    "emit_division",
+    "emit_field_squarings",
+    "emit_inversion",
+    "emit_ladder",
+    "emit_multiplication",
+    "load_planes",
+]
 
 BLOCKS = 64
 """Blocks that share an inversion; their coordinates stay in the cache."""
@@ -19,27 +27,27 @@ _A24 = 121665
 def load_planes(field: Field, base: str, stride: str, block: str, words: range) -> list[Vec]:
     """Words of one block of points; `stride` is a plane's length in points."""
     f = field.f
-    start = f.scalar(f"mul i64 {block}, {f.lanes}")
+    start = f.emit_scalar(f"mul i64 {block}, {f.lanes}")
     out = []
     for word in words:
-        plane = f.scalar(f"mul i64 {stride}, {word}")
-        out.append(f.load(f.offset(base, f.scalar(f"add i64 {plane}, {start}"))))
+        plane = f.emit_scalar(f"mul i64 {stride}, {word}")
+        out.append(f.load(f.offset(base, f.emit_scalar(f"add i64 {plane}, {start}"))))
     return out
 
 
 def store_planes(field: Field, base: str, stride: str, block: str, words: list[Vec]) -> None:
     """Words of one block of points, back into planes."""
     f = field.f
-    start = f.scalar(f"mul i64 {block}, {f.lanes}")
+    start = f.emit_scalar(f"mul i64 {block}, {f.lanes}")
     for word, value in enumerate(words):
-        plane = f.scalar(f"mul i64 {stride}, {word}")
-        f.store(value, f.offset(base, f.scalar(f"add i64 {plane}, {start}")))
+        plane = f.emit_scalar(f"mul i64 {stride}, {word}")
+        f.store(value, f.offset(base, f.emit_scalar(f"add i64 {plane}, {start}")))
 
 
 def store_fraction(field: Field, numerator: Element, denominator: Element, block: str) -> None:
-    """Numerator and denominator for `division`; a denominator of 0 becomes 0/1."""
+    """Numerator and denominator for `emit_division`; a denominator of 0 becomes 0/1."""
     f = field.f
-    first = f.scalar(f"mul i64 {block}, {field.count}")
+    first = f.emit_scalar(f"mul i64 {block}, {field.count}")
     zero = field.is_zero(denominator)
     below = field.select(zero, field.constant(1), field.settle(denominator))
     above = field.select(zero, field.constant(0), field.settle(numerator))
@@ -47,7 +55,7 @@ def store_fraction(field: Field, numerator: Element, denominator: Element, block
     field.store(below, "%den", first)
 
 
-def _step(field: Field, x1: Element, point: list[Element], other: Mask) -> list[Element]:
+def _ladder_step(field: Field, x1: Element, point: list[Element], other: Mask) -> list[Element]:
     """RFC 7748, section 5: one differential addition and one doubling, of the second point where `other` is set.
 
     The conditional swap of the RFC is taken where sums and differences are known: the doubled point is (A, B) or
@@ -57,19 +65,19 @@ def _step(field: Field, x1: Element, point: list[Element], other: Mask) -> list[
     a, b = field.narrow(field.add(x2, z2)), field.narrow(field.sub(x2, z2))
     c, d = field.narrow(field.add(x3, z3)), field.narrow(field.sub(x3, z3))
     plus, minus = field.select(other, c, a), field.select(other, d, b)
-    da, cb = field.together(lambda: field.mul(d, a), lambda: field.mul(c, b))
-    aa, bb = field.together(lambda: field.square(plus), lambda: field.square(minus))
-    total, apart = field.together(lambda: field.narrow(field.add(da, cb)), lambda: field.narrow(field.sub(da, cb)))
+    da, cb = field.side_by_side(lambda: field.mul(d, a), lambda: field.mul(c, b))
+    aa, bb = field.side_by_side(lambda: field.square(plus), lambda: field.square(minus))
+    total, apart = field.side_by_side(lambda: field.narrow(field.add(da, cb)), lambda: field.narrow(field.sub(da, cb)))
     aa_narrow, bb_narrow, e = field.narrow(aa), field.narrow(bb), field.narrow(field.sub(aa, bb))
-    x_sum, apart2 = field.together(lambda: field.square(total), lambda: field.square(apart))
-    scaled, apart2_narrow = field.together(
+    x_sum, apart2 = field.side_by_side(lambda: field.square(total), lambda: field.square(apart))
+    scaled, apart2_narrow = field.side_by_side(
         lambda: field.narrow(field.mul_add_small(aa, e, _A24)), lambda: field.narrow(apart2)
     )
-    x_double, z_double = field.together(lambda: field.mul(aa_narrow, bb_narrow), lambda: field.mul(e, scaled))
+    x_double, z_double = field.side_by_side(lambda: field.mul(aa_narrow, bb_narrow), lambda: field.mul(e, scaled))
     return [x_double, z_double, x_sum, field.mul(x1, apart2_narrow)]
 
 
-def ladder(field: Field) -> None:
+def emit_ladder(field: Field) -> None:
     """``(planes in, i64 stride, i8 swaps[255], num, den, i64 blocks)``: X and Z of k·P for all points.
 
     `swaps` holds, for the bits of k from 254 down to 0, whether the bit differs from the one before. The RFC's last
@@ -84,9 +92,9 @@ def ladder(field: Field) -> None:
 
         def bit(step: str, state: list[Vec]) -> list[Vec]:
             point = [state[k : k + n] for k in range(0, 4 * n, n)]
-            return [limb for element in _step(field, x1, point, f.flag("%swaps", step)) for limb in element]
+            return [limb for element in _ladder_step(field, x1, point, f.load_flag("%swaps", step)) for limb in element]
 
-        carried = [pair for element in start for pair in field.carried(element)]
+        carried = [pair for element in start for pair in field.loop_values(element)]
         out = f.loop(255, bit, carried)
         store_fraction(field, out[:n], out[n : 2 * n], index)
         return []
@@ -94,12 +102,12 @@ def ladder(field: Field) -> None:
     f.loop("%blocks", block)
 
 
-def multiplication(field: Field) -> None:
+def emit_multiplication(field: Field) -> None:
     """``(out, a, b)``: one settled element each."""
     field.store(field.settle(field.mul(field.load("%a"), field.load("%b"))), "%out")
 
 
-def squarings(field: Field, width: int) -> None:
+def emit_field_squarings(field: Field, width: int) -> None:
     """``(out, a, i64 n)``: a^(2^n) of `width` elements side by side, whose latencies overlap."""
     f, n = field.f, field.count
 
@@ -109,16 +117,16 @@ def squarings(field: Field, width: int) -> None:
         def job(element: Element) -> Element:
             return field.square(field.narrow(element))
 
-        out = field.together(*((lambda element=element: job(element)) for element in elements))
+        out = field.side_by_side(*((lambda element=element: job(element)) for element in elements))
         return [limb for element in out for limb in element]
 
-    start = [pair for k in range(width) for pair in field.carried(field.load("%a", k * n))]
+    start = [pair for k in range(width) for pair in field.loop_values(field.load("%a", k * n))]
     out = f.loop("%n", body, start)
     for k in range(width):
         field.store(field.settle(out[k * n : (k + 1) * n]), "%out", k * n)
 
 
-def inversion(field: Field) -> None:
+def emit_inversion(field: Field) -> None:
     """``(out, z)``: z^(p − 2) by the chain of 254 squarings and 11 products of Bernstein 2006, for one element."""
     f = field.f
 
@@ -146,7 +154,7 @@ def inversion(field: Field) -> None:
     f.call("multiplication", "ptr %out", f"ptr {square(e250, 5)}", f"ptr {z11}")
 
 
-def division(field: Field) -> None:
+def emit_division(field: Field) -> None:
     """``(planes out, i64 stride, num, den, scratch, i64 blocks)``: canonical quotients, at least two blocks.
 
     One inversion for all blocks: Montgomery's trick (Speeding the Pollard and elliptic curve methods, 1987, 10.3.1).
@@ -156,15 +164,15 @@ def division(field: Field) -> None:
     field.store(first, "%scratch")
 
     def at(index: str) -> str:
-        return f.scalar(f"mul i64 {index}, {n}")
+        return f.emit_scalar(f"mul i64 {index}, {n}")
 
     def forward(index: str, state: list[Vec]) -> list[Vec]:
-        here = at(f.scalar(f"add i64 {index}, 1"))
+        here = at(f.emit_scalar(f"add i64 {index}, 1"))
         product = field.settle(field.mul(state, field.load("%den", here)))
         field.store(product, "%scratch", here)
         return product
 
-    rest = f.scalar("sub i64 %blocks, 1")
+    rest = f.emit_scalar("sub i64 %blocks, 1")
     whole = f.allocate(n)
     inverse = f.allocate(n)
     field.store(f.loop(rest, forward, list(zip(first, field.tops, strict=True))), whole)
@@ -175,8 +183,8 @@ def division(field: Field) -> None:
         store_planes(field, "%out", "%stride", block, field.pack(field.freeze(value)))
 
     def backward(index: str, state: list[Vec]) -> list[Vec]:
-        block = f.scalar(f"sub i64 {rest}, {index}")
-        before = field.load("%scratch", at(f.scalar(f"sub i64 {block}, 1")))
+        block = f.emit_scalar(f"sub i64 {rest}, {index}")
+        before = field.load("%scratch", at(f.emit_scalar(f"sub i64 {block}, 1")))
         quotient(field.settle(field.mul(state, before)), block)
         return field.settle(field.mul(state, field.load("%den", at(block))))
 

@@ -30,22 +30,22 @@ class Limbs(ABC):
 
     @property
     @abstractmethod
-    def product(self) -> int:
+    def largest_product(self) -> int:
         """The largest value that one product adds to a column."""
 
-    def gained(self, place: int) -> int:
+    def column_growth(self, place: int) -> int:
         """The most that the column at this place of a tile has gained since it was loaded, when the next tile begins.
 
         A column enters at the end of the tile and moves down one place for each limb of the other number.
         """
-        return self.product * (self.halves * (self.tile - 1 - place) + self.halves - 1)
+        return self.largest_product * (self.halves * (self.tile - 1 - place) + self.halves - 1)
 
     @abstractmethod
-    def add(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
+    def add_product(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
         """The column plus a · b, or plus this half of it."""
 
     @abstractmethod
-    def quotient(self, f: Function, column: Vec, inverse: Vec) -> Vec:
+    def reduction_digit(self, f: Function, column: Vec, inverse: Vec) -> Vec:
         """column · inverse modulo 2^bits."""
 
 
@@ -56,16 +56,16 @@ class Limbs52(Limbs):
         super().__init__(52, tile, 2, -(-(MOST_BITS + 2) // 52) + tile - 1)
 
     @property
-    def product(self) -> int:
-        """See `Limbs.product`."""
+    def largest_product(self) -> int:
+        """See `Limbs.largest_product`."""
         return MASK52
 
-    def add(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
-        """See `Limbs.add`."""
+    def add_product(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
+        """See `Limbs.add_product`."""
         return f.madd_high(column, a, b) if half else f.madd_low(column, a, b)
 
-    def quotient(self, f: Function, column: Vec, inverse: Vec) -> Vec:
-        """See `Limbs.quotient`."""
+    def reduction_digit(self, f: Function, column: Vec, inverse: Vec) -> Vec:
+        """See `Limbs.reduction_digit`."""
         return f.low52(f.madd_low(f.constant(0), f.low52(column), inverse))
 
 
@@ -77,16 +77,16 @@ class LimbsBy32(Limbs):
         super().__init__(bits, tile, 1, min(-(-(MOST_BITS + 2) // bits) + tile - 1, (1 << 64 - 2 * bits) // 3))
 
     @property
-    def product(self) -> int:
-        """See `Limbs.product`."""
+    def largest_product(self) -> int:
+        """See `Limbs.largest_product`."""
         return self.top**2
 
-    def add(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
-        """See `Limbs.add`."""
+    def add_product(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
+        """See `Limbs.add_product`."""
         return f.add(column, f.mul32(a, b))
 
-    def quotient(self, f: Function, column: Vec, inverse: Vec) -> Vec:
-        """See `Limbs.quotient`."""
+    def reduction_digit(self, f: Function, column: Vec, inverse: Vec) -> Vec:
+        """See `Limbs.reduction_digit`."""
         return f.mask(f.mul32(f.mask(column, 32), inverse), self.bits)
 
 

@@ -10,10 +10,18 @@ from __future__ import annotations
 
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.limbs import Limbs
-from securevfl_crypto.engine.reductions import reduce_columns, settle, upper
-from securevfl_crypto.engine.tiles import add_products, clear, product_rows, square_columns
+from securevfl_crypto.engine.reductions import reduce_columns, settle_columns, tile_address
+from securevfl_crypto.engine.tiles import add_products, clear_columns, product_rows, square_columns
 
-__all__ = ["CONTEXT", "call_multiply", "call_reduction", "call_square", "multiply", "reduction", "square"]
+__all__ = [
+    "CONTEXT",
+    "call_multiply",
+    "call_reduction",
+    "call_square",
+    "emit_multiplying",
+    "emit_reduction",
+    "emit_squaring",
+]
 
 CONTEXT = "ptr noalias %m, i64 %inverse, i64 %tiles, ptr noalias %t"
 """The modulus' limbs, −1/m modulo 2^b, tiles of a number, and 2L vectors for columns."""
@@ -35,24 +43,24 @@ def call_reduction(f: Function, out: str) -> None:
     f.call("reduction", f"ptr {out}", *_PASSED)
 
 
-def multiply(f: Function, limbs: Limbs) -> None:
+def emit_multiplying(f: Function, limbs: Limbs) -> None:
     """``(out, a, b, context)``: ab/R, below 2m; out may be an operand."""
-    clear(f, limbs, "%t", f.scalar("shl i64 %tiles, 1"))
-    _finish(f, limbs, add_products(f, limbs, "%t", "%tiles", product_rows(f, limbs, "%a", "%b"), 0))
+    clear_columns(f, limbs, "%t", f.emit_scalar("shl i64 %tiles, 1"))
+    _finish_reduction(f, limbs, add_products(f, limbs, "%t", "%tiles", product_rows(f, limbs, "%a", "%b"), 0))
 
 
-def square(f: Function, limbs: Limbs) -> None:
+def emit_squaring(f: Function, limbs: Limbs) -> None:
     """``(out, a, context)``: a²/R, below 2m, for two tiles or more; out may be a."""
-    clear(f, limbs, "%t", f.scalar("shl i64 %tiles, 1"))
-    _finish(f, limbs, square_columns(f, limbs, "%t", "%tiles"))
+    clear_columns(f, limbs, "%t", f.emit_scalar("shl i64 %tiles, 1"))
+    _finish_reduction(f, limbs, square_columns(f, limbs, "%t", "%tiles"))
 
 
-def reduction(f: Function, limbs: Limbs) -> None:
+def emit_reduction(f: Function, limbs: Limbs) -> None:
     """``(out, context)``: the columns, 2L limbs, divided by R modulo m; below 2m if they are below R m."""
-    _finish(f, limbs, limbs.top)
+    _finish_reduction(f, limbs, limbs.top)
 
 
-def _finish(f: Function, limbs: Limbs, start: int) -> None:
+def _finish_reduction(f: Function, limbs: Limbs, start: int) -> None:
     """Columns of at most `start`, divided by R modulo m, to `out`."""
     bound = reduce_columns(f, limbs, "%t", "%tiles", start)
-    settle(f, limbs, "%out", upper(f, limbs, "%t", "%tiles"), "%tiles", bound)
+    settle_columns(f, limbs, "%out", tile_address(f, limbs, "%t", "%tiles"), "%tiles", bound)

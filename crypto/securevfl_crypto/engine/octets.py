@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.values import BoundError
 
-__all__ = ["COLUMNS", "Octets", "Places", "Rows"]
+__all__ = ["COLUMNS", "LanePlaces", "OctetRows", "Octets"]
 
 COLUMNS = 64
 _ROW, _PLACES, _PAIRS = "<64 x i8>", "<64 x i1>", "<32 x i16>"
@@ -27,13 +27,13 @@ class Octets:
 
 
 @dataclass(frozen=True)
-class Places:
+class LanePlaces:
     """A set of the 64 places."""
 
     name: str
 
 
-class Rows:
+class OctetRows:
     """Operations on rows of octets, modulo one number, emitted into a function.
 
     Args:
@@ -46,10 +46,10 @@ class Rows:
             raise BoundError(f"rows modulo {modulus}; 2 to 85 are possible")
         self.f, self.modulus = function, modulus
 
-    def _value(self, expression: str, top: int) -> Octets:
+    def _emit_octets(self, expression: str, top: int) -> Octets:
         if not 0 <= top <= 255:
             raise BoundError(f"{self.f.name}: {expression.split(maxsplit=1)[0]} gives up to {top}, outside an octet")
-        return Octets(self.f.scalar(expression), top)
+        return Octets(self.f.emit_scalar(expression), top)
 
     # Values
 
@@ -59,19 +59,21 @@ class Rows:
             raise BoundError(f"{self.f.name}: the constant {value} is outside an octet")
         return Octets(f"splat (i8 {value - 256 if value > 127 else value})", value)
 
-    def splat(self, octet: str, top: int) -> Octets:
+    def splat_octet(self, octet: str, top: int) -> Octets:
         """An ``i8``, at most `top`, at all places."""
-        one = self.f.scalar(f"insertelement {_ROW} zeroinitializer, i8 {octet}, i32 0")
-        return self._value(f"shufflevector {_ROW} {one}, {_ROW} zeroinitializer, {_order([0] * COLUMNS)}", top)
+        one = self.f.emit_scalar(f"insertelement {_ROW} zeroinitializer, i8 {octet}, i32 0")
+        return self._emit_octets(
+            f"shufflevector {_ROW} {one}, {_ROW} zeroinitializer, {_shuffle_mask([0] * COLUMNS)}", top
+        )
 
     def load(self, pointer: str, row: str, top: int) -> Octets:
         """Row `row` of an array; its octets are at most `top` by the caller's contract."""
-        address = self.f.scalar(f"getelementptr {_ROW}, ptr {pointer}, i64 {row}")
-        return self._value(f"load {_ROW}, ptr {address}, align 1", top)
+        address = self.f.emit_scalar(f"getelementptr {_ROW}, ptr {pointer}, i64 {row}")
+        return self._emit_octets(f"load {_ROW}, ptr {address}, align 1", top)
 
     def store(self, value: Octets, pointer: str, row: str) -> None:
         """Store a row."""
-        self.store_at(value, self.f.scalar(f"getelementptr {_ROW}, ptr {pointer}, i64 {row}"))
+        self.store_at(value, self.f.emit_scalar(f"getelementptr {_ROW}, ptr {pointer}, i64 {row}"))
 
     def store_at(self, value: Octets, address: str) -> None:
         """Store 64 octets at any address."""
@@ -81,32 +83,32 @@ class Rows:
 
     def add(self, a: Octets, b: Octets) -> Octets:
         """a + b."""
-        return self._value(f"add {_ROW} {a.name}, {b.name}", a.top + b.top)
+        return self._emit_octets(f"add {_ROW} {a.name}, {b.name}", a.top + b.top)
 
     def subtract_from(self, value: int, a: Octets) -> Octets:
         """A constant − a, which must not be negative."""
         if a.top > value:
             raise BoundError(f"{self.f.name}: {value} minus an octet of up to {a.top}")
-        return self._value(f"sub {_ROW} {self.constant(value).name}, {a.name}", value)
+        return self._emit_octets(f"sub {_ROW} {self.constant(value).name}, {a.name}", value)
 
-    def less(self, a: Octets, by: int) -> Octets:
+    def subtract_where_above(self, a: Octets, by: int) -> Octets:
         """a − by where a is at least `by`, else a: the difference wraps exactly where a is the smaller of the two."""
         top = max(min(by - 1, a.top), a.top - by)
-        difference = self.f.scalar(f"sub {_ROW} {a.name}, {self.constant(by).name}")
+        difference = self.f.emit_scalar(f"sub {_ROW} {a.name}, {self.constant(by).name}")
         call = f"call {_ROW} @llvm.umin.v64i8({_ROW} {a.name}, {_ROW} {difference})"
-        return self._value(call, top)
+        return self._emit_octets(call, top)
 
-    def reduced(self, a: Octets) -> Octets:
+    def reduce_once(self, a: Octets) -> Octets:
         """a modulo the modulus, where a is below twice the modulus."""
         if a.top >= 2 * self.modulus:
             raise BoundError(f"{self.f.name}: one subtraction of {self.modulus} from up to {a.top}")
-        return self.less(a, self.modulus)
+        return self.subtract_where_above(a, self.modulus)
 
-    def sum(self, a: Octets, b: Octets) -> Octets:
+    def add_modular(self, a: Octets, b: Octets) -> Octets:
         """a + b modulo the modulus."""
-        return self.reduced(self.add(a, b))
+        return self.reduce_once(self.add(a, b))
 
-    def product(self, a: Octets, b: Octets) -> Octets:
+    def multiply_modular(self, a: Octets, b: Octets) -> Octets:
         """a · b modulo the modulus, even and odd octets each in a vector of 16-bit numbers.
 
         With M = ⌊2^16 / m⌋ the quotient ⌊p M / 2^16⌋ falls short of p / m by less than 2 if p (2^16 mod m) < m 2^16;
@@ -118,74 +120,78 @@ class Rows:
             raise BoundError(f"{self.f.name}: a product of up to {top}, outside what one quotient reduces")
         halves = []
         for odd in (False, True):
-            x, y = (self._half(v, odd=odd) for v in (a, b))
-            p = self.f.scalar(f"mul {_PAIRS} {x}, {y}")
-            wide = self.f.scalar(f"zext {_PAIRS} {p} to <32 x i32>")
-            scaled = self.f.scalar(f"mul <32 x i32> {wide}, splat (i32 {65536 // m})")
-            high = self.f.scalar(f"lshr <32 x i32> {scaled}, splat (i32 16)")
-            quotient = self.f.scalar(f"trunc <32 x i32> {high} to {_PAIRS}")
-            multiple = self.f.scalar(f"mul {_PAIRS} {quotient}, splat (i16 {m})")
-            halves.append(self.f.scalar(f"sub {_PAIRS} {p}, {multiple}"))
-        high = self.f.scalar(f"shl {_PAIRS} {halves[1]}, splat (i16 8)")
-        both = self.f.scalar(f"or {_PAIRS} {halves[0]}, {high}")
-        return self.reduced(self._value(f"bitcast {_PAIRS} {both} to {_ROW}", 2 * m - 1))
+            x, y = (self._multiply_half(v, odd=odd) for v in (a, b))
+            p = self.f.emit_scalar(f"mul {_PAIRS} {x}, {y}")
+            wide = self.f.emit_scalar(f"zext {_PAIRS} {p} to <32 x i32>")
+            scaled = self.f.emit_scalar(f"mul <32 x i32> {wide}, splat (i32 {65536 // m})")
+            high = self.f.emit_scalar(f"lshr <32 x i32> {scaled}, splat (i32 16)")
+            quotient = self.f.emit_scalar(f"trunc <32 x i32> {high} to {_PAIRS}")
+            multiple = self.f.emit_scalar(f"mul {_PAIRS} {quotient}, splat (i16 {m})")
+            halves.append(self.f.emit_scalar(f"sub {_PAIRS} {p}, {multiple}"))
+        high = self.f.emit_scalar(f"shl {_PAIRS} {halves[1]}, splat (i16 8)")
+        both = self.f.emit_scalar(f"or {_PAIRS} {halves[0]}, {high}")
+        return self.reduce_once(self._emit_octets(f"bitcast {_PAIRS} {both} to {_ROW}", 2 * m - 1))
 
-    def _half(self, value: Octets, *, odd: bool) -> str:
-        pairs = self.f.scalar(f"bitcast {_ROW} {value.name} to {_PAIRS}")
-        return self.f.scalar(
+    def _multiply_half(self, value: Octets, *, odd: bool) -> str:
+        pairs = self.f.emit_scalar(f"bitcast {_ROW} {value.name} to {_PAIRS}")
+        return self.f.emit_scalar(
             f"lshr {_PAIRS} {pairs}, splat (i16 8)" if odd else f"and {_PAIRS} {pairs}, splat (i16 255)"
         )
 
     # Places
 
-    def places(self, word: str) -> Places:
+    def places_of_bits(self, word: str) -> LanePlaces:
         """The places of the bits of an ``i64`` that are set."""
-        return Places(self.f.scalar(f"bitcast i64 {word} to {_PLACES}"))
+        return LanePlaces(self.f.emit_scalar(f"bitcast i64 {word} to {_PLACES}"))
 
-    def everywhere(self, bit: str) -> Places:
+    def all_or_none(self, bit: str) -> LanePlaces:
         """All places or none, by an ``i64`` that is 1 or 0."""
-        return self.places(self.f.scalar(f"sub i64 0, {bit}"))
+        return self.places_of_bits(self.f.emit_scalar(f"sub i64 0, {bit}"))
 
-    def below(self, a: Octets, value: int) -> str:
+    def bits_below(self, a: Octets, value: int) -> str:
         """An ``i64`` with the bits set at whose places a is below a number."""
-        mask = self.f.scalar(f"icmp ult {_ROW} {a.name}, {self.constant(value).name}")
-        return self.f.scalar(f"bitcast {_PLACES} {mask} to i64")
+        mask = self.f.emit_scalar(f"icmp ult {_ROW} {a.name}, {self.constant(value).name}")
+        return self.f.emit_scalar(f"bitcast {_PLACES} {mask} to i64")
 
-    def equals(self, a: Octets, value: int) -> str:
+    def bits_equal(self, a: Octets, value: int) -> str:
         """An ``i64`` with the bits set at whose places a is a number."""
-        mask = self.f.scalar(f"icmp eq {_ROW} {a.name}, {self.constant(value).name}")
-        return self.f.scalar(f"bitcast {_PLACES} {mask} to i64")
+        mask = self.f.emit_scalar(f"icmp eq {_ROW} {a.name}, {self.constant(value).name}")
+        return self.f.emit_scalar(f"bitcast {_PLACES} {mask} to i64")
 
-    def select(self, places: Places, a: Octets, b: Octets) -> Octets:
+    def select(self, places: LanePlaces, a: Octets, b: Octets) -> Octets:
         """a at these places, b elsewhere."""
         text = f"select {_PLACES} {places.name}, {_ROW} {a.name}, {_ROW} {b.name}"
-        return self._value(text, max(a.top, b.top))
+        return self._emit_octets(text, max(a.top, b.top))
 
-    def moved_down(self, a: Octets, by: int) -> Octets:
+    def shift_down(self, a: Octets, by: int) -> Octets:
         """Place j has what place j + by had; zeros move in from above."""
         order = [min(j + by, COLUMNS) for j in range(COLUMNS)]
-        return self._value(f"shufflevector {_ROW} {a.name}, {_ROW} zeroinitializer, {_order(order)}", a.top)
+        return self._emit_octets(
+            f"shufflevector {_ROW} {a.name}, {_ROW} zeroinitializer, {_shuffle_mask(order)}", a.top
+        )
 
-    def turned(self, a: Octets, distance: str) -> Octets:
+    def rotate(self, a: Octets, distance: str) -> Octets:
         """Place j has what place j + distance had, modulo 64; of the ``i64`` six bits count.
 
         Six steps, each taken or not by a selection: the distance is secret and must not become an address.
         """
         for step in range(6):
             order = [(j + (1 << step)) % COLUMNS for j in range(COLUMNS)]
-            moved = self._value(f"shufflevector {_ROW} {a.name}, {_ROW} zeroinitializer, {_order(order)}", a.top)
-            bit = self.f.scalar(f"and i64 {self.f.scalar(f'lshr i64 {distance}, {step}')}, 1")
-            a = self.select(self.everywhere(bit), moved, a)
+            moved = self._emit_octets(
+                f"shufflevector {_ROW} {a.name}, {_ROW} zeroinitializer, {_shuffle_mask(order)}", a.top
+            )
+            bit = self.f.emit_scalar(f"and i64 {self.f.emit_scalar(f'lshr i64 {distance}, {step}')}, 1")
+            a = self.select(self.all_or_none(bit), moved, a)
         return a
 
-    def compressed(self, a: Octets, places: Places) -> Octets:
+    def compress(self, a: Octets, places: LanePlaces) -> Octets:
         """The octets of these places, one after another from place 0 on; what follows has no meaning."""
         call = f"call {_ROW} @llvm.experimental.vector.compress.v64i8"
-        return self._value(f"{call}({_ROW} {a.name}, {_PLACES} {places.name}, {_ROW} zeroinitializer)", a.top)
+        return self._emit_octets(f"{call}({_ROW} {a.name}, {_PLACES} {places.name}, {_ROW} zeroinitializer)", a.top)
 
-    def count(self, word: str) -> str:
+    def count_bits(self, word: str) -> str:
         """How many bits of an ``i64`` are set."""
-        return self.f.scalar(f"call i64 @llvm.ctpop.i64(i64 {word})")
+        return self.f.emit_scalar(f"call i64 @llvm.ctpop.i64(i64 {word})")
 
 
 DECLARATIONS = (
@@ -193,8 +199,8 @@ DECLARATIONS = (
     f"declare {_ROW} @llvm.experimental.vector.compress.v64i8({_ROW}, {_PLACES}, {_ROW})",
     "declare i64 @llvm.ctpop.i64(i64)",
 )
-"""What `Rows` calls; a module declares it."""
+"""What `OctetRows` calls; a module declares it."""
 
 
-def _order(places: Sequence[int]) -> str:
+def _shuffle_mask(places: Sequence[int]) -> str:
     return "<64 x i32> <" + ", ".join(f"i32 {place}" for place in places) + ">"

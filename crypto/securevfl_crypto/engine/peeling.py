@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from securevfl_crypto.engine.emitter import Function, Vec
 
-__all__ = ["AHEAD", "COUNTED", "PEELED", "SUBSTITUTED", "counted", "peeled_text", "substituted"]
+__all__ = ["AHEAD", "COUNTED", "PEELED", "SUBSTITUTED", "emit_slot_counts", "emit_substitution", "peeled_text"]
 
 AHEAD = 16
 """Places of a queue or an order that are read ahead of what is needed."""
@@ -22,17 +22,17 @@ SUBSTITUTED = (
 )
 
 
-def counted(f: Function) -> None:
+def emit_slot_counts(f: Function) -> None:
     """A word for each slot: how many keys touch it, in the upper half, and the xor of their numbers, in the lower."""
 
     def body(key: str, _: list[Vec]) -> list[Vec]:
-        first = f.scalar(f"mul i64 {key}, 3")
+        first = f.emit_scalar(f"mul i64 {key}, 3")
         for k in range(3):
-            at = f.scalar(f"getelementptr i32, ptr %positions, i64 {f.scalar(f'add i64 {first}, {k}')}")
-            slot = f.scalar(f"zext i32 {f.scalar(f'load i32, ptr {at}')} to i64")
-            place = f.scalar(f"getelementptr i64, ptr %state, i64 {slot}")
-            more = f.scalar(f"add i64 {f.scalar(f'load i64, ptr {place}')}, {1 << 32}")
-            f.emit(f"store i64 {f.scalar(f'xor i64 {more}, {key}')}, ptr {place}")
+            at = f.emit_scalar(f"getelementptr i32, ptr %positions, i64 {f.emit_scalar(f'add i64 {first}, {k}')}")
+            slot = f.emit_scalar(f"zext i32 {f.emit_scalar(f'load i32, ptr {at}')} to i64")
+            place = f.emit_scalar(f"getelementptr i64, ptr %state, i64 {slot}")
+            more = f.emit_scalar(f"add i64 {f.emit_scalar(f'load i64, ptr {place}')}, {1 << 32}")
+            f.emit(f"store i64 {f.emit_scalar(f'xor i64 {more}, {key}')}, ptr {place}")
         return []
 
     f.loop("%n", body, perhaps=True)
@@ -140,30 +140,31 @@ def peeled_text() -> str:
     )
 
 
-def substituted(f: Function) -> None:
+def emit_substitution(f: Function) -> None:
     """Sets the owned slots, the last one first: its key's value, less the other two slots of its row.
 
     The owned slots hold zeros before, so all three are summed; ``width`` words a slot, at least one.
     """
 
-    last = f.scalar("add i64 %n, -1")
+    last = f.emit_scalar("add i64 %n, -1")
 
     def body(number: str, _: list[Vec]) -> list[Vec]:
-        at = f.scalar(f"sub i64 {last}, {number}")
-        _fetch(f, f.scalar(f"add i64 {at}, {-AHEAD}"), f.scalar(f"add i64 {at}, {-AHEAD // 2}"))
-        key = _word(f, "%order", at)
-        own = f.scalar(f"mul i64 {_word(f, '%owned', at)}, %width")
-        first = f.scalar(f"mul i64 {key}, 3")
+        at = f.emit_scalar(f"sub i64 {last}, {number}")
+        _prefetch_key(f, f.emit_scalar(f"add i64 {at}, {-AHEAD}"), f.emit_scalar(f"add i64 {at}, {-AHEAD // 2}"))
+        key = _word_address(f, "%order", at)
+        own = f.emit_scalar(f"mul i64 {_word_address(f, '%owned', at)}, %width")
+        first = f.emit_scalar(f"mul i64 {key}, 3")
         starts = [
-            f.scalar(f"mul i64 {_word(f, '%positions', f.scalar(f'add i64 {first}, {k}'))}, %width") for k in range(3)
+            f.emit_scalar(f"mul i64 {_word_address(f, '%positions', f.emit_scalar(f'add i64 {first}, {k}'))}, %width")
+            for k in range(3)
         ]
-        value = f.scalar(f"mul i64 {key}, %width")
+        value = f.emit_scalar(f"mul i64 {key}, %width")
 
         def word(place: str, _: list[Vec]) -> list[Vec]:
-            total = _load(f, "%values", value, place)
+            total = _load_slot(f, "%values", value, place)
             for start in starts:
-                total = f.scalar(f"xor i64 {total}, {_load(f, '%slots', start, place)}")
-            target = f.offset("%slots", f.scalar(f"add i64 {own}, {place}"))
+                total = f.emit_scalar(f"xor i64 {total}, {_load_slot(f, '%slots', start, place)}")
+            target = f.offset("%slots", f.emit_scalar(f"add i64 {own}, {place}"))
             f.emit(f"store i64 {total}, ptr {target}")
             return []
 
@@ -173,30 +174,30 @@ def substituted(f: Function) -> None:
     f.loop("%n", body, perhaps=True)
 
 
-def _fetch(f: Function, far: str, near: str) -> None:
+def _prefetch_key(f: Function, far: str, near: str) -> None:
     """Of the key at `far` its positions and value, of that at `near` its slots; key 0 where an order has ended."""
     keys = []
     for place in (far, near):
-        there = f.scalar(f"icmp sge i64 {place}, 0")
-        index = f.scalar(f"select i1 {there}, i64 {place}, i64 0")
-        keys.append(_word(f, "%order", index))
-    first = f.scalar(f"mul i64 {keys[0]}, 3")
-    wanted = [_at32(f, "%positions", first), f.offset("%values", f.scalar(f"mul i64 {keys[0]}, %width"))]
-    first = f.scalar(f"mul i64 {keys[1]}, 3")
+        there = f.emit_scalar(f"icmp sge i64 {place}, 0")
+        index = f.emit_scalar(f"select i1 {there}, i64 {place}, i64 0")
+        keys.append(_word_address(f, "%order", index))
+    first = f.emit_scalar(f"mul i64 {keys[0]}, 3")
+    wanted = [_word32_address(f, "%positions", first), f.offset("%values", f.emit_scalar(f"mul i64 {keys[0]}, %width"))]
+    first = f.emit_scalar(f"mul i64 {keys[1]}, 3")
     for k in range(3):
-        slot = _word(f, "%positions", f.scalar(f"add i64 {first}, {k}"))
-        wanted.append(f.offset("%slots", f.scalar(f"mul i64 {slot}, %width")))
+        slot = _word_address(f, "%positions", f.emit_scalar(f"add i64 {first}, {k}"))
+        wanted.append(f.offset("%slots", f.emit_scalar(f"mul i64 {slot}, %width")))
     for address in wanted:
         f.emit(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
 
 
-def _word(f: Function, base: str, index: str) -> str:
-    return f.scalar(f"zext i32 {f.scalar(f'load i32, ptr {_at32(f, base, index)}')} to i64")
+def _word_address(f: Function, base: str, index: str) -> str:
+    return f.emit_scalar(f"zext i32 {f.emit_scalar(f'load i32, ptr {_word32_address(f, base, index)}')} to i64")
 
 
-def _at32(f: Function, base: str, index: str) -> str:
-    return f.scalar(f"getelementptr i32, ptr {base}, i64 {index}")
+def _word32_address(f: Function, base: str, index: str) -> str:
+    return f.emit_scalar(f"getelementptr i32, ptr {base}, i64 {index}")
 
 
-def _load(f: Function, base: str, start: str, place: str) -> str:
-    return f.scalar(f"load i64, ptr {f.offset(base, f.scalar(f'add i64 {start}, {place}'))}")
+def _load_slot(f: Function, base: str, start: str, place: str) -> str:
+    return f.emit_scalar(f"load i64, ptr {f.offset(base, f.emit_scalar(f'add i64 {start}, {place}'))}")

@@ -11,17 +11,17 @@ import math
 import os
 from pathlib import Path
 
-__all__ = ["cores", "quota"]
+__all__ = ["cpu_quota", "usable_cores"]
 
 
-def cores() -> int:
+def usable_cores() -> int:
     """Cores that this process may keep busy, at least 1."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    allowed = quota()
+    allowed = cpu_quota()
     return usable if allowed is None else max(1, min(usable, math.ceil(allowed)))
 
 
-def quota(root: Path = Path("/")) -> float | None:
+def cpu_quota(root: Path = Path("/")) -> float | None:
     """CPU time over time that this process's control groups allow, the least of them; None where nothing does.
 
     Args:
@@ -43,11 +43,11 @@ def quota(root: Path = Path("/")) -> float | None:
             continue
         for base in bases:
             folder = base / path.lstrip("/")
-            found += [_of(place) for place in (folder, *folder.parents) if place.is_relative_to(base)]
+            found += [_group_quota(place) for place in (folder, *folder.parents) if place.is_relative_to(base)]
     return min((one for one in found if one is not None), default=None)
 
 
-def _of(folder: Path) -> float | None:
+def _group_quota(folder: Path) -> float | None:
     """The quota of one group."""
     try:
         if (folder / "cpu.max").exists():

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from securevfl_crypto.engine.columns import Columns, accumulate
+from securevfl_crypto.engine.columns import Columns, accumulate_columns
 from securevfl_crypto.engine.emitter import Function, Vec
 from securevfl_crypto.engine.limbs import Limbs
-from securevfl_crypto.engine.tiles import add, sweep
+from securevfl_crypto.engine.tiles import add_counters, sweep_tiles
 
-__all__ = ["reduce_columns", "settle", "upper"]
+__all__ = ["reduce_columns", "settle_columns", "tile_address"]
 
 
-def upper(f: Function, limbs: Limbs, t: str, tiles: str) -> str:
+def tile_address(f: Function, limbs: Limbs, t: str, tiles: str) -> str:
     """The address `tiles` tiles after t."""
-    return f.scalar(f"getelementptr {f.type}, ptr {t}, i64 {f.scalar(f'mul i64 {tiles}, {limbs.tile}')}")
+    return f.emit_scalar(f"getelementptr {f.type}, ptr {t}, i64 {f.emit_scalar(f'mul i64 {tiles}, {limbs.tile}')}")
 
 
 def reduce_columns(
@@ -32,53 +32,53 @@ def reduce_columns(
         take: takes the limbs of q from one on, a tile of them: columns modulo 2^b.
     """
     tile, most = limbs.tile, limbs.most // limbs.tile
-    length = f.scalar(f"mul i64 {tiles}, {tile}")
-    inverse = f.splat("%inverse", limbs.top)
+    length = f.emit_scalar(f"mul i64 {tiles}, {tile}")
+    inverse = f.splat_scalar("%inverse", limbs.top)
     carries = 1 << (64 - limbs.bits)
-    rest, above_first = f.scalar(f"sub i64 {tiles}, 1"), f.offset("%m", str(tile))
+    rest, above_first = f.emit_scalar(f"sub i64 {tiles}, 1"), f.offset("%m", str(tile))
 
     def modulus(first: str, j: int) -> Vec:
-        return f.broadcast_below(above_first, add(f, first, j), limbs.top)
+        return f.broadcast_below(above_first, add_counters(f, first, j), limbs.top)
 
     def rows(index: str, columns: Columns) -> None:
-        row = f.scalar(f"mul i64 {index}, {tile}")
+        row = f.emit_scalar(f"mul i64 {index}, {tile}")
         low = [f.broadcast_below("%m", str(t), limbs.top) for t in range(tile)]
-        window = [columns.load(add(f, row, k)) for k in range(tile)]
+        window = [columns.load(add_counters(f, row, k)) for k in range(tile)]
         q: list[Vec] = []
         for i in range(tile):
-            q.append(limbs.quotient(f, window[i], inverse))
+            q.append(limbs.reduction_digit(f, window[i], inverse))
             for half in range(limbs.halves):
                 for k in range(tile - half - i):
-                    window[i + k + half] = limbs.add(f, window[i + k + half], q[i], low[k], half)
+                    window[i + k + half] = limbs.add_product(f, window[i + k + half], q[i], low[k], half)
             carry = f.shift_right(window[i], limbs.bits)
             if i + 1 < tile:
                 window[i + 1] = f.add(window[i + 1], carry)
         take(row, q)
-        above = [columns.load(add(f, row, tile + k)) for k in range(tile)]
+        above = [columns.load(add_counters(f, row, tile + k)) for k in range(tile)]
         above[0] = f.add(above[0], carry)
         for k in range(tile):
             for half in range(limbs.halves):
                 for i in range(tile):
                     place = i + k + half - tile
                     if place >= 0:
-                        above[place] = limbs.add(f, above[place], q[i], low[k], half)
-        above = sweep(f, limbs, columns, q, above, add(f, row, tile), rest, modulus, carries)
+                        above[place] = limbs.add_product(f, above[place], q[i], low[k], half)
+        above = sweep_tiles(f, limbs, columns, q, above, add_counters(f, row, tile), rest, modulus, carries)
         for k in range(tile):
-            columns.store(above[k], add(f, add(f, row, length), k))
+            columns.store(above[k], add_counters(f, add_counters(f, row, length), k))
 
-    growth = limbs.halves * tile * limbs.product + carries
-    return accumulate(f, t, tiles, most, start, growth, rows)
+    growth = limbs.halves * tile * limbs.largest_product + carries
+    return accumulate_columns(f, t, tiles, most, start, growth, rows)
 
 
-def settle(f: Function, limbs: Limbs, out: str, columns: str, tiles: str, bound: int) -> None:
+def settle_columns(f: Function, limbs: Limbs, out: str, columns: str, tiles: str, bound: int) -> None:
     """Columns of at most `bound`, which stand for a number that has room there, to limbs; out may be columns."""
     tile = limbs.tile
 
     def body(index: str, carried: list[Vec]) -> list[Vec]:
-        first = f.scalar(f"mul i64 {index}, {tile}")
+        first = f.emit_scalar(f"mul i64 {index}, {tile}")
         carry = carried[0]
         for k in range(tile):
-            here = add(f, first, k)
+            here = add_counters(f, first, k)
             value = f.add(f.load(columns, here, bound), carry)
             carry = f.shift_right(value, limbs.bits)
             f.store(f.mask(value, limbs.bits), out, here)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.values import Vec
 
-__all__ = ["PARAMETERS", "product"]
+__all__ = ["PARAMETERS", "emit_ring_product"]
 
 PARAMETERS = (
     "ptr noalias %out, ptr noalias %a, ptr noalias %b, i64 %blocks, i64 %rest, i64 %k, i64 %row, i64 %column, "
@@ -21,20 +21,23 @@ ROWS = 4
 _TOP = (1 << 64) - 1
 
 
-def product(f: Function, vectors: int) -> None:
+def emit_ring_product(f: Function, vectors: int) -> None:
     """``%out`` = ``%a`` · ``%b``, with panels of `vectors` vectors."""
     panel_words = vectors * f.lanes
 
     def block(panel: str, first: str, height: int) -> None:
-        start = f.scalar(f"mul i64 {panel}, {f.scalar(f'mul i64 %k, {panel_words}')}")
+        start = f.emit_scalar(f"mul i64 {panel}, {f.emit_scalar(f'mul i64 %k, {panel_words}')}")
         right = f.offset("%b", start)
-        top = f.scalar(f"mul i64 {first}, %row")
-        lefts = [f.offset("%a", f.scalar(f"add i64 {top}, {f.scalar(f'mul i64 %row, {r}')}")) for r in range(height)]
+        top = f.emit_scalar(f"mul i64 {first}, %row")
+        lefts = [
+            f.offset("%a", f.emit_scalar(f"add i64 {top}, {f.emit_scalar(f'mul i64 %row, {r}')}"))
+            for r in range(height)
+        ]
 
         def step(t: str, sums: list[Vec]) -> list[Vec]:
-            base = f.scalar(f"mul i64 {t}, {vectors}")
-            columns = [f.load(right, f.scalar(f"add i64 {base}, {v}")) for v in range(vectors)]
-            place = f.scalar(f"mul i64 {t}, %column")
+            base = f.emit_scalar(f"mul i64 {t}, {vectors}")
+            columns = [f.load(right, f.emit_scalar(f"add i64 {base}, {v}")) for v in range(vectors)]
+            place = f.emit_scalar(f"mul i64 {t}, %column")
             out = []
             for r, left in enumerate(lefts):
                 factor = f.broadcast(left, place)
@@ -43,23 +46,23 @@ def product(f: Function, vectors: int) -> None:
             return out
 
         sums = f.loop("%k", step, [(f.constant(0), _TOP)] * (height * vectors))
-        column = f.scalar(f"mul i64 {panel}, {panel_words}")
+        column = f.emit_scalar(f"mul i64 {panel}, {panel_words}")
         for r in range(height):
-            line = f.scalar(f"mul i64 {f.scalar(f'add i64 {first}, {r}')}, %width")
-            target = f.offset("%out", f.scalar(f"add i64 {line}, {column}"))
+            line = f.emit_scalar(f"mul i64 {f.emit_scalar(f'add i64 {first}, {r}')}, %width")
+            target = f.offset("%out", f.emit_scalar(f"add i64 {line}, {column}"))
             for v in range(vectors):
                 f.store(sums[r * vectors + v], target, v)
 
     def each_panel(panel: str, _: object) -> list[Vec]:
         def each_block(i: str, _: object) -> list[Vec]:
-            block(panel, f.scalar(f"mul i64 {i}, {ROWS}"), ROWS)
+            block(panel, f.emit_scalar(f"mul i64 {i}, {ROWS}"), ROWS)
             return []
 
         f.loop("%blocks", each_block, perhaps=True)
-        done = f.scalar(f"mul i64 %blocks, {ROWS}")
+        done = f.emit_scalar(f"mul i64 %blocks, {ROWS}")
 
         def each_row(i: str, _: object) -> list[Vec]:
-            block(panel, f.scalar(f"add i64 {done}, {i}"), 1)
+            block(panel, f.emit_scalar(f"add i64 {done}, {i}"), 1)
             return []
 
         f.loop("%rest", each_row, perhaps=True)

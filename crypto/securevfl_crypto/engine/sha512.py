@@ -6,10 +6,10 @@ from math import isqrt
 
 from securevfl_crypto.engine.emitter import Function, Vec
 
-__all__ = ["CONSTANTS", "INITIAL", "compression"]
+__all__ = ["CONSTANTS", "INITIAL", "emit_compression"]
 
 
-def _primes(count: int) -> list[int]:
+def _first_primes(count: int) -> list[int]:
     found: list[int] = []
     n = 2
     while len(found) < count:
@@ -29,13 +29,13 @@ def _cube_root(n: int) -> int:
 
 
 _WORD = (1 << 64) - 1
-INITIAL = [isqrt(p << 128) & _WORD for p in _primes(8)]
+INITIAL = [isqrt(p << 128) & _WORD for p in _first_primes(8)]
 """FIPS 180-4, section 5.3.5: the fractions of the square roots of the first eight primes."""
-CONSTANTS = [_cube_root(p << 192) & _WORD for p in _primes(80)]
+CONSTANTS = [_cube_root(p << 192) & _WORD for p in _first_primes(80)]
 """Section 4.2.3: of the cube roots of the first eighty."""
 
 
-def compression(f: Function) -> None:
+def emit_compression(f: Function) -> None:
     """``(planes state, planes words, i64 stride, i64 blocks)``: each column's state after a block of 16 words."""
 
     def xor(*values: Vec) -> Vec:
@@ -59,9 +59,9 @@ def compression(f: Function) -> None:
     def sixteen_rounds(turn: str, carried: list[Vec]) -> list[Vec]:
         a, b, c, d, e, g, h, i = carried[:8]
         w = carried[8:]
-        first = f.scalar(f"mul i64 {turn}, 16")
+        first = f.emit_scalar(f"mul i64 {turn}, 16")
         for t in range(16):
-            constant = f.broadcast("%constants", f.scalar(f"add i64 {first}, {t}"))
+            constant = f.broadcast("%constants", f.emit_scalar(f"add i64 {first}, {t}"))
             choice = xor(h, f.bitwise("and", e, xor(g, h)))
             majority = f.bitwise("or", f.bitwise("and", a, b), f.bitwise("and", c, f.bitwise("or", a, b)))
             t1 = add(i, large(e, 14, 18, 41), choice, constant, w[t])
@@ -72,11 +72,11 @@ def compression(f: Function) -> None:
         return [a, b, c, d, e, g, h, i, *w]
 
     def body(index: str, _: list[Vec]) -> list[Vec]:
-        start = f.scalar(f"mul i64 {index}, {f.lanes}")
+        start = f.emit_scalar(f"mul i64 {index}, {f.lanes}")
 
         def place(base: str, word: int) -> str:
-            plane = f.scalar(f"mul i64 %stride, {word}")
-            return f.offset(base, f.scalar(f"add i64 {plane}, {start}"))
+            plane = f.emit_scalar(f"mul i64 %stride, {word}")
+            return f.offset(base, f.emit_scalar(f"add i64 {plane}, {start}"))
 
         state = [f.load(place("%state", k)) for k in range(8)]
         w = [f.load(place("%words", k)) for k in range(16)]

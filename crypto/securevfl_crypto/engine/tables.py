@@ -8,52 +8,59 @@ from securevfl_crypto.engine.emitter import Function, Vec
 from securevfl_crypto.engine.limbs import Limbs
 from securevfl_crypto.engine.montgomery import call_multiply
 
-__all__ = ["entry_products", "prefix_products", "scan", "scan_window", "scanned_products", "subsets"]
+__all__ = [
+    "emit_entry_products",
+    "emit_prefix_products",
+    "emit_scan",
+    "emit_scanned_products",
+    "emit_subsets",
+    "scan_window",
+]
 
 
-def _lanes_of(f: Function, block: str, each: str, plus: str) -> list[str]:
+def _lane_addresses(f: Function, block: str, each: str, plus: str) -> list[str]:
     """(block · lanes + lane) · each + plus, for each lane."""
-    first = f.scalar(f"mul i64 {block}, {f.lanes}")
+    first = f.emit_scalar(f"mul i64 {block}, {f.lanes}")
     out = []
     for lane in range(f.lanes):
-        number = f.scalar(f"mul i64 {f.scalar(f'add i64 {first}, {lane}')}, {each}")
-        out.append(f.scalar(f"add i64 {number}, {plus}"))
+        number = f.emit_scalar(f"mul i64 {f.emit_scalar(f'add i64 {first}, {lane}')}, {each}")
+        out.append(f.emit_scalar(f"add i64 {number}, {plus}"))
     return out
 
 
-def subsets(f: Function, limbs: Limbs) -> None:
+def emit_subsets(f: Function, limbs: Limbs) -> None:
     """``(rows, a, one, i64 count, scratch, ...)``: the products of all subsets of `count` numbers, as rows.
 
     `a` is [block, number, limb, lane]. With n = 2^count, lane l of block b fills rows (b · lanes + l) · n + v, where
     bit j of v says whether number j is in the product. `scratch` is n blocks.
     """
-    step = rows.stride(f, limbs)
-    entries = f.scalar("shl i64 1, %count")
-    size = f.scalar(f"mul i64 {step}, %count")
-    rows.copy(f, "%scratch", "%one", step)
+    step = rows.row_stride(f, limbs)
+    entries = f.emit_scalar("shl i64 1, %count")
+    size = f.emit_scalar(f"mul i64 {step}, %count")
+    rows.copy_block(f, "%scratch", "%one", step)
 
     def body(index: str, _: list[Vec]) -> list[Vec]:
-        numbers = rows.at(f, "%a", index, size)
+        numbers = rows.block_address(f, "%a", index, size)
 
         def number(which: str, _: list[Vec]) -> list[Vec]:
-            source = rows.at(f, numbers, which, step)
-            first = f.scalar(f"shl i64 1, {which}")
-            rows.copy(f, rows.at(f, "%scratch", first, step), source, step)
+            source = rows.block_address(f, numbers, which, step)
+            first = f.emit_scalar(f"shl i64 1, {which}")
+            rows.copy_block(f, rows.block_address(f, "%scratch", first, step), source, step)
 
             def smaller(subset: str, _: list[Vec]) -> list[Vec]:
-                held = f.scalar(f"add i64 {subset}, 1")
-                out = rows.at(f, "%scratch", f.scalar(f"add i64 {first}, {held}"), step)
-                call_multiply(f, out, rows.at(f, "%scratch", held, step), source)
+                held = f.emit_scalar(f"add i64 {subset}, 1")
+                out = rows.block_address(f, "%scratch", f.emit_scalar(f"add i64 {first}, {held}"), step)
+                call_multiply(f, out, rows.block_address(f, "%scratch", held, step), source)
                 return []
 
-            f.loop(f.scalar(f"sub i64 {first}, 1"), smaller, perhaps=True)
+            f.loop(f.emit_scalar(f"sub i64 {first}, 1"), smaller, perhaps=True)
             return []
 
         f.loop("%count", number)
 
         def entry(subset: str, _: list[Vec]) -> list[Vec]:
-            targets = _lanes_of(f, index, entries, subset)
-            rows.scatter(f, "%rows", targets, rows.at(f, "%scratch", subset, step), step)
+            targets = _lane_addresses(f, index, entries, subset)
+            rows.scatter_rows(f, "%rows", targets, rows.block_address(f, "%scratch", subset, step), step)
             return []
 
         f.loop(entries, entry)
@@ -62,28 +69,28 @@ def subsets(f: Function, limbs: Limbs) -> None:
     f.loop("%blocks", body)
 
 
-def entry_products(f: Function, limbs: Limbs) -> None:
+def emit_entry_products(f: Function, limbs: Limbs) -> None:
     """``(out, rows, index, i64 levels, i64 squarings, i64 factors, scratch, ...)``: products of rows.
 
     At each level but the first, the product so far is squared `squarings` times; then `factors` rows are multiplied in.
     `index`, [block, level · factor, lane] and one vector more, holds the numbers of the rows. They are addresses, which
     a process that shares the machine's caches can observe.
     """
-    step = rows.stride(f, limbs)
-    each = f.scalar("mul i64 %levels, %factors")
+    step = rows.row_stride(f, limbs)
+    each = f.emit_scalar("mul i64 %levels, %factors")
 
     def fetch(out: str, number: str) -> None:
-        place = rows.at(f, "%index", number, "1")
+        place = rows.block_address(f, "%index", number, "1")
         f.call("gather", f"ptr {out}", "ptr %rows", f"ptr {place}", "i64 %tiles")
 
     def body(block: str, _: list[Vec]) -> list[Vec]:
-        place = rows.at(f, "%out", block, step)
-        before = f.scalar(f"mul i64 {block}, {each}")
+        place = rows.block_address(f, "%out", block, step)
+        before = f.emit_scalar(f"mul i64 {block}, {each}")
         fetch(place, before)
 
         def multiply(first: str, count: str, *, perhaps: bool = False) -> None:
             def one(index: str, _: list[Vec]) -> list[Vec]:
-                fetch("%scratch", f.scalar(f"add i64 {first}, {index}"))
+                fetch("%scratch", f.emit_scalar(f"add i64 {first}, {index}"))
                 call_multiply(f, place, place, "%scratch")
                 return []
 
@@ -91,23 +98,23 @@ def entry_products(f: Function, limbs: Limbs) -> None:
 
         def level(index: str, _: list[Vec]) -> list[Vec]:
             square_often(f, place, "%squarings")
-            number = f.scalar(f"mul i64 {f.scalar(f'add i64 {index}, 1')}, %factors")
-            multiply(f.scalar(f"add i64 {before}, {number}"), "%factors")
+            number = f.emit_scalar(f"mul i64 {f.emit_scalar(f'add i64 {index}, 1')}, %factors")
+            multiply(f.emit_scalar(f"add i64 {before}, {number}"), "%factors")
             return []
 
-        multiply(f.scalar(f"add i64 {before}, 1"), f.scalar("sub i64 %factors, 1"), perhaps=True)
-        f.loop(f.scalar("sub i64 %levels, 1"), level, perhaps=True)
+        multiply(f.emit_scalar(f"add i64 {before}, 1"), f.emit_scalar("sub i64 %factors, 1"), perhaps=True)
+        f.loop(f.emit_scalar("sub i64 %levels, 1"), level, perhaps=True)
         return []
 
     f.loop("%blocks", body)
 
 
 def scan_window(lanes: int) -> int:
-    """Bits of a digit of `scan`: as many as the path's permutations look up cheaply."""
+    """Bits of a digit of `emit_scan`: as many as the path's permutations look up cheaply."""
     return 7 if lanes == 8 else 6
 
 
-def scan(f: Function, limbs: Limbs) -> None:
+def emit_scan(f: Function, limbs: Limbs) -> None:
     """``(out, table, digits, i64 tiles)``: for each lane the entry of its secret digit; every entry is read.
 
     The table is [limb, entry], of words, or of 32-bit words on paths of four lanes. Entries are looked up by permuting
@@ -125,43 +132,43 @@ def scan(f: Function, limbs: Limbs) -> None:
         choices.append(ones)
 
     def limb(index: str, _: list[Vec]) -> list[Vec]:
-        here = rows.at(f, "%table", index, str(vectors))
+        here = rows.block_address(f, "%table", index, str(vectors))
         top = limbs.top if f.lanes == 8 else (1 << 64) - 1
         table = [f.load(here, k, top) for k in range(vectors)]
-        found = [f.permuted(table[k : k + each], digits) for k in range(0, vectors, each)]
+        found = [f.permute(table[k : k + each], digits) for k in range(0, vectors, each)]
         for low, high in choices:
             pairs = zip(found[::2], found[1::2], strict=True)
             found = [f.bitwise("or", f.bitwise("and", x, low), f.bitwise("and", y, high)) for x, y in pairs]
         f.store(f.mask(found[0], limbs.bits), "%out", index)
         return []
 
-    f.loop(f.scalar(f"mul i64 %tiles, {limbs.tile}"), limb)
+    f.loop(f.emit_scalar(f"mul i64 %tiles, {limbs.tile}"), limb)
 
 
-def scanned_products(f: Function, limbs: Limbs) -> None:
+def emit_scanned_products(f: Function, limbs: Limbs) -> None:
     """``(out, tables, digits, i64 factors, scratch, ...)``: products of entries of secret digits.
 
-    `digits` is [block, factor, lane]; the k-th of them looks up the k-th table (`scan`). A table serves all blocks
+    `digits` is [block, factor, lane]; the k-th of them looks up the k-th table (`emit_scan`). A table serves all blocks
     before the next is read.
     """
-    step = rows.stride(f, limbs)
-    size = f.scalar(f"mul i64 {step}, {(1 << scan_window(f.lanes)) // 8}")
+    step = rows.row_stride(f, limbs)
+    size = f.emit_scalar(f"mul i64 {step}, {(1 << scan_window(f.lanes)) // 8}")
 
     def look_up(out: str, block: str, factor: str) -> None:
-        number = f.scalar(f"add i64 {f.scalar(f'mul i64 {block}, %factors')}, {factor}")
-        table, digits = rows.at(f, "%tables", factor, size), rows.at(f, "%digits", number, "1")
+        number = f.emit_scalar(f"add i64 {f.emit_scalar(f'mul i64 {block}, %factors')}, {factor}")
+        table, digits = rows.block_address(f, "%tables", factor, size), rows.block_address(f, "%digits", number, "1")
         f.call("scan", f"ptr {out}", f"ptr {table}", f"ptr {digits}", "i64 %tiles")
 
     def first(block: str, _: list[Vec]) -> list[Vec]:
-        look_up(rows.at(f, "%out", block, step), block, "0")
+        look_up(rows.block_address(f, "%out", block, step), block, "0")
         return []
 
     def factor(index: str, _: list[Vec]) -> list[Vec]:
-        number = f.scalar(f"add i64 {index}, 1")
+        number = f.emit_scalar(f"add i64 {index}, 1")
 
         def one(block: str, _: list[Vec]) -> list[Vec]:
             look_up("%scratch", block, number)
-            place = rows.at(f, "%out", block, step)
+            place = rows.block_address(f, "%out", block, step)
             call_multiply(f, place, place, "%scratch")
             return []
 
@@ -169,30 +176,30 @@ def scanned_products(f: Function, limbs: Limbs) -> None:
         return []
 
     f.loop("%blocks", first)
-    f.loop(f.scalar("sub i64 %factors, 1"), factor, perhaps=True)
+    f.loop(f.emit_scalar("sub i64 %factors, 1"), factor, perhaps=True)
 
 
-def prefix_products(f: Function, limbs: Limbs) -> None:
+def emit_prefix_products(f: Function, limbs: Limbs) -> None:
     """``(prefixes, rows, index, i64 count, one, scratch, ...)``: the products of the first rows, of one, two, ...
 
     `index` is [block, count, lane] and one vector more. With n = count + 1, prefix v of lane l of block b becomes row
     (b · lanes + l) · n + v of `prefixes`; prefix 0 is one. `scratch` is two blocks.
     """
-    step = rows.stride(f, limbs)
-    each = f.scalar("add i64 %count, 1")
-    other = rows.at(f, "%scratch", 1, step)
+    step = rows.row_stride(f, limbs)
+    each = f.emit_scalar("add i64 %count, 1")
+    other = rows.block_address(f, "%scratch", 1, step)
 
     def body(block: str, _: list[Vec]) -> list[Vec]:
-        rows.copy(f, "%scratch", "%one", step)
-        rows.scatter(f, "%prefixes", _lanes_of(f, block, each, "0"), "%scratch", step)
-        before = f.scalar(f"mul i64 {block}, %count")
+        rows.copy_block(f, "%scratch", "%one", step)
+        rows.scatter_rows(f, "%prefixes", _lane_addresses(f, block, each, "0"), "%scratch", step)
+        before = f.emit_scalar(f"mul i64 {block}, %count")
 
         def one(index: str, _: list[Vec]) -> list[Vec]:
-            place = rows.at(f, "%index", f.scalar(f"add i64 {before}, {index}"), "1")
+            place = rows.block_address(f, "%index", f.emit_scalar(f"add i64 {before}, {index}"), "1")
             f.call("gather", f"ptr {other}", "ptr %rows", f"ptr {place}", "i64 %tiles")
             call_multiply(f, "%scratch", "%scratch", other)
-            targets = _lanes_of(f, block, each, f.scalar(f"add i64 {index}, 1"))
-            rows.scatter(f, "%prefixes", targets, "%scratch", step)
+            targets = _lane_addresses(f, block, each, f.emit_scalar(f"add i64 {index}, 1"))
+            rows.scatter_rows(f, "%prefixes", targets, "%scratch", step)
             return []
 
         f.loop("%count", one)

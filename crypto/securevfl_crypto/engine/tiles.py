@@ -9,19 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from securevfl_crypto.engine.columns import Columns, accumulate
+from securevfl_crypto.engine.columns import Columns, accumulate_columns
 from securevfl_crypto.engine.emitter import Function, Vec
 from securevfl_crypto.engine.limbs import Limbs
 
-__all__ = ["Row", "add", "add_products", "clear", "load_tile", "product_rows", "square_columns", "sweep"]
+__all__ = [
+    "Row",
+    "add_counters",
+    "add_products",
+    "clear_columns",
+    "load_tile",
+    "product_rows",
+    "square_columns",
+    "sweep_tiles",
+]
 
 
-def add(f: Function, index: str, more: str | int) -> str:
+def add_counters(f: Function, index: str, more: str | int) -> str:
     """The sum of two counters."""
-    return f.scalar(f"add i64 {index}, {more}")
+    return f.emit_scalar(f"add i64 {index}, {more}")
 
 
-def _tile(
+def _multiply_tiles(
     f: Function,
     limbs: Limbs,
     a: Sequence[Vec],
@@ -46,12 +55,12 @@ def _tile(
         for half in range(limbs.halves):
             for i in range(limbs.tile):
                 if wanted(i, j, half):
-                    window[i + half] = limbs.add(f, window[i + half], a[i], b, half)
+                    window[i + half] = limbs.add_product(f, window[i + half], a[i], b, half)
         done(j, window.pop(0))
     return window
 
 
-def sweep(
+def sweep_tiles(
     f: Function,
     limbs: Limbs,
     columns: Columns,
@@ -62,7 +71,7 @@ def sweep(
     limb: Callable[[str, int], Vec],
     slack: int = 0,
 ) -> list[Vec]:
-    """`_tile` for `count` tiles of the other operand, at least one; the first one's columns begin at `place`.
+    """`_multiply_tiles` for `count` tiles of the other operand, at least one; the first one's columns begin at `place`.
 
     Args:
         limb: limb j of the other operand's tile that begins this many limbs on.
@@ -70,18 +79,18 @@ def sweep(
     """
 
     def body(index: str, window: list[Vec]) -> list[Vec]:
-        first = f.scalar(f"mul i64 {index}, {limbs.tile}")
-        here = add(f, place, first)
-        return _tile(
+        first = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
+        here = add_counters(f, place, first)
+        return _multiply_tiles(
             f,
             limbs,
             a,
             window,
-            lambda j: (limb(first, j), columns.load(add(f, here, limbs.tile + j))),
-            lambda j, column: columns.store(column, add(f, here, j)),
+            lambda j: (limb(first, j), columns.load(add_counters(f, here, limbs.tile + j))),
+            lambda j, column: columns.store(column, add_counters(f, here, j)),
         )
 
-    bounds = [columns.grown(limbs.gained(place) + slack) for place in range(limbs.tile)]
+    bounds = [columns.grow_bound(limbs.column_growth(place) + slack) for place in range(limbs.tile)]
     return f.loop(count, body, list(zip(window, bounds, strict=True)))
 
 
@@ -100,13 +109,13 @@ class Row:
     limb: Callable[[str, int], Vec]
 
 
-def clear(f: Function, limbs: Limbs, t: str, tiles: str) -> None:
+def clear_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> None:
     """Set `tiles` tiles of columns to 0."""
 
     def body(index: str, _: list[Vec]) -> list[Vec]:
-        first = f.scalar(f"mul i64 {index}, {limbs.tile}")
+        first = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
         for k in range(limbs.tile):
-            f.store(f.constant(0), t, add(f, first, k))
+            f.store(f.constant(0), t, add_counters(f, first, k))
         return []
 
     f.loop(tiles, body)
@@ -114,15 +123,17 @@ def clear(f: Function, limbs: Limbs, t: str, tiles: str) -> None:
 
 def load_tile(f: Function, limbs: Limbs, pointer: str, first: str) -> list[Vec]:
     """K limbs of a number, from limb `first` on."""
-    return [f.load(pointer, add(f, first, k), limbs.top) for k in range(limbs.tile)]
+    return [f.load(pointer, add_counters(f, first, k), limbs.top) for k in range(limbs.tile)]
 
 
 def product_rows(f: Function, limbs: Limbs, a: str, b: str) -> Callable[[str], Row]:
     """Rows of a · b."""
 
     def row(index: str) -> Row:
-        place = f.scalar(f"mul i64 {index}, {limbs.tile}")
-        return Row(load_tile(f, limbs, a, place), place, lambda first, j: f.load(b, add(f, first, j), limbs.top))
+        place = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
+        return Row(
+            load_tile(f, limbs, a, place), place, lambda first, j: f.load(b, add_counters(f, first, j), limbs.top)
+        )
 
     return row
 
@@ -145,17 +156,19 @@ def add_products(
         rounds: how many rows, as many as tiles unless given.
         sums: products of two numbers that these rows make up.
     """
-    length = f.scalar(f"mul i64 {tiles}, {limbs.tile}")
+    length = f.emit_scalar(f"mul i64 {tiles}, {limbs.tile}")
 
     def one(index: str, columns: Columns) -> None:
         this = row(index)
-        window = [columns.load(add(f, this.place, k)) for k in range(limbs.tile)]
-        window = sweep(f, limbs, columns, this.a, window, this.place, tiles, this.limb)
+        window = [columns.load(add_counters(f, this.place, k)) for k in range(limbs.tile)]
+        window = sweep_tiles(f, limbs, columns, this.a, window, this.place, tiles, this.limb)
         for k in range(limbs.tile):
-            columns.store(window[k], add(f, add(f, this.place, length), k))
+            columns.store(window[k], add_counters(f, add_counters(f, this.place, length), k))
 
     most = sums * (limbs.most // limbs.tile)
-    return accumulate(f, t, rounds or tiles, most, start, limbs.halves * limbs.tile * limbs.product, one)
+    return accumulate_columns(
+        f, t, rounds or tiles, most, start, limbs.halves * limbs.tile * limbs.largest_product, one
+    )
 
 
 def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
@@ -164,67 +177,67 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
     Products of different limbs once, then doubled, and squares of limbs.
     """
     tile, most = limbs.tile, limbs.most // limbs.tile
-    length, last = f.scalar(f"mul i64 {tiles}, {tile}"), f.scalar(f"sub i64 {tiles}, 1")
+    length, last = f.emit_scalar(f"mul i64 {tiles}, {tile}"), f.emit_scalar(f"sub i64 {tiles}, 1")
 
     def triangle(columns: Columns, row: str) -> tuple[list[Vec], list[Vec]]:
         """Pairs of limbs of one tile."""
         a = load_tile(f, limbs, "%a", row)
-        place = f.scalar(f"shl i64 {row}, 1")
-        window = _tile(
+        place = f.emit_scalar(f"shl i64 {row}, 1")
+        window = _multiply_tiles(
             f,
             limbs,
             a,
-            [columns.load(add(f, place, k)) for k in range(tile)],
-            lambda j: (a[j], columns.load(add(f, place, tile + j))),
-            lambda j, column: columns.store(column, add(f, place, j)),
+            [columns.load(add_counters(f, place, k)) for k in range(tile)],
+            lambda j: (a[j], columns.load(add_counters(f, place, tile + j))),
+            lambda j, column: columns.store(column, add_counters(f, place, j)),
             lambda i, j, _: i < j,
         )
         return a, window
 
     def rows(index: str, columns: Columns) -> None:
-        row = f.scalar(f"mul i64 {index}, {tile}")
+        row = f.emit_scalar(f"mul i64 {index}, {tile}")
         a, window = triangle(columns, row)
-        following = add(f, row, tile)
-        base = f.scalar(f"getelementptr {f.type}, ptr %a, i64 {following}")
-        window = sweep(
+        following = add_counters(f, row, tile)
+        base = f.emit_scalar(f"getelementptr {f.type}, ptr %a, i64 {following}")
+        window = sweep_tiles(
             f,
             limbs,
             columns,
             a,
             window,
-            add(f, row, following),
-            f.scalar(f"sub i64 {last}, {index}"),
-            lambda first, j: f.load(base, add(f, first, j), limbs.top),
+            add_counters(f, row, following),
+            f.emit_scalar(f"sub i64 {last}, {index}"),
+            lambda first, j: f.load(base, add_counters(f, first, j), limbs.top),
         )
         for k in range(tile):
-            columns.store(window[k], add(f, add(f, row, length), k))
+            columns.store(window[k], add_counters(f, add_counters(f, row, length), k))
 
     def final(_: str, columns: Columns) -> None:
-        row = f.scalar(f"mul i64 {last}, {tile}")
+        row = f.emit_scalar(f"mul i64 {last}, {tile}")
         window = triangle(columns, row)[1]
         for k in range(tile):
-            columns.store(window[k], add(f, add(f, row, length), k))
+            columns.store(window[k], add_counters(f, add_counters(f, row, length), k))
 
-    growth = limbs.halves * tile * limbs.product
-    bound = accumulate(f, t, last, most - 1, 0, growth, rows)
-    return _double(f, limbs, t, tiles, accumulate(f, t, 1, 1, bound, growth, final))
+    growth = limbs.halves * tile * limbs.largest_product
+    bound = accumulate_columns(f, t, last, most - 1, 0, growth, rows)
+    return _double_columns(f, limbs, t, tiles, accumulate_columns(f, t, 1, 1, bound, growth, final))
 
 
-def _double(f: Function, limbs: Limbs, t: str, tiles: str, bound: int) -> int:
+def _double_columns(f: Function, limbs: Limbs, t: str, tiles: str, bound: int) -> int:
     """Doubles all columns, adds the squares of limbs, and returns the bound after it."""
     top = 0
 
     def body(index: str, _: list[Vec]) -> list[Vec]:
         nonlocal top
-        row = f.scalar(f"mul i64 {index}, {limbs.tile}")
-        place = f.scalar(f"shl i64 {row}, 1")
+        row = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
+        place = f.emit_scalar(f"shl i64 {row}, 1")
         for k, a in enumerate(load_tile(f, limbs, "%a", row)):
             for half in range(2):
-                where = add(f, place, 2 * k + half)
+                where = add_counters(f, place, 2 * k + half)
                 column = f.load(t, where, bound)
                 column = f.add(column, column)
                 if half < limbs.halves:
-                    column = limbs.add(f, column, a, a, half)
+                    column = limbs.add_product(f, column, a, a, half)
                 top = max(top, column.top)
                 f.store(column, t, where)
         return []

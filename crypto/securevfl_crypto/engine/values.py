@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["MASK52", "BoundError", "Gain", "Mask", "Vec", "grown", "within"]
+__all__ = ["MASK52", "BoundError", "Gain", "Mask", "Vec", "bounded_value", "grow_value"]
 
 MASK52 = (1 << 52) - 1
 
@@ -49,13 +49,13 @@ class Mask:
     name: str
 
 
-def within(name: str, bound: int | Gain) -> Vec:
+def bounded_value(name: str, bound: int | Gain) -> Vec:
     """A value that a loop carries, of which only its bound is known."""
     if isinstance(bound, int):
         return Vec(name, 0, bound)
     return Vec(name, 0, bound.top + bound.over, origin=bound.origin, over=bound.over)
 
 
-def grown(result: Vec, before: Vec, by: int) -> Vec:
+def grow_value(result: Vec, before: Vec, by: int) -> Vec:
     """`result`, which is `before` and something of at most `by`."""
     return result if before.origin is None else replace(result, origin=before.origin, over=before.over + by)

@@ -11,6 +11,6 @@ it exports.
 """
 
 from securevfl_crypto.modular.base import Batch, FixedBase, Modulus
-from securevfl_crypto.modular.choice import modulus
+from securevfl_crypto.modular.choice import modular_arithmetic
 
-__all__ = ["Batch", "FixedBase", "Modulus", "modulus"]
+__all__ = ["Batch", "FixedBase", "Modulus", "modular_arithmetic"]

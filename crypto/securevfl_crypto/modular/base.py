@@ -33,7 +33,7 @@ class FixedBase(ABC):
     bits: int
 
     @abstractmethod
-    def powers(self, exponents: np.ndarray) -> Batch:
+    def raise_to(self, exponents: np.ndarray) -> Batch:
         """base^e for each exponent.
 
         Args:
@@ -56,7 +56,7 @@ class Modulus(ABC):
     width: int
 
     @abstractmethod
-    def load(self, numbers: np.ndarray) -> Batch:
+    def load_bytes(self, numbers: np.ndarray) -> Batch:
         """Read numbers below m from little-endian bytes, uint8 (n, width).
 
         Raises:
@@ -64,7 +64,7 @@ class Modulus(ABC):
         """
 
     @abstractmethod
-    def store(self, batch: Batch) -> np.ndarray:
+    def store_bytes(self, batch: Batch) -> np.ndarray:
         """Write the numbers, reduced, as little-endian bytes, uint8 (n, width).
 
         Raises:

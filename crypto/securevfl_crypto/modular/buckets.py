@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from securevfl_crypto.modular.base import Batch
-from securevfl_crypto.modular.lanes import LaneBatch, Lanes, address, aligned
-from securevfl_crypto.modular.tables import by_tables, indexed
+from securevfl_crypto.modular.lanes import LaneBatch, Lanes, allocate_aligned, word_address
+from securevfl_crypto.modular.tables import by_tables, flat_indices
 
 __all__ = ["power_products"]
 
@@ -40,7 +40,7 @@ class _Method:
     parts: int = 1
 
 
-def _methods(modulus: Lanes, rows: int, bases: int, magnitude: int, span: int) -> Iterator[_Method]:
+def _candidate_methods(modulus: Lanes, rows: int, bases: int, magnitude: int, span: int) -> Iterator[_Method]:
     def padded(count: int) -> int:
         return -(-count // modulus.lanes) * modulus.lanes
 
@@ -71,12 +71,12 @@ def power_products(modulus: Lanes, bases: Batch, exponents: np.ndarray) -> LaneB
     """`Modulus.power_products`, by Straus 1964 or Pippenger 1976, whichever takes fewer products."""
     rows, count = exponents.shape
     if not exponents.size:
-        out = modulus.blocks(rows)
+        out = modulus.allocate_blocks(rows)
         out[:] = modulus.one
-        return modulus.batch(out, rows)
+        return modulus.make_batch(out, rows)
     low, high = min(0, int(exponents.min())), max(0, int(exponents.max()))
     magnitude, span = max(-low, high).bit_length(), (high - low).bit_length()
-    method = min(_methods(modulus, rows, count, magnitude, span), key=lambda method: method.cost)
+    method = min(_candidate_methods(modulus, rows, count, magnitude, span), key=lambda method: method.cost)
     if method.together:
         return by_tables(modulus, bases, exponents, method.window, method.together, method.levels)
     return by_buckets(modulus, bases, exponents, method.window, method.levels, method.parts)
@@ -109,13 +109,13 @@ def by_buckets(modulus: Lanes, bases: Batch, exponents: np.ndarray, window: int,
     """
     rows, count = exponents.shape
     each = -(-count // parts)
-    table = aligned(2 * count, modulus.step)
-    table[:count], table[count:] = modulus.rows(bases), modulus.rows(modulus.invert(bases))
+    table = allocate_aligned(2 * count, modulus.step)
+    table[:count], table[count:] = modulus.rows_of(bases), modulus.rows_of(modulus.invert(bases))
     padded = np.zeros((rows, parts * each), dtype=np.int64)
     padded[:, :count] = exponents
     digits = _signed_digits(padded.reshape(rows, parts, each).transpose(1, 0, 2), window, levels)
     first = np.repeat(np.tile(np.arange(parts) * each, levels), rows)
-    jobs = _jobs(modulus, table, digits.reshape(-1, each), first, 1 << (window - 1))
+    jobs = _bucket_jobs(modulus, table, digits.reshape(-1, each), first, 1 << (window - 1))
 
     def level(number: int) -> LaneBatch:
         start = number * parts * rows
@@ -127,12 +127,12 @@ def by_buckets(modulus: Lanes, bases: Batch, exponents: np.ndarray, window: int,
 
     value = level(levels - 1)
     for number in range(levels - 2, -1, -1):
-        modulus.squarings(modulus.data(value), window)
+        modulus.square_blocks(modulus.blocks_of(value), window)
         value = modulus.mul(value, level(number))
     return value
 
 
-def _jobs(modulus: Lanes, table: np.ndarray, digits: np.ndarray, first: np.ndarray, half: int) -> LaneBatch:
+def _bucket_jobs(modulus: Lanes, table: np.ndarray, digits: np.ndarray, first: np.ndarray, half: int) -> LaneBatch:
     """Π_j b_j^(d_j) for digits of a few bits.
 
     With the bases in the order of falling digits and P_t the product of the first t of them, the product is
@@ -154,19 +154,19 @@ def _jobs(modulus: Lanes, table: np.ndarray, digits: np.ndarray, first: np.ndarr
     tally = np.bincount(places.reshape(-1), minlength=jobs * (half + 1)).reshape(jobs, half + 1)
     least = np.cumsum(tally[:, :0:-1], axis=1)  # how many digits are at least half, half − 1, ..., 1
     longest = max(1, int(least[:, -1].max()))
-    index = indexed(modulus, numbers[:, :longest])
-    picks = indexed(modulus, least + (np.arange(jobs) % lanes * (longest + 1))[:, None])
-    out = modulus.blocks(jobs)
+    index = flat_indices(modulus, numbers[:, :longest])
+    picks = flat_indices(modulus, least + (np.arange(jobs) % lanes * (longest + 1))[:, None])
+    out = modulus.allocate_blocks(jobs)
 
     def task(start: int, blocks: int) -> None:
-        context = modulus.context()
-        prefixes, scratch = aligned(lanes * (longest + 1), step), aligned(2, step, lanes)
-        room = address(scratch)
+        context = modulus.kernel_context()
+        prefixes, scratch = allocate_aligned(lanes * (longest + 1), step), allocate_aligned(2, step, lanes)
+        room = word_address(scratch)
         for block in range(start, start + blocks):
-            chain = address(index, block * longest * lanes), longest, address(modulus.one)
-            modulus.kernels["prefix_products"](address(prefixes), address(table), *chain, room, *context, 1)
-            place, pick = address(out, block * step * lanes), address(picks, block * half * lanes)
-            modulus.kernels["entry_products"](place, address(prefixes), pick, 1, 0, half, room, *context, 1)
+            chain = word_address(index, block * longest * lanes), longest, word_address(modulus.one)
+            modulus.kernels["prefix_products"](word_address(prefixes), word_address(table), *chain, room, *context, 1)
+            place, pick = word_address(out, block * step * lanes), word_address(picks, block * half * lanes)
+            modulus.kernels["entry_products"](place, word_address(prefixes), pick, 1, 0, half, room, *context, 1)
 
     modulus.each_part(len(out), longest + half, task)
-    return modulus.batch(out, jobs)
+    return modulus.make_batch(out, jobs)

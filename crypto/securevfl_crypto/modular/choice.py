@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from gmpy2 import mpz
 
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced, host_features
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced_path, host_features
 from securevfl_crypto.errors import EngineError, MalformedError
 from securevfl_crypto.modular.base import Modulus
 from securevfl_crypto.modular.checks import checked_modulus
@@ -19,10 +19,12 @@ from securevfl_crypto.modular.gmp import GmpModulus
 if TYPE_CHECKING:  # the module imports llvmlite
     from securevfl_crypto.engine.compiled_long import LongKernels
 
-__all__ = ["modulus", "self_test"]
+__all__ = ["agrees_with_gmp", "modular_arithmetic"]
 
 
-def modulus(m: int | mpz, path: str | None = None, *, secret: bool = False, root: int | mpz | None = None) -> Modulus:
+def modular_arithmetic(
+    m: int | mpz, path: str | None = None, *, secret: bool = False, root: int | mpz | None = None
+) -> Modulus:
     """Arithmetic modulo m.
 
     Args:
@@ -36,7 +38,7 @@ def modulus(m: int | mpz, path: str | None = None, *, secret: bool = False, root
         EngineError: the requested path is unknown, cannot run here, or fails its self-test.
         MalformedError: m is even, too short or too long, or not the square of `root`.
     """
-    name = path or forced()
+    name = path or forced_path()
     if name is not None and name not in PATHS:
         raise EngineError(f"path {name!r}; one of {', '.join(PATHS)} is possible")
     number, known = checked_modulus(m), None if root is None else mpz(root)
@@ -45,46 +47,46 @@ def modulus(m: int | mpz, path: str | None = None, *, secret: bool = False, root
             f"a root of {known.bit_length()} bits whose square is not the modulus of {number.bit_length()} bits; "
             "give the positive one, or none"
         )
-    return (_made if secret else _kept)(number, name, known)
+    return (_make_modulus if secret else _cached_modulus)(number, name, known)
 
 
 @lru_cache(maxsize=32)
-def _kept(m: mpz, name: str | None, root: mpz | None) -> Modulus:
-    return _made(m, name, root)
+def _cached_modulus(m: mpz, name: str | None, root: mpz | None) -> Modulus:
+    return _make_modulus(m, name, root)
 
 
-def _made(m: mpz, name: str | None, root: mpz | None) -> Modulus:
+def _make_modulus(m: mpz, name: str | None, root: mpz | None) -> Modulus:
     if name is not None:
         vector = next((path for path in VECTOR_PATHS if path.name == name), None)
-        return GmpModulus(m) if vector is None else _on(vector, m, root)
+        return GmpModulus(m) if vector is None else _modulus_on_path(vector, m, root)
     features = host_features()
     for path in VECTOR_PATHS:
         if features.issuperset(path.needs):
             try:
-                return _on(path, m, root)
+                return _modulus_on_path(path, m, root)
             except EngineError as error:
                 warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=3)
     return GmpModulus(m)
 
 
-def _on(path: VectorPath, m: mpz, root: mpz | None) -> Modulus:
+def _modulus_on_path(path: VectorPath, m: mpz, root: mpz | None) -> Modulus:
     missing = sorted(set(path.needs) - host_features())
     if missing:
         raise EngineError(f"the path {path.name!r} needs llvmlite and a CPU with {', '.join(missing)}")
     from securevfl_crypto.modular.vector import VectorModulus
 
     try:
-        kernels = _kernels(path, m, root)
+        kernels = _load_kernels(path, m, root)
     except RuntimeError as error:  # raised by llvmlite if the installed LLVM rejects the kernels
         first = str(error).partition("\n")[0]
         raise EngineError(
             f"the path {path.name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
         ) from error
-    _tested(path, kernels, root is not None)
+    _test_kernels(path, kernels, root is not None)
     return VectorModulus(m, kernels, root)
 
 
-def _kernels(path: VectorPath, m: mpz, root: mpz | None) -> LongKernels:
+def _load_kernels(path: VectorPath, m: mpz, root: mpz | None) -> LongKernels:
     from securevfl_crypto.engine.compiled_long import long_kernels
 
     if root is None:
@@ -93,20 +95,20 @@ def _kernels(path: VectorPath, m: mpz, root: mpz | None) -> LongKernels:
 
 
 @lru_cache(maxsize=16)
-def _tested(path: VectorPath, kernels: LongKernels, squares: bool) -> None:
-    """Run `self_test` once for each set of kernels."""
+def _test_kernels(path: VectorPath, kernels: LongKernels, squares: bool) -> None:
+    """Run `agrees_with_gmp` once for each set of kernels."""
     from securevfl_crypto.modular.vector import VectorModulus
 
     prime = (mpz(1) << 1279) - 1  # Mersenne's: all limbs are ones, and residues have inverses
     m, root = (prime**2, prime) if squares else (prime, None)
-    if not self_test(VectorModulus(m, kernels, root)):
+    if not agrees_with_gmp(VectorModulus(m, kernels, root)):
         raise EngineError(
             f"the path {path.name!r} multiplies wrongly on this machine; set SECUREVFL_ENGINE=cryptography and report "
             "it"
         )
 
 
-def self_test(candidate: Modulus) -> bool:
+def agrees_with_gmp(candidate: Modulus) -> bool:
     """Whether every operation agrees with GMP on random and extreme numbers modulo a large prime or its square."""
     right = GmpModulus(candidate.m)
     raw = secrets.token_bytes(candidate.width * 13)
@@ -127,10 +129,10 @@ def self_test(candidate: Modulus) -> bool:
             modulus.power(batch, secret),
             modulus.power_products(batch, exponents),
             modulus.power_products(modulus.take(batch, np.array([0, 1])), exponents[:, :2]),
-            *(modulus.fixed_base(values[0], 64, scan=scan).powers(tall) for scan in (False, True)),
+            *(modulus.fixed_base(values[0], 64, scan=scan).raise_to(tall) for scan in (False, True)),
             modulus.group_products(batch, groups, 4),
             modulus.horner(modulus.take(batch, np.arange(12)), 4, 27),
-            modulus.load(modulus.store(batch)),
+            modulus.load_bytes(modulus.store_bytes(batch)),
         ]
         return [modulus.to_ints(part) for part in out]
 

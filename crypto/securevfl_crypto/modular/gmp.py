@@ -15,7 +15,7 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
-from securevfl_crypto.engine.cpu import threads
+from securevfl_crypto.engine.cpu import thread_count
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.modular.base import Batch, FixedBase, Modulus
 from securevfl_crypto.modular.checks import (
@@ -29,7 +29,7 @@ from securevfl_crypto.modular.checks import (
     checked_rows,
     checked_window,
 )
-from securevfl_crypto.modular.inverses import inverse, inverses
+from securevfl_crypto.modular.inverses import modular_inverse, modular_inverses
 from securevfl_crypto.modular.multi_exponentiation import best_window, many_bases, shared_tables
 
 __all__ = ["GmpModulus", "IntBatch"]
@@ -62,7 +62,7 @@ class _Table(FixedBase):
             self._table.append(row)
             base = row[-1] * base % m
 
-    def powers(self, exponents: np.ndarray) -> IntBatch:
+    def raise_to(self, exponents: np.ndarray) -> IntBatch:
         out = []
         for digits in checked_rows(exponents, len(self._table), "exponents").tolist():
             value = mpz(1)
@@ -78,24 +78,26 @@ class _Ladder(FixedBase):
     def __init__(self, base: mpz, bits: int, m: mpz) -> None:
         self.bits, self._base, self._m = bits, base, m
 
-    def powers(self, exponents: np.ndarray) -> IntBatch:
+    def raise_to(self, exponents: np.ndarray) -> IntBatch:
         rows = checked_rows(exponents, -(-self.bits // 8), "exponents")
         numbers = [mpz(int.from_bytes(row.tobytes(), "little")) for row in rows]
         # An extra top bit, divided out below, gives all exponents the same length and keeps them from being 0.
         top = mpz(1) << 8 * rows.shape[1]
         out = _in_threads(lambda part: [gmpy2.powmod_sec(self._base, e + top, self._m) for e in part], numbers)
-        rest = inverse(gmpy2.powmod(self._base, top, self._m), self._m)
+        rest = modular_inverse(gmpy2.powmod(self._base, top, self._m), self._m)
         return IntBatch([value * rest % self._m for value in out])
 
 
 @lru_cache(maxsize=4)
-def _pool(workers: int, process: int) -> ThreadPoolExecutor:  # a forked child has its parent's pool, not its threads
+def _process_pool(
+    workers: int, process: int
+) -> ThreadPoolExecutor:  # a forked child has its parent's pool, not its threads
     return ThreadPoolExecutor(workers, thread_name_prefix="securevfl-gmp")
 
 
 def _in_threads(task: Callable[[list[mpz]], list[mpz]], values: list[mpz]) -> list[mpz]:
     """Run the task on parts of the values in several threads; GMP releases the interpreter's lock."""
-    workers = min(threads(), len(values) // _ALONE)
+    workers = min(thread_count(), len(values) // _ALONE)
     if workers <= 1:
         return task(values)
 
@@ -105,10 +107,10 @@ def _in_threads(task: Callable[[list[mpz]], list[mpz]], values: list[mpz]) -> li
 
     step = -(-len(values) // workers)
     parts = [values[i : i + step] for i in range(0, len(values), step)]
-    return list(chain.from_iterable(_pool(workers, os.getpid()).map(unlocked, parts)))
+    return list(chain.from_iterable(_process_pool(workers, os.getpid()).map(unlocked, parts)))
 
 
-def _values(batch: Batch) -> list[mpz]:
+def _gmp_values(batch: Batch) -> list[mpz]:
     if not isinstance(batch, IntBatch):
         raise MalformedError(f"a batch of another path: {type(batch).__name__}; load it with this modulus")
     return batch.values
@@ -118,25 +120,25 @@ class GmpModulus(Modulus):
     """Arithmetic modulo m by GMP, one number after another; powers run in threads.
 
     Args:
-        m: as `choice.modulus` takes it.
-        root: as `choice.modulus` takes it; GMP has no use for it.
+        m: as `choice.modular_arithmetic` takes it.
+        root: as `choice.modular_arithmetic` takes it; GMP has no use for it.
     """
 
     def __init__(self, m: int | mpz, *, root: int | mpz | None = None) -> None:
         self.m = checked_modulus(m)
         self.width = -(-self.m.bit_length() // 8)
 
-    def load(self, numbers: np.ndarray) -> IntBatch:
-        """See `Modulus.load`."""
+    def load_bytes(self, numbers: np.ndarray) -> IntBatch:
+        """See `Modulus.load_bytes`."""
         raw, w = checked_rows(numbers, self.width, "numbers").tobytes(), self.width
         values = [mpz(int.from_bytes(raw[i : i + w], "little")) for i in range(0, len(raw), w)]
         if any(value >= self.m for value in values):
             raise MalformedError(f"a number that is not below the modulus of {self.m.bit_length()} bits; reduce it")
         return IntBatch(values)
 
-    def store(self, batch: Batch) -> np.ndarray:
-        """See `Modulus.store`."""
-        values = _values(batch)
+    def store_bytes(self, batch: Batch) -> np.ndarray:
+        """See `Modulus.store_bytes`."""
+        values = _gmp_values(batch)
         raw = b"".join(int(value).to_bytes(self.width, "little") for value in values)
         return np.frombuffer(raw, dtype=np.uint8).reshape(len(values), self.width)
 
@@ -146,12 +148,12 @@ class GmpModulus(Modulus):
 
     def to_ints(self, batch: Batch) -> list[mpz]:
         """See `Modulus.to_ints`."""
-        return list(_values(batch))
+        return list(_gmp_values(batch))
 
     def mul(self, a: Batch, b: Batch) -> IntBatch:
         """See `Modulus.mul`."""
         check_pairing(a, b)
-        left, right, m = _values(a), _values(b), self.m
+        left, right, m = _gmp_values(a), _gmp_values(b), self.m
         if len(left) == len(right):
             return IntBatch([x * y % m for x, y in zip(left, right, strict=True)])
         many, one = (left, right[0]) if len(right) == 1 else (right, left[0])
@@ -159,23 +161,23 @@ class GmpModulus(Modulus):
 
     def take(self, batch: Batch, rows: np.ndarray) -> IntBatch:
         """See `Modulus.take`."""
-        values = _values(batch)
+        values = _gmp_values(batch)
         return IntBatch([values[i] for i in checked_places(rows, len(values)).tolist()])
 
     def concat(self, batches: Sequence[Batch]) -> IntBatch:
         """See `Modulus.concat`."""
-        return IntBatch([value for batch in batches for value in _values(batch)])
+        return IntBatch([value for batch in batches for value in _gmp_values(batch)])
 
     def invert(self, batch: Batch) -> IntBatch:
         """See `Modulus.invert`."""
-        return IntBatch(inverses(_values(batch), self.m))
+        return IntBatch(modular_inverses(_gmp_values(batch), self.m))
 
     def power(self, batch: Batch, exponent: int | mpz) -> IntBatch:
         """See `Modulus.power`."""
         e, m = checked_power(exponent), self.m
         if not e:
             return IntBatch([mpz(1)] * len(batch))
-        return IntBatch(_in_threads(lambda part: [gmpy2.powmod_sec(x, e, m) for x in part], _values(batch)))
+        return IntBatch(_in_threads(lambda part: [gmpy2.powmod_sec(x, e, m) for x in part], _gmp_values(batch)))
 
     def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int = _WINDOW) -> FixedBase:
         """See `Modulus.fixed_base`."""
@@ -185,7 +187,7 @@ class GmpModulus(Modulus):
 
     def group_products(self, batch: Batch, groups: np.ndarray, count: int) -> IntBatch:
         """See `Modulus.group_products`."""
-        values, m = _values(batch), self.m
+        values, m = _gmp_values(batch), self.m
         out = [mpz(1)] * count
         for value, places in zip(values, checked_groups(groups, len(values), count).tolist(), strict=True):
             for place in places:
@@ -195,7 +197,7 @@ class GmpModulus(Modulus):
 
     def horner(self, batch: Batch, parts: int, bits: int) -> IntBatch:
         """See `Modulus.horner`."""
-        values, m = _values(batch), self.m
+        values, m = _gmp_values(batch), self.m
         each, shift = checked_part(len(values), parts, bits), mpz(1) << bits
         out = values[(parts - 1) * each :]
         for start in range((parts - 2) * each, -1, -each or -1):
@@ -205,7 +207,7 @@ class GmpModulus(Modulus):
 
     def power_products(self, bases: Batch, exponents: np.ndarray) -> IntBatch:
         """See `Modulus.power_products`."""
-        values, table = _values(bases), checked_exponents(exponents, len(bases))
+        values, table = _gmp_values(bases), checked_exponents(exponents, len(bases))
         rows, count = table.shape
         if not table.size:
             return IntBatch([mpz(1)] * rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from securevfl_crypto.modular.base import Batch
-from securevfl_crypto.modular.lanes import LaneBatch, Lanes, aligned
+from securevfl_crypto.modular.lanes import LaneBatch, Lanes, allocate_aligned
 from securevfl_crypto.modular.tables import entry_products
 
 __all__ = ["group_products"]
@@ -28,10 +28,10 @@ def group_products(modulus: Lanes, batch: Batch, groups: np.ndarray, count: int)
     order = held[np.argsort(flat[held], kind="stable")]
     members = order // max(1, groups.shape[1])
     sizes = np.bincount(flat[held], minlength=count)
-    table = _with_one(modulus, modulus.rows(batch))
+    table = _with_one(modulus, modulus.rows_of(batch))
     while True:
         pieces = np.maximum(1, -(-sizes // _LONGEST))
-        products = _pieces(modulus, table, members, sizes, pieces)
+        products = _piece_products(modulus, table, members, sizes, pieces)
         if len(products) == count:
             return modulus.from_rows(products)
         table, members, sizes = _with_one(modulus, products), np.arange(len(products)), pieces
@@ -39,12 +39,12 @@ def group_products(modulus: Lanes, batch: Batch, groups: np.ndarray, count: int)
 
 def _with_one(modulus: Lanes, numbers: np.ndarray) -> np.ndarray:
     """The numbers in rows, and a row with the number 1 after them."""
-    table = aligned(len(numbers) + 1, modulus.step)
+    table = allocate_aligned(len(numbers) + 1, modulus.step)
     table[:-1], table[-1] = numbers, modulus.one[0, :, 0]
     return table
 
 
-def _pieces(
+def _piece_products(
     modulus: Lanes, table: np.ndarray, members: np.ndarray, sizes: np.ndarray, pieces: np.ndarray
 ) -> np.ndarray:
     """The product of each piece of each group, uint64 (pieces of all groups, step).
@@ -67,5 +67,7 @@ def _pieces(
         which = np.flatnonzero(padded == width)
         inside = np.arange(width) < length[which, None]
         numbers = np.where(inside, ends[np.minimum(first[which, None] + np.arange(width), len(members))], one)
-        out[which] = table[numbers[:, 0]] if width == 1 else modulus.rows(entry_products(modulus, table, numbers, 1, 0))
+        out[which] = (
+            table[numbers[:, 0]] if width == 1 else modulus.rows_of(entry_products(modulus, table, numbers, 1, 0))
+        )
     return out

@@ -9,10 +9,10 @@ from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError
 
-__all__ = ["inverse", "inverses"]
+__all__ = ["modular_inverse", "modular_inverses"]
 
 
-def inverse(value: mpz, m: mpz) -> mpz:
+def modular_inverse(value: mpz, m: mpz) -> mpz:
     """1/value modulo m.
 
     Raises:
@@ -24,7 +24,7 @@ def inverse(value: mpz, m: mpz) -> mpz:
         raise MalformedError(f"a number without an inverse modulo {m.bit_length()} bits; all must be units") from None
 
 
-def inverses(values: Sequence[mpz], m: mpz) -> list[mpz]:
+def modular_inverses(values: Sequence[mpz], m: mpz) -> list[mpz]:
     """1/value modulo m for all values, with one inversion (Montgomery 1987, section 10.3.1).
 
     Raises:
@@ -33,7 +33,7 @@ def inverses(values: Sequence[mpz], m: mpz) -> list[mpz]:
     before = [mpz(1)]
     for value in values:
         before.append(before[-1] * value % m)
-    rest = inverse(before[-1], m)
+    rest = modular_inverse(before[-1], m)
     out = []
     for value, product in zip(reversed(values), reversed(before[:-1]), strict=True):
         out.append(rest * product % m)

@@ -8,7 +8,7 @@ from gmpy2 import mpz
 
 from securevfl_crypto.engine.limbs import Limbs
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.modular.inverses import inverse
+from securevfl_crypto.modular.inverses import modular_inverse
 
 __all__ = ["MontgomeryForm", "montgomery_form"]
 
@@ -48,7 +48,7 @@ def montgomery_form(m: mpz, limbs: Limbs, root: mpz | None) -> MontgomeryForm:
         most = limbs.bits * limbs.most - spare
         raise MalformedError(f"a modulus or root of {base.bit_length()} bits; {most} are possible")
     radix = mpz(1) << (limbs.bits * length)
-    negative = int(-inverse(base, mpz(1) << limbs.bits) % (1 << limbs.bits))
+    negative = int(-modular_inverse(base, mpz(1) << limbs.bits) % (1 << limbs.bits))
 
     def words(number: mpz) -> tuple[int, ...]:
         return tuple(int(number >> (limbs.bits * k)) & limbs.top for k in range(length))

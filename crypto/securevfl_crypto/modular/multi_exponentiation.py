@@ -14,7 +14,7 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
-from securevfl_crypto.modular.inverses import inverse, inverses
+from securevfl_crypto.modular.inverses import modular_inverse, modular_inverses
 
 __all__ = ["best_window", "many_bases", "shared_tables"]
 
@@ -44,8 +44,8 @@ def shared_tables(bases: Sequence[mpz], exponents: np.ndarray, modulus: mpz) -> 
     product = mpz(1)
     for base in bases:
         product = product * base % modulus
-    correction = inverse(gmpy2.powmod(product, offset, modulus), modulus)
-    tables = [_powers(base, 1 << window, modulus) for base in bases]
+    correction = modular_inverse(gmpy2.powmod(product, offset, modulus), modulus)
+    tables = [_power_table(base, 1 << window, modulus) for base in bases]
     mask, top = (1 << window) - 1, (bits - 1) // window
     out = []
     for row in rows:
@@ -64,7 +64,7 @@ def shared_tables(bases: Sequence[mpz], exponents: np.ndarray, modulus: mpz) -> 
     return out
 
 
-def _powers(base: mpz, count: int, modulus: mpz) -> list[mpz]:
+def _power_table(base: mpz, count: int, modulus: mpz) -> list[mpz]:
     powers = [mpz(1), base]
     for _ in range(count - 2):
         powers.append(powers[-1] * base % modulus)
@@ -87,7 +87,7 @@ def many_bases(bases: Sequence[mpz], exponents: np.ndarray, modulus: mpz) -> lis
     bits = int(np.abs(exponents).max()).bit_length() + 1
     window = min(range(2, 9), key=lambda w: -(-bits // w) * (len(bases) + 2 * (1 << (w - 1)) + w))
     half, full = 1 << (window - 1), 1 << window
-    inverted = inverses(bases, modulus)
+    inverted = modular_inverses(bases, modulus)
     digits = []
     rest = exponents.astype(np.int64)
     while rest.any():
@@ -101,12 +101,12 @@ def many_bases(bases: Sequence[mpz], exponents: np.ndarray, modulus: mpz) -> lis
             if level < len(digits) - 1:
                 for _ in range(window):
                     value = value * value % modulus
-            value = value * _buckets(bases, inverted, digits[level][i].tolist(), half, modulus) % modulus
+            value = value * _bucket_products(bases, inverted, digits[level][i].tolist(), half, modulus) % modulus
         out.append(value)
     return out
 
 
-def _buckets(bases: Sequence[mpz], inverted: Sequence[mpz], digits: list[int], half: int, modulus: mpz) -> mpz:
+def _bucket_products(bases: Sequence[mpz], inverted: Sequence[mpz], digits: list[int], half: int, modulus: mpz) -> mpz:
     """``Π_j bases[j]^digits[j]``: gather bases by digit, then ``Π_v bucket_v^v`` by running products."""
     buckets: list[mpz | None] = [None] * (half + 1)
     for base, inverse_of_base, digit in zip(bases, inverted, digits, strict=True):

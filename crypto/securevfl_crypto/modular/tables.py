@@ -11,16 +11,16 @@ from gmpy2 import mpz
 from securevfl_crypto.engine.tables import scan_window
 from securevfl_crypto.modular.base import Batch, FixedBase
 from securevfl_crypto.modular.checks import checked_rows, checked_window
-from securevfl_crypto.modular.inverses import inverse
-from securevfl_crypto.modular.lanes import LaneBatch, Lanes, address, aligned
+from securevfl_crypto.modular.inverses import modular_inverse
+from securevfl_crypto.modular.lanes import LaneBatch, Lanes, allocate_aligned, word_address
 
-__all__ = ["VectorFixedBase", "by_tables", "entry_products", "indexed"]
+__all__ = ["VectorFixedBase", "by_tables", "entry_products", "flat_indices"]
 
 _MOST_BYTES = 1 << 27
 """The most bytes of a fixed base's tables, unless even windows of 4 bits take more."""
 
 
-def _tables(modulus: Lanes, numbers: np.ndarray, group: int) -> np.ndarray:
+def _subset_tables(modulus: Lanes, numbers: np.ndarray, group: int) -> np.ndarray:
     """Products of all subsets of each group of numbers, one in each row.
 
     Args:
@@ -33,28 +33,33 @@ def _tables(modulus: Lanes, numbers: np.ndarray, group: int) -> np.ndarray:
     lanes, step = modulus.lanes, modulus.step
     groups = len(numbers) // group
     blocks = -(-groups // lanes)
-    sources = aligned(blocks, group, step, lanes)
+    sources = allocate_aligned(blocks, group, step, lanes)
     sources[-1] = 0
     flat = numbers.reshape(groups, group, step)
     for block in range(blocks):
         part = flat[block * lanes : (block + 1) * lanes]
         sources[block, :, :, : len(part)] = part.transpose(1, 2, 0)
-    rows = aligned((blocks * lanes) << group, step)
+    rows = allocate_aligned((blocks * lanes) << group, step)
 
     def arguments(first: int) -> Sequence[int]:
         start = (first * lanes << group) * step
-        return address(rows, start), address(sources, first * group * step * lanes), address(modulus.one), group
+        return (
+            word_address(rows, start),
+            word_address(sources, first * group * step * lanes),
+            word_address(modulus.one),
+            group,
+        )
 
-    modulus.run("subsets", blocks, 1 << group, arguments, 1 << group)
+    modulus.run_kernel("subsets", blocks, 1 << group, arguments, 1 << group)
     return rows
 
 
-def indexed(modulus: Lanes, numbers: np.ndarray) -> np.ndarray:
+def flat_indices(modulus: Lanes, numbers: np.ndarray) -> np.ndarray:
     """(n, k) int64 numbers as flat [block, k, lane], followed by a vector of zeros, which kernels prefetch."""
     count, width = numbers.shape
     lanes = modulus.lanes
     blocks = -(-count // lanes)
-    flat = aligned((blocks * width + 1) * lanes).view(np.int64)
+    flat = allocate_aligned((blocks * width + 1) * lanes).view(np.int64)
     flat[-lanes:] = 0
     index = flat[:-lanes].reshape(blocks, width, lanes)
     whole = count // lanes
@@ -74,22 +79,22 @@ def entry_products(modulus: Lanes, rows: np.ndarray, numbers: np.ndarray, levels
         levels: how many groups of factors there are.
         squarings: how often the product is squared between two groups.
     """
-    index = indexed(modulus, numbers)
-    out = modulus.blocks(len(numbers))
+    index = flat_indices(modulus, numbers)
+    out = modulus.allocate_blocks(len(numbers))
     width = numbers.shape[1]
 
     def arguments(first: int) -> Sequence[int]:
         return (
-            address(out, first * modulus.step * modulus.lanes),
-            address(rows),
-            address(index, first * width * modulus.lanes),
+            word_address(out, first * modulus.step * modulus.lanes),
+            word_address(rows),
+            word_address(index, first * width * modulus.lanes),
             levels,
             squarings,
             width // levels,
         )
 
-    modulus.run("entry_products", len(out), width + (levels - 1) * squarings, arguments, 1)
-    return modulus.batch(out, len(numbers))
+    modulus.run_kernel("entry_products", len(out), width + (levels - 1) * squarings, arguments, 1)
+    return modulus.make_batch(out, len(numbers))
 
 
 class VectorFixedBase(FixedBase):
@@ -111,42 +116,42 @@ class VectorFixedBase(FixedBase):
         for _ in range(self._count * self._window):
             powers.append(base)
             base = base * base % modulus.m
-        self._rows = _tables(modulus, modulus.rows(modulus.from_ints(powers)), self._window)
+        self._rows = _subset_tables(modulus, modulus.rows_of(modulus.from_ints(powers)), self._window)
         if scan:
             self._rows = self._entries_together(self._rows)
 
-    def powers(self, exponents: np.ndarray) -> LaneBatch:
-        """See `FixedBase.powers`."""
-        digits = self._digits(checked_rows(exponents, self._width, "exponents"))
+    def raise_to(self, exponents: np.ndarray) -> LaneBatch:
+        """See `FixedBase.raise_to`."""
+        digits = self._window_digits(checked_rows(exponents, self._width, "exponents"))
         modulus = self._modulus
         if not self._scan:
             first = np.arange(self._count, dtype=np.int64) << self._window
             return entry_products(modulus, self._rows, digits + first, 1, 0)
-        index = indexed(modulus, digits)
-        out = modulus.blocks(len(digits))
+        index = flat_indices(modulus, digits)
+        out = modulus.allocate_blocks(len(digits))
 
         def arguments(first: int) -> Sequence[int]:
             return (
-                address(out, first * modulus.step * modulus.lanes),
-                address(self._rows),
-                address(index, first * self._count * modulus.lanes),
+                word_address(out, first * modulus.step * modulus.lanes),
+                word_address(self._rows),
+                word_address(index, first * self._count * modulus.lanes),
                 self._count,
             )
 
-        modulus.run("scanned_products", len(out), self._count, arguments, 1)
-        return modulus.batch(out, len(digits))
+        modulus.run_kernel("scanned_products", len(out), self._count, arguments, 1)
+        return modulus.make_batch(out, len(digits))
 
     def _entries_together(self, rows: np.ndarray) -> np.ndarray:
         """The tables as [table, limb, entry], the layout of kernel `scan`."""
         modulus, entries = self._modulus, 1 << self._window
         words = entries if modulus.lanes == 8 else entries // 2
-        out = aligned(self._count, modulus.step, words)
+        out = allocate_aligned(self._count, modulus.step, words)
         held = out.view(np.uint64 if modulus.lanes == 8 else np.uint32)
         for k in range(self._count):
             held[k] = rows[k * entries : (k + 1) * entries].T
         return out
 
-    def _digits(self, exponents: np.ndarray) -> np.ndarray:
+    def _window_digits(self, exponents: np.ndarray) -> np.ndarray:
         """The digits (n, windows), by shifts; no address depends on the exponents."""
         if self._window == 8:
             return exponents.astype(np.int64)
@@ -178,13 +183,13 @@ def by_tables(
     groups = -(-count // together)
     numbers = np.empty((groups * together, window, modulus.step), dtype=np.uint64)
     numbers[count:] = modulus.one[0, :, 0]
-    power = modulus.blocks(count)
-    power[:] = modulus.data(bases)
+    power = modulus.allocate_blocks(count)
+    power[:] = modulus.blocks_of(bases)
     for k in range(window):
         if k:
-            modulus.squarings(power, 1)
-        numbers[:count, k] = modulus.rows(modulus.batch(power, count))
-    table = _tables(modulus, numbers.reshape(-1, modulus.step), together * window)
+            modulus.square_blocks(power, 1)
+        numbers[:count, k] = modulus.rows_of(modulus.make_batch(power, count))
+    table = _subset_tables(modulus, numbers.reshape(-1, modulus.step), together * window)
     shifted = np.zeros((rows, groups * together), dtype=np.uint64)
     shifted[:, :count] = exponents.astype(np.uint64) + np.uint64(-low)
     places = np.arange(together, dtype=np.uint64) * np.uint64(window)
@@ -198,18 +203,18 @@ def by_tables(
     if not low:
         return out
     whole = modulus.to_ints(product_of_all(modulus, bases))[0]
-    back = inverse(gmpy2.powmod(whole, -low, modulus.m), modulus.m)
+    back = modular_inverse(gmpy2.powmod(whole, -low, modulus.m), modulus.m)
     return modulus.mul(out, modulus.from_ints([back]))
 
 
 def product_of_all(modulus: Lanes, batch: Batch) -> LaneBatch:
     """The product of all numbers of a batch, which must not be empty."""
-    data, count = modulus.data(batch), len(batch)
+    data, count = modulus.blocks_of(batch), len(batch)
     while count > 1:
         half, odd = count // 2, count % 2
-        rows = modulus.rows(modulus.batch(data, count))
+        rows = modulus.rows_of(modulus.make_batch(data, count))
         left, right = (modulus.from_rows(rows[k * half : (k + 1) * half]) for k in range(2))
         product = modulus.mul(left, right)
         data = modulus.concat([product, modulus.from_rows(rows[2 * half :])]).data if odd else product.data
         count = half + odd
-    return modulus.batch(data, 1)
+    return modulus.make_batch(data, 1)

@@ -11,8 +11,8 @@ from securevfl_crypto.modular.base import Batch, FixedBase
 from securevfl_crypto.modular.buckets import power_products
 from securevfl_crypto.modular.checks import checked_exponents, checked_groups, checked_part, checked_power
 from securevfl_crypto.modular.groups import group_products
-from securevfl_crypto.modular.inverses import inverses
-from securevfl_crypto.modular.lanes import LaneBatch, Lanes, address, aligned
+from securevfl_crypto.modular.inverses import modular_inverses
+from securevfl_crypto.modular.lanes import LaneBatch, Lanes, allocate_aligned, word_address
 from securevfl_crypto.modular.tables import VectorFixedBase
 
 __all__ = ["VectorModulus"]
@@ -24,37 +24,37 @@ class VectorModulus(Lanes):
     def invert(self, batch: Batch) -> LaneBatch:
         """See `Modulus.invert`."""
         if not len(batch):
-            return self.batch(self.blocks(0), 0)
-        first = aligned(*self.data(batch).shape)
-        first[:] = self.data(batch)
+            return self.make_batch(self.allocate_blocks(0), 0)
+        first = allocate_aligned(*self.blocks_of(batch).shape)
+        first[:] = self.blocks_of(batch)
         used = len(batch) - (len(first) - 1) * self.lanes
         first[-1, :, used:] = self.one[0, :, used:]
         levels = [first]
         while len(levels[-1]) > 1:
             here = levels[-1]
             half = len(here) // 2
-            above = aligned(len(here) - half, self.step, self.lanes)
-            self.products(here[:half], here[half : 2 * half], above[:half])
+            above = allocate_aligned(len(here) - half, self.step, self.lanes)
+            self.multiply_blocks(here[:half], here[half : 2 * half], above[:half])
             above[half:] = here[2 * half :]
             levels.append(above)
-        top = self.batch(levels.pop(), self.lanes)
-        found = self.from_ints(inverses(self.to_ints(top), self.m)).data
+        top = self.make_batch(levels.pop(), self.lanes)
+        found = self.from_ints(modular_inverses(self.to_ints(top), self.m)).data
         for here in reversed(levels):
             half = len(here) // 2
-            below = aligned(*here.shape)
-            self.products(found[:half], here[half : 2 * half], below[:half])
-            self.products(found[:half], here[:half], below[half : 2 * half])
+            below = allocate_aligned(*here.shape)
+            self.multiply_blocks(found[:half], here[half : 2 * half], below[:half])
+            self.multiply_blocks(found[:half], here[:half], below[half : 2 * half])
             below[2 * half :] = found[half:]
             found = below
-        return self.batch(found, len(batch))
+        return self.make_batch(found, len(batch))
 
     def power(self, batch: Batch, exponent: int | mpz) -> LaneBatch:
         """See `Modulus.power`."""
-        data, e = self.data(batch), checked_power(exponent)
-        out = aligned(*data.shape)
+        data, e = self.blocks_of(batch), checked_power(exponent)
+        out = allocate_aligned(*data.shape)
         if not e:
             out[:] = self.one
-            return self.batch(out, len(batch))
+            return self.make_batch(out, len(batch))
         length = e.bit_length()
         window = min(range(2, 7), key=lambda w: (1 << w) + -(-length // w) * (1 + (1 << w) / 64))
         count = -(-length // window)
@@ -64,16 +64,16 @@ class VectorModulus(Lanes):
 
         def arguments(first: int) -> Sequence[int]:
             return (
-                address(out, first * size),
-                address(data, first * size),
-                address(self.one),
-                address(digits),
+                word_address(out, first * size),
+                word_address(data, first * size),
+                word_address(self.one),
+                word_address(digits),
                 count,
                 window,
             )
 
-        self.run("power", len(data), count * (window + 1), arguments, (1 << window) + 1)
-        return self.batch(out, len(batch))
+        self.run_kernel("power", len(data), count * (window + 1), arguments, (1 << window) + 1)
+        return self.make_batch(out, len(batch))
 
     def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int = 8) -> FixedBase:
         """See `Modulus.fixed_base`."""
@@ -85,10 +85,10 @@ class VectorModulus(Lanes):
 
     def horner(self, batch: Batch, parts: int, bits: int) -> LaneBatch:
         """See `Modulus.horner`."""
-        each, rows = checked_part(len(batch), parts, bits), self.rows(batch)
+        each, rows = checked_part(len(batch), parts, bits), self.rows_of(batch)
         out = self.from_rows(rows[(parts - 1) * each :])
         for part in range(parts - 2, -1, -1):
-            self.squarings(out.data, bits)
+            self.square_blocks(out.data, bits)
             out = self.mul(out, self.from_rows(rows[part * each : (part + 1) * each]))
         return out
 

@@ -30,7 +30,7 @@ from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError
 
-__all__ = ["SMALL_FACTORS", "base", "proof_bytes", "prove", "verify"]
+__all__ = ["SMALL_FACTORS", "derive_base", "proof_bytes", "prove_modulus", "verify_modulus"]
 
 SMALL_FACTORS = 1 << 13
 """A modulus has no prime factor below."""
@@ -44,20 +44,20 @@ _SLACK = 16
 
 def proof_bytes(bits: int) -> int:
     """Bytes of the proof for a modulus of `bits` bits."""
-    return (_ROOTS + _SQUARES) * _width(bits)
+    return (_ROOTS + _SQUARES) * _number_bytes(bits)
 
 
-def base(n: mpz) -> mpz:
+def derive_base(n: mpz) -> mpz:
     """``h_s = hⁿ mod n²`` with ``h = −x²`` for x that is a hash of n (Damgård, Jurik, Nielsen 2010, section 4.2).
 
     Nobody chose x, so nobody chose the order of h_s. As in the paper h is public; x need not be secret, since a root of
     h reveals nothing about exponents.
     """
-    x = _hashed(n, b"base", 0)
+    x = _hash_to_number(n, b"base", 0)
     return gmpy2.powmod(-x * x % n, n, n * n)
 
 
-def prove(p: mpz, q: mpz) -> bytes:
+def prove_modulus(p: mpz, q: mpz) -> bytes:
     """Prove n = p q; each call returns the same proof.
 
     Args:
@@ -72,17 +72,17 @@ def prove(p: mpz, q: mpz) -> bytes:
         first = gmpy2.powmod_sec(number % p, exponents[0], p)
         return first + p * ((gmpy2.powmod_sec(number % q, exponents[1], q) - first) * inverse % q)
 
-    roots = [power(_hashed(n, b"root", i), (degree % (p - 1), degree % (q - 1))) for i in range(_ROOTS)]
+    roots = [power(_hash_to_number(n, b"root", i), (degree % (p - 1), degree % (q - 1))) for i in range(_ROOTS)]
     # For a square modulo p ≡ 3 mod 4, the power (p + 1)/4 is the root that is a square itself.
     quarter = (p + 1) // 4, (q + 1) // 4
     for i in range(_SQUARES):
         number = _symbol_one(n, i)
         roots.append(power(number if gmpy2.jacobi(number % p, p) == 1 else -number, quarter))
-    return b"".join(int(root).to_bytes(_width(n.bit_length()), "little") for root in roots)
+    return b"".join(int(root).to_bytes(_number_bytes(n.bit_length()), "little") for root in roots)
 
 
-def verify(n: mpz, proof: bytes) -> None:
-    """Check the proof that `prove` wrote.
+def verify_modulus(n: mpz, proof: bytes) -> None:
+    """Check the proof that `prove_modulus` wrote.
 
     Args:
         n: odd, not a prime, without factors below `SMALL_FACTORS`.
@@ -91,7 +91,7 @@ def verify(n: mpz, proof: bytes) -> None:
     Raises:
         MalformedError: it has a wrong length, or does not prove n.
     """
-    width = _width(n.bit_length())
+    width = _number_bytes(n.bit_length())
     if len(proof) != proof_bytes(n.bit_length()):
         raise MalformedError(f"a proof of {len(proof)} bytes; this modulus needs {proof_bytes(n.bit_length())}")
     roots = [mpz(int.from_bytes(proof[at : at + width], "little")) for at in range(0, len(proof), width)]
@@ -106,20 +106,20 @@ def verify(n: mpz, proof: bytes) -> None:
                 "are 3 modulo 4, or the key is damaged"
             )
     for i, root in enumerate(roots[:_ROOTS]):
-        if gmpy2.powmod(root, n, n) != _hashed(n, b"root", i):
+        if gmpy2.powmod(root, n, n) != _hash_to_number(n, b"root", i):
             raise MalformedError(
                 "a root of degree n in the proof of the modulus is wrong: the modulus has a factor in common with "
                 "φ(n), or the key is damaged"
             )
 
 
-def _width(bits: int) -> int:
+def _number_bytes(bits: int) -> int:
     return (bits + 7) // 8
 
 
-def _hashed(n: mpz, purpose: bytes, number: int) -> mpz:
+def _hash_to_number(n: mpz, purpose: bytes, number: int) -> mpz:
     """A number modulo n, by SHAKE-256 of n, the purpose and a number."""
-    width = _width(n.bit_length())
+    width = _number_bytes(n.bit_length())
     text = (
         _DOMAIN + width.to_bytes(4, "little") + int(n).to_bytes(width, "little") + purpose + number.to_bytes(4, "big")
     )
@@ -129,6 +129,6 @@ def _hashed(n: mpz, purpose: bytes, number: int) -> mpz:
 def _symbol_one(n: mpz, number: int) -> mpz:
     """The challenge of this number for a square root: the first of its hashes whose Jacobi symbol is 1."""
     attempt = 0
-    while gmpy2.jacobi(found := _hashed(n, b"square %d" % number, attempt), n) != 1:
+    while gmpy2.jacobi(found := _hash_to_number(n, b"square %d" % number, attempt), n) != 1:
         attempt += 1
     return found

@@ -73,11 +73,11 @@ class Packing:
         """The number of plaintexts for one row."""
         return -(-self.columns // self.group)
 
-    def plaintexts(self, rows: int) -> int:
+    def plaintext_count(self, rows: int) -> int:
         """The number of plaintexts for a matrix of `rows` rows."""
         return -(-rows // self.per) * self.groups
 
-    def shift(self, place: int) -> int:
+    def shift_bits(self, place: int) -> int:
         """Bits by which the row at this place of a plaintext, from 0 to per − 1, is shifted."""
         return 8 * self.slot * self.columns * place
 
@@ -91,16 +91,16 @@ class Packing:
         Raises:
             OverflowRefused: an int64 is beyond ±2^(8 slot − 1).
         """
-        table = self._table(values)
+        table = self._slot_table(values)
         if values.dtype == object:
-            return [_join(row.tolist(), 8 * self.slot) for row in table]
+            return [_join_bytes(row.tolist(), 8 * self.slot) for row in table]
         count, low = table.shape[1], min(self.slot, 8)
         raw = (table.view(np.uint64) + np.uint64(1 << (8 * low - 1))).astype("<u8")
         if low < 8 and (raw >> np.uint64(8 * low)).any():
             raise OverflowRefused(f"a value beyond ±2^{8 * low - 1} in slots of {8 * low} bits: plan for wider ones")
         slots = np.zeros((len(table), count, self.slot), dtype=np.uint8)
         slots[:, :, :low] = raw.view(np.uint8).reshape(len(table), count, 8)[:, :, :low]
-        data, width, bias = slots.tobytes(), count * self.slot, _bias(self.slot, 8 * low - 1, count)
+        data, width, bias = slots.tobytes(), count * self.slot, _bias_constant(self.slot, 8 * low - 1, count)
         return [mpz.from_bytes(data[i : i + width], "little") - bias for i in range(0, len(data), width)]
 
     def unpack(self, plaintexts: Sequence[mpz], rows: int) -> np.ndarray:
@@ -110,15 +110,15 @@ class Packing:
             MalformedError: the number of plaintexts is wrong.
             OverflowRefused: a plaintext has content beyond the last slot or the last row.
         """
-        if len(plaintexts) != self.plaintexts(rows):
-            raise MalformedError(f"{len(plaintexts)} plaintexts; {rows} rows take {self.plaintexts(rows)}")
+        if len(plaintexts) != self.plaintext_count(rows):
+            raise MalformedError(f"{len(plaintexts)} plaintexts; {rows} rows take {self.plaintext_count(rows)}")
         count = self.per * self.group
-        width, bias = count * self.slot, _bias(self.slot, 8 * self.slot - 1, count)
+        width, bias = count * self.slot, _bias_constant(self.slot, 8 * self.slot - 1, count)
         shifted = [plain + bias for plain in plaintexts]
         if any(value < 0 or value.bit_length() > 8 * width for value in shifted):
             raise self._overflow(f"a plaintext of {max(abs(p).bit_length() for p in plaintexts)} bits", 8 * width)
         data = b"".join([value.to_bytes(width, "little") for value in shifted])
-        values = _slots(data, self.slot).reshape(-1, self.groups * self.group)
+        values = _split_slots(data, self.slot).reshape(-1, self.groups * self.group)
         table = values[:rows, : self.columns]
         if values[rows:].any() or values[:, self.columns :].any():
             raise self._overflow("a value in an unused slot", 0)
@@ -130,7 +130,7 @@ class Packing:
             "must call in the same order)"
         )
 
-    def _table(self, values: np.ndarray) -> np.ndarray:
+    def _slot_table(self, values: np.ndarray) -> np.ndarray:
         """The slots of one plaintext in each row, zeros beyond the end of the matrix."""
         rows, full = -(-len(values) // self.per) * self.per, self.groups * self.group
         if values.shape != (rows, full):
@@ -141,12 +141,12 @@ class Packing:
 
 
 @lru_cache(maxsize=64)
-def _bias(slot: int, bits: int, count: int) -> mpz:
+def _bias_constant(slot: int, bits: int, count: int) -> mpz:
     """``Σ_k 2^(8 k slot + bits)`` for `count` slots: what shifts signed slots to be non-negative."""
-    return _join([1 << bits] * count, 8 * slot)
+    return _join_bytes([1 << bits] * count, 8 * slot)
 
 
-def _slots(data: bytes, slot: int) -> np.ndarray:
+def _split_slots(data: bytes, slot: int) -> np.ndarray:
     """The signed numbers in consecutive shifted slots, int64 or an object array."""
     if slot > 8:
         half, found = 1 << (8 * slot - 1), range(0, len(data), slot)
@@ -158,7 +158,7 @@ def _slots(data: bytes, slot: int) -> np.ndarray:
     return (wide.view("<u8")[:, 0] - np.uint64(1 << (8 * slot - 1))).astype(np.int64)
 
 
-def _join(values: list[int], bits: int) -> mpz:
+def _join_bytes(values: list[int], bits: int) -> mpz:
     packed = mpz(0)
     for value in reversed(values):
         packed = (packed << bits) + value

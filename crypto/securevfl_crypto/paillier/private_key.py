@@ -29,9 +29,9 @@ import gmpy2
 from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError, WeakKeyError
-from securevfl_crypto.modular import Batch, FixedBase, Modulus, modulus
-from securevfl_crypto.paillier.modulus_proof import base, prove
-from securevfl_crypto.paillier.public_key import MAX_BITS, MIN_BITS, PaillierPublicKey, exponents, units
+from securevfl_crypto.modular import Batch, FixedBase, Modulus, modular_arithmetic
+from securevfl_crypto.paillier.modulus_proof import derive_base, prove_modulus
+from securevfl_crypto.paillier.public_key import MAX_BITS, MIN_BITS, PaillierPublicKey, random_exponents, random_units
 
 __all__ = ["PaillierPrivateKey", "check_size", "generate_keypair"]
 
@@ -74,8 +74,8 @@ class PaillierPrivateKey:
     def _halves(self) -> tuple[Modulus, Modulus]:
         """Arithmetic modulo p² and modulo q²."""
         return (
-            modulus(self._crt[0], secret=True, root=self.p),
-            modulus(self._crt[1], secret=True, root=self.q),
+            modular_arithmetic(self._crt[0], secret=True, root=self.p),
+            modular_arithmetic(self._crt[1], secret=True, root=self.q),
         )
 
     def encrypt(self, m: mpz | int) -> mpz:
@@ -88,7 +88,7 @@ class PaillierPrivateKey:
         # `or 1`: powmod_sec takes no exponent zero, which has probability 2^-bits.
         alpha = int.from_bytes(secrets.token_bytes(self.public.randomness_bits // 8), "little") or 1
         halves = gmpy2.powmod_sec(hs % p2, alpha, p2), gmpy2.powmod_sec(hs % q2, alpha, q2)
-        return self.public.raw(m) * self._join(*halves) % self.public.n2
+        return self.public.encode_plaintext(m) * self._combine_remainders(*halves) % self.public.n2
 
     def encrypt_batch(
         self, plaintexts: Sequence[int | mpz], *, classical: bool = False, constant_time: bool = False
@@ -102,10 +102,12 @@ class PaillierPrivateKey:
                 factor.
             constant_time: whether whole tables are read for each digit of α.
         """
-        blindings = self.blindings(len(plaintexts), classical=classical, constant_time=constant_time)
+        blindings = self.make_blindings(len(plaintexts), classical=classical, constant_time=constant_time)
         return self.public.modulus.mul(blindings, self.public.raw_batch(plaintexts))
 
-    def blindings(self, count: int, *, classical: bool = False, constant_time: bool = False, window: int = 8) -> Batch:
+    def make_blindings(
+        self, count: int, *, classical: bool = False, constant_time: bool = False, window: int = 8
+    ) -> Batch:
         """Make fresh encryptions of zero. They need no plaintext, so they can be made in advance, each for one use.
 
         Args:
@@ -117,11 +119,11 @@ class PaillierPrivateKey:
         first, second = self._halves
         if classical:
             powers = (
-                first.power(first.from_ints(units(self.p, count)), self.p),
-                second.power(second.from_ints(units(self.q, count)), self.q),
+                first.power(first.from_ints(random_units(self.p, count)), self.p),
+                second.power(second.from_ints(random_units(self.q, count)), self.q),
             )
         else:
-            alphas = exponents(count, public.randomness_bits)
+            alphas = random_exponents(count, public.randomness_bits)
             kind = constant_time, window
             if kind not in self._tables:
                 bits = public.randomness_bits
@@ -130,7 +132,7 @@ class PaillierPrivateKey:
                     second.fixed_base(public.hs, bits, scan=constant_time, window=window),
                 )
             tables = self._tables[kind]
-            powers = tables[0].powers(alphas), tables[1].powers(alphas)
+            powers = tables[0].raise_to(alphas), tables[1].raise_to(alphas)
         # The number with remainders a and b is a (q⁻² mod p²) q² + b (p⁻² mod q²) p²; inverses multiply in the halves.
         p2, q2 = self._crt[:2]
         a = first.to_ints(first.mul(powers[0], first.from_ints([gmpy2.invert(q2, p2)])))
@@ -150,7 +152,7 @@ class PaillierPrivateKey:
         modulo_q2 = second.to_ints(second.power(second.from_ints(numbers), self.q - 1))
         return [self._plaintext(a, b) for a, b in zip(modulo_p2, modulo_q2, strict=True)]
 
-    def _join(self, modulo_p2: mpz, modulo_q2: mpz) -> mpz:
+    def _combine_remainders(self, modulo_p2: mpz, modulo_q2: mpz) -> mpz:
         """The number modulo n² with these remainders (Garner's algorithm)."""
         p2, q2, *_, p2_inverse = self._crt
         return modulo_p2 + p2 * ((modulo_q2 - modulo_p2) * p2_inverse % q2)
@@ -165,7 +167,7 @@ class PaillierPrivateKey:
         return m - n if m > n // 2 else m
 
 
-def _prime(bits: int) -> mpz:
+def _random_prime(bits: int) -> mpz:
     """A random prime ≡ 3 mod 4 of exactly `bits` bits, its two top bits set, from the operating system's randomness."""
     while True:
         candidate = mpz(secrets.randbits(bits)) | (mpz(3) << (bits - 2)) | 3
@@ -195,9 +197,9 @@ def generate_keypair(bits: int = 3072, *, unsafe_small_key: bool = False) -> Pai
     """
     check_size(bits, unsafe_small_key=unsafe_small_key)
     while True:
-        p, q = _prime(bits // 2), _prime(bits // 2)
+        p, q = _random_prime(bits // 2), _random_prime(bits // 2)
         # gcd(p − 1, q − 1) = 2 is a condition of Damgård, Jurik and Nielsen, section 4.2.
         if p != q and gmpy2.gcd(p - 1, q - 1) == 2:
             break
     n = p * q
-    return PaillierPrivateKey(PaillierPublicKey(n, base(n), unsafe_small_key, prove(p, q)), p, q)
+    return PaillierPrivateKey(PaillierPublicKey(n, derive_base(n), unsafe_small_key, prove_modulus(p, q)), p, q)

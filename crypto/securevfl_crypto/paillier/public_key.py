@@ -14,10 +14,10 @@ import numpy as np
 from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError, WeakKeyError
-from securevfl_crypto.modular import Batch, FixedBase, Modulus, modulus
-from securevfl_crypto.paillier.modulus_proof import SMALL_FACTORS, base, proof_bytes, verify
+from securevfl_crypto.modular import Batch, FixedBase, Modulus, modular_arithmetic
+from securevfl_crypto.paillier.modulus_proof import SMALL_FACTORS, derive_base, proof_bytes, verify_modulus
 
-__all__ = ["MAX_BITS", "MIN_BITS", "PaillierPublicKey", "exponents", "units"]
+__all__ = ["MAX_BITS", "MIN_BITS", "PaillierPublicKey", "random_exponents", "random_units"]
 
 MIN_BITS = 2048
 """Least modulus accepted: 112 bits of security (NIST SP 800-57 part 1, table 2). 3072 bits give 128."""
@@ -31,12 +31,12 @@ _STEP = 64
 """Exponents are rounded up to a multiple of this many bits, so that few tables serve all of them."""
 
 
-def exponents(count: int, bits: int) -> np.ndarray:
+def random_exponents(count: int, bits: int) -> np.ndarray:
     """Uniform exponents of `bits` bits (a multiple of 8) from the operating system: uint8 (count, bits/8)."""
     return np.frombuffer(secrets.token_bytes(count * bits // 8), dtype=np.uint8).reshape(count, bits // 8)
 
 
-def units(n: mpz, count: int) -> list[mpz]:
+def random_units(n: mpz, count: int) -> list[mpz]:
     """Uniform numbers from 1 to n − 1 that are units modulo n, from the operating system's randomness."""
     found: list[mpz] = []
     while len(found) < count:
@@ -53,7 +53,7 @@ class PaillierPublicKey:
     Attributes:
         n: the modulus.
         hs: the base h_s of the randomness, an n-th residue modulo n²; of keys that are generated or read, the one that
-            follows from n (`modulus_proof.base`).
+            follows from n (`modulus_proof.derive_base`).
         unsafe_small_key: accepts moduli shorter than `MIN_BITS`, for tests.
         proof: that n is a Paillier modulus (`modulus_proof`); without it the key can be used, and nobody reads it.
         n2: n², the modulus of ciphertexts.
@@ -136,13 +136,13 @@ class PaillierPublicKey:
     @cached_property
     def modulus(self) -> Modulus:
         """Arithmetic on batches of ciphertexts, modulo n²."""
-        return modulus(self.n2, root=self.n)
+        return modular_arithmetic(self.n2, root=self.n)
 
-    def raw(self, m: mpz | int) -> mpz:
+    def encode_plaintext(self, m: mpz | int) -> mpz:
         """1 + n m mod n²: the ciphertext of m without randomness. It hides nothing until it is blinded."""
         return 1 + self.n * (mpz(m) % self.n)
 
-    def blinding(self, extra_bits: int = 0) -> mpz:
+    def make_blinding(self, extra_bits: int = 0) -> mpz:
         """A fresh encryption of zero, h_s^ρ with ρ uniform of `randomness_bits + extra_bits` bits.
 
         The key owner may know the α_j of its own ciphertexts. Whoever returns a product ``Π c_j^{x_j}`` to it must
@@ -154,44 +154,44 @@ class PaillierPublicKey:
 
     def encrypt(self, m: mpz | int) -> mpz:
         """A fresh ciphertext of m, any integer, read modulo n."""
-        return self.raw(m) * self.blinding() % self.n2
+        return self.encode_plaintext(m) * self.make_blinding() % self.n2
 
     def raw_batch(self, plaintexts: Sequence[int | mpz]) -> Batch:
-        """`raw` for each plaintext: ciphertexts without randomness."""
-        return self.modulus.from_ints([self.raw(m) for m in plaintexts])
+        """`encode_plaintext` for each plaintext: ciphertexts without randomness."""
+        return self.modulus.from_ints([self.encode_plaintext(m) for m in plaintexts])
 
-    def blindings(
+    def make_blindings(
         self, count: int, extra_bits: int = 0, *, classical: bool = False, constant_time: bool = False
     ) -> Batch:
-        """Fresh encryptions of zero, as by `blinding`, from tables; exponents may be up to 63 bits longer.
+        """Fresh encryptions of zero, as by `make_blinding`, from tables; exponents may be up to 63 bits longer.
 
         Args:
             count: the number of encryptions.
-            extra_bits: see `blinding`.
+            extra_bits: see `make_blinding`.
             classical: rⁿ for uniform units r instead (Paillier 1999), independent of everything else and many times
                 slower.
             constant_time: whether whole tables are read for each digit of ρ.
         """
         if classical:
-            return self.modulus.power(self.modulus.from_ints(units(self.n, count)), self.n)
+            return self.modulus.power(self.modulus.from_ints(random_units(self.n, count)), self.n)
         bits = -(-(self.randomness_bits + extra_bits) // _STEP) * _STEP
         if (bits, constant_time) not in self._tables:
             self._tables[bits, constant_time] = self.modulus.fixed_base(self.hs, bits, scan=constant_time)
-        return self._tables[bits, constant_time].powers(exponents(count, bits))
+        return self._tables[bits, constant_time].raise_to(random_exponents(count, bits))
 
     def encrypt_batch(
         self, plaintexts: Sequence[int | mpz], *, classical: bool = False, constant_time: bool = False
     ) -> Batch:
-        """Fresh ciphertexts of integers, read modulo n. Arguments as for `blindings`."""
-        blindings = self.blindings(len(plaintexts), classical=classical, constant_time=constant_time)
+        """Fresh ciphertexts of integers, read modulo n. Arguments as for `make_blindings`."""
+        blindings = self.make_blindings(len(plaintexts), classical=classical, constant_time=constant_time)
         return self.modulus.mul(blindings, self.raw_batch(plaintexts))
 
-    def store(self, ciphertexts: Batch) -> np.ndarray:
+    def store_ciphertexts(self, ciphertexts: Batch) -> np.ndarray:
         """Serialise ciphertexts: little-endian, uint8 (count, ciphertext_bytes)."""
-        return self.modulus.store(ciphertexts)
+        return self.modulus.store_bytes(ciphertexts)
 
-    def load(self, array: np.ndarray, count: int) -> Batch:
-        """Read the `count` ciphertexts that `store` wrote.
+    def load_ciphertexts(self, array: np.ndarray, count: int) -> Batch:
+        """Read the `count` ciphertexts that `store_ciphertexts` wrote.
 
         Raises:
             MalformedError: the type, shape or count differs, or a number is no unit modulo n².
@@ -200,7 +200,7 @@ class PaillierPublicKey:
         if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.shape != shape:
             what = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
             raise MalformedError(f"ciphertexts as {what}; uint8 {shape} was expected")
-        ciphertexts = self.modulus.load(array)
+        ciphertexts = self.modulus.load_bytes(array)
         product = ciphertexts
         while len(product) > 1:  # a factor of n in one of them is one of their product, and so is a zero
             half = len(product) // 2
@@ -221,7 +221,7 @@ class PaillierPublicKey:
         ciphertext is checked: the symbol of their product would be 1 if two of them had symbol −1.
 
         Args:
-            array: ciphertexts that `load` accepted, uint8 (count, ciphertext_bytes).
+            array: ciphertexts that `load_ciphertexts` accepted, uint8 (count, ciphertext_bytes).
 
         Raises:
             MalformedError: a ciphertext has Jacobi symbol −1.
@@ -285,6 +285,6 @@ class PaillierPublicKey:
             raise MalformedError(f"a modulus of {n.bit_length()} bits in a key that announces {bits}")
         if not n & 1:
             raise MalformedError("the modulus is even: it is no product of two odd primes")
-        key = cls(n, base(n), unsafe_small_key, data[_HEAD + width :])
-        verify(n, key.proof)
+        key = cls(n, derive_base(n), unsafe_small_key, data[_HEAD + width :])
+        verify_modulus(n, key.proof)
         return key

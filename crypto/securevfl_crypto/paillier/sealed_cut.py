@@ -74,7 +74,7 @@ class Paillier(Scheme):
     def __post_init__(self) -> None:
         check_size(self.bits)
 
-    def generate(self) -> PaillierPrivateKey:
+    def generate_key(self) -> PaillierPrivateKey:
         """A fresh key pair."""
         return generate_keypair(self.bits)
 
@@ -82,8 +82,8 @@ class Paillier(Scheme):
         """See `Scheme.read_public`."""
         return PaillierPublicKey.from_bytes(data, agreed=self.bits)
 
-    def owner(self, key: SecretKey, block: Block) -> PaillierOwner:
-        """See `Scheme.owner`.
+    def create_owner(self, key: SecretKey, block: Block) -> PaillierOwner:
+        """See `Scheme.create_owner`.
 
         Raises:
             MalformedError: the key belongs to another scheme.
@@ -95,8 +95,8 @@ class Paillier(Scheme):
         key.public.at_least(self.bits)
         return PaillierOwner(self, key, block)
 
-    def holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> PaillierHolder:
-        """See `Scheme.holder`; raises what `owner` raises."""
+    def create_holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> PaillierHolder:
+        """See `Scheme.create_holder`; raises what `create_owner` raises."""
         if not isinstance(key, PaillierPublicKey):
             raise MalformedError(f"a key of type {type(key).__name__}; a PaillierPublicKey is needed")
         return PaillierHolder(self, key.at_least(self.bits), block, zero)
@@ -121,30 +121,30 @@ class _Half:
 
     def pack_weights(self, share: np.ndarray) -> list[mpz]:
         """Rows of a share (d, h), each packed, at the first place of a plaintext, then at the second, ..."""
-        _shape(share, (self.block.width_in, self.block.width_out), "the share")
+        _check_shape(share, (self.block.width_in, self.block.width_out), "the share")
         rows = replace(self.products, per=1).pack(share.astype(object))
-        return [row << self.products.shift(place) for place in range(self.products.per) for row in rows]
+        return [row << self.products.shift_bits(place) for place in range(self.products.per) for row in rows]
 
 
-def _rows(array: np.ndarray, columns: int, bits: int, what: str) -> int:
+def _check_rows(array: np.ndarray, columns: int, bits: int, what: str) -> int:
     """Check an int64 array (1 or more rows, columns) with entries below 2^bits; returns the number of rows."""
     if array.dtype != np.int64 or array.ndim != 2 or array.shape[1] != columns or not len(array):
         raise MalformedError(f"{what} is {array.dtype} {array.shape}; int64 (rows, {columns}) was expected")
-    _within(array, bits, what)
+    _check_bound(array, bits, what)
     return len(array)
 
 
-def _count(rows: int, most: int) -> None:
+def _check_count(rows: int, most: int) -> None:
     if not 1 <= rows <= most:
         raise MalformedError(f"a batch of {rows} rows; 1 to {most} were planned")
 
 
-def _shape(array: np.ndarray, shape: tuple[int, ...], what: str) -> None:
+def _check_shape(array: np.ndarray, shape: tuple[int, ...], what: str) -> None:
     if array.shape != shape:
         raise MalformedError(f"{what} has shape {array.shape}; {shape} was expected")
 
 
-def _within(array: np.ndarray, bits: int, what: str) -> None:
+def _check_bound(array: np.ndarray, bits: int, what: str) -> None:
     largest = max(int(array.max()), -int(array.min()))
     if largest >> max(bits, 0):
         raise OverflowRefused(
@@ -171,20 +171,20 @@ class PaillierOwner(Owner):
 
     def open_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
         """See `Owner.open_product`."""
-        _count(rows, _MOST_ROWS)
+        _check_count(rows, _MOST_ROWS)
         if not messages:
             raise MalformedError("a product from no party at all; at least one has to send its part")
-        public, count = self._key.public, self._half.products.plaintexts(rows)
-        total = public.load(messages[0], count)
+        public, count = self._key.public, self._half.products.plaintext_count(rows)
+        total = public.load_ciphertexts(messages[0], count)
         for message in messages[1:]:
-            total = public.modulus.mul(total, public.load(message, count))
+            total = public.modulus.mul(total, public.load_ciphertexts(message, count))
         product = self._half.products.unpack(self._key.decrypt_batch(total), rows)
-        _within(product, self.block.z_bits - 2, "the product")
+        _check_bound(product, self.block.z_bits - 2, "the product")
         return product
 
     def seal_steps(self, steps: np.ndarray) -> np.ndarray:
         """``[[S]]``, (rows · groups, ciphertext_bytes)."""
-        _count(_rows(steps, self.block.width_out, self.block.s_bits, "a step"), self.block.batch)
+        _check_count(_check_rows(steps, self.block.width_out, self.block.s_bits, "a step"), self.block.batch)
         return self._seal(self._half.gradients.pack(steps))
 
     def open_gradient(self, message: np.ndarray) -> np.ndarray:
@@ -195,15 +195,15 @@ class PaillierOwner(Owner):
             OverflowRefused: an entry is larger than any gradient and mask in range.
         """
         packing, d = self._half.gradients, self.block.width_in
-        ciphertexts = self._key.public.load(message, packing.plaintexts(d))
+        ciphertexts = self._key.public.load_ciphertexts(message, packing.plaintext_count(d))
         found = packing.unpack(self._key.decrypt_batch(ciphertexts), d).astype(object)
-        _within(found, self.block.phi_bits + 1, "a masked gradient")
+        _check_bound(found, self.block.phi_bits + 1, "a masked gradient")
         return found
 
     def _seal(self, plaintexts: list[mpz]) -> np.ndarray:
         scheme = self._scheme
         sealed = self._key.encrypt_batch(plaintexts, classical=scheme.classical, constant_time=scheme.constant_time)
-        return self._key.public.store(sealed)
+        return self._key.public.store_ciphertexts(sealed)
 
 
 class PaillierHolder(Holder):
@@ -223,78 +223,78 @@ class PaillierHolder(Holder):
         terms = max(self._half.products.per * block.width_in, block.batch)
         self._drown = block.x_bits + terms.bit_length() + block.sigma
 
-    def statistical(self, rows: int) -> tuple[int, int]:
-        """See `Holder.statistical`; one exponent hides all that one ciphertext holds, `classical` ones perfectly."""
+    def statistical_masks(self, rows: int) -> tuple[int, int]:
+        """See `Holder.statistical_masks`. One exponent hides one ciphertext; `classical` ones hide it perfectly."""
         drowned = 0 if self._scheme.classical else 1
         integers = 2 * self.block.width_in * self.block.width_out
         half = self._half
         return (
-            drowned * half.products.plaintexts(rows),
-            drowned * half.gradients.plaintexts(self.block.width_in) + integers,
+            drowned * half.products.plaintext_count(rows),
+            drowned * half.gradients.plaintext_count(self.block.width_in) + integers,
         )
 
     def fresh_share(self) -> np.ndarray:
         """A share (d, h) uniform over ±2^share_bits, which hides a weight to 2^-sigma."""
         return uniform_masks((self.block.width_in, self.block.width_out), self.block.share_bits)
 
-    def product(
+    def answer_product(
         self, sealed: np.ndarray, x: np.ndarray, share: np.ndarray, *, extra: np.ndarray | None = None
     ) -> np.ndarray:
-        """See `Holder.product`: (plaintexts of the rows, ciphertext_bytes).
+        """See `Holder.answer_product`: (plaintexts of the rows, ciphertext_bytes).
 
         Raises:
             MalformedError: the message does not belong to this scheme and block.
             OverflowRefused: a row reaches 2^x_bits, or `extra` 2^z_bits.
         """
         half, packing, d, h = self._half, self._half.products, self.block.width_in, self.block.width_out
-        rows, arithmetic = _rows(x, d, self.block.x_bits, "an activation"), self._key.modulus
+        rows, arithmetic = _check_rows(x, d, self.block.x_bits, "an activation"), self._key.modulus
         own = self._key.raw_batch(half.pack_weights(share))
-        weights = arithmetic.mul(self._loaded(sealed, half.sealed_weights), own)
+        weights = arithmetic.mul(self._load_sealed(sealed, half.sealed_weights), own)
         blocks = -(-rows // packing.per)
         wide = np.zeros((blocks * packing.per, d), dtype=np.int64)
         wide[:rows] = x
-        products = self._products(weights, wide.reshape(blocks, packing.per * d), packing.groups)
-        masks = self._zero.next(blocks * packing.groups, self._key.n)
+        products = self._power_products(weights, wide.reshape(blocks, packing.per * d), packing.groups)
+        masks = self._zero.draw_shares(blocks * packing.groups, self._key.n)
         if extra is not None:
-            _shape(extra, (rows, h), "what is added to the product")
-            _rows(extra, h, self.block.z_bits, "what is added to the product")
+            _check_shape(extra, (rows, h), "what is added to the product")
+            _check_rows(extra, h, self.block.z_bits, "what is added to the product")
             masks = [mask + more for mask, more in zip(masks, packing.pack(extra), strict=True)]
-        return self._answer(products, masks)
+        return self._blind_answer(products, masks)
 
-    def gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `Holder.gradient`: the message is (d · groups, ciphertext_bytes).
+    def answer_gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `Holder.answer_gradient`: the message is (d · groups, ciphertext_bytes).
 
         Raises:
             MalformedError: the message does not belong to this scheme and block.
             OverflowRefused: a row reaches 2^x_bits, the bound that sizes Φ and ρ.
         """
         packing, d = self._half.gradients, self.block.width_in
-        rows = _rows(x, d, self.block.x_bits, "an activation")
-        _count(rows, self.block.batch)
-        steps = self._loaded(sealed, packing.plaintexts(rows))
+        rows = _check_rows(x, d, self.block.x_bits, "an activation")
+        _check_count(rows, self.block.batch)
+        steps = self._load_sealed(sealed, packing.plaintext_count(rows))
         phi = uniform_masks((d, self.block.width_out), self.block.phi_bits)
-        products = self._products(steps, np.ascontiguousarray(x.T), packing.groups)
-        return self._answer(products, packing.pack(-phi)), phi
+        products = self._power_products(steps, np.ascontiguousarray(x.T), packing.groups)
+        return self._blind_answer(products, packing.pack(-phi)), phi
 
-    def _loaded(self, sealed: np.ndarray, count: int) -> Batch:
+    def _load_sealed(self, sealed: np.ndarray, count: int) -> Batch:
         """The owner's ciphertexts, checked so that this holder's randomness hides every product of them."""
-        ciphertexts = self._key.load(sealed, count)
+        ciphertexts = self._key.load_ciphertexts(sealed, count)
         if not self._scheme.classical:
             self._key.check_symbols(sealed)
         return ciphertexts
 
-    def _products(self, bases: Batch, exponents: np.ndarray, groups: int) -> Batch:
+    def _power_products(self, bases: Batch, exponents: np.ndarray, groups: int) -> Batch:
         """Row by row, and within a row group by group: ``Π_j bases[j, group]^exponents[row, j]``."""
         arithmetic, places = self._key.modulus, np.arange(len(bases))
         found = [arithmetic.power_products(arithmetic.take(bases, places[g::groups]), exponents) for g in range(groups)]
         order = np.arange(groups * len(exponents)).reshape(groups, -1).T
         return arithmetic.take(arithmetic.concat(found), np.ascontiguousarray(order).ravel())
 
-    def _answer(self, products: Batch, plaintexts: list[mpz]) -> np.ndarray:
+    def _blind_answer(self, products: Batch, plaintexts: list[mpz]) -> np.ndarray:
         """Products plus plaintexts, re-randomised and serialised."""
         key, scheme = self._key, self._scheme
-        fresh = key.blindings(
+        fresh = key.make_blindings(
             len(products), self._drown, classical=scheme.classical, constant_time=scheme.constant_time
         )
         masked = key.modulus.mul(products, key.raw_batch(plaintexts))
-        return key.store(key.modulus.mul(masked, fresh))
+        return key.store_ciphertexts(key.modulus.mul(masked, fresh))

@@ -7,7 +7,7 @@ from typing import Self
 
 from securevfl_crypto.errors import PoolError
 from securevfl_crypto.pools.base import Argument, check_arguments, check_cpus
-from securevfl_crypto.pools.messages import answer, read_answer
+from securevfl_crypto.pools.messages import answer_task, read_answer
 
 __all__ = ["LocalPool"]
 
@@ -32,7 +32,7 @@ class LocalPool:
         future: Future[bytes] = Future()
         future.set_running_or_notify_cancel()
         try:
-            future.set_result(read_answer(task, answer(task, arguments)))
+            future.set_result(read_answer(task, answer_task(task, arguments)))
         except Exception as error:
             future.set_exception(error)
         return future

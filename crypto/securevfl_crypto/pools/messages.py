@@ -9,13 +9,13 @@ from importlib import import_module
 from securevfl_crypto.errors import PoolError, TaskFailed
 from securevfl_crypto.pools.base import Argument, load_task
 
-__all__ = ["answer", "pack", "read_answer", "unpack"]
+__all__ = ["answer_task", "pack_arguments", "read_answer", "unpack_arguments"]
 
 _HEAD = struct.Struct("<cQ")
 _DONE, _ENDED = 0, 1
 
 
-def pack(arguments: Sequence[Argument]) -> bytes:
+def pack_arguments(arguments: Sequence[Argument]) -> bytes:
     """Arguments one after the other, each with its type and its length before it."""
     parts: list[bytes] = []
     for argument in arguments:
@@ -29,8 +29,8 @@ def pack(arguments: Sequence[Argument]) -> bytes:
     return b"".join(parts)
 
 
-def unpack(data: bytes) -> list[Argument]:
-    """Read what `pack` wrote.
+def unpack_arguments(data: bytes) -> list[Argument]:
+    """Read what `pack_arguments` wrote.
 
     Raises:
         PoolError: it is something else.
@@ -57,16 +57,16 @@ def unpack(data: bytes) -> list[Argument]:
     return found
 
 
-def answer(task: str, arguments: Sequence[Argument]) -> bytes:
+def answer_task(task: str, arguments: Sequence[Argument]) -> bytes:
     """Run a task in this process, and say how it ended."""
     try:
         found = load_task(task)(*arguments)
         if not isinstance(found, bytes):
             raise PoolError(f"the task {task!r} returned a {type(found).__name__}; a task returns bytes")
-        return pack([_DONE, found])
+        return pack_arguments([_DONE, found])
     except BaseException as error:  # sys.exit() in a task, too, must not end a worker without a word
         kind = type(error)
-        return pack([_ENDED, f"{kind.__module__}:{kind.__qualname__}", str(error)])
+        return pack_arguments([_ENDED, f"{kind.__module__}:{kind.__qualname__}", str(error)])
 
 
 def read_answer(task: str, data: bytes) -> bytes:
@@ -76,7 +76,7 @@ def read_answer(task: str, data: bytes) -> bytes:
         Exception: the task's own error, if it is of a ``securevfl`` package.
         TaskFailed: what ended the task is another error; its name and words stand in the message.
     """
-    ended, *rest = unpack(data) or [-1]
+    ended, *rest = unpack_arguments(data) or [-1]
     if ended == _DONE and len(rest) == 1 and isinstance(rest[0], bytes):
         return rest[0]
     if ended != _ENDED or len(rest) != 2:

@@ -1,8 +1,8 @@
 """A pool on a Ray cluster: many machines of one party. The extra ``securevfl[ray]``.
 
-Ray carries the arguments of a task and its answer, and names one function of this package, `run`; it pickles nothing of
-ours. A task whose worker or machine is lost runs again elsewhere. The cluster is one party's own: it holds what that
-party hands to its tasks, keys among it. Who may reach it: see `cluster`.
+Ray transports the arguments of a task and its answer, and knows one function of this package, `run_on_ray`; it pickles
+no other code. A task whose worker or machine is lost runs again elsewhere. The cluster belongs to one party: it
+receives whatever that party hands to its tasks, including keys. `cluster` checks who may reach it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any, Self
 from securevfl_crypto.errors import PoolError, WorkerLost
 from securevfl_crypto.pools.base import Argument, check_arguments, check_cpus
 from securevfl_crypto.pools.cluster import check_access, check_closed, has_token, on_this_machine
-from securevfl_crypto.pools.messages import answer, read_answer
+from securevfl_crypto.pools.messages import answer_task, read_answer
 from securevfl_crypto.pools.process import RETRIES, worker_environment
 
-__all__ = ["RayPool", "run"]
+__all__ = ["RayPool", "run_on_ray"]
 
 _LARGE = 100_000
 """Bytes from which on an argument is put into Ray's store once, for all tasks that get the same."""
@@ -39,10 +39,10 @@ _one = threading.Lock()
 _log = logging.getLogger("securevfl.pools")
 
 
-def run(cpus: int, task: str, *arguments: Argument) -> bytes:
+def run_on_ray(cpus: int, task: str, *arguments: Argument) -> bytes:
     """What a Ray worker runs: a task, and how it ended."""
     os.environ["SECUREVFL_THREADS"] = str(cpus)
-    return answer(task, arguments)
+    return answer_task(task, arguments)
 
 
 class RayPool:
@@ -69,7 +69,7 @@ class RayPool:
             _own_token()
         else:
             check_access(address)
-        self._ray = _ray()
+        self._ray = _import_ray()
         self.folder: str | None = None
         self._state = threading.Lock()
         self._running: dict[Future[bytes], Any] = {}
@@ -87,7 +87,7 @@ class RayPool:
         except BaseException:
             self._leave()
             raise
-        self._remote = self._ray.remote(max_retries=retries)(run)
+        self._remote = self._ray.remote(max_retries=retries)(run_on_ray)
 
     @property
     def workers(self) -> int:
@@ -108,7 +108,7 @@ class RayPool:
 
     def _connect(self, **options: Any) -> None:
         try:
-            _quiet()
+            _redirect_ray_output()
             self._ray.init(include_dashboard=False, log_to_driver=False, logging_level="error", **options)
         except Exception as error:
             where = options.get("address", "this machine")
@@ -122,14 +122,14 @@ class RayPool:
         check_cpus(task, cpus, self.workers)
         future: Future[bytes] = Future()
         with self._state:
-            handed = [self._stored(argument) for argument in arguments]
+            handed = [self._store_argument(argument) for argument in arguments]
             reference = self._remote.options(num_cpus=cpus).remote(cpus, task, *handed)
             self._running[future] = reference
         future.set_running_or_notify_cancel()
-        reference.future().add_done_callback(lambda ended: self._ended(task, future, ended))
+        reference.future().add_done_callback(lambda ended: self._finish_future(task, future, ended))
         return future
 
-    def _stored(self, argument: Argument) -> Any:
+    def _store_argument(self, argument: Argument) -> Any:
         """A large argument as a reference into Ray's store: a key or a message crosses to each node once."""
         if not isinstance(argument, bytes) or len(argument) < _LARGE:
             return argument
@@ -140,14 +140,14 @@ class RayPool:
             self._store.popitem(last=False)
         return self._store[name]
 
-    def _ended(self, task: str, future: Future[bytes], ended: Future[bytes]) -> None:
+    def _finish_future(self, task: str, future: Future[bytes], ended: Future[bytes]) -> None:
         with self._state:
             if self._running.pop(future, None) is None:  # given up by `close`
                 return
         try:
             future.set_result(read_answer(task, ended.result()))
         except Exception as error:
-            future.set_exception(_translated(task, error))
+            future.set_exception(_translate_error(task, error))
 
     def close(self) -> None:
         """See `Pool.close`; a cluster that this pool started ends, one that it joined goes on."""
@@ -176,7 +176,7 @@ class RayPool:
         self.close()
 
 
-def _quiet() -> None:
+def _redirect_ray_output() -> None:
     """What Ray says of lost nodes goes to the log from here on, not to this process's standard output.
 
     ``log_to_driver`` does not reach these messages: a thread of Ray prints them, whoever reads that output.
@@ -185,10 +185,10 @@ def _quiet() -> None:
         from ray._private import worker
 
         if hasattr(worker, "print_to_stdstream"):
-            worker.print_to_stdstream = _say
+            worker.print_to_stdstream = _log_output
 
 
-def _say(data: Mapping[str, Any], *_: object, **__: object) -> None:
+def _log_output(data: Mapping[str, Any], *_: object, **__: object) -> None:
     for line in data.get("lines", ()):
         _log.warning("Ray: %s", " ".join(str(line).split())[:400])
 
@@ -209,7 +209,7 @@ def _own_token() -> None:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
-def _ray() -> Any:
+def _import_ray() -> Any:
     """Ray itself, told to report nothing to its makers.
 
     Raises:
@@ -233,7 +233,7 @@ def _temporary_folder() -> str:
     return tempfile.mkdtemp(prefix="svfl-", dir=base if short else "/tmp")  # noqa: S108  # a short name of its own
 
 
-def _translated(task: str, error: Exception) -> Exception:
+def _translate_error(task: str, error: Exception) -> Exception:
     """Ray's errors as ours."""
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & set(_LOST):

@@ -20,7 +20,7 @@ from typing import BinaryIO, Self, cast
 
 from securevfl_crypto.errors import PoolError, WorkerLost
 from securevfl_crypto.pools.base import Argument, check_arguments, check_cpus
-from securevfl_crypto.pools.messages import pack, read_answer
+from securevfl_crypto.pools.messages import pack_arguments, read_answer
 from securevfl_crypto.pools.worker import LENGTH, read_frame
 
 __all__ = ["MOST_WORKERS", "RETRIES", "ProcessPool", "worker_environment"]
@@ -55,7 +55,7 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # this interpreter, and a module of ours
-            [sys.executable, "-c", "from securevfl_crypto.pools.worker import main; main()"],
+            [sys.executable, "-c", "from securevfl_crypto.pools.worker import serve_tasks; serve_tasks()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=worker_environment(),
@@ -68,7 +68,7 @@ class _Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, message: bytes) -> bytes | None:
+    def run_message(self, message: bytes) -> bytes | None:
         """The answer to a task; None where the process ended instead."""
         try:
             self._tasks.write(LENGTH.pack(len(message)))
@@ -82,7 +82,7 @@ class _Worker:
         """End the process at once; whoever waits for its answer gets none."""
         self._process.kill()
 
-    def end(self, *, patience: float = 0.0) -> str:
+    def terminate(self, *, patience: float = 0.0) -> str:
         """End the process, take its exit status, close the pipes; says how it ended.
 
         Args:
@@ -132,7 +132,7 @@ class ProcessPool:
         """See `Pool.submit`; tasks begin in the order in which they were handed in."""
         check_arguments(task, arguments)
         check_cpus(task, cpus, self.workers)
-        work = _Work(task, pack([cpus, task, *arguments]), cpus)
+        work = _Work(task, pack_arguments([cpus, task, *arguments]), cpus)
         with self._state:
             if self._closed:
                 raise PoolError(f"the task {task!r} was handed to a pool that is closed")
@@ -203,7 +203,7 @@ class ProcessPool:
         try:
             for _ in range(self._retries + 1):
                 worker = worker or self._start()
-                data = worker.ask(work.message)
+                data = worker.run_message(work.message)
                 if data is not None:
                     work.future.set_result(read_answer(work.task, data))
                     return worker
@@ -232,4 +232,4 @@ class ProcessPool:
     def _end(self, worker: _Worker, *, patience: float = 0.0) -> str:
         with self._state:
             self._processes.discard(worker)
-        return worker.end(patience=patience)
+        return worker.terminate(patience=patience)

@@ -13,9 +13,9 @@ import sys
 import threading
 from typing import BinaryIO
 
-from securevfl_crypto.pools.messages import answer, unpack
+from securevfl_crypto.pools.messages import answer_task, unpack_arguments
 
-__all__ = ["LENGTH", "main", "read_frame"]
+__all__ = ["LENGTH", "read_frame", "serve_tasks"]
 
 LENGTH = struct.Struct("<Q")
 """Before each message: its length."""
@@ -31,23 +31,23 @@ def read_frame(source: BinaryIO) -> bytes | None:
     return body if len(body) == size else None
 
 
-def main() -> None:
+def serve_tasks() -> None:
     """Serve tasks until the input ends."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a task prints goes where errors go, not between the answers
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, waiting), daemon=True).start()
+    threading.Thread(target=_read_frames, args=(sys.stdin.buffer, waiting), daemon=True).start()
     while True:
-        cpus, task, *arguments = unpack(waiting.get())
+        cpus, task, *arguments = unpack_arguments(waiting.get())
         os.environ["SECUREVFL_THREADS"] = str(cpus)
-        body = answer(str(task), arguments)
+        body = answer_task(str(task), arguments)
         del arguments
         replies.write(LENGTH.pack(len(body)))
         replies.write(body)
         replies.flush()
 
 
-def _listen(source: BinaryIO, waiting: queue.SimpleQueue[bytes]) -> None:
+def _read_frames(source: BinaryIO, waiting: queue.SimpleQueue[bytes]) -> None:
     while (frame := read_frame(source)) is not None:
         waiting.put(frame)
     os._exit(0)  # nobody waits for an answer any more

@@ -10,7 +10,7 @@ from securevfl_crypto.replicated.functions import Functions
 from securevfl_crypto.replicated.keys import Streams
 from securevfl_crypto.replicated.opening import Opening, Openings, compare_digests, open_share
 from securevfl_crypto.replicated.party import Party
-from securevfl_crypto.replicated.product import Product, Result, additive
+from securevfl_crypto.replicated.product import Product, Result, product_summand
 from securevfl_crypto.replicated.resharing import Reshare
 from securevfl_crypto.replicated.share import U64, Dealt, Share
 from securevfl_crypto.replicated.task import Task
@@ -57,7 +57,7 @@ class Computing(Functions, Party):
         """Read the share that a data party dealt to this party. Call `confirm` before you use it."""
         return dealt.share()
 
-    async def products(self, jobs: Sequence[Product]) -> list[Result]:
+    async def compute_products(self, jobs: Sequence[Product]) -> list[Result]:
         """Compute products, each with its truncation and function; all of them share their rounds.
 
         One round without truncation, two with it, four with a comparison.
@@ -69,19 +69,19 @@ class Computing(Functions, Party):
             MalformedError: shapes do not match, or a peer sent a malformed message.
             DisagreementError: a peer is at another operation.
         """
-        self.begin()
-        plain = Reshare(self, [additive(job, self.index) for job in jobs if not job.masked])
-        tasks = [job.task(additive(job, self.index), self.fraction) for job in jobs if job.masked]
+        self.begin_operation()
+        plain = Reshare(self, [product_summand(job, self.index) for job in jobs if not job.needs_mask])
+        tasks = [job.following_task(product_summand(job, self.index), self.fraction) for job in jobs if job.needs_mask]
         behind, beside = await run_masked_tasks(self, tasks, plain)
         masked, simple = iter(behind), iter(beside)
-        return [job.result(next(masked) if job.masked else [next(simple)]) for job in jobs]
+        return [job.arrange_result(next(masked) if job.needs_mask else [next(simple)]) for job in jobs]
 
     async def run_masked(self, tasks: Sequence[Task]) -> list[list[Share]]:
         """Run tasks of `truncation` in separate rounds; see `Task`."""
-        self.begin()
+        self.begin_operation()
         return (await run_masked_tasks(self, tasks))[0]
 
-    def summand(self, x: Share) -> U64:
+    def additive_summand(self, x: Share) -> U64:
         """This party's additive summand of x; those of the three parties add up to x."""
         return x.mine
 
@@ -93,8 +93,8 @@ class Computing(Functions, Party):
             DisagreementError: the two parties with the missing summand have different ones.
         """
         # Counted before anything is sent: a party that fails halfway must not open the same value again.
-        self._openings.take(name, x, to)
-        self.begin()
+        self._openings.count_opening(name, x, to)
+        self.begin_operation()
         return await open_share(self, name, x, to)
 
     def begin_stage(self, *names: str) -> None:
@@ -110,7 +110,7 @@ class Computing(Functions, Party):
     @property
     def openings_left(self) -> dict[str, int | Opening]:
         """The remaining openings, for the `Computing` of the next incarnation: a restart must not renew them."""
-        return self._openings.left()
+        return self._openings.remaining_limits()
 
     async def confirm(self, label: str, *shares: Share) -> None:
         """Compare digests of the summands that two parties share, one round.
@@ -118,12 +118,12 @@ class Computing(Functions, Party):
         Raises:
             DisagreementError: they differ; names the pair.
         """
-        self.begin()
+        self.begin_operation()
         await compare_digests(self, label, shares)
 
     async def refresh(self, *shares: Share) -> list[Share]:
         """Return the same values in fresh shares, one round. Use it for shares that were loaded from disk."""
-        self.begin()
+        self.begin_operation()
         reshare = Reshare(self, [share.mine for share in shares])
         await reshare.send()
         return await reshare.receive()

@@ -9,7 +9,7 @@ import numpy as np
 
 from securevfl_crypto.errors import MalformedError
 
-__all__ = ["Curve", "bits_of", "relu", "relu6"]
+__all__ = ["Curve", "bits_of", "relu6_curve", "relu_curve"]
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Curve:
 
 
 @lru_cache
-def relu(fraction: int = 0) -> Curve:
+def relu_curve(fraction: int = 0) -> Curve:
     """max(y, 0), and its derivative."""
     return Curve((0,), (1,), (1,))
 
 
 @lru_cache
-def relu6(fraction: int) -> Curve:
+def relu6_curve(fraction: int) -> Curve:
     """min(max(y, 0), 6), and its derivative: two thresholds behind one mask."""
     return Curve((0, 6 << fraction), (1, -1), (1, -1))
 

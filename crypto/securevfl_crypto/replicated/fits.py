@@ -13,14 +13,23 @@ from typing import TypeAlias
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.replicated.curves import Curve
 
-__all__ = ["INVERSE_BITS", "SLOPE_BITS", "WIDEST", "exponential", "inverse", "logarithm", "sigmoid", "softplus"]
+__all__ = [
+    "INVERSE_BITS",
+    "SLOPE_BITS",
+    "WIDEST",
+    "exponential_curve",
+    "logarithm_curve",
+    "reciprocal_curve",
+    "sigmoid_curve",
+    "softplus_curve",
+]
 
 SLOPE_BITS = 12
 """Fractional bits that a smooth curve adds to those of its argument."""
 INVERSE_BITS = 16
-"""The same for `inverse`."""
+"""The same for `reciprocal_curve`."""
 WIDEST = 64
-"""The largest argument of `inverse` and `logarithm`."""
+"""The largest argument of `reciprocal_curve` and `logarithm_curve`."""
 
 _UNITS = 16  # fractional bits of the thresholds below
 
@@ -88,49 +97,49 @@ _LOGARITHM_AT_ONE = 190513  # in units of 2^-(16 + SLOPE_BITS)
 
 
 @lru_cache
-def sigmoid(fraction: int) -> Curve:
+def sigmoid_curve(fraction: int) -> Curve:
     """1 / (1 + exp(−y)) in thirteen pieces: error at most 0.0027, exact at 0, 0 below −6 and 1 above 6."""
-    return _curve(_SIGMOID, fraction)
+    return _curve_through(_SIGMOID, fraction)
 
 
 @lru_cache
-def softplus(fraction: int) -> Curve:
+def softplus_curve(fraction: int) -> Curve:
     """log(1 + exp(y)) in 33 pieces: error at most 0.0009."""
-    return _curve(_SOFTPLUS, fraction)
+    return _curve_through(_SOFTPLUS, fraction)
 
 
 @lru_cache
-def exponential(fraction: int) -> Curve:
+def exponential_curve(fraction: int) -> Curve:
     """exp(y) for y ≤ 0 in thirteen pieces: error at most 0.0024, 1 at 0, 0 below −7."""
-    return _curve(_EXPONENTIAL, fraction)
+    return _curve_through(_EXPONENTIAL, fraction)
 
 
 @lru_cache
-def inverse(fraction: int, largest: int) -> Curve:
+def reciprocal_curve(fraction: int, largest: int) -> Curve:
     """1 / y for 1 ≤ y ≤ largest ≤ 64: relative error at most 0.0031 up to 16 and 0.0065 beyond, exact at 1.
 
     It adds `INVERSE_BITS` fractional bits.
     """
-    return _curve(_upto(_INVERSE, largest), fraction, 1 << (fraction + INVERSE_BITS))
+    return _curve_through(_knots_up_to(_INVERSE, largest), fraction, 1 << (fraction + INVERSE_BITS))
 
 
 @lru_cache
-def logarithm(fraction: int, largest: int) -> Curve:
+def logarithm_curve(fraction: int, largest: int) -> Curve:
     """log(y) for 1 ≤ y ≤ largest ≤ 64: error at most 0.0011."""
-    return _curve(_upto(_LOGARITHM, largest), fraction, _scaled(_LOGARITHM_AT_ONE, fraction))
+    return _curve_through(_knots_up_to(_LOGARITHM, largest), fraction, _scale_units(_LOGARITHM_AT_ONE, fraction))
 
 
-def _upto(knots: _Knots, largest: int) -> _Knots:
+def _knots_up_to(knots: _Knots, largest: int) -> _Knots:
     if not 1 <= largest <= WIDEST:
         raise MalformedError(f"an argument up to {largest}; expected 1 to {WIDEST}")
     count = sum(threshold < max(largest, 2) << _UNITS for threshold in knots[0])
     return knots[0][:count], knots[1][:count]
 
 
-def _curve(knots: _Knots, fraction: int, start: int = 0) -> Curve:
-    return Curve(tuple(_scaled(threshold, fraction) for threshold in knots[0]), knots[1], start=start)
+def _curve_through(knots: _Knots, fraction: int, start: int = 0) -> Curve:
+    return Curve(tuple(_scale_units(threshold, fraction) for threshold in knots[0]), knots[1], start=start)
 
 
-def _scaled(units: int, fraction: int) -> int:
+def _scale_units(units: int, fraction: int) -> int:
     more = fraction - _UNITS
     return units << more if more >= 0 else (units + (1 << (-more - 1))) >> -more

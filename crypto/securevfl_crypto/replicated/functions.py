@@ -14,11 +14,11 @@ from securevfl_crypto.replicated.fits import (
     INVERSE_BITS,
     SLOPE_BITS,
     WIDEST,
-    exponential,
-    inverse,
-    logarithm,
-    sigmoid,
-    softplus,
+    exponential_curve,
+    logarithm_curve,
+    reciprocal_curve,
+    sigmoid_curve,
+    softplus_curve,
 )
 from securevfl_crypto.replicated.product import Product, Result
 from securevfl_crypto.replicated.share import U64, Share, concatenate
@@ -40,28 +40,28 @@ class Functions(ABC):
         """Share public words, uint64."""
 
     @abstractmethod
-    def summand(self, x: Share) -> U64:
+    def additive_summand(self, x: Share) -> U64:
         """This party's additive summand of x."""
 
     @abstractmethod
-    async def products(self, jobs: Sequence[Product]) -> list[Result]:
+    async def compute_products(self, jobs: Sequence[Product]) -> list[Result]:
         """Compute products, each with its truncation and function; all of them share their rounds."""
 
     @abstractmethod
     async def run_masked(self, tasks: Sequence[Task]) -> list[list[Share]]:
         """Run tasks of `truncation` in separate rounds."""
 
-    async def product(self, left: Share, right: Share, *, shift: int = 0) -> Share:
+    async def multiply_matrices(self, left: Share, right: Share, *, shift: int = 0) -> Share:
         """left @ right, truncated: one round without a shift, two with it."""
-        return _single(await self.products([Product(left, right, shift=shift)]))
+        return _only_results(await self.compute_products([Product(left, right, shift=shift)]))
 
     async def multiply(self, left: Share, right: Share, *, shift: int = 0) -> Share:
         """left · right element by element, truncated: one round without a shift, two with it."""
-        return _single(await self.products([Product(left, right, "times", shift)]))
+        return _only_results(await self.compute_products([Product(left, right, "times", shift)]))
 
     async def truncate(self, x: Share, shift: int) -> Share:
         """x / 2^shift, the last bit rounded at random without bias: two rounds."""
-        return (await self.run_masked([Task(self.summand(x), shift)]))[0][0] if shift else x
+        return (await self.run_masked([Task(self.additive_summand(x), shift)]))[0][0] if shift else x
 
     async def compare(self, x: Share, thresholds: Sequence[float] = (0.0,)) -> Share:
         """[x ≥ t] for each threshold t, all behind one mask: four rounds.
@@ -74,18 +74,18 @@ class Functions(ABC):
             (thresholds, *shape of x): bits as words 0 and 1.
         """
         words = tuple(round(float(t) * 2**self.fraction) for t in thresholds)
-        return (await self.run_masked([Task(self.summand(x), curve=bits_of(words))]))[0][0]
+        return (await self.run_masked([Task(self.additive_summand(x), curve=bits_of(words))]))[0][0]
 
     async def sigmoid(self, x: Share) -> Share:
         """1 / (1 + exp(−x)): error at most 0.0027; six rounds.
 
         `Product(then="sigmoid")` gives it with more fractional bits in the product's own four.
         """
-        return await self._smooth(x, sigmoid(self.fraction))
+        return await self._apply_curve(x, sigmoid_curve(self.fraction))
 
     async def softplus(self, x: Share) -> Share:
         """log(1 + exp(x)): error at most 0.0009; six rounds. The log-loss of logits x, labels y: softplus(x) − y x."""
-        return await self._smooth(x, softplus(self.fraction))
+        return await self._apply_curve(x, softplus_curve(self.fraction))
 
     async def maximum(self, x: Share) -> Share:
         """The largest of the last axis, (…, 1).
@@ -114,7 +114,7 @@ class Functions(ABC):
         while len(factors) > 1:
             pairs = [Product(a, b, "times") for a, b in zip(factors[::2], factors[1::2], strict=False)]
             rest = factors[-1:] if len(factors) % 2 else []
-            factors = [_one(result) for result in await self.products(pairs)] + rest
+            factors = [_first_result(result) for result in await self.compute_products(pairs)] + rest
         return factors[0].sum(-1, keepdims=True)
 
     async def softmax(self, x: Share) -> Share:
@@ -125,11 +125,11 @@ class Functions(ABC):
         Raises:
             MalformedError: more than 64 values, or more than 16 fractional bits: the last product would not fit.
         """
-        _, wide, total = await self._exponentials(x)
+        _, wide, total = await self._exponential_sums(x)
         bits = self.fraction + SLOPE_BITS
-        curve = inverse(bits, x.shape[-1])
+        curve = reciprocal_curve(bits, x.shape[-1])
         (share,), (part,) = await self.run_masked(
-            [Task(self.summand(wide), SLOPE_BITS), Task(self.summand(total), curve=curve)]
+            [Task(self.additive_summand(wide), SLOPE_BITS), Task(self.additive_summand(total), curve=curve)]
         )
         return await self.multiply(share, part, shift=bits + INVERSE_BITS)
 
@@ -141,12 +141,14 @@ class Functions(ABC):
         Raises:
             MalformedError: as for `softmax`.
         """
-        top, _, total = await self._exponentials(x)
+        top, _, total = await self._exponential_sums(x)
         bits = self.fraction + SLOPE_BITS
-        ((wide,),) = await self.run_masked([Task(self.summand(total), curve=logarithm(bits, x.shape[-1]))])
+        ((wide,),) = await self.run_masked(
+            [Task(self.additive_summand(total), curve=logarithm_curve(bits, x.shape[-1]))]
+        )
         return top + await self.truncate(wide, 2 * SLOPE_BITS)
 
-    async def quotient(self, a: Share, b: Share, *, least: float = 1.0, most: float = 1024.0) -> Share:
+    async def divide(self, a: Share, b: Share, *, least: float = 1.0, most: float = 1024.0) -> Share:
         """a / b for 0 < least ≤ b ≤ most and |a| ≤ most: error at most 2 · 10⁻⁵ of it and six units of the last place.
 
         b is brought to [1, 2) by a power of two that comparisons find, then two Newton steps; sixteen rounds.
@@ -176,38 +178,43 @@ class Functions(ABC):
                 scale = scale - bits[k] * (1 << (high - power))  # halved at each power that b reaches
         f = self.fraction
         normal, part = (
-            _one(item)
-            for item in await self.products(
-                [Product(b, scale, "times", shift=high), Product(a, scale.broadcast_to(_shape(a, b)), "times", high)]
+            _first_result(item)
+            for item in await self.compute_products(
+                [
+                    Product(b, scale, "times", shift=high),
+                    Product(a, scale.broadcast_to(_product_shape(a, b)), "times", high),
+                ]
             )
         )
         # On [1, 2), 24/17 − 8/17 m differs from 1 / m by at most 1/17 of it; each Newton step y (2 − m y) squares that.
-        first = self._of(round(24 / 17 * 2 ** (2 * f)), normal) - normal * round(8 / 17 * 2**f)
-        miss = self._of(2 << f, normal) - await self.multiply(normal, first, shift=2 * f)
+        first = self._constant_like(round(24 / 17 * 2 ** (2 * f)), normal) - normal * round(8 / 17 * 2**f)
+        miss = self._constant_like(2 << f, normal) - await self.multiply(normal, first, shift=2 * f)
         guess = await self.multiply(first, miss, shift=2 * f)
-        miss = self._of(2 << f, normal) - await self.multiply(normal, guess, shift=f)
+        miss = self._constant_like(2 << f, normal) - await self.multiply(normal, guess, shift=f)
         guess = await self.multiply(guess, miss, shift=f)
         return await self.multiply(part, guess.broadcast_to(part.shape), shift=f)
 
     async def reciprocal(self, x: Share, *, least: float = 1.0, most: float = 1024.0) -> Share:
-        """1 / x for 0 < least ≤ x ≤ most, as `quotient`."""
-        return await self.quotient(self._of(1 << self.fraction, x), x, least=least, most=most)
+        """1 / x for 0 < least ≤ x ≤ most, as `divide`."""
+        return await self.divide(self._constant_like(1 << self.fraction, x), x, least=least, most=most)
 
-    async def _exponentials(self, x: Share) -> tuple[Share, Share, Share]:
+    async def _exponential_sums(self, x: Share) -> tuple[Share, Share, Share]:
         """The maximum, exp(x − maximum) with `SLOPE_BITS` more fractional bits, and the sum of these."""
         if x.shape[-1] > WIDEST:
             raise MalformedError(f"a softmax of {x.shape[-1]} values; {WIDEST} at most")
         if self.fraction > _FINEST:
             raise MalformedError(f"a softmax with {self.fraction} fractional bits; {_FINEST} at most")
         top = await self.maximum(x)
-        ((wide,),) = await self.run_masked([Task(self.summand(x - top), curve=exponential(self.fraction))])
+        ((wide,),) = await self.run_masked(
+            [Task(self.additive_summand(x - top), curve=exponential_curve(self.fraction))]
+        )
         return top, wide, wide.sum(-1, keepdims=True)
 
-    async def _smooth(self, x: Share, curve: Curve) -> Share:
-        ((wide,),) = await self.run_masked([Task(self.summand(x), curve=curve)])
+    async def _apply_curve(self, x: Share, curve: Curve) -> Share:
+        ((wide,),) = await self.run_masked([Task(self.additive_summand(x), curve=curve)])
         return await self.truncate(wide, SLOPE_BITS)
 
-    def _of(self, word: int, like: Share) -> Share:
+    def _constant_like(self, word: int, like: Share) -> Share:
         return self.constant(np.full(like.shape, word, np.uint64))
 
 
@@ -216,16 +223,16 @@ _GROUP = 6
 _FINEST = 16  # fractional bits; with more, the last product of a softmax would not fit
 
 
-def _shape(a: Share, b: Share) -> tuple[int, ...]:
+def _product_shape(a: Share, b: Share) -> tuple[int, ...]:
     return np.broadcast_shapes(a.shape, b.shape)
 
 
-def _one(result: Result) -> Share:
+def _first_result(result: Result) -> Share:
     if not isinstance(result, Share):
         raise MalformedError("a product has two results; expected one")
     return result
 
 
-def _single(results: Sequence[Result]) -> Share:
+def _only_results(results: Sequence[Result]) -> Share:
     (result,) = results
-    return _one(result)
+    return _first_result(result)

@@ -37,25 +37,25 @@ class Streams:
         self._streams: dict[int | None, Stream] = {index: mine, (index + 1) % PARTIES: next, None: own}
         self._drawn: dict[int | None, int] = {}
 
-    def words(self, key: int | None, shape: tuple[int, ...]) -> U64:
+    def draw_words(self, key: int | None, shape: tuple[int, ...]) -> U64:
         """The next words of the stream under a key, or of this party's own (None), uint64 of this shape."""
-        return self._stream(key).words(self._advance(key), shape)
+        return self._stream(key).draw_words(self._advance_counter(key), shape)
 
-    def split(self, key: int, sizes: Sequence[int]) -> list[U64]:
+    def draw_split(self, key: int, sizes: Sequence[int]) -> list[U64]:
         """The next words of the stream under a key, in one draw, as arrays of these sizes."""
-        words = self.words(key, (sum(sizes),))
+        words = self.draw_words(key, (sum(sizes),))
         ends = list(accumulate(sizes))
         return [words[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
-    def octets(self, key: int, count: int) -> U8:
+    def draw_octets(self, key: int, count: int) -> U8:
         """The next octets of the stream under a key, uint8."""
-        return self._stream(key).octets(self._advance(key), count)
+        return self._stream(key).draw_octets(self._advance_counter(key), count)
 
-    def residues(self, key: int, count: int, modulus: int) -> U8:
+    def draw_residues(self, key: int, count: int, modulus: int) -> U8:
         """The next residues of the stream under a key, uint8, from 0 to modulus − 1."""
-        return self._stream(key).residues(self._advance(key), count, modulus)
+        return self._stream(key).draw_residues(self._advance_counter(key), count, modulus)
 
-    def drawn(self, other: int) -> int:
+    def draw_count(self, other: int) -> int:
         """Number of draws so far from the stream that this party shares with party `other`."""
         return self._drawn.get(other if other == (self.index + 1) % PARTIES else self.index, 0)
 
@@ -64,7 +64,7 @@ class Streams:
             raise MalformedError(f"party {self.index} does not have key {key}")
         return self._streams[key]
 
-    def _advance(self, key: int | None) -> int:
+    def _advance_counter(self, key: int | None) -> int:
         drawn = self._drawn.get(key, 0)
         self._drawn[key] = drawn + 1
         return drawn
@@ -87,9 +87,9 @@ async def agreed_streams(index: int, wire: Wire, context: str) -> Streams:
     after, before = (index + 1) % PARTIES, (index - 1) % PARTIES
     return Streams(
         index,
-        exchange.stream(f"party {before}", found[before], f"{context}: key {index}"),
-        exchange.stream(f"party {after}", found[after], f"{context}: key {after}"),
-        Stream.own(),
+        exchange.shared_stream(f"party {before}", found[before], f"{context}: key {index}"),
+        exchange.shared_stream(f"party {after}", found[after], f"{context}: key {after}"),
+        Stream.with_fresh_key(),
     )
 
 

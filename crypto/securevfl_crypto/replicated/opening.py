@@ -65,7 +65,7 @@ class Openings:
             found[name] = each
         self._now = found
 
-    def take(self, name: str, x: Share, to: Sequence[int]) -> None:
+    def count_opening(self, name: str, x: Share, to: Sequence[int]) -> None:
         """Count one opening.
 
         Raises:
@@ -101,7 +101,7 @@ class Openings:
         if limit.each is not None:
             self._now[name] -= 1
 
-    def left(self) -> dict[str, int | Opening]:
+    def remaining_limits(self) -> dict[str, int | Opening]:
         """Return the remaining limits of each declaration."""
         return {
             name: replace(
@@ -113,7 +113,7 @@ class Openings:
         }
 
 
-def _digest(label: str, arrays: Sequence[U64]) -> np.ndarray:
+def _hash_arrays(label: str, arrays: Sequence[U64]) -> np.ndarray:
     found = hashlib.sha256(len(label.encode()).to_bytes(4, "big") + label.encode())
     for array in arrays:
         found.update(repr(array.shape).encode())
@@ -129,16 +129,16 @@ async def open_share(party: Party, name: str, x: Share, to: Sequence[int]) -> U6
         if party.index == (receiver + 1) % PARTIES:
             await party.send(receiver, label, [np.asarray(x.next, order="C")])
         elif party.index == (receiver + 2) % PARTIES:
-            await party.send(receiver, label, [_digest(label, [x.mine])])
+            await party.send(receiver, label, [_hash_arrays(label, [x.mine])])
     if party.index not in receivers:
         return None
-    (missing,) = await party.receive(party.after, label, [(np.uint64, x.shape)])
-    (digest,) = await party.receive(party.before, label, [(np.uint8, (_DIGEST,))])
+    (missing,) = await party.receive(party.next_party, label, [(np.uint64, x.shape)])
+    (digest,) = await party.receive(party.previous_party, label, [(np.uint8, (_DIGEST,))])
     # Two parties have each summand, so one party alone cannot change an opened value unnoticed.
-    if not np.array_equal(digest, _digest(label, [missing])):
+    if not np.array_equal(digest, _hash_arrays(label, [missing])):
         raise DisagreementError(
-            f"parties {party.after} and {party.before} hold different shares of {name!r}; nothing was opened: restart "
-            "all three from one checkpoint"
+            f"parties {party.next_party} and {party.previous_party} hold different shares of {name!r}; nothing was "
+            "opened: restart all three from one checkpoint"
         )
     return np.asarray(x.mine + x.next + missing)
 
@@ -147,8 +147,8 @@ async def compare_digests(party: Party, label: str, shares: Sequence[Share]) -> 
     """Compare with each neighbour the summands that both have."""
     text = f"confirm {label}"
     own = {
-        party.after: _digest(text, [share.next for share in shares]),
-        party.before: _digest(text, [share.mine for share in shares]),
+        party.next_party: _hash_arrays(text, [share.next for share in shares]),
+        party.previous_party: _hash_arrays(text, [share.mine for share in shares]),
     }
     # Digests alone cross: they hide the summands, which are uniform, and still show a difference.
     for other, digest in own.items():

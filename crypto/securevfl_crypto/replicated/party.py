@@ -41,10 +41,10 @@ class Party:
         self._operations = 0
         self._drawn: dict[int, int] = {}
 
-    def begin(self) -> None:
+    def begin_operation(self) -> None:
         """Start the next operation."""
         self._operations += 1
-        self._drawn = {other: self.streams.drawn(other) for other in (self.after, self.before)}
+        self._drawn = {other: self.streams.draw_count(other) for other in (self.next_party, self.previous_party)}
 
     async def send(self, to: int, label: str, arrays: Sequence[np.ndarray]) -> None:
         """Send a message of the running operation, with this party's depth and counters."""
@@ -69,11 +69,11 @@ class Party:
         return arrays
 
     @property
-    def after(self) -> int:
+    def next_party(self) -> int:
         """The index of the next party."""
         return (self.index + 1) % PARTIES
 
     @property
-    def before(self) -> int:
+    def previous_party(self) -> int:
         """The index of the party before."""
         return (self.index - 1) % PARTIES

@@ -9,16 +9,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.replicated.curves import Curve, relu, relu6
-from securevfl_crypto.replicated.fits import sigmoid
+from securevfl_crypto.replicated.curves import Curve, relu6_curve, relu_curve
+from securevfl_crypto.replicated.fits import sigmoid_curve
 from securevfl_crypto.replicated.share import U64, Share
 from securevfl_crypto.replicated.task import LARGEST_SHIFT, Task
 from securevfl_crypto.ring import matmul
 
-__all__ = ["Function", "Product", "Result", "additive"]
+__all__ = ["Function", "Product", "Result", "product_summand"]
 
 Function: TypeAlias = Literal["relu", "relu6", "sigmoid"]
-_CURVES: dict[str, Callable[[int], Curve]] = {"relu": relu, "relu6": relu6, "sigmoid": sigmoid}
+_CURVES: dict[str, Callable[[int], Curve]] = {"relu": relu_curve, "relu6": relu6_curve, "sigmoid": sigmoid_curve}
 Result: TypeAlias = "Share | tuple[Share, Share]"
 
 
@@ -90,21 +90,21 @@ class Product:
         return (*self.left.shape[:-2], m, n)
 
     @property
-    def masked(self) -> bool:
+    def needs_mask(self) -> bool:
         """Whether the product needs an opening behind a mask."""
         return self.shift > 0 or self.then is not None or self.gate is not None
 
-    def task(self, summand: U64, fraction: int) -> Task:
+    def following_task(self, summand: U64, fraction: int) -> Task:
         """Build the task that follows the product, from this party's additive summand of it."""
         curve = _CURVES[self.then](fraction) if self.then else None
         return Task(summand, self.shift, curve=curve, gate=self.gate)
 
-    def result(self, found: Sequence[Share]) -> Result:
-        """Arrange the task's shares as `Computing.products` returns them."""
+    def arrange_result(self, found: Sequence[Share]) -> Result:
+        """Arrange the task's shares as `Computing.compute_products` returns them."""
         return (found[0], found[1]) if self.then in {"relu", "relu6"} else found[0]
 
 
-def additive(job: Product, index: int) -> U64:
+def product_summand(job: Product, index: int) -> U64:
     """Party `index`'s summand of the product, not yet masked.
 
     The nine products xᵢ yⱼ are split so that five are computed instead of six (Araki et al., section 2.2): party 0 has

@@ -14,9 +14,9 @@ from securevfl_crypto.replicated.computing import Computing
 from securevfl_crypto.replicated.functions import Functions
 from securevfl_crypto.replicated.keys import fixed_streams
 from securevfl_crypto.replicated.opening import Opening, Openings
-from securevfl_crypto.replicated.product import Product, Result, additive
+from securevfl_crypto.replicated.product import Product, Result, product_summand
 from securevfl_crypto.replicated.share import U64, Dealt, Share
-from securevfl_crypto.replicated.task import OFFSET, Task, truncated
+from securevfl_crypto.replicated.task import OFFSET, Task, truncate_opened
 from securevfl_crypto.replicated.wire import MemoryWire, memory_wires, take_turns
 from securevfl_crypto.ring import FRACTION, Stream
 
@@ -47,7 +47,7 @@ class Clear(Functions):
         self.index = 0
         self.rounds = 0
         self.sent = 0
-        self._masks = Stream.own() if seed is None else Stream(hashlib.sha256(seed + b"own 2").digest())
+        self._masks = Stream.with_fresh_key() if seed is None else Stream(hashlib.sha256(seed + b"own 2").digest())
         self._drawn = 0
         self._openings = Openings(openings or {})
 
@@ -60,32 +60,35 @@ class Clear(Functions):
         zero, one, _ = (part.share() for part in dealt)
         return self.constant(zero.mine + zero.next + one.next)
 
-    def summand(self, x: Share) -> U64:
+    def additive_summand(self, x: Share) -> U64:
         """x itself."""
         return x.mine
 
-    async def products(self, jobs: Sequence[Product]) -> list[Result]:
-        """As `Computing.products`."""
-        tasks = [job.task(additive(job, self.index), self.fraction) for job in jobs if job.masked]
+    async def compute_products(self, jobs: Sequence[Product]) -> list[Result]:
+        """As `Computing.compute_products`."""
+        tasks = [job.following_task(product_summand(job, self.index), self.fraction) for job in jobs if job.needs_mask]
         masked = iter(await self.run_masked(tasks))
-        return [job.result(next(masked) if job.masked else [self.constant(additive(job, self.index))]) for job in jobs]
+        return [
+            job.arrange_result(next(masked) if job.needs_mask else [self.constant(product_summand(job, self.index))])
+            for job in jobs
+        ]
 
     async def run_masked(self, tasks: Sequence[Task]) -> list[list[Share]]:
         """As `Computing.run_masked`."""
         total = sum(task.size for task in tasks)
         masks = np.zeros(0, np.uint64)
         if total:
-            masks = self._masks.words(self._drawn, (total,))
+            masks = self._masks.draw_words(self._drawn, (total,))
             self._drawn += 1
         found, start = [], 0
         for task in tasks:
-            found.append(self._one(task, masks[start : start + task.size].reshape(task.summand.shape)))
+            found.append(self._evaluate_task(task, masks[start : start + task.size].reshape(task.summand.shape)))
             start += task.size
         return found
 
-    def _one(self, task: Task, r: U64) -> list[Share]:
+    def _evaluate_task(self, task: Task, r: U64) -> list[Share]:
         z = task.summand
-        y = truncated(z + OFFSET + r, r, task.shift)
+        y = truncate_opened(z + OFFSET + r, r, task.shift)
         if task.curve is None:
             return [self.constant(y if task.gate is None else y * task.gate.mine)]
         curve, total = task.curve, np.full_like(z, task.curve.start % (1 << 64))
@@ -106,7 +109,7 @@ class Clear(Functions):
 
     async def open(self, name: str, x: Share, to: Sequence[int]) -> U64 | None:
         """Return x if the opening was declared."""
-        self._openings.take(name, x, to)
+        self._openings.count_opening(name, x, to)
         return x.mine
 
     async def confirm(self, label: str, *shares: Share) -> None:
@@ -137,7 +140,7 @@ class Run(Generic[T]):
         return max(party.rounds for party in self.parties)
 
     @property
-    def sent(self) -> int:
+    def bytes_sent(self) -> int:
         """Bytes that all three sent."""
         return sum(party.sent for party in self.parties)
 

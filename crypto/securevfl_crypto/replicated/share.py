@@ -18,7 +18,7 @@ import numpy.typing as npt
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.ring import Stream
 
-__all__ = ["PARTIES", "U8", "U64", "Dealt", "Share", "concatenate", "deal", "stack", "words_of"]
+__all__ = ["PARTIES", "U8", "U64", "Dealt", "Share", "concatenate", "deal_shares", "stack", "words_of"]
 
 U64: TypeAlias = npt.NDArray[np.uint64]
 U8: TypeAlias = npt.NDArray[np.uint8]
@@ -32,7 +32,7 @@ def words_of(factor: int | np.ndarray) -> U64:
     """Convert public integers to words modulo 2^64.
 
     Raises:
-        MalformedError: not integers; encode fractions with `securevfl_crypto.ring.encode`.
+        MalformedError: not integers; encode fractions with `securevfl_crypto.ring.encode_words`.
     """
     if isinstance(factor, int | np.integer):
         return np.asarray(int(factor) % _MODULUS, dtype=np.uint64)
@@ -83,7 +83,7 @@ class Share:
     @property
     def T(self) -> Share:  # noqa: N802 (numpy's name)
         """The last two axes exchanged."""
-        return self._each(lambda part: np.swapaxes(part, -1, -2))
+        return self._map_words(lambda part: np.swapaxes(part, -1, -2))
 
     def __len__(self) -> int:
         return len(self.mine)
@@ -95,30 +95,30 @@ class Share:
         return Share(np.asarray(self.mine - other.mine), np.asarray(self.next - other.next))
 
     def __neg__(self) -> Share:
-        return self._each(np.negative)
+        return self._map_words(np.negative)
 
     def __mul__(self, factor: int | np.ndarray) -> Share:
         words = words_of(factor)
-        return self._each(lambda part: part * words)
+        return self._map_words(lambda part: part * words)
 
     __rmul__ = __mul__
 
     def __getitem__(self, index: Any) -> Share:
-        return self._each(lambda part: part[index])
+        return self._map_words(lambda part: part[index])
 
     def reshape(self, *shape: int) -> Share:
         """The same values in another shape."""
-        return self._each(lambda part: part.reshape(*shape))
+        return self._map_words(lambda part: part.reshape(*shape))
 
     def sum(self, axis: int | None = None, *, keepdims: bool = False) -> Share:
         """The sum along an axis, or of all values."""
-        return self._each(lambda part: part.sum(axis=axis, keepdims=keepdims, dtype=np.uint64))
+        return self._map_words(lambda part: part.sum(axis=axis, keepdims=keepdims, dtype=np.uint64))
 
     def broadcast_to(self, shape: tuple[int, ...]) -> Share:
         """The values repeated as numpy broadcasts them."""
-        return self._each(lambda part: np.broadcast_to(part, shape))
+        return self._map_words(lambda part: np.broadcast_to(part, shape))
 
-    def _each(self, change: Callable[[U64], np.ndarray]) -> Share:
+    def _map_words(self, change: Callable[[U64], np.ndarray]) -> Share:
         return Share(np.asarray(change(self.mine)), np.asarray(change(self.next)))
 
 
@@ -159,7 +159,7 @@ class Dealt:
                 )
 
     @classmethod
-    def of(cls, arrays: Sequence[np.ndarray], shape: tuple[int, ...]) -> Dealt:
+    def from_arrays(cls, arrays: Sequence[np.ndarray], shape: tuple[int, ...]) -> Dealt:
         """Rebuild the message from `arrays`.
 
         Raises:
@@ -180,12 +180,12 @@ class Dealt:
 
     def share(self) -> Share:
         """Expand the seeds and return the share."""
-        mine, after = (Stream(part.tobytes()).words(0, self.shape) if part.dtype == np.uint8 else part
+        mine, after = (Stream(part.tobytes()).draw_words(0, self.shape) if part.dtype == np.uint8 else part
                        for part in self.parts)  # fmt: skip
         return Share(mine, after)
 
 
-def deal(values: U64) -> tuple[Dealt, Dealt, Dealt]:
+def deal_shares(values: U64) -> tuple[Dealt, Dealt, Dealt]:
     """Share `values` among the three computing parties, with fresh randomness of the operating system.
 
     x₀ and x₁ each expand from a seed that only two parties get; x₂ is the rest of the values. Party 0 gets 64 bytes,
@@ -200,7 +200,7 @@ def deal(values: U64) -> tuple[Dealt, Dealt, Dealt]:
     if not isinstance(values, np.ndarray) or values.dtype != np.uint64:
         raise MalformedError(f"values of {getattr(values, 'dtype', type(values).__name__)} to deal; encode them first")
     seeds = [os.urandom(_SEED) for _ in range(2)]
-    last = values - Stream(seeds[0]).words(0, values.shape) - Stream(seeds[1]).words(0, values.shape)
+    last = values - Stream(seeds[0]).draw_words(0, values.shape) - Stream(seeds[1]).draw_words(0, values.shape)
     first, second = (np.frombuffer(seed, np.uint8) for seed in seeds)
     summands = (first, second, np.asarray(last))
     zero, one, two = (Dealt(values.shape, (summands[i], summands[(i + 1) % PARTIES])) for i in range(PARTIES))

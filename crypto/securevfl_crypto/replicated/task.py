@@ -12,7 +12,7 @@ import numpy as np
 from securevfl_crypto.replicated.curves import Curve
 from securevfl_crypto.replicated.share import U8, U64, Share
 
-__all__ = ["LARGEST_SHIFT", "OFFSET", "Task", "column_of", "parts_of", "public_part", "truncated"]
+__all__ = ["LARGEST_SHIFT", "OFFSET", "Task", "column_of", "parts_of", "public_part", "truncate_opened"]
 
 Words = TypeVar("Words", U64, U8)
 
@@ -49,31 +49,31 @@ class Task:
         return self.size * len(self.curve.thresholds) if self.curve else 0
 
     @cached_property
-    def valued(self) -> bool:
+    def has_value(self) -> bool:
         """Whether the truncated value goes into the result."""
         return self.curve is None or bool(self.curve.slopes)
 
     @cached_property
-    def ahead(self) -> int:
+    def dealt_words(self) -> int:
         """Words that party 2 deals with the opening: r ≫ f and its top bit; with a gate, also both times its bits."""
-        return (2 * self.valued + 2 * (self.gate is not None)) * self.size
+        return (2 * self.has_value + 2 * (self.gate is not None)) * self.size
 
     @cached_property
-    def answers(self) -> int:
+    def answer_words(self) -> int:
         """Words that party 2 deals after the comparison: a bit, and with a value its products."""
-        return self.rows * (3 if self.valued else 1) if self.curve else 0
+        return self.rows * (3 if self.has_value else 1) if self.curve else 0
 
     @cached_property
-    def results(self) -> int:
+    def result_words(self) -> int:
         """Words of the results."""
         return self.size * (self.curve.outputs if self.curve else 1)
 
-    def opened(self, c: U64) -> U64:
+    def opened_words(self, c: U64) -> U64:
         """The opened words of z − threshold, (T, n)."""
         thresholds = self.curve.thresholds if self.curve else ()
         return c - column_of(thresholds, self.shift)
 
-    def shares(self, words: Sequence[U64]) -> list[Share]:
+    def result_shares(self, words: Sequence[U64]) -> list[Share]:
         """The results from their two words at this party, (results,) each."""
         shape, outputs = self.summand.shape, self.curve.outputs if self.curve else 1
         mine, after = (part.reshape(outputs, *shape) for part in words)
@@ -98,7 +98,7 @@ def parts_of(array: Words, sizes: Sequence[int]) -> Iterator[Words]:
         start += size
 
 
-def truncated(c: U64, r: U64, shift: int) -> U64:
+def truncate_opened(c: U64, r: U64, shift: int) -> U64:
     """Truncate z = c − 2^62 − r, given both c and r; equals the sum of the parties' summands, to the last bit."""
     public, wrap = public_part(c, shift)
     return public - (r >> np.uint64(shift)) + wrap * (r >> _TOP)

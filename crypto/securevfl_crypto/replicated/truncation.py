@@ -28,7 +28,7 @@ from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.resharing import Reshare
 from securevfl_crypto.replicated.share import U8, U64, Share
 from securevfl_crypto.replicated.task import OFFSET, Task, column_of, parts_of, public_part
-from securevfl_crypto.ring import COLUMNS, MODULUS, coins, deal_bits, found_zeros, masked_comparison
+from securevfl_crypto.ring import COLUMNS, MODULUS, deal_bits, extract_coins, find_zeros, mask_comparison
 
 __all__ = ["run_masked_tasks"]
 
@@ -52,11 +52,11 @@ async def run_masked_tasks(
         words, plain = await role.run(beside)
     found = iter(words)
     empty = np.zeros(0, np.uint64)
-    return [task.shares(next(found) if task.size else (empty, empty)) for task in tasks], plain
+    return [task.result_shares(next(found) if task.size else (empty, empty)) for task in tasks], plain
 
 
-def _results(work: Sequence[Task], mine: U64, after: U64) -> list[tuple[U64, U64]]:
-    sizes = [task.results for task in work]
+def _collect_results(work: Sequence[Task], mine: U64, after: U64) -> list[tuple[U64, U64]]:
+    sizes = [task.result_words for task in work]
     return list(zip(parts_of(mine, sizes), parts_of(after, sizes), strict=True))
 
 
@@ -67,9 +67,9 @@ class _Sizes:
         self.values = sum(task.size for task in work)
         self.compared = sum(task.size for task in work if task.curve)
         self.rows = sum(task.rows for task in work)
-        self.ahead = sum(task.ahead for task in work)
-        self.answers = sum(task.answers for task in work)
-        self.results = sum(task.results for task in work)
+        self.ahead = sum(task.dealt_words for task in work)
+        self.answers = sum(task.answer_words for task in work)
+        self.results = sum(task.result_words for task in work)
         self.with_first = (self.values, self.ahead, self.answers, self.results)
         """Words that parties 2 and 0 draw: shares of zero, masks of the dealt words, shares of the results."""
         self.with_second = (self.values, self.results)
@@ -84,13 +84,13 @@ class _MaskParty:
         self._sizes = sizes = _Sizes(work)
         streams = party.streams
         # From party 2's private stream: if party 0 or 1 knew r, c would show it z.
-        self._mask = streams.words(None, (sizes.values,))
-        first, self._ahead, self._answers, after = streams.split(0, sizes.with_first)
-        second, mine = streams.split(2, sizes.with_second)
+        self._mask = streams.draw_words(None, (sizes.values,))
+        first, self._ahead, self._answers, after = streams.draw_split(0, sizes.with_first)
+        second, mine = streams.draw_split(2, sizes.with_second)
         self._opening = np.concatenate([task.summand.ravel() for task in work]) - first - second + self._mask
         self._results = mine, after
         if sizes.compared:
-            self._rows = streams.residues(0, sizes.compared * COLUMNS, MODULUS).reshape(-1, COLUMNS)
+            self._rows = streams.draw_residues(0, sizes.compared * COLUMNS, MODULUS).reshape(-1, COLUMNS)
 
     async def run(self, beside: Reshare) -> tuple[list[tuple[U64, U64]], list[Share]]:
         party, sizes = self._party, self._sizes
@@ -100,7 +100,7 @@ class _MaskParty:
         message: list[np.ndarray] = [self._opening]
         if sizes.ahead:
             # Party 0 draws the other summand from the common stream, so only party 1 gets these words.
-            message.append(self._known(masks) - self._ahead)
+            message.append(self._mask_words(masks) - self._ahead)
         if sizes.compared:
             message.append(deal_bits(np.concatenate(compared), self._rows))
         await party.send(1, "opening", message)
@@ -110,14 +110,14 @@ class _MaskParty:
             shape = (sizes.rows, COLUMNS)
             (first,) = await party.receive(0, "rows", [(np.uint8, shape)])
             (second,) = await party.receive(1, "rows", [(np.uint8, shape)])
-            answer = self._answer(masks, found_zeros(first, second))
+            answer = self._answer_comparisons(masks, find_zeros(first, second))
             await party.send(1, "answers", [answer - self._answers])
-        return _results(self._work, *self._results), plain
+        return _collect_results(self._work, *self._results), plain
 
-    def _known(self, masks: Sequence[U64]) -> U64:
+    def _mask_words(self, masks: Sequence[U64]) -> U64:
         words: list[U64] = []
         for task, r in zip(self._work, masks, strict=True):
-            if task.valued:
+            if task.has_value:
                 known = [r >> np.uint64(task.shift), r >> _TOP]
                 words += known
                 if task.gate is not None:
@@ -125,14 +125,14 @@ class _MaskParty:
                     words += [part * bits for part in known]
         return np.concatenate(words)
 
-    def _answer(self, masks: Sequence[U64], found: U64) -> U64:
+    def _answer_comparisons(self, masks: Sequence[U64], found: U64) -> U64:
         words: list[U64] = []
         hits = parts_of(found, [task.rows for task in self._work])
         for task, r, hit in zip(self._work, masks, hits, strict=True):
             if task.curve:
                 bit = hit.reshape(-1, task.size) ^ ((r >> _SIGN) & _ONE)
                 words.append(bit.ravel())
-                if task.valued:
+                if task.has_value:
                     words += [(bit * (r >> np.uint64(task.shift))).ravel(), (bit * (r >> _TOP)).ravel()]
         return np.concatenate(words)
 
@@ -146,42 +146,42 @@ class _OpeningParty:
         self._sizes = sizes = _Sizes(work)
         streams = party.streams
         if self._first:
-            zeros, self._ahead, self._answers, self._result = streams.split(0, sizes.with_first)
+            zeros, self._ahead, self._answers, self._result = streams.draw_split(0, sizes.with_first)
         else:  # party 2 sends the words that it deals
-            zeros, self._result = streams.split(2, sizes.with_second)
+            zeros, self._result = streams.draw_split(2, sizes.with_second)
             self._ahead = self._answers = np.zeros(0, np.uint64)
         self._opening = np.concatenate([task.summand.ravel() for task in work]) + zeros
         self._rows = np.zeros((0, COLUMNS), np.uint8)
         self._turns = np.zeros(0, np.uint8)
         if sizes.rows:
             if self._first:
-                self._rows = streams.residues(0, sizes.compared * COLUMNS, MODULUS).reshape(-1, COLUMNS)
+                self._rows = streams.draw_residues(0, sizes.compared * COLUMNS, MODULUS).reshape(-1, COLUMNS)
             # Under key 1, which party 2 lacks: random turns hide from it the outcome of each comparison.
-            self._turns = streams.octets(1, sizes.rows)
-            self._factors = streams.residues(1, sizes.rows * COLUMNS, MODULUS - 1).reshape(-1, COLUMNS)
-            self._noughts = streams.residues(1, sizes.rows * COLUMNS, MODULUS).reshape(-1, COLUMNS)
+            self._turns = streams.draw_octets(1, sizes.rows)
+            self._factors = streams.draw_residues(1, sizes.rows * COLUMNS, MODULUS - 1).reshape(-1, COLUMNS)
+            self._noughts = streams.draw_residues(1, sizes.rows * COLUMNS, MODULUS).reshape(-1, COLUMNS)
 
     async def run(self, beside: Reshare) -> tuple[list[tuple[U64, U64]], list[Share]]:
         party, sizes = self._party, self._sizes
         other = 1 - party.index
         await party.send(other, "opening", [self._opening])
         await beside.send()
-        c = await self._opened(other)
+        c = await self._open_masked(other)
         plain = await beside.receive()
         parts = list(parts_of(c, [task.size for task in self._work]))
         if sizes.rows:
-            await party.send(2, "rows", [self._compared(parts)])
+            await party.send(2, "rows", [self._compare_masked(parts)])
             if not self._first:
                 (self._answers,) = await party.receive(2, "answers", [(np.uint64, (sizes.answers,))])
         # Masked with words that the peer lacks, else the exchanged summands would show it the result.
-        mine = self._finished(parts) - self._result
+        mine = self._result_summands(parts) - self._result
         await party.send(other, "result", [mine])
         (theirs,) = await party.receive(other, "result", [(np.uint64, (sizes.results,))])
         middle = mine + theirs
         words = (self._result, middle) if self._first else (middle, self._result)
-        return _results(self._work, *words), plain
+        return _collect_results(self._work, *words), plain
 
-    async def _opened(self, other: int) -> U64:
+    async def _open_masked(self, other: int) -> U64:
         """Receive and add up c; party 1 also receives the words that party 2 dealt."""
         party, sizes = self._party, self._sizes
         values = (np.uint64, (sizes.values,))
@@ -198,15 +198,15 @@ class _OpeningParty:
                 self._rows = rest[-1]
         return np.asarray(self._opening + summand + masked + OFFSET)
 
-    def _compared(self, opened: Sequence[U64]) -> U8:
+    def _compare_masked(self, opened: Sequence[U64]) -> U8:
         """Compute the masked rows of all comparisons."""
         found, row, value = [], 0, 0
         for task, c in zip(self._work, opened, strict=True):
             if task.curve:
                 rows, values = slice(row, row + task.rows), slice(value, value + task.size)
                 found.append(
-                    masked_comparison(
-                        task.opened(c).ravel(),
+                    mask_comparison(
+                        task.opened_words(c).ravel(),
                         self._rows[values],
                         self._factors[rows],
                         self._noughts[rows],
@@ -217,27 +217,27 @@ class _OpeningParty:
                 row, value = rows.stop, values.stop
         return np.concatenate(found)
 
-    def _finished(self, opened: Sequence[U64]) -> U64:
+    def _result_summands(self, opened: Sequence[U64]) -> U64:
         """Compute this party's summands of all results."""
-        ahead = parts_of(self._ahead, [task.ahead for task in self._work])
-        answers = parts_of(self._answers, [task.answers for task in self._work])
+        ahead = parts_of(self._ahead, [task.dealt_words for task in self._work])
+        answers = parts_of(self._answers, [task.answer_words for task in self._work])
         turns = parts_of(self._turns, [task.rows for task in self._work])
         words = []
         for task, c, known, answer, turn in zip(self._work, opened, ahead, answers, turns, strict=True):
             if task.curve:
-                words.append(self._curve(task, task.curve, c, known, answer, turn))
+                words.append(self._evaluate_curve(task, task.curve, c, known, answer, turn))
             elif task.gate is not None:
-                words.append(self._gated(task, task.gate, c, known.reshape(4, -1)))
+                words.append(self._gate_value(task, task.gate, c, known.reshape(4, -1)))
             else:
                 public, wrap = public_part(c, task.shift)
-                words.append(self._truncated(public, wrap, known.reshape(2, -1)))
+                words.append(self._truncate_value(public, wrap, known.reshape(2, -1)))
         return np.concatenate(words)
 
-    def _truncated(self, public: U64, wrap: U64, known: U64) -> U64:
+    def _truncate_value(self, public: U64, wrap: U64, known: U64) -> U64:
         rest = wrap * known[1] - known[0]
         return np.asarray(public + rest if self._first else rest)
 
-    def _gated(self, task: Task, gate: Share, c: U64, known: U64) -> U64:
+    def _gate_value(self, task: Task, gate: Share, c: U64, known: U64) -> U64:
         """Multiply y by bit p, whose summand p₁ parties 0 and 1 both have; party 2 has the other two."""
         public, wrap = public_part(c, task.shift)
         mine, after = gate.mine.ravel(), gate.next.ravel()
@@ -246,10 +246,10 @@ class _OpeningParty:
         high, top, high_bits, top_bits = known
         return np.asarray(public * summand - (high * middle + high_bits) + wrap * (top * middle + top_bits))
 
-    def _curve(self, task: Task, curve: Curve, c: U64, known: U64, answer: U64, turn: U8) -> U64:
+    def _evaluate_curve(self, task: Task, curve: Curve, c: U64, known: U64, answer: U64, turn: U8) -> U64:
         rows = (len(curve.thresholds), task.size)
         parts = answer.reshape(-1, *rows)
-        flipped = ((task.opened(c) >> _SIGN) & _ONE) ^ coins(turn).reshape(rows)
+        flipped = ((task.opened_words(c) >> _SIGN) & _ONE) ^ extract_coins(turn).reshape(rows)
         sign = _ONE - (flipped << _ONE)
         bits = sign * parts[0]
         if self._first:
@@ -259,7 +259,7 @@ class _OpeningParty:
         words = []
         if curve.slopes:
             public, wrap = public_part(c, task.shift)
-            y = self._truncated(public, wrap, known.reshape(2, -1))
+            y = self._truncate_value(public, wrap, known.reshape(2, -1))
             product = flipped * y + sign * (public * parts[0] - parts[1] + wrap * parts[2])
             total = (column_of(curve.slopes) * (product - column_of(curve.thresholds) * bits)).sum(
                 axis=0, dtype=np.uint64

@@ -61,7 +61,7 @@ def check_message(
 
 
 @types.coroutine
-def _pause() -> Generator[None, None, None]:
+def _yield_control() -> Generator[None, None, None]:
     yield
 
 
@@ -104,7 +104,7 @@ class MemoryWire:
         """Wait for the next message of `source`."""
         box = self.links.boxes[source, self._index]
         while not box:
-            await _pause()
+            await _yield_control()
         found, arrays = box.popleft()
         self.links.moved += 1
         if self._record:

@@ -13,11 +13,11 @@ SecureNN, PETS 2019 (the comparison modulo 67). This folder imports `engine` and
 
 from __future__ import annotations
 
-from securevfl_crypto.ring.kernels import COLUMNS, MODULUS, coins, deal_bits, found_zeros, masked_comparison
+from securevfl_crypto.ring.kernels import COLUMNS, MODULUS, deal_bits, extract_coins, find_zeros, mask_comparison
 from securevfl_crypto.ring.paths import large_products
 from securevfl_crypto.ring.product import matmul
 from securevfl_crypto.ring.streams import Exchange, Stream
-from securevfl_crypto.ring.words import FRACTION, checked_words, decode, encode
+from securevfl_crypto.ring.words import FRACTION, check_words, decode_words, encode_words
 
 __all__ = [
     "COLUMNS",
@@ -25,13 +25,13 @@ __all__ = [
     "MODULUS",
     "Exchange",
     "Stream",
-    "checked_words",
-    "coins",
+    "check_words",
     "deal_bits",
-    "decode",
-    "encode",
-    "found_zeros",
+    "decode_words",
+    "encode_words",
+    "extract_coins",
+    "find_zeros",
     "large_products",
-    "masked_comparison",
+    "mask_comparison",
     "matmul",
 ]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-__all__ = ["COLUMNS", "MODULUS", "Loops"]
+__all__ = ["COLUMNS", "MODULUS", "RingLoops"]
 
 MODULUS = 67
 """The least prime above 64 + 1, the largest sum."""
@@ -14,7 +14,7 @@ COLUMNS = 64
 """Octets of a row."""
 
 
-class Loops(ABC):
+class RingLoops(ABC):
     """One path.
 
     Attributes:
@@ -45,7 +45,7 @@ class Loops(ABC):
         """See `kernels.deal_bits`."""
 
     @abstractmethod
-    def masked_comparison(
+    def mask_comparison(
         self,
         c: np.ndarray,
         bits: np.ndarray,
@@ -55,8 +55,8 @@ class Loops(ABC):
         *,
         first: bool,
     ) -> np.ndarray:
-        """See `kernels.masked_comparison`; len(c) is a multiple of len(bits)."""
+        """See `kernels.mask_comparison`; len(c) is a multiple of len(bits)."""
 
     @abstractmethod
-    def found_zeros(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    def count_zeros(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """How many zeros each row of the sum has, uint64 (m,); the numbers are below 67."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from securevfl_crypto.engine.compiled_ring import RingKernels
 from securevfl_crypto.engine.ring_products import ROWS
-from securevfl_crypto.ring.base import COLUMNS, Loops
+from securevfl_crypto.ring.base import COLUMNS, RingLoops
 from securevfl_crypto.ring.limbs import word_product
-from securevfl_crypto.ring.portable import Portable
+from securevfl_crypto.ring.portable import PortableRingLoops
 
-__all__ = ["Compiled"]
+__all__ = ["CompiledRingLoops"]
 
 _RESIDUES = (66, 67)
 _SMALL = 1 << 12
@@ -25,8 +25,8 @@ _DEPTH = 256
 """The inner dimension of a piece: a panel and its pairs then stay in the first cache."""
 
 
-class Compiled(Loops):
-    """See `Loops`.
+class CompiledRingLoops(RingLoops):
+    """See `RingLoops`.
 
     Args:
         kernels: compiled for one path.
@@ -34,11 +34,11 @@ class Compiled(Loops):
 
     def __init__(self, kernels: RingKernels) -> None:
         self._kernels = kernels
-        self._portable = Portable()
+        self._portable = PortableRingLoops()
         self.name = kernels.path.name
 
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """See `Loops.product`."""
+        """See `RingLoops.product`."""
         (m, k), n = a.shape, b.shape[1]
         if m * k * n <= _SMALL:
             return word_product(a, b)
@@ -48,48 +48,52 @@ class Compiled(Loops):
             for part in parts:
                 out += part
         else:
-            out = self._product(a, b)
+            out = self._padded_product(a, b)
         return out if out.shape[1] == n else np.ascontiguousarray(out[:, :n])
 
-    def _product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def _padded_product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The product, and zeros up to whole panels."""
         vectors = 1 if b.shape[1] <= self._kernels.path.lanes else 2
-        return self._run(f"product_{vectors}", a, b, vectors * self._kernels.path.lanes, [])
+        return self._run_kernel(f"product_{vectors}", a, b, vectors * self._kernels.path.lanes, [])
 
     def _product52(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """As `_product`, for large matrices on CPUs with IFMA."""
+        """As `_padded_product`, for large matrices on CPUs with IFMA."""
         panel = 2 * self._kernels.path.lanes
         width = -(-b.shape[1] // panel) * panel
-        return self._run("product_52", a, b, panel, [_aligned(len(b) * width * 4), _aligned(ROWS * len(b) * 4)])
+        return self._run_kernel(
+            "product_52", a, b, panel, [_allocate_aligned(len(b) * width * 4), _allocate_aligned(ROWS * len(b) * 4)]
+        )
 
-    def _run(self, kernel: str, a: np.ndarray, b: np.ndarray, panel: int, scratch: list[np.ndarray]) -> np.ndarray:
+    def _run_kernel(
+        self, kernel: str, a: np.ndarray, b: np.ndarray, panel: int, scratch: list[np.ndarray]
+    ) -> np.ndarray:
         m, k = a.shape
         row, column = a.strides
         if row < 0 or column < 0 or row % 8 or column % 8:
             a = np.ascontiguousarray(a)
             row, column = a.strides
-        packed = _panels(b, panel)  # named, because an address alone does not keep an array alive
+        packed = _cut_panels(b, panel)  # named, because an address alone does not keep an array alive
         panels = len(packed)
         out = np.empty((m, panels * panel), dtype=np.uint64)
         sizes = (m // ROWS, m % ROWS, k, row // 8, column // 8, panels, panels * panel)
-        self._kernels[kernel](*_at(out, a, packed), *sizes, *_at(*scratch))
+        self._kernels[kernel](*_addresses(out, a, packed), *sizes, *_addresses(*scratch))
         return out
 
     def residues(self, raw: np.ndarray, modulus: int, out: np.ndarray) -> int:
-        """See `Loops.residues`; a kernel for the two moduli of the comparison."""
+        """See `RingLoops.residues`; a kernel for the two moduli of the comparison."""
         if modulus not in _RESIDUES:
             return self._portable.residues(raw, modulus, out)
         found = np.zeros(1, dtype=np.uint64)
-        self._kernels[f"residues_{modulus}"](*_at(out, raw, found), len(raw) // COLUMNS)
+        self._kernels[f"residues_{modulus}"](*_addresses(out, raw, found), len(raw) // COLUMNS)
         return int(found[0])
 
     def deal_bits(self, r: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """See `Loops.deal_bits`."""
+        """See `RingLoops.deal_bits`."""
         out = np.empty(first.shape, dtype=np.uint8)
-        self._kernels["deal_bits"](*_at(out, r, first), len(r))
+        self._kernels["deal_bits"](*_addresses(out, r, first), len(r))
         return out
 
-    def masked_comparison(
+    def mask_comparison(
         self,
         c: np.ndarray,
         bits: np.ndarray,
@@ -99,35 +103,35 @@ class Compiled(Loops):
         *,
         first: bool,
     ) -> np.ndarray:
-        """See `Loops.masked_comparison`."""
+        """See `RingLoops.mask_comparison`."""
         out = np.empty((len(c), COLUMNS), dtype=np.uint8)
         if len(c):
             name = f"masked_comparison_{0 if first else 1}"
-            self._kernels[name](*_at(out, c, bits, factors, zeros, turns), len(bits), len(c) // len(bits))
+            self._kernels[name](*_addresses(out, c, bits, factors, zeros, turns), len(bits), len(c) // len(bits))
         return out
 
-    def found_zeros(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """See `Loops.found_zeros`."""
+    def count_zeros(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """See `RingLoops.count_zeros`."""
         out = np.empty(len(one), dtype=np.uint64)
-        self._kernels["found_zeros"](*_at(out, one, other), len(one))
+        self._kernels["count_zeros"](*_addresses(out, one, other), len(one))
         return out
 
 
-def _aligned(octets: int) -> np.ndarray:
+def _allocate_aligned(octets: int) -> np.ndarray:
     """Memory that begins at a cache line: loads of whole vectors are then not split."""
     raw = np.empty(octets + 64, dtype=np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + octets]
 
 
-def _panels(b: np.ndarray, panel: int) -> np.ndarray:
+def _cut_panels(b: np.ndarray, panel: int) -> np.ndarray:
     """The columns cut into panels, (panels, k, panel); zeros beyond the last column."""
     k, n = b.shape
     if n == panel and k <= _FEW:
         return np.ascontiguousarray(b)[None]
     whole, rest = divmod(n, panel)
     panels = whole + bool(rest)
-    out = _aligned(8 * panels * k * panel).view(np.uint64).reshape(panels, k, panel)
+    out = _allocate_aligned(8 * panels * k * panel).view(np.uint64).reshape(panels, k, panel)
     if whole:
         out[:whole] = b[:, : whole * panel].reshape(k, whole, panel).transpose(1, 0, 2)
     if rest:
@@ -136,7 +140,7 @@ def _panels(b: np.ndarray, panel: int) -> np.ndarray:
     return out
 
 
-def _at(*arrays: np.ndarray) -> list[int]:
+def _addresses(*arrays: np.ndarray) -> list[int]:
     """The arrays' addresses. `ctypes.addressof` takes half as long as numpy's `ctypes`, which also does the rest."""
     found = []
     for array in arrays:

@@ -12,14 +12,14 @@ The three find [R > C] so that P2 learns nothing and P0 and P1 learn no more tha
    on their shares, e_j = ±(y_j − x_j) + 1 + Σ_{i>j} (x_i ⊕ y_i): between 0 and 64, and 0 at exactly one place if
    X > Y, at none otherwise. A coin turns the sign, and with it the question into X < Y. They multiply every e_j by a
    common random factor from 1 to 66, rotate the places by a common random distance, add shares of zero, and send the
-   result to P2 (`masked_comparison`).
-3. P2 adds the two and looks for a zero: it sees [X > Y] ⊕ coin (`found_zeros`), and otherwise uniform numbers.
+   result to P2 (`mask_comparison`).
+3. P2 adds the two and looks for a zero: it sees [X > Y] ⊕ coin (`count_zeros`), and otherwise uniform numbers.
 
 Layout: one row of 64 octets for each comparison, `COLUMNS`. Column 0 is the last bit of X and Y, column j bit j − 1 of
 R and C; column 63 holds a number that is never zero and makes rotation one modulo 64. A row fills one vector register.
 Numbers modulo 67 are octets from 0 to 66, in memory and on the wire.
 
-Randomness, from the streams of the pairs (`Stream.residues` and `Stream.octets`):
+Randomness, from the streams of the pairs (`Stream.draw_residues` and `Stream.draw_octets`):
 
     P0's bit shares   `stream02.residues(use, n * 64, 67).reshape(n, 64)`, and the same at P2
     factors           `stream01.residues(use, m * 64, 66).reshape(m, 64)`, 0 to 65; the kernel adds 1
@@ -37,13 +37,13 @@ import numpy as np
 
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.ring.base import COLUMNS, MODULUS
-from securevfl_crypto.ring.paths import loops
-from securevfl_crypto.ring.words import checked_words
+from securevfl_crypto.ring.paths import ring_loops
+from securevfl_crypto.ring.words import check_words
 
-__all__ = ["COLUMNS", "MODULUS", "coins", "deal_bits", "found_zeros", "masked_comparison"]
+__all__ = ["COLUMNS", "MODULUS", "deal_bits", "extract_coins", "find_zeros", "mask_comparison"]
 
 
-def coins(turns: np.ndarray) -> np.ndarray:
+def extract_coins(turns: np.ndarray) -> np.ndarray:
     """The coins among turns, uint64 of the same shape, 0 or 1: P0 and P1 compute bit 62 of c ⊕ coin."""
     return ((turns >> np.uint8(6)) & np.uint8(1)).astype(np.uint64)
 
@@ -61,14 +61,14 @@ def deal_bits(r: np.ndarray, first: np.ndarray) -> np.ndarray:
     Raises:
         MalformedError: another type or shape.
     """
-    masks = checked_words(r, "masks")
+    masks = check_words(r, "masks")
     if masks.ndim != 1:
         raise MalformedError(f"masks are {masks.shape}; one dimension is needed")
-    shares = _rows(first, len(masks), "shares of bits")
-    return loops().deal_bits(masks, shares)
+    shares = _check_rows(first, len(masks), "shares of bits")
+    return ring_loops().deal_bits(masks, shares)
 
 
-def masked_comparison(
+def mask_comparison(
     c: np.ndarray,
     bits: np.ndarray,
     factors: np.ndarray,
@@ -93,26 +93,26 @@ def masked_comparison(
     Raises:
         MalformedError: another type or shape.
     """
-    opened = checked_words(c, "opened words")
+    opened = check_words(c, "opened words")
     if opened.ndim != 1:
         raise MalformedError(f"opened words are {opened.shape}; one dimension is needed")
     m = len(opened)
-    shares = _rows(bits, None, "shares of bits")
+    shares = _check_rows(bits, None, "shares of bits")
     if m and (not len(shares) or m % len(shares)):
         raise MalformedError(f"{m} comparisons behind {len(shares)} masks; each mask serves equally many")
     if not isinstance(turns, np.ndarray) or turns.dtype != np.uint8 or turns.shape != (m,):
-        raise MalformedError(f"turns are {_described(turns)}; uint8 ({m},) was expected")
-    return loops().masked_comparison(
+        raise MalformedError(f"turns are {_describe_rows(turns)}; uint8 ({m},) was expected")
+    return ring_loops().mask_comparison(
         opened,
         shares,
-        _rows(factors, m, "factors"),
-        _rows(zeros, m, "shares of zero"),
+        _check_rows(factors, m, "factors"),
+        _check_rows(zeros, m, "shares of zero"),
         np.ascontiguousarray(turns),
         first=first,
     )
 
 
-def found_zeros(from_first: np.ndarray, from_second: np.ndarray) -> np.ndarray:
+def find_zeros(from_first: np.ndarray, from_second: np.ndarray) -> np.ndarray:
     """P2: in which rows the two messages add up to a zero.
 
     Args:
@@ -126,12 +126,12 @@ def found_zeros(from_first: np.ndarray, from_second: np.ndarray) -> np.ndarray:
         MalformedError: another type or shape, a number above 66, or a row with two zeros. Two zeros cannot happen if
             both senders drew from the same places of the same stream, so they are told early if they did not.
     """
-    one = _rows(from_first, None, "masked rows")
-    other = _rows(from_second, len(one), "masked rows")
+    one = _check_rows(from_first, None, "masked rows")
+    other = _check_rows(from_second, len(one), "masked rows")
     for rows in (one, other):
         if rows.size and int(rows.max()) >= MODULUS:
             raise MalformedError(f"a masked row holds {int(rows.max())}; numbers modulo {MODULUS} are below it")
-    counts = loops().found_zeros(one, other)
+    counts = ring_loops().count_zeros(one, other)
     if counts.size and int(counts.max()) > 1:
         raise MalformedError(
             f"{int((counts > 1).sum())} of {len(counts)} masked rows hold several zeros; one is possible: the two "
@@ -140,11 +140,11 @@ def found_zeros(from_first: np.ndarray, from_second: np.ndarray) -> np.ndarray:
     return counts
 
 
-def _described(rows: object) -> str:
+def _describe_rows(rows: object) -> str:
     return f"{rows.dtype} {rows.shape}" if isinstance(rows, np.ndarray) else type(rows).__name__
 
 
-def _rows(rows: np.ndarray, count: int | None, what: str) -> np.ndarray:
+def _check_rows(rows: np.ndarray, count: int | None, what: str) -> np.ndarray:
     if (
         not isinstance(rows, np.ndarray)
         or rows.dtype != np.uint8
@@ -153,5 +153,5 @@ def _rows(rows: np.ndarray, count: int | None, what: str) -> np.ndarray:
         or (count is not None and len(rows) != count)
     ):
         expected = f"({'n' if count is None else count}, {COLUMNS})"
-        raise MalformedError(f"{what} are {_described(rows)}; uint8 {expected} was expected")
+        raise MalformedError(f"{what} are {_describe_rows(rows)}; uint8 {expected} was expected")
     return np.ascontiguousarray(rows)

@@ -29,7 +29,7 @@ def limb_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The product of two matrices through float64 BLAS; see the module's proof that it is exact."""
     out = np.zeros((a.shape[0], b.shape[1]), dtype=np.uint64)
     for start in range(0, a.shape[1], INNER):
-        left, right = _limbs(a[:, start : start + INNER]), _limbs(b[start : start + INNER])
+        left, right = _split_limbs(a[:, start : start + INNER]), _split_limbs(b[start : start + INNER])
         for shift in range(LIMBS):
             for i in range(shift + 1):
                 part = (left[i] @ right[shift - i]).astype(np.int64).view(np.uint64)
@@ -37,6 +37,6 @@ def limb_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return out
 
 
-def _limbs(words: np.ndarray) -> list[np.ndarray]:
+def _split_limbs(words: np.ndarray) -> list[np.ndarray]:
     mask = np.uint64((1 << WIDTH) - 1)
     return [((words >> np.uint64(WIDTH * i)) & mask).astype(np.float64) for i in range(LIMBS)]

@@ -10,17 +10,17 @@ from functools import lru_cache
 
 import numpy as np
 
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced, host_features
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced_path, host_features
 from securevfl_crypto.errors import EngineError
-from securevfl_crypto.ring.base import COLUMNS, MODULUS, Loops
-from securevfl_crypto.ring.portable import Portable
+from securevfl_crypto.ring.base import COLUMNS, MODULUS, RingLoops
+from securevfl_crypto.ring.portable import PortableRingLoops
 
-__all__ = ["large_products", "loops", "product_for", "self_test"]
+__all__ = ["check_ring_loops", "large_products", "product_function", "ring_loops"]
 
 _large: tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], int] | None = None
 
 
-def loops(path: str | None = None) -> Loops:
+def ring_loops(path: str | None = None) -> RingLoops:
     """The inner loops of a path.
 
     Args:
@@ -35,15 +35,15 @@ def loops(path: str | None = None) -> Loops:
     if path not in PATHS:
         raise EngineError(f"path {path!r}; one of {', '.join(PATHS)} is possible")
     vector = next((each for each in VECTOR_PATHS if each.name == path), None)
-    return Portable() if vector is None else _load(vector)
+    return PortableRingLoops() if vector is None else _load(vector)
 
 
 @lru_cache(maxsize=1)
-def _chosen() -> Loops:
+def _chosen() -> RingLoops:
     _keep_memory()
-    name = forced()
+    name = forced_path()
     if name is not None:
-        return loops(name)
+        return ring_loops(name)
     features = host_features()
     for path in VECTOR_PATHS:
         if features.issuperset(path.needs):
@@ -51,25 +51,25 @@ def _chosen() -> Loops:
                 return _load(path)
             except EngineError as error:
                 warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=4)
-    return Portable()
+    return PortableRingLoops()
 
 
 @lru_cache(maxsize=len(VECTOR_PATHS))
-def _load(path: VectorPath) -> Loops:
+def _load(path: VectorPath) -> RingLoops:
     missing = sorted(set(path.needs) - host_features())
     if missing:
         raise EngineError(f"the path {path.name!r} needs llvmlite and a CPU with {', '.join(missing)}")
     from securevfl_crypto.engine.compiled_ring import ring_kernels
-    from securevfl_crypto.ring.compiled import Compiled
+    from securevfl_crypto.ring.compiled import CompiledRingLoops
 
     try:
-        found = Compiled(ring_kernels(path))
+        found = CompiledRingLoops(ring_kernels(path))
     except RuntimeError as error:  # raised by llvmlite if the installed LLVM rejects the kernels
         first = str(error).partition("\n")[0]
         raise EngineError(
             f"the path {path.name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
         ) from error
-    self_test(found)
+    check_ring_loops(found)
     return found
 
 
@@ -96,7 +96,7 @@ def large_products(product: Callable[[np.ndarray, np.ndarray], np.ndarray], leas
     global _large  # noqa: PLW0603 - the process has one accelerator, or none
     words = np.frombuffer(secrets.token_bytes(8 * 2 * 700 * 9), dtype=np.uint64)
     random, ones = words.reshape(2, 9, 700), np.full((2, 9, 700), 2**64 - 1, dtype=np.uint64)
-    right = Portable()
+    right = PortableRingLoops()
     for a, b in (random, ones, (random[0], ones[1])):
         if not np.array_equal(product(a, b.T), right.product(a, b.T)):
             raise EngineError("an implementation of large products computes them wrongly; nothing was multiplied by it")
@@ -108,32 +108,32 @@ def large_products(product: Callable[[np.ndarray, np.ndarray], np.ndarray], leas
         _large = before
 
 
-def product_for(multiplications: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def product_function(multiplications: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """What computes a product of this many multiplications: see `large_products`, or the chosen path."""
     if _large is not None and multiplications >= _large[1]:
         return _large[0]
-    return loops().product
+    return ring_loops().product
 
 
-def self_test(candidate: Loops) -> None:
+def check_ring_loops(candidate: RingLoops) -> None:
     """Check every loop against numpy on fresh random input.
 
     Raises:
         EngineError: the path computes a wrong result.
     """
-    right = Portable()
+    right = PortableRingLoops()
     n, times = 9, 2
     m = n * times
     words = np.frombuffer(secrets.token_bytes(8 * 37 * 41), dtype=np.uint64)
     octets = np.frombuffer(secrets.token_bytes(COLUMNS * 300), dtype=np.uint8)
     a, b = words[: 37 * 20].reshape(37, 20), words[-20 * 19 :].reshape(20, 19)
     wide = words[: 5 * 300].reshape(5, 300).repeat(15, axis=0)
-    residues = _residues(right, octets, MODULUS)
+    residues = _take_residues(right, octets, MODULUS)
     bits, zeros, other = (residues[k * COLUMNS : (k + rows) * COLUMNS].reshape(rows, COLUMNS) for k, rows in _PARTS)
-    factors = _residues(right, octets, MODULUS - 1)[: m * COLUMNS].reshape(m, COLUMNS)
+    factors = _take_residues(right, octets, MODULUS - 1)[: m * COLUMNS].reshape(m, COLUMNS)
     turns = octets[:m].copy()
 
-    def results(path: Loops) -> dict[str, list[np.ndarray]]:
+    def results(path: RingLoops) -> dict[str, list[np.ndarray]]:
         return {
             "products": [
                 path.product(a, b),
@@ -141,12 +141,12 @@ def self_test(candidate: Loops) -> None:
                 path.product(a, b[:, :8]),
                 path.product(wide, wide.T),
             ],
-            "residues": [_residues(path, octets, modulus) for modulus in (MODULUS, MODULUS - 1)],
+            "residues": [_take_residues(path, octets, modulus) for modulus in (MODULUS, MODULUS - 1)],
             "the shares of bits": [path.deal_bits(words[:n], bits)],
             "comparisons": [
-                path.masked_comparison(words[:m], bits, factors, zeros, turns, first=first) for first in (True, False)
+                path.mask_comparison(words[:m], bits, factors, zeros, turns, first=first) for first in (True, False)
             ],
-            "zeros": [path.found_zeros(zeros, other)],
+            "zeros": [path.count_zeros(zeros, other)],
         }
 
     found, expected = results(candidate), results(right)
@@ -162,7 +162,7 @@ def self_test(candidate: Loops) -> None:
         )
 
 
-def _residues(path: Loops, octets: np.ndarray, modulus: int) -> np.ndarray:
+def _take_residues(path: RingLoops, octets: np.ndarray, modulus: int) -> np.ndarray:
     out = np.empty_like(octets)
     return out[: path.residues(octets, modulus, out)]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from securevfl_crypto.ring.base import COLUMNS, MODULUS, Loops
+from securevfl_crypto.ring.base import COLUMNS, MODULUS, RingLoops
 from securevfl_crypto.ring.limbs import limb_product, word_product
 
-__all__ = ["Portable"]
+__all__ = ["PortableRingLoops"]
 
 _SMALL = 1 << 15
 """Multiplications up to which numpy's own product is faster than cutting limbs."""
@@ -16,53 +16,53 @@ _USED = np.uint64((1 << 63) - 1)
 _MODULUS = np.uint8(MODULUS)
 
 
-def _bits(words: np.ndarray) -> np.ndarray:
+def _split_bits(words: np.ndarray) -> np.ndarray:
     """Bits 0 to 63, uint8 (n, 64), by shifts: `np.unpackbits` reads a table at addresses that depend on secrets."""
     octets = words.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8, 1)
     return np.asarray((octets >> np.arange(8, dtype=np.uint8)) & np.uint8(1)).reshape(-1, COLUMNS)
 
 
-def _reduced(numbers: np.ndarray, by: int = MODULUS) -> np.ndarray:
+def _reduce_once(numbers: np.ndarray, by: int = MODULUS) -> np.ndarray:
     """Numbers minus `by` where they are at least that: the difference wraps exactly where it would be negative."""
     return np.asarray(np.minimum(numbers, numbers - numbers.dtype.type(by)))
 
 
-def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _multiply_modular(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Modulo 67, where 64 is −3: the lower 6 bits minus three times those above, plus 4 · 67."""
     product = a.astype(np.uint16) * b
     sums = (product & np.uint16(63)) + np.uint16(4 * MODULUS) - np.uint16(3) * (product >> np.uint16(6))
-    return _reduced(_reduced(_reduced(sums, 4 * MODULUS), 2 * MODULUS)).astype(np.uint8)
+    return _reduce_once(_reduce_once(_reduce_once(sums, 4 * MODULUS), 2 * MODULUS)).astype(np.uint8)
 
 
-def _chosen(bits: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _select(bits: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a where the bit is 1, b where it is 0, without a branch; `np.where` takes several times as long."""
     return np.asarray(b ^ ((a ^ b) & (np.uint8(0) - bits)))
 
 
-class Portable(Loops):
-    """See `Loops`. Numbers modulo 67 stay in octets, as in the kernels."""
+class PortableRingLoops(RingLoops):
+    """See `RingLoops`. Numbers modulo 67 stay in octets, as in the kernels."""
 
     name = "numpy"
 
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """See `Loops.product`."""
+        """See `RingLoops.product`."""
         return word_product(a, b) if a.size * b.shape[1] <= _SMALL else limb_product(a, b)
 
     def residues(self, raw: np.ndarray, modulus: int, out: np.ndarray) -> int:
-        """See `Loops.residues`."""
+        """See `RingLoops.residues`."""
         limit = 256 - 256 % modulus
         kept = np.compress(raw < limit, raw) if limit < 256 else raw
         for power in range(7, -1, -1):
             if modulus << power < limit:
-                kept = _reduced(kept, modulus << power)
+                kept = _reduce_once(kept, modulus << power)
         out[: len(kept)] = kept
         return len(kept)
 
     def deal_bits(self, r: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """See `Loops.deal_bits`."""
-        return _reduced(_bits((r << _ONE) & _USED) + (_MODULUS - first))
+        """See `RingLoops.deal_bits`."""
+        return _reduce_once(_split_bits((r << _ONE) & _USED) + (_MODULUS - first))
 
-    def masked_comparison(
+    def mask_comparison(
         self,
         c: np.ndarray,
         bits: np.ndarray,
@@ -72,26 +72,26 @@ class Portable(Loops):
         *,
         first: bool,
     ) -> np.ndarray:
-        """See `Loops.masked_comparison`."""
+        """See `RingLoops.mask_comparison`."""
         one = np.uint8(first)
-        y = _bits(((c << _ONE) | _ONE) & _USED)
+        y = _split_bits(((c << _ONE) | _ONE) & _USED)
         x = np.tile(bits, (len(c) // max(1, len(bits)), 1))
         x[:, -1] = 0
-        less = _reduced(_MODULUS + one - x)  # 1 − x at P0, −x at P1
+        less = _reduce_once(_MODULUS + one - x)  # 1 − x at P0, −x at P1
         before = np.zeros_like(x)
-        before[:, :-1] = _chosen(y, less, x)[:, 1:]
+        before[:, :-1] = _select(y, less, x)[:, 1:]
         for step in (1, 2, 4, 8, 16, 32):
-            before[:, :-step] = _reduced(before[:, :-step] + before[:, step:])
-        difference = _chosen(y, less, _reduced(_MODULUS - x))  # y − x
+            before[:, :-step] = _reduce_once(before[:, :-step] + before[:, step:])
+        difference = _select(y, less, _reduce_once(_MODULUS - x))  # y − x
         coin = (turns >> np.uint8(6)) & np.uint8(1)
-        sign = _chosen(coin[:, None], _reduced(_MODULUS - difference), difference)
-        product = _product(_reduced(sign + before + one), factors + np.uint8(1))
+        sign = _select(coin[:, None], _reduce_once(_MODULUS - difference), difference)
+        product = _multiply_modular(_reduce_once(sign + before + one), factors + np.uint8(1))
         for step in range(6):
             bit = (turns >> np.uint8(step)) & np.uint8(1)
-            product = _chosen(bit[:, None], np.roll(product, -(1 << step), axis=1), product)
-        return _reduced(product + (zeros if first else _MODULUS - zeros))
+            product = _select(bit[:, None], np.roll(product, -(1 << step), axis=1), product)
+        return _reduce_once(product + (zeros if first else _MODULUS - zeros))
 
-    def found_zeros(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """See `Loops.found_zeros`."""
+    def count_zeros(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """See `RingLoops.count_zeros`."""
         total = one + other
         return np.asarray(np.count_nonzero((total == 0) | (total == _MODULUS), axis=1)).astype(np.uint64)

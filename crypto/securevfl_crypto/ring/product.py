@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.ring.paths import product_for
-from securevfl_crypto.ring.words import checked_words
+from securevfl_crypto.ring.paths import product_function
+from securevfl_crypto.ring.words import check_words
 
 __all__ = ["matmul"]
 
@@ -24,8 +24,8 @@ def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     Raises:
         MalformedError: another type, or shapes that do not match.
     """
-    left, right = _checked(a, b)
-    product = product_for(left.shape[-2] * left.shape[-1] * right.shape[-1])
+    left, right = _check_factors(a, b)
+    product = product_function(left.shape[-2] * left.shape[-1] * right.shape[-1])
     if left.ndim == 3 or right.ndim == 3:
         count = max(len(x) for x in (left, right) if x.ndim == 3)
         parts = [
@@ -35,10 +35,10 @@ def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return product(left, right)
 
 
-def _checked(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _check_factors(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for words, what in ((a, "the left factor"), (b, "the right factor")):
         if not isinstance(words, np.ndarray) or words.dtype != np.uint64:
-            checked_words(words, what)
+            check_words(words, what)
         if words.ndim not in (2, 3):
             raise MalformedError(f"{what} has the shape {words.shape}; a matrix, or a stack of them, is needed")
     stacked = [len(x) for x in (a, b) if x.ndim == 3]

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from securevfl_crypto.errors import MalformedError, ReusedError
 from securevfl_crypto.ring.base import COLUMNS
-from securevfl_crypto.ring.paths import loops
+from securevfl_crypto.ring.paths import ring_loops
 
 __all__ = ["Exchange", "Stream"]
 
@@ -36,23 +36,23 @@ _forks = 0
 """How many forks lie between the first process and this one."""
 
 
-def _forked() -> None:
+def _forget_after_fork() -> None:
     global _forks  # noqa: PLW0603 - a fact of the process
     _forks += 1
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_forget_after_fork)
 
 
-def _array(shape: int | tuple[int, ...], kind: np.dtype[Any], beyond: int = 0) -> np.ndarray:
+def _allocate(shape: int | tuple[int, ...], kind: np.dtype[Any], beyond: int = 0) -> np.ndarray:
     sizes = (shape,) if isinstance(shape, int) else shape
     if min(sizes, default=0) < 0:
         raise MalformedError(f"a size of {min(sizes)}; sizes are not negative")
     return np.empty(sizes if not beyond else sizes[0] + beyond, dtype=kind)
 
 
-def _rows(octets: float) -> int:
+def _keystream_rows(octets: float) -> int:
     """Rows of keystream that suffice for this many octets, on average, with six standard deviations to spare."""
     return math.ceil((octets + 6 * math.sqrt(octets) + 8) / COLUMNS)
 
@@ -65,8 +65,8 @@ class Stream:
     an entry of a set for each place that is out of turn. Not for several threads.
 
     Args:
-        key: 32 bytes, from `Exchange.stream`, or of one party's own (`Stream.own`). It must never come from a seed of
-            the job.
+        key: 32 bytes, from `Exchange.shared_stream`, or known to one party only (`Stream.with_fresh_key`). It must
+            never come from a seed of the job.
 
     Raises:
         MalformedError: the key is not 32 bytes.
@@ -83,11 +83,11 @@ class Stream:
         self._beyond: set[int] = set()  # and these, above
 
     @classmethod
-    def own(cls) -> Stream:
+    def with_fresh_key(cls) -> Stream:
         """A stream under a fresh key of the operating system that nobody else has."""
         return cls(secrets.token_bytes(_KEY))
 
-    def words(self, use: int, shape: int | tuple[int, ...]) -> np.ndarray:
+    def draw_words(self, use: int, shape: int | tuple[int, ...]) -> np.ndarray:
         """Uniform words, uint64 of this shape.
 
         Args:
@@ -98,19 +98,19 @@ class Stream:
             ReusedError: the place was used before, or the stream was copied into another process by a fork.
             MalformedError: the place or the shape is out of range.
         """
-        out = _array(shape, _WORD)
-        self._take(use)
-        self._draw(out)
+        out = _allocate(shape, _WORD)
+        self._begin_use(use)
+        self._draw_keystream(out)
         return out.astype(np.uint64, copy=False)
 
-    def octets(self, use: int, count: int) -> np.ndarray:
-        """`count` uniform octets, uint8. Arguments and errors as for `words`."""
-        out = _array(count, _OCTET)
-        self._take(use)
-        self._draw(out)
+    def draw_octets(self, use: int, count: int) -> np.ndarray:
+        """`count` uniform octets, uint8. Arguments and errors as for `draw_words`."""
+        out = _allocate(count, _OCTET)
+        self._begin_use(use)
+        self._draw_keystream(out)
         return out
 
-    def residues(self, use: int, count: int, modulus: int) -> np.ndarray:
+    def draw_residues(self, use: int, count: int, modulus: int) -> np.ndarray:
         """`count` numbers uniform from 0 to modulus − 1, uint8, exactly uniform: octets that would bias are dropped.
 
         Octets from the largest multiple of the modulus on are dropped, the others reduced. How many are dropped says
@@ -122,23 +122,23 @@ class Stream:
             modulus: 2 to 256.
 
         Raises:
-            ReusedError, MalformedError: as for `words`; or the modulus is out of range.
+            ReusedError, MalformedError: as for `draw_words`; or the modulus is out of range.
         """
         if not 2 <= modulus <= 256:
             raise MalformedError(f"residues modulo {modulus}; 2 to 256 are possible")
         share = (256 - 256 % modulus) / 256
-        size = min(_PIECE, _rows(max(0, count) / share) * COLUMNS)
-        out = _array(count, _OCTET, beyond=size)
-        self._take(use)
-        path = loops()
+        size = min(_PIECE, _keystream_rows(max(0, count) / share) * COLUMNS)
+        out = _allocate(count, _OCTET, beyond=size)
+        self._begin_use(use)
+        path = ring_loops()
         found = 0
         while found < count:
-            raw = self._scratch[: min(size, _rows((count - found) / share) * COLUMNS)]
-            self._fill(raw.data)
+            raw = self._scratch[: min(size, _keystream_rows((count - found) / share) * COLUMNS)]
+            self._fill_piece(raw.data)
             found += path.residues(raw, modulus, out[found:])
         return out[:count]
 
-    def _take(self, use: int) -> None:
+    def _begin_use(self, use: int) -> None:
         if not isinstance(use, int) or not 0 <= use < 1 << 64:
             raise MalformedError(f"place {use!r} of a stream; 0 to 2^64 − 1 are possible")
         if self._forks != _forks:
@@ -153,14 +153,14 @@ class Stream:
             self._below += 1
         self._cipher.reset_nonce((use << 64).to_bytes(16, "big"))
 
-    def _draw(self, out: np.ndarray) -> None:
+    def _draw_keystream(self, out: np.ndarray) -> None:
         """Fill an array with the keystream that follows, in pieces that stay in the cache."""
         if out.size:
             octets = out.data.cast("B")
             for start in range(0, len(octets), _PIECE):
-                self._fill(octets[start : start + _PIECE])
+                self._fill_piece(octets[start : start + _PIECE])
 
-    def _fill(self, piece: memoryview) -> None:
+    def _fill_piece(self, piece: memoryview) -> None:
         self._cipher.update_into(_ZEROS[: len(piece)], piece)
 
     def __reduce__(self) -> NoReturn:
@@ -184,7 +184,7 @@ class Exchange:
         self.public_key: bytes = self._key.public_key().public_bytes_raw()
         """32 bytes for the peers."""
 
-    def stream(self, peer: str, public_key: bytes, label: str) -> Stream:
+    def shared_stream(self, peer: str, public_key: bytes, label: str) -> Stream:
         """The stream that this party and a peer share, the same at both.
 
         The key is bound to both names, both public keys and the label.

@@ -6,7 +6,7 @@ import numpy as np
 
 from securevfl_crypto.errors import MalformedError
 
-__all__ = ["FRACTION", "LARGEST", "checked_words", "decode", "encode"]
+__all__ = ["FRACTION", "LARGEST", "check_words", "decode_words", "encode_words"]
 
 FRACTION = 16
 """Bits behind the binary point."""
@@ -14,7 +14,7 @@ LARGEST = 62
 """Encoded numbers are below 2^62 in size: comparison and truncation need the bit above."""
 
 
-def encode(values: np.ndarray, bits: int = FRACTION, *, bound: float | None = None) -> np.ndarray:
+def encode_words(values: np.ndarray, bits: int = FRACTION, *, bound: float | None = None) -> np.ndarray:
     """Real numbers as words, rounded to nearest, ties to even.
 
     Args:
@@ -55,17 +55,17 @@ def encode(values: np.ndarray, bits: int = FRACTION, *, bound: float | None = No
     return np.asarray(words).view(np.uint64).reshape(array.shape)
 
 
-def decode(words: np.ndarray, bits: int = FRACTION) -> np.ndarray:
+def decode_words(words: np.ndarray, bits: int = FRACTION) -> np.ndarray:
     """The real numbers that words encode, float64 of the same shape; from 2^53 on they are rounded to nearest.
 
     Raises:
         MalformedError: the words are not uint64, or bits are out of range.
     """
     places = _checked_bits(bits)
-    return np.asarray(np.ldexp(checked_words(words).view(np.int64).astype(np.float64), -places))
+    return np.asarray(np.ldexp(check_words(words).view(np.int64).astype(np.float64), -places))
 
 
-def checked_words(words: np.ndarray, what: str = "words", shape: tuple[int, ...] | None = None) -> np.ndarray:
+def check_words(words: np.ndarray, what: str = "words", shape: tuple[int, ...] | None = None) -> np.ndarray:
     """The words, C-contiguous.
 
     Args:

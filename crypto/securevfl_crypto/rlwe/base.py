@@ -12,7 +12,7 @@ from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.pools import Pool
 from securevfl_crypto.rlwe.encoding import Encoding
 from securevfl_crypto.rlwe.holder import RlweHolder
-from securevfl_crypto.rlwe.keys import RlwePublicKey, RlweSecretKey, generate, read_public
+from securevfl_crypto.rlwe.keys import RlwePublicKey, RlweSecretKey, generate_keys, read_public
 from securevfl_crypto.rlwe.owner import RlweOwner
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
 from securevfl_crypto.rlwe.plan import Demand, Plan
@@ -37,12 +37,12 @@ class RlweScheme(Scheme):
     chains: ClassVar[tuple[Chain, ...]]
     pool: Pool | None = None
 
-    def on(self, pool: Pool | None) -> Self:
-        """See `Scheme.on`; a pool of one worker is not used."""
+    def with_pool(self, pool: Pool | None) -> Self:
+        """See `Scheme.with_pool`; a pool of one worker is not used."""
         return self if pool is None or pool.workers < 2 else replace(self, pool=pool)
 
     @abstractmethod
-    def encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
+    def choose_encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
         """The encodings of products and of gradients; they have one modulus unless shares are integers.
 
         Args:
@@ -54,16 +54,16 @@ class RlweScheme(Scheme):
             OverflowRefused: no chain has room for the values of the block and their noise.
         """
 
-    def generate(self) -> RlweSecretKey:
+    def generate_key(self) -> RlweSecretKey:
         """Generate a fresh key pair for each chain."""
-        return generate(self.number, self.chains)
+        return generate_keys(self.number, self.chains)
 
     def read_public(self, data: bytes) -> RlwePublicKey:
         """See `Scheme.read_public`; no weaker parameters exist."""
         return read_public(data, self.number, self.chains)
 
-    def owner(self, key: SecretKey, block: Block) -> RlweOwner:
-        """See `Scheme.owner`.
+    def create_owner(self, key: SecretKey, block: Block) -> RlweOwner:
+        """See `Scheme.create_owner`.
 
         Raises:
             MalformedError: the key belongs to another scheme.
@@ -71,11 +71,11 @@ class RlweScheme(Scheme):
         """
         if not isinstance(key, RlweSecretKey) or key.public.scheme != self.number:
             raise MalformedError(f"a key of type {type(key).__name__}; expected a key that {self.name} generated")
-        plan = Plan(self.encodings, key.public, block)
+        plan = Plan(self.choose_encodings, key.public, block)
         return RlweOwner(key, plan) if self.pool is None else PooledOwner(key, plan, self.pool, self.name)
 
-    def holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> RlweHolder:
-        """See `Scheme.holder`.
+    def create_holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> RlweHolder:
+        """See `Scheme.create_holder`.
 
         Raises:
             MalformedError: the key belongs to another scheme.
@@ -90,5 +90,5 @@ class RlweScheme(Scheme):
                 f"the products of {holders} holders add up; the noise of at most {MOST_HOLDERS} fits: use Paillier, or "
                 "fewer parties"
             )
-        plan = Plan(self.encodings, key, block)
+        plan = Plan(self.choose_encodings, key, block)
         return RlweHolder(key, plan, zero) if self.pool is None else PooledHolder(key, plan, zero, self.pool, self.name)

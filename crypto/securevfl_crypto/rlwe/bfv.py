@@ -21,7 +21,7 @@ from securevfl_crypto.rlwe.encoding import Encoding, overflow_error
 from securevfl_crypto.rlwe.noise import Noise
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
 from securevfl_crypto.rlwe.plan import Demand
-from securevfl_crypto.rlwe.residues import Basis, fraction
+from securevfl_crypto.rlwe.residues import Basis, divide_words
 
 __all__ = ["BFV"]
 
@@ -35,37 +35,37 @@ class _Words(Encoding):
         super().__init__(noise, 1 << _WORD)
         self._wrap = np.uint64(self.seal.data.modulus % self.modulus)
 
-    def messages(self, integers: np.ndarray) -> np.ndarray:
+    def encode_integers(self, integers: np.ndarray) -> np.ndarray:
         if integers.dtype == np.int64:
             return integers.view(np.uint64)
         return (integers & (self.modulus - 1)).astype(np.uint64)
 
-    def masked(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
-        total = x.view(np.uint64) @ self.messages(share)
+    def mask_product(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
+        total = x.view(np.uint64) @ self.encode_integers(share)
         if extra is not None:
             total += extra.view(np.uint64)
         if zero:
-            total += zero.words(total.size, _WORD).reshape(total.shape)
+            total += zero.draw_words(total.size, _WORD).reshape(total.shape)
         return np.asarray(total)
 
-    def lift(self, messages: np.ndarray) -> np.ndarray:
+    def lift_messages(self, messages: np.ndarray) -> np.ndarray:
         # round(q m / t) = (q m − r) / t with r = q m modulo t, centred at zero; and q is 0 modulo each prime.
         rest = (messages * self._wrap).view(np.int64)
-        return _divided(self.seal.data, rest, self.modulus)
+        return _divide_residues(self.seal.data, rest, self.modulus)
 
-    def lower(self, phases: np.ndarray) -> np.ndarray:
+    def lower_phases(self, phases: np.ndarray) -> np.ndarray:
         basis = self.seal.kept
         total, left = np.zeros(phases.shape[1], dtype=np.uint64), np.zeros(phases.shape[1])
-        for term, prime in zip(basis.terms(phases), basis.primes, strict=True):
-            whole, part = fraction(term, prime)
+        for term, prime in zip(basis.crt_terms(phases), basis.primes, strict=True):
+            whole, part = divide_words(term, prime)
             total += whole
             left += part
         return total + np.rint(left).astype(np.uint64)
 
-    def numbers(self, messages: np.ndarray) -> np.ndarray:
+    def to_numbers(self, messages: np.ndarray) -> np.ndarray:
         return messages.astype(object)
 
-    def integers(self, messages: np.ndarray) -> np.ndarray:
+    def to_integers(self, messages: np.ndarray) -> np.ndarray:
         return messages.view(np.int64)
 
 
@@ -75,37 +75,37 @@ class _Wide(Encoding):
     def __init__(self, noise: Noise, bits: int) -> None:
         super().__init__(noise, 1 << bits)
 
-    def messages(self, integers: np.ndarray) -> np.ndarray:
+    def encode_integers(self, integers: np.ndarray) -> np.ndarray:
         return np.asarray(integers.astype(object) & (self.modulus - 1), dtype=object)
 
-    def masked(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
+    def mask_product(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
         total = x.astype(object) @ share
         if extra is not None:
             total = total + extra.astype(object)
         if zero:
             shares = np.empty(total.size, dtype=object)
-            shares[:] = [int(part) for part in zero.next(total.size, self.modulus)]
+            shares[:] = [int(part) for part in zero.draw_shares(total.size, self.modulus)]
             total = total + shares.reshape(total.shape)
-        return self.messages(total)
+        return self.encode_integers(total)
 
-    def lift(self, messages: np.ndarray) -> np.ndarray:
+    def lift_messages(self, messages: np.ndarray) -> np.ndarray:
         half = self.modulus // 2
         rest = ((messages * self.seal.data.modulus + half) & (self.modulus - 1)) - half
-        return _divided(self.seal.data, rest, self.modulus)
+        return _divide_residues(self.seal.data, rest, self.modulus)
 
-    def lower(self, phases: np.ndarray) -> np.ndarray:
+    def lower_phases(self, phases: np.ndarray) -> np.ndarray:
         basis = self.seal.kept
-        scaled = basis.integers(phases) * self.modulus + basis.modulus // 2
-        return self.messages(scaled // basis.modulus)
+        scaled = basis.to_integers(phases) * self.modulus + basis.modulus // 2
+        return self.encode_integers(scaled // basis.modulus)
 
-    def numbers(self, messages: np.ndarray) -> np.ndarray:
+    def to_numbers(self, messages: np.ndarray) -> np.ndarray:
         return messages
 
 
-def _divided(basis: Basis, rest: np.ndarray, modulus: int) -> np.ndarray:
+def _divide_residues(basis: Basis, rest: np.ndarray, modulus: int) -> np.ndarray:
     """``−rest / modulus`` modulo each prime."""
     factors = [-pow(modulus, -1, prime) % prime for prime in basis.primes]
-    residues = basis.residues(rest)
+    residues = basis.to_residues(rest)
     return np.stack(
         [
             Basis((prime,)).scale(row[None], factor)[0]
@@ -123,21 +123,21 @@ class BFV(RlweScheme):
     number: ClassVar[int] = 1
     chains: ClassVar[tuple[Chain, ...]] = (Chain((48, 40), 56), Chain((56, 56), 56))
 
-    def encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
-        """See `RlweScheme.encodings`."""
+    def choose_encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
+        """See `RlweScheme.choose_encodings`."""
         if block.integer_shares:
-            return self._encoding(product, block.z_bits, "a product"), self._encoding(
+            return self._choose_encoding(product, block.z_bits, "a product"), self._choose_encoding(
                 gradient, block.phi_bits + 2, "a masked gradient"
             )
         bits = max(block.z_bits, block.gradient_bits + 2)
-        return self._encoding(product, bits, "a product"), self._encoding(gradient, bits, "a gradient")
+        return self._choose_encoding(product, bits, "a product"), self._choose_encoding(gradient, bits, "a gradient")
 
-    def _encoding(self, demand: Demand, bits: int, what: str) -> Encoding:
+    def _choose_encoding(self, demand: Demand, bits: int, what: str) -> Encoding:
         bits = max(bits, _WORD)
         for chain in self.chains:
-            noise = demand.noise(chain)
+            noise = demand.noise_bounds(chain)
             # These primes are above 2^(b − 0.01), so the product of the kept ones is above 2^(their bits − 1).
             if (2 * MOST_HOLDERS * noise.answer_bound) << bits < 1 << (sum(chain.kept) - 1):
                 return _Words(noise) if bits == _WORD else _Wide(noise, bits)
-        largest = demand.noise(self.chains[-1])
+        largest = demand.noise_bounds(self.chains[-1])
         raise overflow_error(f"{what} of {bits} bits with its noise", bits + 6 + largest.answer_bound.bit_length())

@@ -31,7 +31,7 @@ from securevfl_crypto.rlwe.encoding import Encoding, overflow_error
 from securevfl_crypto.rlwe.noise import Noise
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
 from securevfl_crypto.rlwe.plan import Demand
-from securevfl_crypto.rlwe.residues import scale
+from securevfl_crypto.rlwe.residues import multiply_words
 from securevfl_crypto.rlwe.seal import seal_context
 
 __all__ = ["CKKS"]
@@ -47,40 +47,40 @@ class _Residues(Encoding):
         self.error = noise.answer_bound
         self._dropped = self.seal.data.primes[-1]
 
-    def messages(self, integers: np.ndarray) -> np.ndarray:
-        return self.seal.kept.residues(integers)
+    def encode_integers(self, integers: np.ndarray) -> np.ndarray:
+        return self.seal.kept.to_residues(integers)
 
-    def masked(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
-        basis, messages = self.seal.kept, self.messages(share)
-        total = np.stack([_product(x, row, prime) for row, prime in zip(messages, basis.primes, strict=True)])
+    def mask_product(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
+        basis, messages = self.seal.kept, self.encode_integers(share)
+        total = np.stack([_multiply_residues(x, row, prime) for row, prime in zip(messages, basis.primes, strict=True)])
         if extra is not None:
-            total = basis.add(total, self.messages(extra))
+            total = basis.add(total, self.encode_integers(extra))
         if zero:
             count = total[0].size
             # Many more bits than q' has, so that the reduced masks are nearly uniform.
-            for sign, block in zero.blocks(count, 2 * len(basis.primes) + 1):
+            for sign, block in zero.draw_blocks(count, 2 * len(basis.primes) + 1):
                 mask = basis.reduce(block).reshape(total.shape)
                 total = basis.add(total, mask if sign > 0 else basis.negate(mask, np.ones(total.shape[1:], dtype=bool)))
         return total
 
-    def lift(self, messages: np.ndarray) -> np.ndarray:
+    def lift_messages(self, messages: np.ndarray) -> np.ndarray:
         scaled = self.seal.kept.scale(messages, self._dropped)
         return np.concatenate([scaled, np.zeros_like(scaled[:1])])  # P m is zero modulo the dropped prime P
 
-    def lower(self, phases: np.ndarray) -> np.ndarray:
+    def lower_phases(self, phases: np.ndarray) -> np.ndarray:
         return phases
 
-    def numbers(self, messages: np.ndarray) -> np.ndarray:
-        return messages[0].astype(object) if len(messages) == 1 else self.seal.kept.integers(messages)
+    def to_numbers(self, messages: np.ndarray) -> np.ndarray:
+        return messages[0].astype(object) if len(messages) == 1 else self.seal.kept.to_integers(messages)
 
-    def integers(self, messages: np.ndarray) -> np.ndarray:
+    def to_integers(self, messages: np.ndarray) -> np.ndarray:
         if len(messages) > 1:
-            return super().integers(messages)
+            return super().to_integers(messages)
         found = messages[0].astype(np.int64)  # a prime of 60 bits
         return np.asarray(np.where(found > self.modulus // 2, found - self.modulus, found))
 
 
-def _product(x: np.ndarray, weights: np.ndarray, prime: int) -> np.ndarray:
+def _multiply_residues(x: np.ndarray, weights: np.ndarray, prime: int) -> np.ndarray:
     """``x W`` modulo a prime below 2^60, for \\|x\\| < 2^30 and residues W; sums of products stay below 2^63."""
     step = ((1 << 62) >> _LIMB) // max(int(np.abs(x).max()), 1)  # rows of W whose products a word has room for
     total = np.zeros((len(x), weights.shape[1]), dtype=np.uint64)
@@ -89,7 +89,7 @@ def _product(x: np.ndarray, weights: np.ndarray, prime: int) -> np.ndarray:
         part = slice(start, start + step)
         upper = ((x[:, part] @ top[part]) % prime).astype(np.uint64)
         lower = ((x[:, part] @ low[part]) % prime).astype(np.uint64)
-        total = (total + scale(upper, 1 << _LIMB, prime) + lower) % np.uint64(prime)
+        total = (total + multiply_words(upper, 1 << _LIMB, prime) + lower) % np.uint64(prime)
     return total
 
 
@@ -102,21 +102,24 @@ class CKKS(RlweScheme):
     number: ClassVar[int] = 2
     chains: ClassVar[tuple[Chain, ...]] = (Chain((60,), 60), Chain((48, 48), 56))
 
-    def encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
-        """See `RlweScheme.encodings`."""
+    def choose_encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
+        """See `RlweScheme.choose_encodings`."""
         z = 3 << max(block.z_bits - 3, 0)  # room to detect a product beyond a quarter of 2^z_bits
         if block.integer_shares:
             phi = (1 << block.phi_bits) + (1 << block.gradient_bits)
-            return self._encoding("a product", (product, z)), self._encoding("a masked gradient", (gradient, phi))
-        common = self._encoding("a product", (product, z), (gradient, 1 << block.gradient_bits)).noise.chain
-        return _Residues(product.noise(common)), _Residues(gradient.noise(common))
+            return self._choose_encoding("a product", (product, z)), self._choose_encoding(
+                "a masked gradient", (gradient, phi)
+            )
+        common = self._choose_encoding("a product", (product, z), (gradient, 1 << block.gradient_bits)).noise.chain
+        return _Residues(product.noise_bounds(common)), _Residues(gradient.noise_bounds(common))
 
-    def _encoding(self, what: str, *demands: tuple[Demand, int]) -> Encoding:
+    def _choose_encoding(self, what: str, *demands: tuple[Demand, int]) -> Encoding:
         """Choose the first chain where signed numbers below each bound fit, with the errors of all holders."""
         for chain in self.chains:
             modulus = seal_context(chain).kept.modulus
             if all(
-                2 * (bound + MOST_HOLDERS * demand.noise(chain).answer_bound) < modulus for demand, bound in demands
+                2 * (bound + MOST_HOLDERS * demand.noise_bounds(chain).answer_bound) < modulus
+                for demand, bound in demands
             ):
-                return _Residues(demands[0][0].noise(chain))
+                return _Residues(demands[0][0].noise_bounds(chain))
         raise overflow_error(what, max(bound.bit_length() + 1 for _, bound in demands))

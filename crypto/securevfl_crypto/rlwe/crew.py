@@ -16,7 +16,7 @@ import numpy as np
 
 from securevfl_crypto.block import Block
 from securevfl_crypto.pools import Pool
-from securevfl_crypto.pools.messages import pack, unpack
+from securevfl_crypto.pools.messages import pack_arguments, unpack_arguments
 
 __all__ = ["DONE", "LACKING", "Crew", "pack_array", "unpack_array"]
 
@@ -30,13 +30,15 @@ def pack_array(array: np.ndarray) -> bytes:
     if array.dtype == object:
         flat = [int(value) for value in array.ravel()]
         width = max((value.bit_length() for value in flat), default=0) // 8 + 1
-        return pack(["", width, *array.shape, b"".join(v.to_bytes(width, "little", signed=True) for v in flat)])
-    return pack([array.dtype.str, 0, *array.shape, array.tobytes()])
+        return pack_arguments(
+            ["", width, *array.shape, b"".join(v.to_bytes(width, "little", signed=True) for v in flat)]
+        )
+    return pack_arguments([array.dtype.str, 0, *array.shape, array.tobytes()])
 
 
 def unpack_array(data: bytes) -> np.ndarray:
     """Read what `pack_array` wrote."""
-    kind, width, *rest = unpack(data)
+    kind, width, *rest = unpack_arguments(data)
     shape, body = cast("list[int]", rest[:-1]), cast(bytes, rest[-1])
     if kind:
         return np.frombuffer(body, dtype=np.dtype(str(kind))).reshape(shape).copy()
@@ -62,7 +64,7 @@ class Crew:
         self._pool, self._digest, self._key = pool, digest, key
         self._half = json.dumps([scheme, asdict(block)])
 
-    def run(self, task: str, parts: Sequence[Sequence[np.ndarray | int]]) -> list[np.ndarray]:
+    def run_task(self, task: str, parts: Sequence[Sequence[np.ndarray | int]]) -> list[np.ndarray]:
         """The answers to the parts, in their order."""
         packed = [[part if isinstance(part, int) else pack_array(part) for part in given] for given in parts]
         futures = [self._pool.submit(f"{_TASKS}:{task}", self._half, self._digest, b"", *given) for given in packed]
@@ -80,7 +82,7 @@ class Crew:
             raise
         return answers
 
-    def cut(self, tiles: Sequence[slice]) -> list[list[slice]]:
+    def cut_tiles(self, tiles: Sequence[slice]) -> list[list[slice]]:
         """Tiles of an axis in as many groups as there are workers, or fewer."""
         groups = np.array_split(np.arange(len(tiles)), min(self.parts, len(tiles)))
         return [[tiles[i] for i in group] for group in groups]

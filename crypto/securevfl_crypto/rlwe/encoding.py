@@ -38,28 +38,28 @@ class Encoding(ABC):
         self.seal: SealContext = seal_context(noise.chain)
 
     @abstractmethod
-    def messages(self, integers: np.ndarray) -> np.ndarray:
+    def encode_integers(self, integers: np.ndarray) -> np.ndarray:
         """The messages of integers, int64 or object, of either sign."""
 
     @abstractmethod
-    def masked(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
+    def mask_product(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
         """The messages ``x U + extra + Z``, (rows, h), for x (rows, d), U (d, h) and fresh shares of zero Z."""
 
     @abstractmethod
-    def lift(self, messages: np.ndarray) -> np.ndarray:
+    def lift_messages(self, messages: np.ndarray) -> np.ndarray:
         """The residues (data primes, n) that encode n messages when added to an encryption of zero."""
 
     @abstractmethod
-    def lower(self, phases: np.ndarray) -> np.ndarray:
+    def lower_phases(self, phases: np.ndarray) -> np.ndarray:
         """Decode n messages from the phase ``c0 + c1 s``, residues (kept primes, n)."""
 
     @abstractmethod
-    def numbers(self, messages: np.ndarray) -> np.ndarray:
+    def to_numbers(self, messages: np.ndarray) -> np.ndarray:
         """The messages as integers from 0 to modulus − 1, an object array."""
 
-    def integers(self, messages: np.ndarray) -> np.ndarray:
+    def to_integers(self, messages: np.ndarray) -> np.ndarray:
         """The messages as integers around zero, int64 or object."""
-        found = self.numbers(messages)
+        found = self.to_numbers(messages)
         return np.where(found > self.modulus // 2, found - self.modulus, found)
 
 

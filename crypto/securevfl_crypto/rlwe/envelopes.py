@@ -61,7 +61,9 @@ class Envelope:
     def write_uploads(self, sealed: Sequence[tuple[np.ndarray, bytes]]) -> np.ndarray:
         """Encode (c0, seed) pairs as a message, uint8 (1, bytes)."""
         widths = self.seal.chain.widths
-        return self._write([part for first, seed in sealed for part in (seed, write_residues(first, widths))], sealed)
+        return self._write_message(
+            [part for first, seed in sealed for part in (seed, write_residues(first, widths))], sealed
+        )
 
     def read_uploads(self, message: np.ndarray, count: int) -> list[tuple[np.ndarray, bytes]]:
         """Read the (c0, seed) pairs that `write_uploads` wrote.
@@ -72,7 +74,7 @@ class Envelope:
         primes = self.seal.data.primes
         widths = self.seal.chain.widths
         size = SEED_BYTES + DEGREE * sum(widths)
-        body, found = self._body(message, count, count * size), []
+        body, found = self._read_body(message, count, count * size), []
         for start in range(0, len(body), size):
             seed = bytes(body[start : start + SEED_BYTES])
             found.append((read_residues(body[start + SEED_BYTES : start + size], primes, widths, DEGREE), seed))
@@ -81,7 +83,7 @@ class Envelope:
     def write_answers(self, answers: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """Encode (coefficients of c0, c1) pairs as a message, uint8 (1, bytes)."""
         widths = self.seal.chain.widths[: len(self.seal.kept.primes)]
-        return self._write([write_residues(half, widths) for pair in answers for half in pair], answers)
+        return self._write_message([write_residues(half, widths) for pair in answers for half in pair], answers)
 
     def read_answers(self, message: np.ndarray, sizes: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Read the pairs that `write_answers` wrote.
@@ -96,7 +98,7 @@ class Envelope:
         primes = self.seal.kept.primes
         widths = self.seal.chain.widths[: len(primes)]
         width = sum(widths)
-        body, found = self._body(message, len(sizes), width * (sum(sizes) + DEGREE * len(sizes))), []
+        body, found = self._read_body(message, len(sizes), width * (sum(sizes) + DEGREE * len(sizes))), []
         for size in sizes:
             first = read_residues(body[: size * width], primes, widths, size)
             body = body[size * width :]
@@ -104,16 +106,16 @@ class Envelope:
             body = body[DEGREE * width :]
         return found
 
-    def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+    def join_parts(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Join messages with parts of the ring elements into one, in their order."""
         bodies = [part.tobytes()[_HEAD.size :] for part in parts]
         counts = [_HEAD.unpack_from(part.tobytes())[-1] for part in parts]
-        return np.frombuffer(b"".join([self._head(sum(counts)), *bodies]), dtype=np.uint8)[None]
+        return np.frombuffer(b"".join([self._header(sum(counts)), *bodies]), dtype=np.uint8)[None]
 
     def split_answers(
         self, message: np.ndarray, sizes: Sequence[int], parts: Sequence[tuple[Envelope, int]]
     ) -> list[np.ndarray]:
-        """Split a message into several: the inverse of `join`.
+        """Split a message into several: the inverse of `join_parts`.
 
         Args:
             message: as received.
@@ -124,28 +126,28 @@ class Envelope:
             MalformedError: the type, length or header of the message differs. Residues are not checked here.
         """
         width = sum(self.seal.chain.widths[: len(self.seal.kept.primes)])
-        body, found, start = self._body(message, len(sizes), width * (sum(sizes) + DEGREE * len(sizes))), [], 0
+        body, found, start = self._read_body(message, len(sizes), width * (sum(sizes) + DEGREE * len(sizes))), [], 0
         for envelope, count in parts:
             size = width * (sum(sizes[start : start + count]) + DEGREE * count)
-            found.append(envelope._write([bytes(body[:size])], sizes[start : start + count]))
+            found.append(envelope._write_message([bytes(body[:size])], sizes[start : start + count]))
             body, start = body[size:], start + count
         return found
 
-    def _head(self, count: int) -> bytes:
+    def _header(self, count: int) -> bytes:
         tile = self.tiling.rows, self.tiling.features, self.tiling.outputs
         return _HEAD.pack(_MAGIC, _VERSION, self.scheme, self.content, self.chain, self.tag, *tile, self.rows, count)
 
-    def _write(self, parts: list[bytes], elements: Sequence[object]) -> np.ndarray:
-        return np.frombuffer(b"".join([self._head(len(elements)), *parts]), dtype=np.uint8)[None]
+    def _write_message(self, parts: list[bytes], elements: Sequence[object]) -> np.ndarray:
+        return np.frombuffer(b"".join([self._header(len(elements)), *parts]), dtype=np.uint8)[None]
 
-    def _body(self, message: np.ndarray, count: int, size: int) -> memoryview:
+    def _read_body(self, message: np.ndarray, count: int, size: int) -> memoryview:
         shape = (1, _HEAD.size + size)
         if not isinstance(message, np.ndarray) or message.dtype != np.uint8 or message.shape != shape:
             what = f"{message.dtype} {message.shape}" if isinstance(message, np.ndarray) else type(message).__name__
             raise MalformedError(
                 f"a message of {what}; expected uint8 {shape}: both sides must use the same scheme, block and rows"
             )
-        raw, head = memoryview(message.tobytes()), self._head(count)
+        raw, head = memoryview(message.tobytes()), self._header(count)
         if raw[: _HEAD.size] != head:
             raise MalformedError(
                 f"a message begins with {raw[: _HEAD.size].hex()}; expected {head.hex()}: content, scheme, version, "

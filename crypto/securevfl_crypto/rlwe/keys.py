@@ -20,7 +20,7 @@ from securevfl_crypto.rlwe.parameters import DEGREE, SECURITY, Chain
 from securevfl_crypto.rlwe.residues import read_residues, write_residues
 from securevfl_crypto.rlwe.seal import SEED_BYTES, seal_context
 
-__all__ = ["RlwePublicKey", "RlweSecretKey", "generate", "read_public", "read_secret"]
+__all__ = ["RlwePublicKey", "RlweSecretKey", "generate_keys", "read_public", "read_secret"]
 
 _HEAD = struct.Struct("<4sBBHB3x")  # magic, version, scheme, N, chains
 _MAGIC, _VERSION = b"SVRK", 1
@@ -64,7 +64,7 @@ class RlwePublicKey:
         """Serialise the key: version, scheme, N, and for each chain its primes, the seed of c1, and c0."""
         parts = [_HEAD.pack(_MAGIC, _VERSION, self.scheme, DEGREE, len(self.chains))]
         for chain, (first, seed) in zip(self.chains, self.halves, strict=True):
-            parts += [_primes(chain), seed, write_residues(first, chain.widths)]
+            parts += [_chain_primes(chain), seed, write_residues(first, chain.widths)]
         return b"".join(parts)
 
     @cached_property
@@ -72,7 +72,7 @@ class RlwePublicKey:
         """The encryptions of zero, as SEAL's transformed ciphertexts."""
         loaded = []
         for chain, (first, seed) in zip(self.chains, self.halves, strict=True):
-            loaded.append(seal_context(chain).transform(seal_context(chain).expand(first, seed)))
+            loaded.append(seal_context(chain).transform_ciphertext(seal_context(chain).expand_seeded(first, seed)))
         return tuple(loaded)
 
 
@@ -99,30 +99,30 @@ class RlweSecretKey:
         return b"".join([struct.pack("<Q", len(public)), public, *parts])
 
 
-def _primes(chain: Chain) -> bytes:
+def _chain_primes(chain: Chain) -> bytes:
     primes = seal_context(chain).data.primes
     return struct.pack(f"<B{len(primes)}Q", len(primes), *primes)
 
 
-def generate(scheme: int, chains: tuple[Chain, ...]) -> RlweSecretKey:
+def generate_keys(scheme: int, chains: tuple[Chain, ...]) -> RlweSecretKey:
     """A fresh pair for each chain, with ternary secrets that SEAL draws from the operating system's randomness."""
     halves, secrets = [], []
     for chain in chains:
         own = seal_context(chain)
         secret = own.new_secret_key()
-        halves.append(own.shrink(own.encryptor(secret).encrypt_zero_symmetric()))
+        halves.append(own.shrink_seeded(own.make_encryptor(secret).encrypt_zero_symmetric()))
         secrets.append(own.read_plaintext(secret, len(own.keys.primes)))
-    return _pair(RlwePublicKey(scheme, chains, tuple(halves)), secrets)
+    return _make_pair(RlwePublicKey(scheme, chains, tuple(halves)), secrets)
 
 
-def _pair(public: RlwePublicKey, secrets: Sequence[np.ndarray]) -> RlweSecretKey:
+def _make_pair(public: RlwePublicKey, secrets: Sequence[np.ndarray]) -> RlweSecretKey:
     """A key pair from the public key and, for each chain, the transformed secret."""
     sealers, openers = [], []
     for chain, residues in zip(public.chains, secrets, strict=True):
         own = seal_context(chain)
-        sealers.append(own.encryptor(own.secret_key(residues)))
+        sealers.append(own.make_encryptor(own.secret_key(residues)))
         openers.append(own.transformed_plaintext(residues[: len(own.kept.primes)]))
-        own.forget()
+        own.clear_exchange_file()
     return RlweSecretKey(public, tuple(sealers), tuple(openers), tuple(secrets))
 
 
@@ -138,7 +138,7 @@ def read_secret(data: bytes, scheme: int, chains: tuple[Chain, ...]) -> RlweSecr
         raise MalformedError(f"a key pair of {len(data)} bytes; another length belongs to these parameters")
     public = read_public(data[8 : 8 + size], scheme, chains)
     residues = np.frombuffer(data, dtype="<u8", offset=8 + size).reshape(-1, DEGREE).astype(np.uint64)
-    return _pair(public, np.split(residues, np.cumsum(primes)[:-1]))
+    return _make_pair(public, np.split(residues, np.cumsum(primes)[:-1]))
 
 
 def read_public(data: bytes, scheme: int, chains: tuple[Chain, ...]) -> RlwePublicKey:
@@ -147,7 +147,7 @@ def read_public(data: bytes, scheme: int, chains: tuple[Chain, ...]) -> RlwePubl
     Raises:
         MalformedError: the format, version, length or parameters differ, or a residue is out of range.
     """
-    sizes = [(_primes(chain), DEGREE * sum(chain.widths)) for chain in chains]
+    sizes = [(_chain_primes(chain), DEGREE * sum(chain.widths)) for chain in chains]
     expected = _HEAD.size + sum(len(primes) + SEED_BYTES + size for primes, size in sizes)
     if len(data) != expected:
         raise MalformedError(f"a public key of {len(data)} bytes; {expected} belong to these parameters")

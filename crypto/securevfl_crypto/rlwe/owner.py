@@ -23,10 +23,10 @@ from securevfl_crypto.rlwe.encoding import Encoding
 from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.keys import RlweSecretKey
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS
-from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers, length
+from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers, tile_length
 from securevfl_crypto.rlwe.residues import Basis
 from securevfl_crypto.rlwe.seal import SealContext
-from securevfl_crypto.rlwe.tiling import CHECKS, Places
+from securevfl_crypto.rlwe.tiling import CHECKS, PolynomialPlaces
 from securevfl_crypto.scheme import Owner
 
 __all__ = ["RlweOwner", "times_secret"]
@@ -50,29 +50,37 @@ class RlweOwner(Owner):
         block, plan = self.block, self._plan
         if share.shape != (block.width_in, block.width_out):
             raise MalformedError(f"a share has shape {share.shape}; expected {(block.width_in, block.width_out)}")
-        return self.sealed_weights(plan.products.messages(share))
+        return self.sealed_weights(plan.products.encode_integers(share))
 
     def sealed_weights(self, messages: np.ndarray) -> np.ndarray:
         """Encrypt ``[[V]]`` from messages of the encoding (…, rows of V, h), all rows or some that start with the first
         of a tile."""
         plan = self._plan
-        columns = plan.columns(messages.shape[-2])
-        tiles = ((a, o, plan.tiling.weights(length(a), length(o))) for a in columns for o in plan.outputs)
-        return self._seal(plan.envelope(Content.WEIGHTS, plan.products), plan.products, messages, tiles)
+        columns = plan.column_tiles(messages.shape[-2])
+        tiles = (
+            (a, o, plan.tiling.weight_places(tile_length(a), tile_length(o)))
+            for a in columns
+            for o in plan.output_tiles
+        )
+        return self._seal_tiles(plan.create_envelope(Content.WEIGHTS, plan.products), plan.products, messages, tiles)
 
     def seal_steps(self, steps: np.ndarray) -> np.ndarray:
         """See `Owner.seal_steps`."""
         plan = self._plan
         check_integers(steps, self.block.width_out, self.block.s_bits, "a step")
         check_batch(len(steps), self.block.batch)
-        return self.sealed_steps(plan.gradients.messages(steps))
+        return self.sealed_steps(plan.gradients.encode_integers(steps))
 
     def sealed_steps(self, messages: np.ndarray) -> np.ndarray:
         """Encrypt ``[[S]]`` from messages of the encoding (…, rows, h)."""
         plan, rows = self._plan, messages.shape[-2]
-        tiles = ((d, o, plan.tiling.steps(length(d), length(o))) for d in plan.rows(rows) for o in plan.outputs)
-        envelope = plan.envelope(Content.STEPS, plan.gradients, rows)
-        return self._seal(envelope, plan.gradients, messages, tiles)
+        tiles = (
+            (d, o, plan.tiling.step_places(tile_length(d), tile_length(o)))
+            for d in plan.row_tiles(rows)
+            for o in plan.output_tiles
+        )
+        envelope = plan.create_envelope(Content.STEPS, plan.gradients, rows)
+        return self._seal_tiles(envelope, plan.gradients, messages, tiles)
 
     def open_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
         """See `Owner.open_product`."""
@@ -92,9 +100,9 @@ class RlweOwner(Owner):
     def opened_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
         """The result of `open_product`, before the check of its bound."""
         tiles = list(self._plan.product_tiles(rows))
-        envelope = self._plan.envelope(Content.PRODUCT, self._plan.products, rows)
-        found = self._open(envelope, self._plan.products, messages, tiles, self._plan.tiling.checks())
-        return _assemble((rows, self.block.width_out), tiles, [self._plan.products.integers(f) for f in found])
+        envelope = self._plan.create_envelope(Content.PRODUCT, self._plan.products, rows)
+        found = self._open_tiles(envelope, self._plan.products, messages, tiles, self._plan.tiling.check_places())
+        return _assemble_tiles((rows, self.block.width_out), tiles, [self._plan.products.to_integers(f) for f in found])
 
     def open_gradient(self, message: np.ndarray) -> np.ndarray:
         """See `Owner.open_gradient`.
@@ -119,30 +127,32 @@ class RlweOwner(Owner):
         """The result of `open_gradient`, before the check of its bound; of all rows of W, or some that start with the
         first of a tile."""
         encoding, tiles = self._plan.gradients, list(self._plan.gradient_tiles(columns))
-        found = self._open(self._plan.envelope(Content.GRADIENT, encoding), encoding, [message], tiles)
+        found = self._open_tiles(self._plan.create_envelope(Content.GRADIENT, encoding), encoding, [message], tiles)
         shape = (columns, self.block.width_out)
         if self.ring.modulus is not None:
-            return _assemble(shape, tiles, [encoding.numbers(f) for f in found])
-        return _assemble(shape, tiles, [encoding.integers(f).astype(object) for f in found])
+            return _assemble_tiles(shape, tiles, [encoding.to_numbers(f) for f in found])
+        return _assemble_tiles(shape, tiles, [encoding.to_integers(f).astype(object) for f in found])
 
-    def _seal(self, envelope: Envelope, encoding: Encoding, messages: np.ndarray, tiles: Iterator[Tile]) -> np.ndarray:
+    def _seal_tiles(
+        self, envelope: Envelope, encoding: Encoding, messages: np.ndarray, tiles: Iterator[Tile]
+    ) -> np.ndarray:
         sealer, seal = self._key.sealers[envelope.chain], encoding.seal
         sealed = []
         for a, b, places in tiles:
-            first, seed = seal.shrink(sealer.encrypt_zero_symmetric())
+            first, seed = seal.shrink_seeded(sealer.encrypt_zero_symmetric())
             tile = messages[..., a, b]
-            lifted = seal.data.negate(encoding.lift(tile.reshape(*tile.shape[:-2], -1)), places.negative)
+            lifted = seal.data.negate(encoding.lift_messages(tile.reshape(*tile.shape[:-2], -1)), places.negative)
             first[:, places.index] = seal.data.add(first[:, places.index], lifted)
             sealed.append((first, seed))
         return envelope.write_uploads(sealed)
 
-    def _open(
+    def _open_tiles(
         self,
         envelope: Envelope,
         encoding: Encoding,
         messages: Sequence[np.ndarray],
         tiles: list[Tile],
-        checks: Places | None = None,
+        checks: PolynomialPlaces | None = None,
     ) -> list[np.ndarray]:
         """Decrypt the messages of each tile, added up over the holders.
 
@@ -166,19 +176,19 @@ class RlweOwner(Owner):
             for (first, _), product, (*_, places) in zip(pair, products, tiles[start:], strict=False):
                 phase = basis.negate(basis.add(first, product[:, places.index]), places.negative)
                 if checks is not None:
-                    _check(basis, phase[:, -CHECKS:], len(messages) * encoding.noise.answer_bound)
+                    _check_noise(basis, phase[:, -CHECKS:], len(messages) * encoding.noise.answer_bound)
                     phase = phase[:, :-CHECKS]
-                found.append(encoding.lower(phase))
+                found.append(encoding.lower_phases(phase))
         return found
 
 
-def _check(basis: Basis, phases: np.ndarray, noise: int) -> None:
+def _check_noise(basis: Basis, phases: np.ndarray, noise: int) -> None:
     """Check that places contain only noise.
 
     Raises:
         OverflowRefused: one contains more.
     """
-    numbers = basis.integers(phases)
+    numbers = basis.to_integers(phases)
     largest = max(int(min(number, basis.modulus - number)) for number in numbers)
     if largest > noise:
         raise OverflowRefused(
@@ -200,13 +210,13 @@ def times_secret(seal: SealContext, secret: Any, seconds: list[np.ndarray]) -> l
         MalformedError: a c1 is zero.
     """
     other = seconds[1] if len(seconds) == 2 else np.zeros_like(seconds[0])
-    ciphertext = seal.transform(seal.ciphertext(np.stack([other, seconds[0]])))
-    halves = seal.read(seal.combine([ciphertext], [secret]))
+    ciphertext = seal.transform_ciphertext(seal.make_ciphertext(np.stack([other, seconds[0]])))
+    halves = seal.read_ciphertext(seal.sum_products([ciphertext], [secret]))
     return [halves[1], halves[0]][: len(seconds)]
 
 
-def _assemble(shape: tuple[int, int], tiles: list[Tile], found: list[np.ndarray]) -> np.ndarray:
+def _assemble_tiles(shape: tuple[int, int], tiles: list[Tile], found: list[np.ndarray]) -> np.ndarray:
     whole = np.empty(shape, dtype=found[0].dtype)
     for (a, b, _), part in zip(tiles, found, strict=True):
-        whole[a, b] = part.reshape(length(a), length(b))
+        whole[a, b] = part.reshape(tile_length(a), tile_length(b))
     return whole

@@ -15,12 +15,12 @@ from securevfl_crypto.rlwe.keys import RlwePublicKey
 from securevfl_crypto.rlwe.noise import Noise
 from securevfl_crypto.rlwe.parameters import Chain
 from securevfl_crypto.rlwe.seal import X_BITS
-from securevfl_crypto.rlwe.tiling import Places, Tiling
+from securevfl_crypto.rlwe.tiling import PolynomialPlaces, Tiling
 from securevfl_crypto.scheme import Ring
 
-__all__ = ["Demand", "EncodingChoice", "Plan", "Tile", "check_batch", "check_integers", "length"]
+__all__ = ["Demand", "EncodingChoice", "Plan", "Tile", "check_batch", "check_integers", "tile_length"]
 
-Tile = tuple[slice, slice, Places]
+Tile = tuple[slice, slice, PolynomialPlaces]
 """Rows and columns of a matrix, and their places in a ring element."""
 
 
@@ -32,13 +32,13 @@ class Demand:
     terms: int
     sigma: int
 
-    def noise(self, chain: Chain) -> Noise:
+    def noise_bounds(self, chain: Chain) -> Noise:
         """The noise bounds on this chain."""
         return Noise(chain, self.x_bits, self.terms, self.sigma)
 
 
 EncodingChoice = Callable[[Block, Demand, Demand], tuple[Encoding, Encoding]]
-"""Chooses a scheme's encodings of products and of gradients for a block: `RlweScheme.encodings`."""
+"""Chooses a scheme's encodings of products and of gradients for a block: `RlweScheme.choose_encodings`."""
 
 
 class Plan:
@@ -74,47 +74,47 @@ class Plan:
         )
         self.ring = Ring(None if block.integer_shares else self.products.modulus)
 
-    def envelope(self, content: Content, encoding: Encoding, rows: int = 0) -> Envelope:
+    def create_envelope(self, content: Content, encoding: Encoding, rows: int = 0) -> Envelope:
         """The envelope of messages with this content; rows is 0 where messages do not depend on it."""
         chain = self.key.chains.index(encoding.noise.chain)
         return Envelope(content, self.key.scheme, chain, self.key.tag, self.tiling, rows, encoding.seal)
 
-    def tiles(self, length: int, size: int) -> list[slice]:
+    def cut_tiles(self, length: int, size: int) -> list[slice]:
         """Cut an axis of this length into tiles of this size; the last one may be smaller."""
         return [slice(start, min(start + size, length)) for start in range(0, length, size)]
 
     @property
-    def inputs(self) -> list[slice]:
+    def input_tiles(self) -> list[slice]:
         """The tiles of the features."""
-        return self.columns(self.block.width_in)
+        return self.column_tiles(self.block.width_in)
 
-    def columns(self, count: int) -> list[slice]:
+    def column_tiles(self, count: int) -> list[slice]:
         """The tiles of `count` features."""
-        return self.tiles(count, self.tiling.features)
+        return self.cut_tiles(count, self.tiling.features)
 
     @property
-    def outputs(self) -> list[slice]:
+    def output_tiles(self) -> list[slice]:
         """The tiles of the columns of z."""
-        return self.tiles(self.block.width_out, self.tiling.outputs)
+        return self.cut_tiles(self.block.width_out, self.tiling.outputs)
 
-    def rows(self, count: int) -> list[slice]:
+    def row_tiles(self, count: int) -> list[slice]:
         """The tiles of `count` rows."""
-        return self.tiles(count, self.tiling.rows)
+        return self.cut_tiles(count, self.tiling.rows)
 
     def product_tiles(self, rows: int) -> Iterator[Tile]:
         """The tiles of a product, in the order of the message."""
-        for down in self.rows(rows):
-            for out in self.outputs:
-                yield down, out, self.tiling.product(length(down), length(out))
+        for down in self.row_tiles(rows):
+            for out in self.output_tiles:
+                yield down, out, self.tiling.product_places(tile_length(down), tile_length(out))
 
     def gradient_tiles(self, columns: int) -> Iterator[Tile]:
         """The tiles of a gradient with so many features, in the order of the message."""
-        for across in self.columns(columns):
-            for out in self.outputs:
-                yield across, out, self.tiling.gradient(length(across), length(out))
+        for across in self.column_tiles(columns):
+            for out in self.output_tiles:
+                yield across, out, self.tiling.gradient_places(tile_length(across), tile_length(out))
 
 
-def length(tile: slice) -> int:
+def tile_length(tile: slice) -> int:
     """The number of rows or columns in a tile."""
     return int(tile.stop - tile.start)
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from securevfl_crypto.errors import MalformedError
 
-__all__ = ["Basis", "fraction", "high", "read_residues", "scale", "write_residues"]
+__all__ = ["Basis", "divide_words", "multiply_high", "multiply_words", "read_residues", "write_residues"]
 
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
-def high(a: np.ndarray, b: int) -> np.ndarray:
+def multiply_high(a: np.ndarray, b: int) -> np.ndarray:
     """``⌊a b / 2^64⌋`` for words a and one word b."""
     a1, a0 = a >> _HALF, a & _LOW
     b1, b0 = np.uint64(b >> 32), np.uint64(b & 0xFFFFFFFF)
@@ -27,19 +27,19 @@ def high(a: np.ndarray, b: int) -> np.ndarray:
     return np.asarray(a1 * b1 + (middle >> _HALF) + (carry >> _HALF))
 
 
-def scale(a: np.ndarray, factor: int, prime: int) -> np.ndarray:
+def multiply_words(a: np.ndarray, factor: int, prime: int) -> np.ndarray:
     """``a · factor`` modulo a prime, for any words a."""
     factor %= prime
-    estimate = high(a, (factor << 64) // prime)
+    estimate = multiply_high(a, (factor << 64) // prime)
     # Words wrap, which is exact here: the true difference is below twice the prime, so below 2^64.
     product = a * np.uint64(factor) - estimate * np.uint64(prime)
     return np.where(product >= np.uint64(prime), product - np.uint64(prime), product)
 
 
-def fraction(a: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
+def divide_words(a: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
     """``2^64 a / prime`` for words a below the prime: the whole part, and the rest as a float from 0 to 1."""
     whole, rest = divmod(1 << 64, prime)
-    found = a * np.uint64(whole) + high(a, (rest << 64) // prime)
+    found = a * np.uint64(whole) + multiply_high(a, (rest << 64) // prime)
     left = np.negative(found * np.uint64(prime))  # 2^64 a − found · prime, below twice the prime
     over = left >= np.uint64(prime)
     found, left = found + over, np.where(over, left - np.uint64(prime), left)
@@ -64,7 +64,7 @@ class Basis:
             product *= prime
         return product
 
-    def residues(self, values: np.ndarray) -> np.ndarray:
+    def to_residues(self, values: np.ndarray) -> np.ndarray:
         """The residues of an int64, uint64 or object array of either sign: uint64 (primes, *shape)."""
         if values.dtype == np.uint64:
             return np.stack([values % np.uint64(prime) for prime in self.primes])
@@ -72,39 +72,39 @@ class Basis:
 
     def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The sum of residues."""
-        column = self._column(a.ndim)
+        column = self._prime_column(a.ndim)
         total = a + b  # primes are below 2^62, so the sum of two residues fits a word
         return np.asarray(np.where(total >= column, total - column, total))
 
     def scale(self, a: np.ndarray, factor: int) -> np.ndarray:
         """Residues times an integer."""
-        return np.stack([scale(row, factor, prime) for row, prime in zip(a, self.primes, strict=True)])
+        return np.stack([multiply_words(row, factor, prime) for row, prime in zip(a, self.primes, strict=True)])
 
     def reduce(self, words: np.ndarray) -> np.ndarray:
         """Residues (primes, n) of long numbers, uint64 (n, words), the first word the most significant."""
         total = np.zeros((len(self.primes), len(words)), dtype=np.uint64)
         for column in words.T:
-            total = self.add(self.scale(total, 1 << 64), self.residues(column))
+            total = self.add(self.scale(total, 1 << 64), self.to_residues(column))
         return total
 
     def negate(self, a: np.ndarray, where: np.ndarray) -> np.ndarray:
         """Residues, negated where `where` is true."""
-        return np.asarray(np.where(where & (a != 0), self._column(a.ndim) - a, a))
+        return np.asarray(np.where(where & (a != 0), self._prime_column(a.ndim) - a, a))
 
-    def terms(self, a: np.ndarray) -> np.ndarray:
+    def crt_terms(self, a: np.ndarray) -> np.ndarray:
         """Residues y_i with ``a / modulus = Σ y_i / prime_i`` modulo 1: each term of the Chinese remainder theorem."""
         modulus = self.modulus
-        return np.stack([scale(r, pow(modulus // p, -1, p), p) for r, p in zip(a, self.primes, strict=True)])
+        return np.stack([multiply_words(r, pow(modulus // p, -1, p), p) for r, p in zip(a, self.primes, strict=True)])
 
-    def integers(self, a: np.ndarray) -> np.ndarray:
+    def to_integers(self, a: np.ndarray) -> np.ndarray:
         """The integers from 0 to modulus − 1 with these residues, an object array."""
         modulus = self.modulus
         total = np.zeros(a.shape[1:], dtype=object)
-        for term, prime in zip(self.terms(a), self.primes, strict=True):
+        for term, prime in zip(self.crt_terms(a), self.primes, strict=True):
             total = total + term.astype(object) * (modulus // prime)
         return np.asarray(total % modulus, dtype=object)
 
-    def _column(self, ndim: int) -> np.ndarray:
+    def _prime_column(self, ndim: int) -> np.ndarray:
         return np.array(self.primes, dtype=np.uint64).reshape(-1, *[1] * (ndim - 1))
 
 

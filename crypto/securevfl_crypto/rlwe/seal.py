@@ -105,7 +105,7 @@ class SealContext:
             len(primes) - 2: answers,
         }
         self._version = (0, 0)
-        self.save(sealapi.Plaintext(1), 32 + 16 + _HEADER.size + 8 + 8)  # sets `_version` from SEAL's header
+        self.save_object(sealapi.Plaintext(1), 32 + 16 + _HEADER.size + 8 + 8)  # sets `_version` from SEAL's header
 
     # Keys
 
@@ -115,15 +115,15 @@ class SealContext:
 
     def secret_key(self, residues: np.ndarray) -> Any:
         """SEAL's secret key from its transformed residues (all primes, N)."""
-        return self._load(self._api.SecretKey(), [self._plaintext_head(residues), _words(residues)])
+        return self._load_object(self._api.SecretKey(), [self._plaintext_head(residues), _little_endian(residues)])
 
-    def encryptor(self, secret: Any) -> Any:
+    def make_encryptor(self, secret: Any) -> Any:
         """SEAL's encryptor under a secret key."""
         return self._api.Encryptor(self.context, secret)
 
     # Ring elements in and out
 
-    def save(self, thing: Any, size: int) -> memoryview:
+    def save_object(self, thing: Any, size: int) -> memoryview:
         """Serialise an object by SEAL, and remove header and compression: `size` bytes.
 
         Raises:
@@ -150,7 +150,7 @@ class SealContext:
             raise EngineError(f"SEAL wrote {len(body)} bytes; expected {size}: is it another version?")
         return body
 
-    def _load(self, thing: Any, body: Sequence[bytes]) -> Any:
+    def _load_object(self, thing: Any, body: Sequence[bytes]) -> Any:
         """Load an object from the parts that follow the header."""
         size = _HEADER.size + sum(len(part) for part in body)
         with self._lock:
@@ -165,43 +165,43 @@ class SealContext:
         major, minor = self._version
         return _HEADER.pack(_MAGIC, _HEADER.size, major, minor, _NONE, 0, size)
 
-    def _array(self, words: int) -> bytes:
+    def _array_header(self, words: int) -> bytes:
         """The header that SEAL writes before an array of words."""
         return self._header(_HEADER.size + 8 + 8 * words) + struct.pack("<Q", words)
 
     def _ciphertext_head(self, primes: int, words: int, *, transformed: bool) -> bytes:
         identity = struct.pack("<4Q", *self._levels[primes])
         sizes = struct.pack("<?QQQdQ", transformed, 2, DEGREE, primes, 1.0, 1)
-        return identity + sizes + self._array(words)
+        return identity + sizes + self._array_header(words)
 
-    def read(self, ciphertext: Any) -> np.ndarray:
+    def read_ciphertext(self, ciphertext: Any) -> np.ndarray:
         """Read both halves of a ciphertext, (2, primes, N)."""
         primes = ciphertext.coeff_modulus_size()
         words = 2 * primes * DEGREE
         head = self._ciphertext_head(primes, words, transformed=ciphertext.is_ntt_form())
-        raw = self.save(ciphertext, len(head) + 8 * words)
+        raw = self.save_object(ciphertext, len(head) + 8 * words)
         if raw[: len(head)] != head:
             raise EngineError("SEAL wrote a ciphertext in an unknown format")
         found = np.frombuffer(raw, dtype="<u8", offset=len(head))
         return found.reshape(2, primes, DEGREE).astype(np.uint64, copy=False)
 
-    def ciphertext(self, halves: np.ndarray) -> Any:
+    def make_ciphertext(self, halves: np.ndarray) -> Any:
         """Make a ciphertext from both halves, (2, primes, N) residues."""
         head = self._ciphertext_head(halves.shape[1], halves.size, transformed=False)
-        return self._load(self._api.Ciphertext(), [head, _words(halves)])
+        return self._load_object(self._api.Ciphertext(), [head, _little_endian(halves)])
 
-    def expand(self, first: np.ndarray, seed: bytes) -> Any:
+    def expand_seeded(self, first: np.ndarray, seed: bytes) -> Any:
         """Make a ciphertext from its first half, (primes, N), and the seed of the second."""
         head = self._ciphertext_head(first.shape[0], first.size, transformed=False)
         tail = self._header(_HEADER.size + 1 + SEED_BYTES) + bytes([_BLAKE2XB]) + seed
-        return self._load(self._api.Ciphertext(), [head, _words(first), tail])
+        return self._load_object(self._api.Ciphertext(), [head, _little_endian(first), tail])
 
-    def shrink(self, seeded: Any) -> tuple[np.ndarray, bytes]:
-        """Reduce a fresh symmetric encryption to its first half and the seed of the second; the inverse of `expand`."""
+    def shrink_seeded(self, seeded: Any) -> tuple[np.ndarray, bytes]:
+        """Reduce a fresh symmetric encryption to its first half and the seed of the second; see `expand_seeded`."""
         primes = len(self.data.primes)
         head = self._ciphertext_head(primes, primes * DEGREE, transformed=False)
         seed_size = _HEADER.size + 1 + SEED_BYTES
-        raw = self.save(seeded, len(head) + 8 * primes * DEGREE + seed_size)
+        raw = self.save_object(seeded, len(head) + 8 * primes * DEGREE + seed_size)
         if raw[: len(head)] != head or raw[-1 - SEED_BYTES] != _BLAKE2XB:
             raise EngineError("SEAL wrote a seeded ciphertext in an unknown format")
         found = np.frombuffer(raw, dtype="<u8", offset=len(head), count=primes * DEGREE)
@@ -209,36 +209,36 @@ class SealContext:
 
     def transformed_plaintext(self, residues: np.ndarray) -> Any:
         """Make a plaintext from transformed residues (primes, N)."""
-        return self._load(self._api.Plaintext(), [self._plaintext_head(residues), _words(residues)])
+        return self._load_object(self._api.Plaintext(), [self._plaintext_head(residues), _little_endian(residues)])
 
     def _plaintext_head(self, residues: np.ndarray) -> bytes:
         identity = struct.pack("<4Q", *self._levels[len(residues)])
-        return identity + struct.pack("<Qd", residues.size, 1.0) + self._array(residues.size)
+        return identity + struct.pack("<Qd", residues.size, 1.0) + self._array_header(residues.size)
 
     def read_plaintext(self, thing: Any, primes: int) -> np.ndarray:
         """Read the transformed residues (primes, N) of a plaintext or secret key."""
         words = primes * DEGREE
         size = 32 + 16 + _HEADER.size + 8
-        raw = self.save(thing, size + 8 * words)
+        raw = self.save_object(thing, size + 8 * words)
         return np.frombuffer(raw, dtype="<u8", offset=size).reshape(primes, DEGREE).astype(np.uint64)
 
-    def forget(self) -> None:
+    def clear_exchange_file(self) -> None:
         """Empty the exchange file, after a secret went through it."""
         with self._lock:
             self._file.clear()
 
     # Arithmetic
 
-    def plaintext(self, coefficients: np.ndarray) -> Any:
+    def make_plaintext(self, coefficients: np.ndarray) -> Any:
         """Make a transformed plaintext, to multiply uploads, from small signed coefficients (N,)."""
         modulus = 2 << X_BITS
-        words = _words(np.where(coefficients < 0, coefficients + modulus, coefficients))
-        head = bytes(32) + struct.pack("<Qd", DEGREE, 1.0) + self._array(DEGREE)
-        plain = self._load(self._api.Plaintext(), [head, words])
+        words = _little_endian(np.where(coefficients < 0, coefficients + modulus, coefficients))
+        head = bytes(32) + struct.pack("<Qd", DEGREE, 1.0) + self._array_header(DEGREE)
+        plain = self._load_object(self._api.Plaintext(), [head, words])
         self.evaluator.transform_to_ntt_inplace(plain, self._first)
         return plain
 
-    def transform(self, ciphertext: Any) -> Any:
+    def transform_ciphertext(self, ciphertext: Any) -> Any:
         """Transform a ciphertext in place and return it.
 
         Raises:
@@ -250,7 +250,7 @@ class SealContext:
             raise MalformedError(f"SEAL refuses a ciphertext: {error}; it is not an encryption") from error
         return ciphertext
 
-    def combine(self, ciphertexts: Sequence[Any], plaintexts: Sequence[Any]) -> Any:
+    def sum_products(self, ciphertexts: Sequence[Any], plaintexts: Sequence[Any]) -> Any:
         """Σ ciphertext · plaintext over one or more transformed pairs, back in coefficients.
 
         Raises:
@@ -268,7 +268,7 @@ class SealContext:
         return total
 
 
-def _words(array: np.ndarray) -> bytes:
+def _little_endian(array: np.ndarray) -> bytes:
     """As SEAL reads them, little-endian."""
     return array.astype("<u8", copy=False).tobytes()
 

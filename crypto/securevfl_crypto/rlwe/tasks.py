@@ -28,7 +28,7 @@ from securevfl_crypto.rlwe.keys import read_public, read_secret
 from securevfl_crypto.rlwe.owner import RlweOwner
 from securevfl_crypto.rlwe.plan import Plan
 
-__all__ = ["gradient", "open_gradient", "open_product", "product", "seal_steps", "seal_weights"]
+__all__ = ["answer_gradient", "answer_product", "open_gradient", "open_product", "seal_steps", "seal_weights"]
 
 _KEPT_HALVES = 32
 _KEPT_TILES = 512
@@ -42,9 +42,9 @@ _tiles: OrderedDict[tuple[object, ...], Any] = OrderedDict()
 class _Rows(RlweHolder):
     """A holder's half that keeps the encoded tiles of x: a batch's gradient needs those of its product again."""
 
-    def _tile(self, x: np.ndarray, encoding: Encoding) -> Any | None:
+    def _encode_tile(self, x: np.ndarray, encoding: Encoding) -> Any | None:
         name = encoding.noise.chain, self._plan.tiling, x.shape, hashlib.sha256(x.tobytes()).digest()
-        found = _tiles.pop(name) if name in _tiles else super()._tile(x, encoding)
+        found = _tiles.pop(name) if name in _tiles else super()._encode_tile(x, encoding)
         _tiles[name] = found
         if len(_tiles) > _KEPT_TILES:
             _tiles.popitem(last=False)
@@ -54,7 +54,9 @@ class _Rows(RlweHolder):
 _halves: OrderedDict[tuple[str, str, str], Any] = OrderedDict()
 
 
-def _kept(kind: str, half: str, digest: str, key: bytes, make: Callable[[RlweScheme, bytes, Block], H]) -> H | None:
+def _cached_half(
+    kind: str, half: str, digest: str, key: bytes, make: Callable[[RlweScheme, bytes, Block], H]
+) -> H | None:
     """The half for this key and block; None where neither it nor the key is here."""
     name = kind, half, digest
     found: H | None = _halves.pop(name, None)
@@ -70,55 +72,57 @@ def _kept(kind: str, half: str, digest: str, key: bytes, make: Callable[[RlweSch
     return found
 
 
-def _holder(half: str, digest: str, key: bytes) -> RlweHolder | None:
+def _cached_holder(half: str, digest: str, key: bytes) -> RlweHolder | None:
     def make(scheme: RlweScheme, data: bytes, block: Block) -> RlweHolder:
         public = read_public(data, scheme.number, scheme.chains)
-        return _Rows(public, Plan(scheme.encodings, public, block), ZeroShares([]))
+        return _Rows(public, Plan(scheme.choose_encodings, public, block), ZeroShares([]))
 
-    return _kept("holder", half, digest, key, make)
+    return _cached_half("holder", half, digest, key, make)
 
 
-def _owner(half: str, digest: str, key: bytes) -> RlweOwner | None:
+def _cached_owner(half: str, digest: str, key: bytes) -> RlweOwner | None:
     def make(scheme: RlweScheme, data: bytes, block: Block) -> RlweOwner:
         pair = read_secret(data, scheme.number, scheme.chains)
-        return RlweOwner(pair, Plan(scheme.encodings, pair.public, block))
+        return RlweOwner(pair, Plan(scheme.choose_encodings, pair.public, block))
 
-    return _kept("owner", half, digest, key, make)
+    return _cached_half("owner", half, digest, key, make)
 
 
-def _answered(half: H | None, work: Callable[[H], np.ndarray]) -> bytes:
+def _answer_with(half: H | None, work: Callable[[H], np.ndarray]) -> bytes:
     return LACKING if half is None else DONE + pack_array(work(half))
 
 
-def product(half: str, digest: str, key: bytes, *parts: Argument) -> bytes:
+def answer_product(half: str, digest: str, key: bytes, *parts: Argument) -> bytes:
     """A holder's answers for some of the rows: see `RlweHolder.product_of`."""
-    return _answered(_holder(half, digest, key), lambda own: own.product_of(*_arrays(parts)))
+    return _answer_with(_cached_holder(half, digest, key), lambda own: own.product_of(*_array_parts(parts)))
 
 
-def gradient(half: str, digest: str, key: bytes, *parts: Argument) -> bytes:
+def answer_gradient(half: str, digest: str, key: bytes, *parts: Argument) -> bytes:
     """A holder's answers for some of the columns: see `RlweHolder.gradient_of`."""
-    return _answered(_holder(half, digest, key), lambda own: own.gradient_of(*_arrays(parts)))
+    return _answer_with(_cached_holder(half, digest, key), lambda own: own.gradient_of(*_array_parts(parts)))
 
 
 def seal_weights(half: str, digest: str, key: bytes, *parts: Argument) -> bytes:
     """Encryptions of some rows of V: see `RlweOwner.sealed_weights`."""
-    return _answered(_owner(half, digest, key), lambda own: own.sealed_weights(*_arrays(parts)))
+    return _answer_with(_cached_owner(half, digest, key), lambda own: own.sealed_weights(*_array_parts(parts)))
 
 
 def seal_steps(half: str, digest: str, key: bytes, *parts: Argument) -> bytes:
     """Encryptions of some rows of S: see `RlweOwner.sealed_steps`."""
-    return _answered(_owner(half, digest, key), lambda own: own.sealed_steps(*_arrays(parts)))
+    return _answer_with(_cached_owner(half, digest, key), lambda own: own.sealed_steps(*_array_parts(parts)))
 
 
 def open_product(half: str, digest: str, key: bytes, rows: int, *parts: Argument) -> bytes:
     """Some rows of a product, from one message of each holder: see `RlweOwner.opened_product`."""
-    return _answered(_owner(half, digest, key), lambda own: own.opened_product(_arrays(parts), rows))
+    return _answer_with(_cached_owner(half, digest, key), lambda own: own.opened_product(_array_parts(parts), rows))
 
 
 def open_gradient(half: str, digest: str, key: bytes, columns: int, *parts: Argument) -> bytes:
     """Some rows of a gradient: see `RlweOwner.opened_gradient`."""
-    return _answered(_owner(half, digest, key), lambda own: own.opened_gradient(_arrays(parts)[0], columns))
+    return _answer_with(
+        _cached_owner(half, digest, key), lambda own: own.opened_gradient(_array_parts(parts)[0], columns)
+    )
 
 
-def _arrays(parts: Sequence[Argument]) -> list[np.ndarray]:
+def _array_parts(parts: Sequence[Argument]) -> list[np.ndarray]:
     return [unpack_array(cast(bytes, part)) for part in parts]

@@ -32,7 +32,7 @@ import numpy as np
 from securevfl_crypto.errors import OverflowRefused
 from securevfl_crypto.rlwe.parameters import DEGREE
 
-__all__ = ["CHECKS", "Places", "Tiling"]
+__all__ = ["CHECKS", "PolynomialPlaces", "Tiling"]
 
 CHECKS = 32
 """Coefficients of each product that hold nothing by the protocol, and that the key's owner looks at: see `owner`."""
@@ -43,7 +43,7 @@ _UPLOAD, _ANSWER, _PRODUCT, _ENCODING = 5.0, 6.0, 0.2, 0.5
 
 
 @dataclass(frozen=True)
-class Places:
+class PolynomialPlaces:
     """Coefficients of a polynomial modulo X^N + 1.
 
     Attributes:
@@ -55,14 +55,16 @@ class Places:
     negative: np.ndarray
 
     @staticmethod
-    def of(exponents: np.ndarray) -> Places:
+    def from_exponents(exponents: np.ndarray) -> PolynomialPlaces:
         """The places of exponents from −N to N − 1."""
         flat = exponents.ravel()
-        return Places(flat % DEGREE, flat < 0)
+        return PolynomialPlaces(flat % DEGREE, flat < 0)
 
-    def and_then(self, other: Places) -> Places:
+    def and_then(self, other: PolynomialPlaces) -> PolynomialPlaces:
         """These places, followed by others."""
-        return Places(np.concatenate([self.index, other.index]), np.concatenate([self.negative, other.negative]))
+        return PolynomialPlaces(
+            np.concatenate([self.index, other.index]), np.concatenate([self.negative, other.negative])
+        )
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class Tiling:
         if max(width_in, width_out) > 1 << 20:
             raise OverflowRefused(f"a block of {width_in} × {width_out}; at most 2^20 columns can be planned")
         best: tuple[float, Tiling] | None = None
-        for outputs in _divisions(width_out):
-            for features in _divisions(width_in):
+        for outputs in _tile_widths(width_out):
+            for features in _tile_widths(width_in):
                 rows = min(batch, (DEGREE - CHECKS - features + 1) // (features * outputs))
                 if not rows:
                     continue
@@ -105,36 +107,36 @@ class Tiling:
             raise OverflowRefused(f"no tile of {width_in} × {width_out} has {DEGREE} coefficients or fewer")
         return best[1]
 
-    def _grid(self, a: np.ndarray, b: np.ndarray) -> Places:
-        return Places.of(a[:, None] + b[None, :])
+    def _grid_exponents(self, a: np.ndarray, b: np.ndarray) -> PolynomialPlaces:
+        return PolynomialPlaces.from_exponents(a[:, None] + b[None, :])
 
-    def x(self, rows: int, features: int) -> Places:
+    def feature_places(self, rows: int, features: int) -> PolynomialPlaces:
         """The places of x[i, j] for i < rows and j < features, in C order."""
-        return self._grid(self.features * self.outputs * np.arange(rows), -np.arange(features))
+        return self._grid_exponents(self.features * self.outputs * np.arange(rows), -np.arange(features))
 
-    def weights(self, features: int, outputs: int) -> Places:
+    def weight_places(self, features: int, outputs: int) -> PolynomialPlaces:
         """The places of V[j, k]."""
-        return self._grid(np.arange(features), self.features * np.arange(outputs))
+        return self._grid_exponents(np.arange(features), self.features * np.arange(outputs))
 
-    def steps(self, rows: int, outputs: int) -> Places:
+    def step_places(self, rows: int, outputs: int) -> PolynomialPlaces:
         """The places of S[i, k]."""
-        return self._grid(-self.features * self.outputs * np.arange(rows), self.features * np.arange(outputs))
+        return self._grid_exponents(-self.features * self.outputs * np.arange(rows), self.features * np.arange(outputs))
 
-    def product(self, rows: int, outputs: int) -> Places:
+    def product_places(self, rows: int, outputs: int) -> PolynomialPlaces:
         """The places of (x V)[i, k]."""
-        return self._grid(self.features * self.outputs * np.arange(rows), self.features * np.arange(outputs))
+        return self._grid_exponents(self.features * self.outputs * np.arange(rows), self.features * np.arange(outputs))
 
-    def checks(self) -> Places:
+    def check_places(self) -> PolynomialPlaces:
         """Places that are zero in x V: above those of a full tile, from 0 to A rows − 1, and below the wrapped
         exponents from −features + 1 to −1 of the terms with j' < j."""
-        return Places.of(self.features * self.outputs * self.rows + np.arange(CHECKS))
+        return PolynomialPlaces.from_exponents(self.features * self.outputs * self.rows + np.arange(CHECKS))
 
-    def gradient(self, features: int, outputs: int) -> Places:
+    def gradient_places(self, features: int, outputs: int) -> PolynomialPlaces:
         """The places of (xᵀS)[j, k]."""
-        return self._grid(-np.arange(features), self.features * np.arange(outputs))
+        return self._grid_exponents(-np.arange(features), self.features * np.arange(outputs))
 
 
-def _divisions(width: int) -> list[int]:
+def _tile_widths(width: int) -> list[int]:
     """Widths of tiles that cut `width` into equal parts, but for the last: one width for each number of parts."""
     widths: list[int] = []
     parts = 1

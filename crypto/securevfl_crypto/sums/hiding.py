@@ -21,10 +21,10 @@ import numpy as np
 from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.modular import Batch, modulus
+from securevfl_crypto.modular import Batch, modular_arithmetic
 from securevfl_crypto.paillier.public_key import PaillierPublicKey
 
-__all__ = ["blindings", "check_symbols"]
+__all__ = ["check_symbols", "make_hiding_blindings"]
 
 _SLACK = 64
 """Bits by which ρ is longer than the order of h_s."""
@@ -32,9 +32,9 @@ _SUBSETS = 40
 """Random subsets to test: a row of symbol −1 passes with probability 2^-40."""
 
 
-def blindings(key: PaillierPublicKey, count: int) -> Batch:
+def make_hiding_blindings(key: PaillierPublicKey, count: int) -> Batch:
     """Make encryptions of zero whose randomness is uniform among the powers of h_s, up to 2^-64 each."""
-    return key.blindings(count, key.bits + _SLACK - key.randomness_bits)
+    return key.make_blindings(count, key.bits + _SLACK - key.randomness_bits)
 
 
 def check_symbols(key: PaillierPublicKey, array: np.ndarray) -> None:
@@ -42,7 +42,7 @@ def check_symbols(key: PaillierPublicKey, array: np.ndarray) -> None:
 
     Args:
         key: the owner's key.
-        array: ciphertexts that `PaillierPublicKey.load` accepted, uint8 (rows, ciphertext_bytes).
+        array: ciphertexts that `PaillierPublicKey.load_ciphertexts` accepted, uint8 (rows, ciphertext_bytes).
 
     Raises:
         MalformedError: a row has symbol −1.
@@ -51,7 +51,7 @@ def check_symbols(key: PaillierPublicKey, array: np.ndarray) -> None:
     if n.bit_length() < 1024 or rows < _SUBSETS:  # the batch engine takes no shorter moduli
         key.check_symbols(array)
         return
-    arithmetic = modulus(n)
+    arithmetic = modular_arithmetic(n)
     raw, size = array.tobytes(), array.shape[1]
     batch = arithmetic.from_ints([mpz.from_bytes(raw[at : at + size], "little") for at in range(0, len(raw), size)])
     # Secret subsets: an owner that could predict them could choose rows whose signs cancel in each.

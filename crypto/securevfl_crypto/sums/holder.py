@@ -10,8 +10,8 @@ from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.modular import Batch
 from securevfl_crypto.paillier.public_key import PaillierPublicKey
 from securevfl_crypto.sums.answer import SealedSums
-from securevfl_crypto.sums.hiding import blindings, check_symbols
-from securevfl_crypto.sums.plan import SumPlan, offsets
+from securevfl_crypto.sums.hiding import check_symbols, make_hiding_blindings
+from securevfl_crypto.sums.plan import SumPlan, group_offsets
 
 __all__ = ["SumHolder"]
 
@@ -35,22 +35,22 @@ class SumHolder:
         """This holder under another plan, with the same key and tables."""
         return SumHolder(self._key, plan)
 
-    def load(self, message: np.ndarray, rows: int | None = None) -> Batch:
+    def load_rows(self, message: np.ndarray, rows: int | None = None) -> Batch:
         """Read the owner's rows.
 
         Args:
-            message: as `SumOwner.encrypt` wrote it.
+            message: as `SumOwner.encrypt_rows` wrote it.
             rows: how many rows there must be; None for the plan's number.
 
         Raises:
             MalformedError: the type, shape or number of rows differs, a number is not a ciphertext, or an answer's
                 randomness could not hide a row's.
         """
-        batch = self._key.load(message, self.plan.rows if rows is None else rows)
+        batch = self._key.load_ciphertexts(message, self.plan.rows if rows is None else rows)
         check_symbols(self._key, message)
         return batch
 
-    def sums(
+    def compute_sums(
         self,
         batch: Batch,
         codes: np.ndarray,
@@ -63,7 +63,7 @@ class SumHolder:
         """Compute the encrypted sums by node, column and bin; packed, and blinded so that they reveal nothing else.
 
         Args:
-            batch: the rows that `load` read.
+            batch: the rows that `load_rows` read.
             codes: each row's bin in each column, int64 (rows, columns), or −1 for none.
             bins: the number of bins of each column.
             node: if the holder knows the nodes, each row's, int64 (rows,), or −1 for none; None for one node.
@@ -74,12 +74,12 @@ class SumHolder:
         Raises:
             MalformedError: a type, shape or content differs, or a row lacks a bin though `complete`.
         """
-        first = offsets(bins, nodes)
+        first = group_offsets(bins, nodes)
         columns, each = len(first) - 1, int(first[-1])
-        wide = _checked(codes, (len(batch), columns), np.asarray(bins, dtype=np.int64), "bins")
+        wide = _check_codes(codes, (len(batch), columns), np.asarray(bins, dtype=np.int64), "bins")
         place = np.zeros(len(batch), dtype=np.int64)
         if node is not None:
-            place = _checked(node, (len(batch),), np.int64(nodes), "nodes")
+            place = _check_codes(node, (len(batch),), np.int64(nodes), "nodes")
         elif nodes != 1:
             raise MalformedError(f"{nodes} nodes, but no node of any row: give `node`")
         groups = place[:, None] * each + first[:-1] + wide
@@ -95,21 +95,21 @@ class SumHolder:
         if complete:
             left[np.arange(nodes)[:, None], first[:-1] + omitted] = False
         number = np.append(np.where(left, np.cumsum(left.reshape(-1)).reshape(left.shape) - 1, -1).reshape(-1), -1)
-        return SealedSums(self._packed(batch, number[groups], int(left.sum())), omitted)
+        return SealedSums(self._pack_sums(batch, number[groups], int(left.sum())), omitted)
 
-    def _packed(self, batch: Batch, groups: np.ndarray, count: int) -> np.ndarray:
+    def _pack_sums(self, batch: Batch, groups: np.ndarray, count: int) -> np.ndarray:
         """Pack and blind the sums of these groups: place k of pack i contains group k · packs + i."""
         key, plan, modulus = self._key, self.plan, self._key.modulus
-        packs = plan.packs(count)
+        packs = plan.pack_count(count)
         if not packs:
             return np.zeros((0, key.ciphertext_bytes), dtype=np.uint8)
         each = -(-count // packs)
         sums = modulus.group_products(batch, groups, packs * each)  # the last ones are empty
-        value = modulus.horner(sums, each, plan.nodes * plan.block)
-        return key.store(modulus.mul(value, blindings(key, packs)))
+        value = modulus.horner(sums, each, plan.nodes * plan.block_bits)
+        return key.store_ciphertexts(modulus.mul(value, make_hiding_blindings(key, packs)))
 
 
-def _checked(codes: np.ndarray, shape: tuple[int, ...], counts: np.ndarray | np.int64, what: str) -> np.ndarray:
+def _check_codes(codes: np.ndarray, shape: tuple[int, ...], counts: np.ndarray | np.int64, what: str) -> np.ndarray:
     """Codes as int64, from −1 to count − 1 each."""
     if not isinstance(codes, np.ndarray) or codes.dtype.kind not in "iu" or codes.shape != shape:
         found = f"{codes.dtype} {codes.shape}" if isinstance(codes, np.ndarray) else type(codes).__name__

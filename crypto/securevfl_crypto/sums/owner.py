@@ -12,7 +12,7 @@ from securevfl_crypto.errors import MalformedError, OverflowRefused
 from securevfl_crypto.modular import Batch
 from securevfl_crypto.paillier.private_key import PaillierPrivateKey
 from securevfl_crypto.sums.answer import SealedSums
-from securevfl_crypto.sums.plan import SumPlan, offsets
+from securevfl_crypto.sums.plan import SumPlan, group_offsets
 from securevfl_crypto.sums.slots import pack_slots, unpack_slots
 
 __all__ = ["SumOwner"]
@@ -23,7 +23,7 @@ _MANY = 4096
 """From this many rows, wide tables are made: building them costs what some 30,000 rows save, a few trees' worth."""
 
 
-class _Ahead:
+class _BlindingStock:
     """A stock of blindings: encryptions of zero, each given out once. Several threads may use it."""
 
     def __init__(self, key: PaillierPrivateKey, window: int) -> None:
@@ -33,13 +33,13 @@ class _Ahead:
     def __len__(self) -> int:
         return self._count
 
-    def make(self, count: int) -> None:
-        made = self._key.blindings(count, window=self._window)
+    def make_blindings(self, count: int) -> None:
+        made = self._key.make_blindings(count, window=self._window)
         with self._lock:
             self._kept.append(made)
             self._count += count
 
-    def take(self, count: int) -> Batch:
+    def take_blindings(self, count: int) -> Batch:
         """Take `count` blindings from the stored ones, and make the missing ones."""
         modulus, parts, missing = self._key.public.modulus, list[Batch](), count
         with self._lock:
@@ -52,7 +52,7 @@ class _Ahead:
                 missing -= used
                 self._count -= used
         if missing:
-            parts.append(self._key.blindings(missing, window=self._window))
+            parts.append(self._key.make_blindings(missing, window=self._window))
         return modulus.concat(parts)
 
 
@@ -69,7 +69,7 @@ class SumOwner:
 
     def __init__(self, key: PaillierPrivateKey, plan: SumPlan) -> None:
         plan.check_key(key.public.bits)
-        self.plan, self._key, self._ahead = plan, key, _Ahead(key, _WINDOW if plan.rows >= _MANY else _NARROW)
+        self.plan, self._key, self._ahead = plan, key, _BlindingStock(key, _WINDOW if plan.rows >= _MANY else _NARROW)
 
     def with_plan(self, plan: SumPlan) -> SumOwner:
         """This owner under another plan, with the same key, tables and blindings made ahead."""
@@ -78,15 +78,15 @@ class SumOwner:
         return other
 
     @property
-    def ahead(self) -> int:
+    def blindings_in_stock(self) -> int:
         """Number of blindings in stock."""
         return len(self._ahead)
 
     def make_blindings(self, count: int) -> None:
-        """Make blindings for `count` rows in advance, most of the work of `encrypt`. Another thread may call it."""
-        self._ahead.make(count)
+        """Make blindings for `count` rows ahead: most of the work of `encrypt_rows`. Another thread may call it."""
+        self._ahead.make_blindings(count)
 
-    def encrypt(self, values: np.ndarray, node: np.ndarray | None = None) -> np.ndarray:
+    def encrypt_rows(self, values: np.ndarray, node: np.ndarray | None = None) -> np.ndarray:
         """A fresh ciphertext for each row.
 
         Args:
@@ -103,7 +103,7 @@ class SumOwner:
         """
         plan, width = self.plan, len(self.plan.bounds)
         if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.shape[1:] != (width,):
-            raise MalformedError(f"rows as {_shape(values)}; expected int64 (rows, {width})")
+            raise MalformedError(f"rows as {_describe_shape(values)}; expected int64 (rows, {width})")
         if not 1 <= len(values) <= plan.rows:
             raise MalformedError(f"{len(values)} rows; the plan has 1 to {plan.rows}")
         for slot, bound in enumerate(plan.bounds):
@@ -113,22 +113,22 @@ class SumOwner:
                     f"integers from {least} to {most} in place {slot} of a row; the plan has ±{bound}: clip them, or "
                     "plan for more"
                 )
-        plaintexts = pack_slots(values, plan.widths)
+        plaintexts = pack_slots(values, plan.slot_widths)
         if node is not None:
             if node.dtype != np.int64 or node.shape != (len(values),):
-                raise MalformedError(f"nodes as {_shape(node)}; expected int64 ({len(values)},)")
+                raise MalformedError(f"nodes as {_describe_shape(node)}; expected int64 ({len(values)},)")
             if not -1 <= int(node.min()) <= int(node.max()) < plan.nodes:
                 raise MalformedError(f"nodes from {node.min()} to {node.max()}; the plan has −1 to {plan.nodes - 1}")
-            block = plan.block
+            block = plan.block_bits
             plaintexts = [
                 plain << (block * at) if at >= 0 else plain * 0
                 for plain, at in zip(plaintexts, node.tolist(), strict=True)
             ]
         public = self._key.public
-        blinded = public.modulus.mul(self._ahead.take(len(plaintexts)), public.raw_batch(plaintexts))
-        return public.store(blinded)
+        blinded = public.modulus.mul(self._ahead.take_blindings(len(plaintexts)), public.raw_batch(plaintexts))
+        return public.store_ciphertexts(blinded)
 
-    def open(self, answer: SealedSums, bins: Sequence[int], totals: np.ndarray, nodes: int = 1) -> np.ndarray:
+    def open_sums(self, answer: SealedSums, bins: Sequence[int], totals: np.ndarray, nodes: int = 1) -> np.ndarray:
         """Decrypt the sums by node, column and bin.
 
         Args:
@@ -144,22 +144,22 @@ class SumOwner:
             MalformedError: the answer has another type, shape or content than one of these sizes.
             OverflowRefused: a sum is larger than any that the plan allows.
         """
-        plan, first = self.plan, offsets(bins, nodes)
+        plan, first = self.plan, group_offsets(bins, nodes)
         columns, each, integers = len(first) - 1, int(first[-1]), len(plan.bounds)
         segments = nodes * plan.nodes
         if nodes > 1 and plan.nodes > 1:
             raise MalformedError(f"{nodes} nodes that the holder knows, and {plan.nodes} blocks; one of them must be 1")
         if totals.dtype != np.int64 or totals.shape != (segments, integers):
-            raise MalformedError(f"totals as {_shape(totals)}; expected int64 ({segments}, {integers})")
+            raise MalformedError(f"totals as {_describe_shape(totals)}; expected int64 ({segments}, {integers})")
         omitted = answer.check_omitted(bins, nodes)
         left = np.ones((nodes, each), dtype=bool)
         at, column = np.nonzero(omitted >= 0)
         left[at, first[column] + omitted[at, column]] = False
         groups = int(left.sum())
         public = self._key.public
-        plaintexts = self._key.decrypt_batch(public.load(answer.ciphertexts, plan.packs(groups)))
+        plaintexts = self._key.decrypt_batch(public.load_ciphertexts(answer.ciphertexts, plan.pack_count(groups)))
         per = -(-groups // max(1, len(plaintexts)))
-        read = unpack_slots(plaintexts, plan.widths * (plan.nodes * per)).reshape(
+        read = unpack_slots(plaintexts, plan.slot_widths * (plan.nodes * per)).reshape(
             len(plaintexts), per, plan.nodes, integers
         )
         # place k of pack i holds group k · packs + i
@@ -175,10 +175,10 @@ class SumOwner:
                 if (bin_ := int(omitted[node, j])) >= 0:
                     here = slice(node * plan.nodes, (node + 1) * plan.nodes)
                     sums[here, part][:, bin_] = totals[here] - sums[here, part].sum(axis=1)
-        self._within(sums)
+        self._check_range(sums)
         return np.ascontiguousarray(sums)
 
-    def _within(self, sums: np.ndarray) -> None:
+    def _check_range(self, sums: np.ndarray) -> None:
         for slot, bound in enumerate(self.plan.bounds):
             largest = max(int(sums[..., slot].max()), -int(sums[..., slot].min()))
             if largest > self.plan.rows * bound:
@@ -188,5 +188,5 @@ class SumOwner:
                 )
 
 
-def _shape(array: object) -> str:
+def _describe_shape(array: object) -> str:
     return f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__

@@ -11,7 +11,7 @@ import numpy as np
 from securevfl_crypto.errors import MalformedError, OverflowRefused
 from securevfl_crypto.paillier.public_key import MAX_BITS
 
-__all__ = ["SumPlan", "offsets"]
+__all__ = ["SumPlan", "group_offsets"]
 
 LANES = 8
 _MOST_ROWS = 1 << 24
@@ -53,48 +53,48 @@ class SumPlan:
             raise MalformedError(f"sums of {self.rows} rows; expected 1 to 2^24")
         if not self.bounds or min(self.bounds) < 1:
             raise MalformedError(f"bounds {self.bounds} of a row's integers; expected one or more, each at least 1")
-        if max(self.widths) > _MOST_WIDTH:
+        if max(self.slot_widths) > _MOST_WIDTH:
             raise OverflowRefused(
-                f"a sum of {self.rows} rows up to {max(self.bounds)} needs {max(self.widths)} bits; {_MOST_WIDTH} fit: "
-                "use fewer bits of fixed point"
+                f"a sum of {self.rows} rows up to {max(self.bounds)} needs {max(self.slot_widths)} bits; "
+                f"{_MOST_WIDTH} fit: use fewer bits of fixed point"
             )
-        if self.nodes < 1 or self.nodes * self.block > self.room:
+        if self.nodes < 1 or self.nodes * self.block_bits > self.plaintext_bits:
             raise OverflowRefused(
-                f"{self.nodes} nodes of {self.block} bits; a plaintext of a key of {self.key_bits} bits holds 1 to "
-                f"{self.most_nodes}: use a larger key or several rounds"
+                f"{self.nodes} nodes of {self.block_bits} bits; a plaintext of a key of {self.key_bits} bits "
+                f"holds 1 to {self.most_nodes}: use a larger key or several rounds"
             )
 
     @cached_property
-    def widths(self) -> tuple[int, ...]:
+    def slot_widths(self) -> tuple[int, ...]:
         """Bits of each slot of a block: of the largest sum, and a sign."""
         return tuple((self.rows * bound).bit_length() + 1 for bound in self.bounds)
 
     @property
-    def block(self) -> int:
+    def block_bits(self) -> int:
         """Bits of a block."""
-        return sum(self.widths)
+        return sum(self.slot_widths)
 
     @property
-    def room(self) -> int:
+    def plaintext_bits(self) -> int:
         """Bits of a plaintext, which is read as a signed number between −n/2 and n/2."""
         return self.key_bits - 2
 
     @property
     def most_nodes(self) -> int:
         """Number of blocks that fit into a plaintext."""
-        return self.room // self.block
+        return self.plaintext_bits // self.block_bits
 
     @property
-    def places(self) -> int:
+    def groups_per_plaintext(self) -> int:
         """Number of groups whose sums fit into one plaintext of an answer."""
-        return self.room // (self.nodes * self.block)
+        return self.plaintext_bits // (self.nodes * self.block_bits)
 
-    def packs(self, groups: int) -> int:
+    def pack_count(self, groups: int) -> int:
         """Number of ciphertexts for the sums of `groups` groups.
 
         With enough groups it is a multiple of `LANES`, as the engine computes that many numbers in the time of one.
         """
-        least = -(-groups // self.places)
+        least = -(-groups // self.groups_per_plaintext)
         return min(groups, -(-least // LANES) * LANES)
 
     def check_key(self, bits: int) -> None:
@@ -107,7 +107,7 @@ class SumPlan:
             raise MalformedError(f"a plan for keys of {self.key_bits} bits, and a key of {bits}: plan for this key")
 
 
-def offsets(bins: Sequence[int], nodes: int) -> np.ndarray:
+def group_offsets(bins: Sequence[int], nodes: int) -> np.ndarray:
     """Compute the first group of each column, followed by the number of groups of a node: int64 (columns + 1,).
 
     Args:

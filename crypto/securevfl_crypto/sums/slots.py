@@ -19,7 +19,7 @@ __all__ = ["pack_slots", "unpack_slots"]
 
 
 @lru_cache(maxsize=256)
-def _halves(widths: tuple[int, ...]) -> mpz:
+def _half_ranges(widths: tuple[int, ...]) -> mpz:
     """The number with half of each slot's range in every slot."""
     total, place = mpz(0), 0
     for width in widths:
@@ -44,7 +44,7 @@ def pack_slots(values: np.ndarray, widths: tuple[int, ...]) -> list[mpz]:
         if shift + width > 64:
             words[:, word + 1] |= raw >> np.uint64(64 - shift)
         place += width
-    data, size, half = words.tobytes(), 8 * words.shape[1], _halves(widths)
+    data, size, half = words.tobytes(), 8 * words.shape[1], _half_ranges(widths)
     return [mpz.from_bytes(data[at : at + size], "little") - half for at in range(0, len(data), size)]
 
 
@@ -54,7 +54,7 @@ def unpack_slots(numbers: Sequence[mpz], widths: tuple[int, ...]) -> np.ndarray:
     Raises:
         OverflowRefused: a number has content beyond its last slot.
     """
-    total, half = sum(widths), _halves(widths)
+    total, half = sum(widths), _half_ranges(widths)
     shifted = [number + half for number in numbers]
     if any(number < 0 or number.bit_length() > total for number in shifted):
         most = max(abs(number).bit_length() for number in numbers)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from securevfl_crypto.bits import CODE_BYTES, COLUMNS, tables
+from securevfl_crypto.bits import CODE_BYTES, COLUMNS, byte_tables
 
 __all__ = ["DISTANCE", "code_tables", "generator", "generator_polynomial"]
 
@@ -60,4 +60,4 @@ def generator() -> np.ndarray:
 @lru_cache(maxsize=1)
 def code_tables() -> np.ndarray:
     """For `Loops.encode`: uint8 (10, 256, 64)."""
-    return tables(generator())
+    return byte_tables(generator())

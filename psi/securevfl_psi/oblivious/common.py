@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from securevfl_crypto.bits import HASH_BYTES, ROW_BYTES, Loops, loops, tables
+from securevfl_crypto.bits import HASH_BYTES, ROW_BYTES, BitLoops, bit_loops, byte_tables
 
 from securevfl_psi import okvs
 from securevfl_psi.blinding import MAX_SET_SIZE
@@ -73,7 +73,7 @@ def row_count(client: int) -> int:
     return okvs.slots_for(client) + EXTRA
 
 
-def hashed_identifiers(ids: Identifiers, tag: bytes, by: Loops) -> np.ndarray:
+def hashed_identifiers(ids: Identifiers, tag: bytes, by: BitLoops) -> np.ndarray:
     """Hash each identifier with BLAKE2s, salted by the session's tag: uint8 (n, 32), 16 bytes key and 10 bytes word."""
     salt = hashlib.sha512(b"securevfl-psi identifiers" + tag).digest()[:16]
     salted = np.frombuffer(salt, dtype=np.uint8)
@@ -84,7 +84,7 @@ def hashed_identifiers(ids: Identifiers, tag: bytes, by: Loops) -> np.ndarray:
             if length <= ROW_BYTES:
                 messages = np.zeros((len(places), ROW_BYTES), dtype=np.uint8)
                 messages[:, :length] = matrix
-                out[rows[places]] = by.hash(messages, length, salted, _IDENTIFIERS)
+                out[rows[places]] = by.hash_rows(messages, length, salted, _IDENTIFIERS)
                 continue
             for place, row in zip(places, matrix, strict=True):
                 digest = hashlib.blake2s(row.tobytes(), salt=salt[:8], person=salt[8:], node_offset=_IDENTIFIERS)
@@ -136,7 +136,7 @@ class Side:
         if self._ids.find_duplicates():
             raise IdentifierError("identifiers are doubled; call normalise first: its error lists the rows")
         self.peer_size, self._session = peer_size, session
-        self._by = loops(path)
+        self._by = bit_loops(path)
         self._outputs: Outputs | None = None
         self._done: set[str] = set()
 
@@ -168,7 +168,7 @@ class Side:
     def _compute(self, matrix: np.ndarray, seed: bytes, count: int, masked: np.ndarray | None) -> None:
         """Compute the outputs from T, or from Q and the tables of the code's words ∧ s."""
         slots = matrix[: okvs.slots_for(count)]
-        dense = tables(slots[-okvs.DENSE :])
+        dense = byte_tables(slots[-okvs.DENSE :])
         table = np.empty((len(self._ids), OUTPUT_BYTES), dtype=np.uint8)
         for start in range(0, len(table), _PART):
             hashed = self._hashed[start : start + _PART]
@@ -179,7 +179,7 @@ class Side:
             if masked is not None:
                 self._by.encode(hashed[:, okvs.KEY_BYTES :], masked, rows)
             part = table[start : start + _PART]
-            part[:, :HASH_BYTES] = self._by.hash(rows, ROW_BYTES, keys, _TOKEN)
-            part[:, HASH_BYTES:] = self._by.hash(rows, ROW_BYTES, keys, _RECEIPT)[:, : OUTPUT_BYTES - HASH_BYTES]
+            part[:, :HASH_BYTES] = self._by.hash_rows(rows, ROW_BYTES, keys, _TOKEN)
+            part[:, HASH_BYTES:] = self._by.hash_rows(rows, ROW_BYTES, keys, _RECEIPT)[:, : OUTPUT_BYTES - HASH_BYTES]
         self.__dict__.pop("_hashed", None)  # 32 bytes an identifier that nothing reads again
         self._outputs = Outputs(table, self._session.dst)

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from securevfl_crypto.bits import CODE_BYTES, COLUMNS, ROW_BYTES, SUM_BYTES, Loops
+from securevfl_crypto.bits import CODE_BYTES, COLUMNS, ROW_BYTES, SUM_BYTES, BitLoops
 
 from securevfl_psi.errors import MalformedError, SetSizeError
 from securevfl_psi.oblivious.code import code_tables
@@ -51,7 +51,7 @@ def round_to_blocks(count: int) -> int:
 class _Columns:
     """The pseudo-random columns that the keys expand to, read some rows at a time."""
 
-    def __init__(self, keys: list[bytes], by: Loops) -> None:
+    def __init__(self, keys: list[bytes], by: BitLoops) -> None:
         self._by = by
         # A counter from zero is safe: each key serves one stream.
         self._streams = [Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor() for key in keys]
@@ -71,7 +71,7 @@ def _chunks(count: int) -> Iterator[tuple[int, int]]:
         yield start, min(ROWS, count - start)
 
 
-def _sums(rows: np.ndarray, challenge: bytes, count: int, by: Loops) -> np.ndarray:
+def _sums(rows: np.ndarray, challenge: bytes, count: int, by: BitLoops) -> np.ndarray:
     """Compute 40 sums of the first `count` rows with a challenge's coefficients; pads narrower rows with zeros."""
     stream = Cipher(algorithms.AES(challenge[:16]), modes.CTR(challenge[16:])).encryptor()
     total = np.zeros((_SUMS, ROW_BYTES), dtype=np.uint8)
@@ -82,7 +82,7 @@ def _sums(rows: np.ndarray, challenge: bytes, count: int, by: Loops) -> np.ndarr
         if part.shape[1] < ROW_BYTES:
             wide[:size, : part.shape[1]] = part
             part = wide[:size]
-        total ^= by.sums(part, coefficients)
+        total ^= by.sum_rows(part, coefficients)
     return total
 
 
@@ -100,7 +100,7 @@ class Encoder:
         complete: whether `rows` yielded all of them.
     """
 
-    def __init__(self, keys: tuple[list[bytes], list[bytes]], words: np.ndarray, by: Loops) -> None:
+    def __init__(self, keys: tuple[list[bytes], list[bytes]], words: np.ndarray, by: BitLoops) -> None:
         self._by = by
         more = np.frombuffer(secrets.token_bytes(EXTRA * words.shape[1]), dtype=np.uint8).reshape(EXTRA, -1)
         self._words: np.ndarray | None = np.concatenate([words, more])
@@ -155,7 +155,7 @@ class Decoder:
         masked: tables of the code's words ∧ s, for `Loops.encode`.
     """
 
-    def __init__(self, secret: np.ndarray, keys: list[bytes], count: int, by: Loops) -> None:
+    def __init__(self, secret: np.ndarray, keys: list[bytes], count: int, by: BitLoops) -> None:
         self._secret, self._count, self._by = secret, count, by
         self._columns = _Columns(keys, by)
         self._challenge: bytes | None = None

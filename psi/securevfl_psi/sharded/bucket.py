@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-from securevfl_crypto.engine import Engine, engine
+from securevfl_crypto.engine import Engine, choose_engine
 
 from securevfl_psi.column import Identifiers
 from securevfl_psi.errors import ShardError
@@ -43,7 +43,7 @@ def bucket_hashes(ids: Identifiers, key: bytes, by: Engine | None = None) -> np.
     Raises:
         ShardError: a key of another length.
     """
-    prefix, by = require_key(key), by or engine()
+    prefix, by = require_key(key), by or choose_engine()
     out = np.empty(len(ids), dtype=np.uint64)
     for start in range(0, len(ids), _PART):
         rows = np.arange(start, min(start + _PART, len(ids)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from securevfl_crypto.engine import engine
+from securevfl_crypto.engine import choose_engine
 from securevfl_psi.column import Identifiers
 from securevfl_psi.endpoint import Endpoint
 from securevfl_psi.errors import IdentifierError, SetSizeError, ShardError
@@ -151,7 +151,7 @@ class ShardSession:
             pad_to=settings.own_pad,
             due=settings.peer_pad,
         )
-        by = engine() if settings.protocol == "dh" else None
+        by = choose_engine() if settings.protocol == "dh" else None
         self.end = Endpoint(ids.mark_unique(), self._terms, by=by, normalised=True)
 
     def keep(self) -> int:

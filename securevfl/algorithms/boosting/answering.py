@@ -178,7 +178,7 @@ class TreeAnswers:
         message = await self._link.receive(Kind.CIPHERTEXT, "boost/gradients", "c")
         with count_as_encryption(role.site.clock):
             role.holder = role.holder.with_plan(plan_of(role.guard.bits, rows, role.config.bits, nodes))
-            self._sealed = role.holder.load(np.asarray(message.arrays["c"]))
+            self._sealed = role.holder.load_rows(np.asarray(message.arrays["c"]))
 
     async def _sums_hidden(self, nodes: int) -> None:
         if not nodes:
@@ -221,7 +221,7 @@ class TreeAnswers:
         if self._sealed is None:
             raise ProtocolError(f"{self._link.peer!r} asks for sums before it sent gradients")
         with count_as_encryption(role.site.clock):
-            found: SealedSums = role.holder.sums(self._sealed, codes, counts, place, nodes)
+            found: SealedSums = role.holder.compute_sums(self._sealed, codes, counts, place, nodes)
         await self._link.send(Kind.CONTROL, "boost/fullest", bins=found.omitted.astype(np.int32))
         await self._link.send(Kind.CIPHERTEXT, "boost/sums", guard=role.guard, c=found.ciphertexts)
 

@@ -128,7 +128,7 @@ class TreeQueries:
         if isinstance(protection, Paillier) and self._theirs:
             (scheme,) = protection.schemes().values()
             with count_as_encryption(role.site.clock):
-                key = scheme.generate()
+                key = scheme.generate_key()
                 if not isinstance(key, crypto.PaillierPrivateKey):
                     raise ProtocolError("sums of rows are sealed under Paillier alone")
                 plan = plan_of(key.public.bits, len(self._codes), role.config.bits, 1)
@@ -190,7 +190,7 @@ class TreeQueries:
 
         else:
             with count_as_encryption(self._role.site.clock):
-                sealed = self._owner.encrypt(values, slot)
+                sealed = self._owner.encrypt_rows(values, slot)
 
             async def send(link: Link) -> None:
                 await link.send(Kind.CIPHERTEXT, "boost/gradients", guard=self._guard, c=sealed)
@@ -257,7 +257,7 @@ class TreeQueries:
                 raise ProtocolError(f"{link.peer!r} does not leave out one bin of each column")
             answer = SealedSums(np.asarray(message.arrays["c"]), omitted.astype(np.int32))
             with count_as_encryption(self._role.site.clock):
-                return self._owner.open(answer, counts, totals, nodes=nodes if shown else 1)
+                return self._owner.open_sums(answer, counts, totals, nodes=nodes if shown else 1)
         message = await link.receive(Kind.STATISTIC, "boost/sums", "sums")
         sums = np.asarray(message.arrays["sums"])
         if sums.dtype != np.int64 or sums.shape != (nodes, sum(counts), _VALUES):

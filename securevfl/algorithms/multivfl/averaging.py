@@ -77,7 +77,7 @@ def mask_values(values: np.ndarray, shares: crypto.ZeroShares) -> np.ndarray:
         ProtocolError: a number that is not finite, or reaches 2^40.
     """
     whole = encode_changes(values, 40)
-    zero = shares.next(len(whole), _MODULUS)
+    zero = shares.draw_shares(len(whole), _MODULUS)
     parts = b"".join(int((a + b) % _MODULUS).to_bytes(16, "little") for a, b in zip(whole, zero, strict=True))
     return np.frombuffer(parts, dtype=np.uint8)
 
@@ -213,8 +213,8 @@ class BlindAveraging(Averaging):
         with count_as_encryption(self.site.clock):
             parties = len(self.owners)
             changes = Addends(count=len(weights), bits=CHANGE_BITS, parties=parties)
-            self.changes = self.scheme.aggregator(public, changes)
-            self.shares = None if shares is None else self.scheme.aggregator(public, shares)
+            self.changes = self.scheme.create_aggregator(public, changes)
+            self.shares = None if shares is None else self.scheme.create_aggregator(public, shares)
         self.guard = Guard(self.scheme.name, public.bits, public.fingerprint)
         self.weights = await self._receive_numbers("multi/weights", weights)
         return self.weights
@@ -223,7 +223,7 @@ class BlindAveraging(Averaging):
         """The chief makes the key and tells the others directly, and the coordinator, too."""
         if self.chief:
             with count_as_encryption(self.site.clock):
-                self.secret = self.scheme.generate()
+                self.secret = self.scheme.generate_key()
             public = self.secret.public
             count, bits = (0, 0) if shares is None else (shares.count, shares.bits)
             meta: dict[str, Scalar] = {"weights": len(weights), "shares": count, "share bits": bits}

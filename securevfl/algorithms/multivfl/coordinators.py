@@ -157,10 +157,12 @@ class BlindCoordinator(Coordinator):
         parties = len(self.owners)
         with count_as_encryption(self.site.clock):
             public = self.scheme.read_public(read_key(self.chief.peer, message.arrays["key"]))
-            self.changes = self.scheme.aggregator(public, Addends(count=weights, bits=CHANGE_BITS, parties=parties))
+            self.changes = self.scheme.create_aggregator(
+                public, Addends(count=weights, bits=CHANGE_BITS, parties=parties)
+            )
             self.shares: Aggregator | None = None
             if shares:
-                self.shares = self.scheme.aggregator(public, Addends(count=shares, bits=bits, parties=parties))
+                self.shares = self.scheme.create_aggregator(public, Addends(count=shares, bits=bits, parties=parties))
         self.guard = Guard(self.scheme.name, public.bits, public.fingerprint)
         if saved is None:
             await self._add_shares()

@@ -70,11 +70,11 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
         ProtocolError: a party answers with bins that the job does not allow, or with no counts.
     """
     with _count_as_encryption(clock):
-        key = crypto.Paillier(bits=bits).generate()
+        key = crypto.Paillier(bits=bits).generate_key()
         guard = Guard("paillier", key.public.bits, key.public.fingerprint)
         owner = SumOwner(key, _plan(key.public.bits, len(labels)))
         rows = np.stack([np.ones(len(labels), dtype=np.int64), labels], axis=1)
-        sealed = owner.encrypt(rows)
+        sealed = owner.encrypt_rows(rows)
     public = np.frombuffer(key.public.to_bytes(), dtype=np.uint8)
     totals = rows.sum(axis=0, keepdims=True)
     told = [0]
@@ -95,7 +95,7 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
             if (np.asarray(message.arrays["omitted"]) < 0).any():  # bins would then not have to add up to all rows
                 raise ProtocolError(f"{link.peer!r} does not leave out one bin of each column")
             sums = SealedSums(np.asarray(answer.arrays["counts"]), np.asarray(message.arrays["omitted"]))
-            found = owner.open(sums, sizes.tolist(), totals)[0]
+            found = owner.open_sums(sums, sizes.tolist(), totals)[0]
         count, positives = found[:, 0], found[:, 1]
         alone = np.repeat(sizes == 1, sizes)
         if (positives < 0).any() or (positives > count).any():
@@ -138,9 +138,9 @@ async def request_counts(
     message = await link.receive(Kind.CIPHERTEXT, LABELS, "labels")
     with _count_as_encryption(clock):
         holder = SumHolder(key, _plan(key.bits, len(codes)))
-        labels = holder.load(np.asarray(message.arrays["labels"]))
+        labels = holder.load_rows(np.asarray(message.arrays["labels"]))
         shuffled = np.stack([new[codes[:, j]] for j, new in zip(columns, bins, strict=True)], axis=1)
-        answer = holder.sums(labels, shuffled, [sizes[j] for j in columns])
+        answer = holder.compute_sums(labels, shuffled, [sizes[j] for j in columns])
     asked = np.array([sizes[j] for j in columns], dtype=np.int64)
     await link.send(Kind.CONTROL, SIZES, bins=asked, omitted=answer.omitted)
     await link.send(Kind.CIPHERTEXT, COUNTS, guard=guard, counts=answer.ciphertexts)

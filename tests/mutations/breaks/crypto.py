@@ -9,8 +9,8 @@ BREAKS = (
         name="upload randomness reused over tiles",
         file="crypto/securevfl_crypto/rlwe/owner.py",
         old="        sealed = []\n        for a, b, places in tiles:\n"
-        "            first, seed = seal.shrink(sealer.encrypt_zero_symmetric())",
-        new="        sealed = []\n        once = seal.shrink(sealer.encrypt_zero_symmetric())\n"
+        "            first, seed = seal.shrink_seeded(sealer.encrypt_zero_symmetric())",
+        new="        sealed = []\n        once = seal.shrink_seeded(sealer.encrypt_zero_symmetric())\n"
         "        for a, b, places in tiles:\n            first, seed = once[0].copy(), once[1]",
         tests=("tests/cut/test_fresh.py::test_uploads_are_pairwise_fresh_over_tiles_steps_and_parties",),
         keywords="bfv",
@@ -18,7 +18,7 @@ BREAKS = (
     Break(
         name="CKKS aggregation noise dropped",
         file="crypto/securevfl_crypto/aggregation/ckks.py",
-        old="        own.evaluator.add_inplace(fresh, own.ciphertext(noise))",
+        old="        own.evaluator.add_inplace(fresh, own.make_ciphertext(noise))",
         new="",
         tests=("tests/crypto/test_residuals.py::test_both_halves_of_an_aggregated_vector_carry_fresh_noise",),
     ),
@@ -63,8 +63,8 @@ BREAKS = (
     Break(
         name="Paillier randomness reused in a message (owner)",
         file="crypto/securevfl_crypto/paillier/private_key.py",
-        old="alphas = exponents(count, public.randomness_bits)",
-        new="alphas = np.repeat(exponents(1, public.randomness_bits), count, axis=0)",
+        old="alphas = random_exponents(count, public.randomness_bits)",
+        new="alphas = np.repeat(random_exponents(1, public.randomness_bits), count, axis=0)",
         tests=("tests/cut/test_fresh.py::test_uploads_are_pairwise_fresh_over_tiles_steps_and_parties",),
         keywords="paillier",
     ),
@@ -92,14 +92,14 @@ BREAKS = (
     Break(
         name="no fresh encryption of zero in answers",
         file="crypto/securevfl_crypto/rlwe/holder.py",
-        old="seal.plaintext(ternary())",
-        new="seal.plaintext(np.eye(1, DEGREE, dtype=np.int64)[0])",
+        old="seal.make_plaintext(sample_ternary())",
+        new="seal.make_plaintext(np.eye(1, DEGREE, dtype=np.int64)[0])",
         tests=("tests/crypto/test_rlwe.py::test_c1_is_rerandomised_by_a_sample_with_noise",),
     ),
     Break(
         name="no noise on c1 of answers",
         file="crypto/securevfl_crypto/rlwe/holder.py",
-        old="        added[1] = seal.data.residues(binomial())",
+        old="        added[1] = seal.data.to_residues(sample_binomial())",
         new="",
         tests=("tests/crypto/test_rlwe.py::test_c1_is_rerandomised_by_a_sample_with_noise",),
     ),
@@ -128,21 +128,21 @@ BREAKS = (
     Break(
         name="roots of degree n not checked",
         file="crypto/securevfl_crypto/paillier/modulus_proof.py",
-        old='if gmpy2.powmod(root, n, n) != _hashed(n, b"root", i):',
+        old='if gmpy2.powmod(root, n, n) != _hash_to_number(n, b"root", i):',
         new="if False:",
         tests=("tests/crypto/test_paillier_keys.py",),
     ),
     Break(
         name="base of the randomness is a constant",
         file="crypto/securevfl_crypto/paillier/modulus_proof.py",
-        old='x = _hashed(n, b"base", 0)',
+        old='x = _hash_to_number(n, b"base", 0)',
         new="x = mpz(2)",
         tests=("tests/crypto/test_paillier_keys.py",),
     ),
     Break(
         name="proof not verified",
         file="crypto/securevfl_crypto/paillier/public_key.py",
-        old="        verify(n, key.proof)",
+        old="        verify_modulus(n, key.proof)",
         new="",
         tests=("tests/crypto/test_paillier_keys.py",),
     ),

@@ -77,7 +77,7 @@ BREAKS = (
     Break(
         name="gradients not counted",
         file="securevfl/cut/sealed.py",
-        old="        self._hidden.add(mine.holder.statistical(len(x))[1])",
+        old="        self._hidden.add(mine.holder.statistical_masks(len(x))[1])",
         new="",
         tests=("tests/cut/test_hidden.py",),
     ),
@@ -99,8 +99,8 @@ BREAKS = (
     Break(
         name="ZeroShares empty at the cut",
         file="securevfl/cut/sealed.py",
-        old="holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))\n            own",
-        new="holder = scheme.holder(key, forward, crypto.ZeroShares([]))\n            own",
+        old="holder = scheme.create_holder(key, forward, crypto.ZeroShares(pairs))\n            own",
+        new="holder = scheme.create_holder(key, forward, crypto.ZeroShares([]))\n            own",
         tests=("tests/cut/test_cut.py::test_the_active_party_can_open_the_sum_and_no_partys_part",),
         keywords="bfv",
     ),

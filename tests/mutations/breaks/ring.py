@@ -62,8 +62,8 @@ BREAKS = (
     Break(
         name="residues biased in the kernel",
         file="crypto/securevfl_crypto/engine/comparison.py",
-        old="kept = rows.below(raw, 3 * modulus)",
-        new="kept = rows.below(raw, 3 * modulus + 1)",
+        old="kept = rows.bits_below(raw, 3 * modulus)",
+        new="kept = rows.bits_below(raw, 3 * modulus + 1)",
         tests=(_PATHS + "test_residues_agree_with_numpy",),
     ),
     Break(
@@ -77,14 +77,14 @@ BREAKS = (
     Break(
         name="no rotation in the comparison",
         file="crypto/securevfl_crypto/engine/comparison.py",
-        old="turned = rows.turned(rows.product(e, factors), turn)",
-        new="turned = rows.product(e, factors)",
+        old="turned = rows.rotate(rows.multiply_modular(e, factors), turn)",
+        new="turned = rows.multiply_modular(e, factors)",
         tests=(_KERNELS + "test_what_the_third_party_sees_says_nothing",),
     ),
     Break(
         name="shares of zero left out of the masked rows",
         file=_RING + "portable.py",
-        old="return _reduced(product + (zeros if first else _MODULUS - zeros))",
+        old="return _reduce_once(product + (zeros if first else _MODULUS - zeros))",
         new="return product",
         tests=(
             _KERNELS + "test_each_message_and_share_alone_is_uniform",
@@ -95,8 +95,8 @@ BREAKS = (
     Break(
         name="factors that are not used",
         file=_RING + "portable.py",
-        old="product = _product(_reduced(sign + before + one), factors + np.uint8(1))",
-        new="product = _reduced(sign + before + one)",
+        old="product = _multiply_modular(_reduce_once(sign + before + one), factors + np.uint8(1))",
+        new="product = _reduce_once(sign + before + one)",
         tests=(_KERNELS + "test_what_the_third_party_sees_says_nothing",),
         keywords="numpy",
     ),

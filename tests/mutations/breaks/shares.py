@@ -128,30 +128,30 @@ BREAKS = (
     Break(
         name="a counter of a common stream that starts again with each operation",
         file=_KEYS,
-        old="        words = self.words(key, (sum(sizes),))\n",
-        new="        words = self.__dict__.setdefault(f'{key} {sum(sizes)}', self.words(key, (sum(sizes),)))\n",
+        old="        words = self.draw_words(key, (sum(sizes),))\n",
+        new="        words = self.__dict__.setdefault(f'{key} {sum(sizes)}', self.draw_words(key, (sum(sizes),)))\n",
         tests=(_VIEWS, _HIDING + "test_each_partys_view_is_uniform"),
     ),
     Break(
         name="shares of zero dropped where products are shared anew",
         file=_RESHARING,
-        old="            flat += party.streams.words(party.index, flat.shape)\n"
-        "            flat -= party.streams.words(party.after, flat.shape)\n",
+        old="            flat += party.streams.draw_words(party.index, flat.shape)\n"
+        "            flat -= party.streams.draw_words(party.next_party, flat.shape)\n",
         new="            flat += np.uint64(0)\n",
         tests=(_HIDING + "test_each_partys_view_is_uniform", _VIEWS),
     ),
     Break(
         name="a mask of 63 bits",
         file=_TRUNCATION,
-        old="        self._mask = streams.words(None, (sizes.values,))\n",
-        new="        self._mask = streams.words(None, (sizes.values,)) >> np.uint64(1)\n",
+        old="        self._mask = streams.draw_words(None, (sizes.values,))\n",
+        new="        self._mask = streams.draw_words(None, (sizes.values,)) >> np.uint64(1)\n",
         tests=(_HIDING + "test_each_partys_view_is_uniform",),
     ),
     Break(
         name="a truncation pair in the open",
         file=_TRUNCATION,
-        old="            message.append(self._known(masks) - self._ahead)\n",
-        new="            message.append(self._known(masks))\n",
+        old="            message.append(self._mask_words(masks) - self._ahead)\n",
+        new="            message.append(self._mask_words(masks))\n",
         tests=(_HIDING + "test_each_partys_view_is_uniform",),
     ),
     Break(
@@ -185,9 +185,8 @@ BREAKS = (
     Break(
         name="rows dealt without a mask",
         file=_SHARE,
-        old="    last = values - Stream(seeds[0]).words(0, values.shape) - Stream(seeds[1]).words(0, values.shape)\n",
-        new="    seeds = [bytes(_SEED)] * 2\n"
-        "    last = values - Stream(seeds[0]).words(0, values.shape) - Stream(seeds[1]).words(0, values.shape)\n",
+        old="    last = values - Stream(seeds[0]).draw_words(0, values.shape) - ",
+        new="    seeds = [bytes(_SEED)] * 2\n    last = values - Stream(seeds[0]).draw_words(0, values.shape) - ",
         tests=(_VIEWS,),
     ),
 )

@@ -11,15 +11,15 @@ BREAKS = (
     Break(
         name="sealed sums blinded by short powers",
         file="crypto/securevfl_crypto/sums/hiding.py",
-        old="key.blindings(count, key.bits + _SLACK - key.randomness_bits)",
-        new="key.blindings(count, 64)",
+        old="key.make_blindings(count, key.bits + _SLACK - key.randomness_bits)",
+        new="key.make_blindings(count, 64)",
         tests=(_SUMS,),
     ),
     Break(
         name="sealed sums not blinded",
         file="crypto/securevfl_crypto/sums/holder.py",
-        old="key.store(modulus.mul(value, blindings(key, packs)))",
-        new="key.store(value)",
+        old="key.store_ciphertexts(modulus.mul(value, make_hiding_blindings(key, packs)))",
+        new="key.store_ciphertexts(value)",
         tests=(_SUMS,),
     ),
     Break(
