@@ -312,7 +312,7 @@ def test_a_weaker_key_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch
     from securevfl_crypto.paillier import Paillier
 
     weak = generate_keypair(768, unsafe_small_key=True)
-    monkeypatch.setattr(Paillier, "generate", lambda self: weak)
+    monkeypatch.setattr(Paillier, "generate_key", lambda self: weak)
     job = PLAIN.replace(epochs=1, protection=sv.Paillier(bits=2048))
     with pytest.raises(sv.PolicyError, match=r"768 bits.*nothing was encrypted"):
         sv.simulate(job, parties())

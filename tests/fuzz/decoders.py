@@ -338,7 +338,7 @@ def _certificate() -> tuple[list[bytes], Callable[[bytes], object]]:
 @cache
 def _scheme(name: str) -> tuple[Any, Any]:
     scheme: Any = {"paillier": lambda: crypto.Paillier(2048), "bfv": crypto.BFV, "ckks": crypto.CKKS}[name]()
-    return scheme, scheme.generate()
+    return scheme, scheme.generate_key()
 
 
 def _public_key(name: str) -> Callable[[], tuple[list[bytes], Callable[[bytes], object]]]:
@@ -355,16 +355,16 @@ def _sealed(name: str, what: str) -> Callable[[], tuple[list[bytes], Callable[[b
     def make() -> tuple[list[bytes], Callable[[bytes], object]]:
         scheme, key = _scheme(name)
         block = crypto.Block(batch=4, width_in=3, width_out=2, x_bits=15, s_bits=21, w_bits=34, z_bits=53)
-        owner = scheme.owner(key, block)
-        holder = scheme.holder(key.public, block, crypto.ZeroShares([]))
+        owner = scheme.create_owner(key, block)
+        holder = scheme.create_holder(key.public, block, crypto.ZeroShares([]))
         x, share = np.ones((4, 3), np.int64), holder.fresh_share()
         weights = owner.seal_weights(owner.ring.reduce(np.ones((3, 2), dtype=object) - share))
         steps = owner.seal_steps(np.ones((4, 2), np.int64))
         message, read = {
-            "weights": lambda: (weights, lambda a: holder.product(a, x, share)),
-            "product": lambda: (holder.product(weights, x, share), lambda a: owner.open_product([a], 4)),
-            "steps": lambda: (steps, lambda a: holder.gradient(a, x)),
-            "gradient": lambda: (holder.gradient(steps, x)[0], owner.open_gradient),
+            "weights": lambda: (weights, lambda a: holder.answer_product(a, x, share)),
+            "product": lambda: (holder.answer_product(weights, x, share), lambda a: owner.open_product([a], 4)),
+            "steps": lambda: (steps, lambda a: holder.answer_gradient(a, x)),
+            "gradient": lambda: (holder.answer_gradient(steps, x)[0], owner.open_gradient),
         }[what]()
 
         def decode(raw: bytes) -> object:

@@ -90,7 +90,7 @@ class ClearHolder(crypto.Holder):
     def fresh_share(self) -> np.ndarray:
         return self._random(self.block.share_bits)
 
-    def product(
+    def answer_product(
         self, sealed: np.ndarray, x: np.ndarray, share: np.ndarray, *, extra: np.ndarray | None = None
     ) -> np.ndarray:
         weights = _read(self.key, sealed, (self.block.width_in, self.block.width_out)) + share
@@ -104,7 +104,7 @@ class ClearHolder(crypto.Holder):
                 z = (z + modulus // 2) % modulus - modulus // 2
         return _write(self.key, self.ring.reduce(z))
 
-    def gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def answer_gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         steps = _read(self.key, sealed, (len(x), self.block.width_out))
         phi = self._random(self.block.phi_bits)
         return _write(self.key, self.ring.reduce(x.T.astype(object) @ steps - phi)), phi
@@ -118,7 +118,7 @@ class Clear(crypto.Scheme):
     name = "paillier"
     exact = True
 
-    def generate(self) -> Key:
+    def generate_key(self) -> Key:
         return Key(secrets.token_bytes(16))
 
     def read_public(self, data: bytes) -> Key:
@@ -129,10 +129,10 @@ class Clear(crypto.Scheme):
     def _ring(self, block: crypto.Block) -> crypto.Ring:
         return crypto.Ring(None if block.integer_shares else self.modulus)
 
-    def owner(self, key: crypto.SecretKey, block: crypto.Block) -> ClearOwner:
+    def create_owner(self, key: crypto.SecretKey, block: crypto.Block) -> ClearOwner:
         assert isinstance(key, Key)
         return ClearOwner(key, block, self._ring(block))
 
-    def holder(self, key: crypto.PublicKey, block: crypto.Block, zero: crypto.ZeroShares) -> ClearHolder:
+    def create_holder(self, key: crypto.PublicKey, block: crypto.Block, zero: crypto.ZeroShares) -> ClearHolder:
         assert isinstance(key, Key)
         return ClearHolder(key, block, self._ring(block), zero)

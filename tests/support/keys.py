@@ -20,4 +20,4 @@ def _key(bits: int, number: int) -> Any:
 def ready_keys(monkeypatch: Any) -> None:
     """Let Paillier take keys made earlier in this process, in turns."""
     turns = count()
-    monkeypatch.setattr(Paillier, "generate", lambda self: _key(self.bits, next(turns) % 3))
+    monkeypatch.setattr(Paillier, "generate_key", lambda self: _key(self.bits, next(turns) % 3))
