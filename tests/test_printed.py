@@ -22,8 +22,8 @@ _SECRET = re.compile(
 )
 PUBLIC = {
     "Certificate.der": "a certificate is shown to every peer",
-    "Counts.kept": "how often rows were released, not which values",
-    "Counts.lost": "likewise",
+    "EarlierCounts.kept": "how often rows were released, not which values",
+    "EarlierCounts.lost": "likewise",
     "Endorsement.agreement": "a digest that all parties have",
     "Envelope.tag": "a public tag of a ciphertext",
     "Incarnation.nonce": "sent to every peer in the clear",
@@ -35,7 +35,7 @@ PUBLIC = {
     "Split.test": "numbers of rows, no values",
     "Split.train": "likewise",
     "Split.valid": "likewise",
-    "State.ready": "marks of a round of gathering",
+    "RendezvousState.ready": "marks of a round of gathering",
     "View.mark": "a mark of a round of gathering",
     "_Epoch.counts": "how often rows were released, not which values",
 }
