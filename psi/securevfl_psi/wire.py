@@ -144,6 +144,13 @@ class FrameReader:
             self._next += 1
             yield Frame(kind, payload)
 
+    @property
+    def missing(self) -> int:
+        """Bytes that the next frame lacks: first of its header, then of its payload."""
+        if len(self._buffer) < HEADER_BYTES:
+            return HEADER_BYTES - len(self._buffer)
+        return HEADER_BYTES + self._header(bytes(self._buffer[:HEADER_BYTES]))[1] - len(self._buffer)
+
     def _header(self, header: bytes) -> tuple[Kind, int]:
         magic, version, number, reserved, sequence, length, tag = _HEADER.unpack(header)
         if magic != MAGIC or reserved:

@@ -86,15 +86,18 @@ class FrameStream(ByteStream):
         for start in range(0, len(data), _PART):
             self.send_frame(Kind.SLOTS, data[start : start + _PART])
 
-    def next_frame(self) -> Frame:
+    def next_frame(self, *, only: bool = False) -> Frame:
         """Wait for a frame of any kind.
+
+        Args:
+            only: leave what follows the frame unread, because it is not a frame.
 
         Raises:
             MalformedError: the bytes are not a frame.
             ConnectionLost: the peer is gone, or silent for too long.
         """
         while not self.inbox:
-            self.decode_frames(self.receive())
+            self.decode_frames(self.receive(self._reader.missing) if only else self.receive())
         return self.inbox.popleft()
 
     def receive_frame(self, kind: Kind) -> bytes:

@@ -339,7 +339,7 @@ def test_padding_is_nobodys_row() -> None:
 
 
 def test_sets_of_several_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("securevfl_psi.blinding.Gathered._SEGMENT", 8)
+    monkeypatch.setattr("securevfl_psi.blinding.RowBuffer._SEGMENT", 8)
     for size in (1, 7, 8, 9, 16, 61):
         gathered = RowBuffer(16, 61, "the set")
         rows = np.frombuffer(secrets.token_bytes(16 * size), dtype=np.uint8).reshape(size, 16)
@@ -351,7 +351,7 @@ def test_sets_of_several_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"{i}" for i in range(61)]
     assert _intersect(names, names[10:])[0] == list(range(10, 61))
     for segment in (1 << 22, 2):
-        monkeypatch.setattr("securevfl_psi.blinding.Gathered._SEGMENT", segment)
+        monkeypatch.setattr("securevfl_psi.blinding.RowBuffer._SEGMENT", segment)
         gathered, rows = RowBuffer(16, 9, "it"), np.arange(48, dtype=np.uint8).reshape(3, 16)
         for _ in range(2):  # gathered rows can be followed by others
             gathered.add(rows)

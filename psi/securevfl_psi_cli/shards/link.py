@@ -54,7 +54,8 @@ class Link:
         """
         if self._first:
             self._stream.send_frame(Kind.HELLO, own)
-        frame = self._stream.next_frame()
+        # A record may follow at once: a peer that refuses the greeting sends its reason right behind its own.
+        frame = self._stream.next_frame(only=True)
         if frame.kind == Kind.REFUSED:
             raise PeerRefused("the peer ended the run before it began: does it run with --shards, too?")
         if frame.kind != Kind.HELLO:
