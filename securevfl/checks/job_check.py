@@ -21,7 +21,7 @@ from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.experiments.baselines import wrong_baselines
 from securevfl.experiments.sweep_file import read_sweep_sections
 from securevfl.jobfile.job_file import JobSections, PartySection, read_job_sections
-from securevfl.jobfile.job_roster import listed_roster, refusals
+from securevfl.jobfile.job_roster import listed_roster, policy_refusals
 from securevfl.jobfile.toml_text import read_toml
 from securevfl.party import Job, too_few_epochs, too_many_classes, with_default_protection, wrong_parties
 from securevfl.report import Card
@@ -149,7 +149,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     if job is not None:
         mistakes += [too_many_classes(job, one.party, one.classes) for one in tables if one.classes is not None]
     if job is not None and roster is not None:
-        refused += refusals(job, roster)
+        refused += policy_refusals(job, roster)
     return JobCheck(
         mistakes=tuple(filter(None, dict.fromkeys(mistakes))),
         hints=tuple(hints),

@@ -12,7 +12,7 @@ from securevfl.checks.job_check import roster_of
 from securevfl.cut import BFV, CKKS, Paillier
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.jobfile.job_file import read_job_sections
-from securevfl.jobfile.job_roster import refusals
+from securevfl.jobfile.job_roster import policy_refusals
 from securevfl.jobfile.policy_file import read_policy, with_policies
 from securevfl.jobfile.toml_text import raise_all, read_toml
 from securevfl.party import Job, with_default_protection
@@ -71,7 +71,7 @@ def check_policy(job_file: str | Path, policy_file: str | Path, *, active: str =
         raise UnknownNameError("party with a policy", party, roster.names)
     job = with_default_protection(sections.build().replace(accept_leak=True), roster.owners, roster.passive)
     job = job.replace(policies=with_policies(job.policies, [policy_file]))
-    found = refusals(job, roster)
+    found = policy_refusals(job, roster)
     return PolicyCheck(
         party=party, refusals=tuple(dict.fromkeys(found)), cures=tuple(_find_remedies(job, roster)) if found else ()
     )
@@ -127,7 +127,7 @@ def _find_remedies(job: Job, roster: Roster) -> Iterator[str]:
             if len(about) < size or any(earlier <= about for earlier in shown):
                 continue
             changed = _apply_changes(job, changes)
-            if changed is not None and not refusals(changed, roster):
+            if changed is not None and not policy_refusals(changed, roster):
                 shown.append(about)
                 yield " and ".join(change.text for change in changes)
                 if len(shown) == _MOST:

@@ -17,7 +17,7 @@ from securevfl.cli.scores import scores_as_csv
 from securevfl.errors import InputError, Parked
 
 if TYPE_CHECKING:
-    from securevfl.serving.process import PartyProcess
+    from securevfl.serving.process import ServingProcess
     from securevfl.serving.process_tasks import Scored
 
 __all__ = ["predict_as"]
@@ -84,7 +84,7 @@ async def _start(agreement: Path, party: str, file: Path, serving: Path | None, 
     return came
 
 
-async def _serve_until_signal(process: PartyProcess, end: asyncio.Event) -> None:
+async def _serve_until_signal(process: ServingProcess, end: asyncio.Event) -> None:
     """Serve until a signal arrives or the server fails; requests in flight finish first."""
     from securevfl.serving.active import ServeActive
 

@@ -29,7 +29,7 @@ from securevfl.run.checkpoint import FolderKeeper, lock_keepers
 from securevfl.run.digests import data_digests
 from securevfl.run.machine import machine, versions
 from securevfl.run.model import Model
-from securevfl.run.receipt import check_protection
+from securevfl.run.receipt import check_recorded_protection
 from securevfl.run.recording import alignment_record, ledger_records, over_draws, run_record, run_title
 from securevfl.run.result import Result
 from securevfl.run.run_files import ALIGNMENT, RESULTS
@@ -282,7 +282,7 @@ class _Course:
             self.ledgers[cell.name] = ran.ledgers
             if first:
                 self._collect(key, job, ran)
-                check_protection(
+                check_recorded_protection(
                     job,
                     {name: ran.ledgers[name] for name in self.parties},
                     tuple(table.name for table in self.parties.passive),

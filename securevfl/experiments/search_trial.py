@@ -17,7 +17,7 @@ from securevfl.experiments.search_budget import SearchBudget, kept_plan, kept_re
 from securevfl.experiments.search_space import Space, job_of, suggested
 from securevfl.experiments.search_study import PLANNED, spent_by
 from securevfl.experiments.sweep import choose_seeds
-from securevfl.jobfile.job_roster import refusals
+from securevfl.jobfile.job_roster import policy_refusals
 from securevfl.party import Job, with_default_protection, wrong_parties
 from securevfl.party.numbering import excluded_rows, split_own_rows
 from securevfl.party_context import Observer, PartySecret
@@ -104,7 +104,7 @@ class Asked:
         """The job with these settings, its protection settled, held against parties and policies."""
         job = with_default_protection(job_of(self.job, settings), self.roster.owners, self.roster.passive)
         mistakes = wrong_parties(job.algorithm, self.roster.owners, self.roster.passive)
-        refused = refusals(job, self.roster)
+        refused = policy_refusals(job, self.roster)
         if mistakes or refused:
             raise InputError("; ".join([*mistakes, *refused]))
         return job

@@ -19,7 +19,7 @@ from securevfl.experiments.privacy_cost import describe_cost, plan_cost
 from securevfl.experiments.study import Study
 from securevfl.experiments.sweep_sections import Axis
 from securevfl.experiments.table_store import digest_tables
-from securevfl.jobfile.job_roster import refusals
+from securevfl.jobfile.job_roster import policy_refusals
 from securevfl.party import Job, with_default_protection, wrong_parties
 from securevfl.report import CellFigures, write_sweep
 from securevfl.run.roster import Roster
@@ -230,7 +230,7 @@ def check_grid(grid: Grid, parties: Parties) -> Grid:
             wrong += mistakes
             continue
         made = with_default_protection(point.job, roster.owners, roster.passive)
-        refused += refusals(made, roster)
+        refused += policy_refusals(made, roster)
         points.append(Point(settings=point.settings, job=made, method=point.method, x=point.x))
     if wrong:
         raise InputError("\n  ".join(dict.fromkeys(wrong)))

@@ -25,7 +25,7 @@ from securevfl.experiments.sweep_sections import (
 )
 from securevfl.experiments.table_store import digest_tables
 from securevfl.jobfile.job_file import load_parties, right_parties
-from securevfl.jobfile.job_roster import refusals
+from securevfl.jobfile.job_roster import policy_refusals
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.party import wrong_parties
 from securevfl.run.roster import Roster
@@ -191,7 +191,9 @@ def _check_cells(cells: Sequence[Cell], roster: Roster | None) -> tuple[list[str
             if roster is not None and cell.seed == cells[0].seed:
                 wrong = wrong_parties(job.algorithm, roster.owners, roster.passive)
                 found += [f"method {cell.method!r}: {mistake}" for mistake in wrong]
-                refused += [f"method {cell.method!r}: {rule}" for rule in ([] if wrong else refusals(job, roster))]
+                refused += [
+                    f"method {cell.method!r}: {rule}" for rule in ([] if wrong else policy_refusals(job, roster))
+                ]
         except Mistaken as error:
             found += [f"method {cell.method!r}: {mistake}" for mistake in error.at_path("")]
         except InputError as error:

@@ -123,7 +123,7 @@ class TableSection(Config):
 
     def path_from(self, folder: Path) -> str | Path:
         """The table's path or address; relative paths are relative to the folder of the file that names it."""
-        return _from(folder, self.file)
+        return _path_or_address(folder, self.file)
 
     def read(self, folder: Path, name: str) -> PartyTable:
         """The table of party `name`.
@@ -148,12 +148,12 @@ class TableSection(Config):
         if linked:
             table = replace(table, link=linked)
         if self.fold is not None:
-            table = _marked(table, self.fold, path)
+            table = _with_fold(table, self.fold, path)
         if self.book is not None:
             if not isinstance(self.label, str):
                 raise InputError(f"{path}: book is for one label of classes: leave it out, or name one label")
             book = read_table(
-                _from(folder, self.book),
+                _path_or_address(folder, self.book),
                 name=name,
                 limits=limits,
                 id=self.id,
@@ -167,11 +167,11 @@ class TableSection(Config):
         return table
 
 
-def _from(folder: Path, name: str) -> str | Path:
+def _path_or_address(folder: Path, name: str) -> str | Path:
     return name if is_address(name) else folder / name
 
 
-def _marked(table: PartyTable, column: str, path: str | Path) -> PartyTable:
+def _with_fold(table: PartyTable, column: str, path: str | Path) -> PartyTable:
     """The table with one of its columns as its fold."""
     marks = table.columns.get(column)
     if not isinstance(marks, np.ndarray) or marks.dtype.kind not in "biuf" or not np.isin(marks, (0, 1, 2)).all():
@@ -365,7 +365,7 @@ def read_job_sections(file: Path) -> tuple[JobSections, frozenset[str], list[str
     sections, broken, found = read_sections(JobSections, content, ["party"])
     if "party" in broken:  # those that are right
         sections = sections.replace(party=right_parties(content["party"]))
-    return sections, broken, found + _conflicts(sections, content)
+    return sections, broken, found + _find_conflicts(sections, content)
 
 
 def right_parties(content: object) -> tuple[PartySection, ...]:
@@ -379,7 +379,7 @@ def right_parties(content: object) -> tuple[PartySection, ...]:
     return tuple(right)
 
 
-def _conflicts(sections: JobSections, content: Mapping[str, Any]) -> list[str]:
+def _find_conflicts(sections: JobSections, content: Mapping[str, Any]) -> list[str]:
     """Mistakes that concern several sections, and names with several meanings."""
     found = []
     if {"/", "\\", "\0"} & set(sections.name) or sections.name in (".", ".."):

@@ -9,7 +9,7 @@ from securevfl_net.fields import suggest_nearest
 from securevfl.party import Job, rule_against
 from securevfl.run.roster import Roster
 
-__all__ = ["listed_roster", "refusals"]
+__all__ = ["listed_roster", "policy_refusals"]
 
 
 _PREDICT = "; to predict without them, name it with --active"
@@ -27,7 +27,7 @@ def listed_roster(sections: Sequence[object], active: str) -> tuple[Roster | Non
     return Roster(owners=tuple(owners), passive=tuple(name for name in names if name not in owners)), []
 
 
-def refusals(job: Job, roster: Roster) -> list[str]:
+def policy_refusals(job: Job, roster: Roster) -> list[str]:
     """The rules of the parties' policies that the job breaks."""
     found = []
     for name in [*roster.owners, *roster.passive]:

@@ -49,7 +49,7 @@ class Attempts:
         return Report(incarnation=str(self.incarnation), agreed=self.agreed, begun=self.begun)
 
     def admits(self, reports: Mapping[str, Report]) -> bool:
-        """Whether the party takes part with parties that gave these reports; see `Gathering`."""
+        """Whether the party takes part with parties that gave these reports; see `Rendezvous`."""
         return True
 
     def agree(self, view: View, reports: Mapping[str, Report]) -> None:
@@ -110,8 +110,8 @@ async def agree_attempt(site: PartyContext, step: str, said: Mapping[str, Mappin
     peers = {name: meta for name, meta in said.items() if "begun" in meta}
     if not mine or not peers:
         return
-    every = {site.name: _numbers(site.name, mine)}
-    every |= {name: _numbers(name, meta) for name, meta in peers.items()}
+    every = {site.name: _read_counts(site.name, mine)}
+    every |= {name: _read_counts(name, meta) for name, meta in peers.items()}
     lost = describe_lost_attempts({name: (agreed, begun) for name, (agreed, begun, _) in every.items()})
     if lost:
         raise InputError(lost)
@@ -133,7 +133,7 @@ async def agree_attempt(site: PartyContext, step: str, said: Mapping[str, Mappin
             raise ProtocolError(f"{link.peer!r} counts attempt {found!r:.20}, {site.name!r} attempt {attempt}")
 
 
-def _numbers(name: str, meta: Mapping[str, Scalar]) -> tuple[int, int, int]:
+def _read_counts(name: str, meta: Mapping[str, Scalar]) -> tuple[int, int, int]:
     found = [meta.get(what) for what in _NUMBERS]
     agreed, begun, start = (n if type(n) is int and 0 <= n < 1 << 31 else -1 for n in found)
     if min(agreed, begun, start) < 0 or begun > agreed:

@@ -72,26 +72,26 @@ async def exchange_consent(
     others = sorted(set(site.links) - set(owners))
     books, said = {site.name: book}, dict[str, tuple[str, Mapping[str, Scalar]]]()
     if site.role != ACTIVE:
-        await _hear(site, owners, books, said)
-    await _answer(site, job, books, among, columns)
+        await _receive_decisions(site, owners, books, said)
+    await _decide(site, job, books, among, columns)
     if site.role == ACTIVE:
-        await _hear(site, owners, books, said)
-    await _hear(site, others, books, said)
+        await _receive_decisions(site, owners, books, said)
+    await _receive_decisions(site, others, books, said)
     site.ledger.record_peers(said)
     await agree_attempt(site, _CONSENT, {name: meta for name, (_, meta) in said.items()})
 
 
-async def _answer(site: PartyContext, job: Job, books: dict[str, bool], among: Sequence[str], columns: int) -> None:
+async def _decide(site: PartyContext, job: Job, books: dict[str, bool], among: Sequence[str], columns: int) -> None:
     rule = "" if site.role == COORDINATOR else _own_rule(site, job, books, among, columns)
     if rule:
         meta = {"rule": rule}
         await fan_out(site.others, lambda link: link.send(Kind.CONTROL, REFUSED, meta=meta))
         raise PolicyError(f"{site.name!r} refuses the job: {rule}")
     book = books[site.name]
-    await fan_out(site.others, lambda link: _accept(link, site, book))
+    await fan_out(site.others, lambda link: _send_consent(link, site, book))
 
 
-async def _accept(link: Link, site: PartyContext, book: bool) -> None:
+async def _send_consent(link: Link, site: PartyContext, book: bool) -> None:
     await link.send(
         Kind.CONTROL, _CONSENT, meta={"job": site.job, "book": book, **site.ledger.introduction, **attempt_fields(site)}
     )
@@ -114,7 +114,7 @@ def _own_rule(site: PartyContext, job: Job, books: dict[str, bool], among: Seque
     return next((rule for rule in rules if rule), "")
 
 
-async def _hear(
+async def _receive_decisions(
     site: PartyContext, names: Iterable[str], books: dict[str, bool], said: dict[str, tuple[str, Mapping[str, Scalar]]]
 ) -> None:
     for name in names:
@@ -148,7 +148,7 @@ def terms_of_job(
     aligning = (*aligning, *(() if job.link is None else link_exchanges(job.link)))
     training = job.algorithm.exchanges(protection, len(passive)) if passive else ()
     known_to = active if pairwise and not mine and len(passive) > 1 else ""
-    sends = frozenset({Kind.CONTROL}) | _kinds(e for e in aligning if e.sender == role)
+    sends = frozenset({Kind.CONTROL}) | _content_kinds(e for e in aligning if e.sender == role)
     if not training:
         return Terms(sends=sends, pairwise=known_to)
     content = [e for e in training if role in (e.sender, e.receiver)]
@@ -156,22 +156,22 @@ def terms_of_job(
     return Terms(
         protections=_protections(content),
         key_bits=min((e.key_bits for e in content if "paillier" in e.ciphers), default=0),
-        sends=sends | _kinds(e for e in content if e.sender == role),
-        receives=_kinds(e for e in content if e.receiver == role),
+        sends=sends | _content_kinds(e for e in content if e.sender == role),
+        receives=_content_kinds(e for e in content if e.receiver == role),
         opens=frozenset(e.opened for e in training if e.opened is not None),
         noised=protection.policy().noised,
-        epsilon=_planned(job, mine, len(passive)),
-        delta=_delta(job, mine),
+        epsilon=_planned_epsilon(job, mine, len(passive)),
+        delta=_planned_delta(job, mine),
         releases="gradients" if mine else "activations",
-        values=_values(job, mine),
+        values=_opened_values(job, mine),
         columns=columns,
-        leaks=_leaks(findings, party),
+        leaks=_describe_leaks(findings, party),
         computing=protection.computing_parties(active, passive),
         pairwise=known_to,
     )
 
 
-def _values(job: Job, mine: bool) -> int | None:
+def _opened_values(job: Job, mine: bool) -> int | None:
     """Values that would be opened of one row of the party; None if nobody counts them."""
     if mine:
         return 0
@@ -180,7 +180,7 @@ def _values(job: Job, mine: bool) -> int | None:
     return job.algorithm.values_opened(job.plan) if job.algorithm.fits.counts else None
 
 
-def _leaks(findings: Iterable[Finding], party: str) -> tuple[str, ...]:
+def _describe_leaks(findings: Iterable[Finding], party: str) -> tuple[str, ...]:
     """What others could read of this party's data: who, and what, as text. Findings shared by several parties appear
     once.
     """
@@ -191,7 +191,7 @@ def _leaks(findings: Iterable[Finding], party: str) -> tuple[str, ...]:
     return tuple(f"{' and '.join(names)} learn{'s' * (len(names) == 1)} {text}" for text, names in who.items())
 
 
-def _kinds(exchanges: Iterable[Exchange]) -> frozenset[Kind]:
+def _content_kinds(exchanges: Iterable[Exchange]) -> frozenset[Kind]:
     return frozenset(exchange.kind for exchange in exchanges)
 
 
@@ -209,7 +209,7 @@ def _protections(content: Iterable[Exchange]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _planned(job: Job, mine: bool, passive: int) -> float:
+def _planned_epsilon(job: Job, mine: bool, passive: int) -> float:
     """ε of what the active party (`mine`: its labels) or a passive one (its features) would release; with a noise
     multiplier, of the fewest releases that the job may plan."""
     dp = job.protection.dp
@@ -225,7 +225,7 @@ def _planned(job: Job, mine: bool, passive: int) -> float:
     return epsilon_rdp(GaussianRelease(noise.noise_multiplier, looks), noise.delta)
 
 
-def _delta(job: Job, mine: bool) -> float:
+def _planned_delta(job: Job, mine: bool) -> float:
     """δ with which that is counted; 0 without noise."""
     dp = job.protection.dp
     mechanism = None if dp is None else (dp.labels if mine else dp.features)

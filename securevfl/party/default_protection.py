@@ -37,15 +37,15 @@ def with_default_protection(job: Job, owners: Sequence[str], passive: Sequence[s
     if not isinstance(job.protection, Unnamed):
         return job
     plain = job.replace(protection=Plain())
-    leaks = [f for owner in owners for f in _leaks(plain, passive, owner)] if passive else []
+    leaks = [f for owner in owners for f in _leaking_findings(plain, passive, owner)] if passive else []
     if not leaks:
         return plain
-    shares, why_not = _on_shares(job, owners, passive, coordinator, _shares())
+    shares, why_not = _on_shares(job, owners, passive, coordinator, _protection_by_shares())
     if shares is not None:
         return shares
     if job.accept_leak:
         return plain
-    raise PolicyError(_refusal(leaks, why_not))
+    raise PolicyError(_compose_refusal(leaks, why_not))
 
 
 def choose_protection(
@@ -57,7 +57,7 @@ def choose_protection(
     kind = job.protection
     if not isinstance(kind, Auto) or not passive:
         return kind, ""
-    shares, _ = _on_shares(job, owners, passive, coordinator, _shares(dp=kind.dp))
+    shares, _ = _on_shares(job, owners, passive, coordinator, _protection_by_shares(dp=kind.dp))
     return kind.choose(job.batch_size, on_shares=shares is not None)
 
 
@@ -73,8 +73,8 @@ def possible_defaults(job: Job) -> Iterator[Job]:
         yield job
         return
     yield job.replace(protection=Plain())
-    if not _refused(job, _shares()):
-        yield job.replace(protection=_shares())
+    if not _why_refused(job, _protection_by_shares()):
+        yield job.replace(protection=_protection_by_shares())
 
 
 def refuse_unnamed(job: Job, passive: Sequence[str]) -> None:
@@ -87,16 +87,16 @@ def refuse_unnamed(job: Job, passive: Sequence[str]) -> None:
         raise PolicyError("the job names no protection and has no default yet: give it one, for example sv.Shares()")
 
 
-def _shares(dp: DP | None = None) -> Protection:
+def _protection_by_shares(dp: DP | None = None) -> Protection:
     """Training on shares, which nothing here imports."""
     return find_protection("shares")(dp=dp)
 
 
-def _leaks(job: Job, passive: Sequence[str], owner: str) -> list[Finding]:
+def _leaking_findings(job: Job, passive: Sequence[str], owner: str) -> list[Finding]:
     return [f for f in job.algorithm.findings(job.protection, passive, owner) if f.severity == "leak"]
 
 
-def _refused(job: Job, protection: Protection) -> str:
+def _why_refused(job: Job, protection: Protection) -> str:
     """Why the algorithm cannot have this protection; empty where it can."""
     try:
         job.replace(protection=protection)
@@ -109,7 +109,7 @@ def _on_shares(
     job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str, shares: Protection
 ) -> tuple[Job | None, str]:
     """The job on shares, or the reason why shares are impossible."""
-    if why := _refused(job, shares):
+    if why := _why_refused(job, shares):
         return None, why
     try:
         shares.computing_parties(owners[0], sorted(passive), coordinator)
@@ -118,7 +118,7 @@ def _on_shares(
     return job.replace(protection=shares), ""
 
 
-def _refusal(leaks: Sequence[Finding], why_not: str) -> str:
+def _compose_refusal(leaks: Sequence[Finding], why_not: str) -> str:
     """Compose the refusal: who would read what, and what to do about it."""
     told: dict[str, str] = {}
     for finding in leaks:

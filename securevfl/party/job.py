@@ -48,7 +48,7 @@ Weight = Annotated[float, Meta(gt=0, le=1_000)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
 
-def _default() -> Algorithm:
+def _default_algorithm() -> Algorithm:
     return find_algorithm("splitnn")()
 
 
@@ -201,7 +201,7 @@ class JobOptions(JobTerms):
 
     def problems(self) -> list[str]:
         found = super().problems()
-        if self.device != "cpu" and not _usable(self.device):
+        if self.device != "cpu" and not _is_usable(self.device):
             found.append(f"device {self.device!r} is not there; torch sees 'cpu' only: use device='cpu'")
         try:
             check_pool(self.pool)
@@ -221,7 +221,7 @@ class JobOptions(JobTerms):
         return Job(**{name: getattr(self, name) for name in JobOptions.__struct_fields__}, **parts)
 
 
-def _usable(device: str) -> bool:
+def _is_usable(device: str) -> bool:
     import torch
 
     try:
@@ -253,7 +253,7 @@ class Job(JobOptions):
         PolicyError: a protection that the algorithm cannot have.
     """
 
-    algorithm: Algorithm = msgspec.field(default_factory=_default)
+    algorithm: Algorithm = msgspec.field(default_factory=_default_algorithm)
     protection: Protection = msgspec.field(default_factory=Unnamed)
     align: Align = msgspec.field(default_factory=Align)
     link: Linkage | None = None

@@ -74,17 +74,17 @@ class _LivenessMonitor:
             now = time.monotonic()
             passed, before = min(now - before, 2 * pause), now  # longer: this process computed
             for link in self._site.links.values():
-                link.beat(self._own(link))
+                link.beat(self._own_beat(link))
             for link in self._site.links.values():
-                self._count(link, passed)
+                self._count_silence(link, passed)
 
-    def _own(self, link: Link) -> Beat:
+    def _own_beat(self, link: Link) -> Beat:
         links = self._site.links.values()
         awaited = next(((one.peer, one.awaits) for one in links if one.awaits), ("", ""))
         steps = sum(one.steps for one in links)
         return Beat(steps=steps, sent=link.sent, read=link.received, awaits=awaited[0], step=awaited[1])
 
-    def _count(self, link: Link, passed: float) -> None:
+    def _count_silence(self, link: Link, passed: float) -> None:
         beat = link.heard
         seen = (link.steps, beat.steps, beat.worked, link.awaits)
         if not link.awaits or seen != self._seen.get(link.peer):
@@ -93,10 +93,10 @@ class _LivenessMonitor:
         self._silent[link.peer] += passed
         elsewhere = beat.awaits not in ("", link.me)
         if self._silent[link.peer] > self._site.silence * (2 if elsewhere else 1):
-            self.error = ProtocolError(self._words(link, beat))
+            self.error = ProtocolError(self._explain_silence(link, beat))
             self._task.cancel()
 
-    def _words(self, link: Link, beat: Beat) -> str:
+    def _explain_silence(self, link: Link, beat: Beat) -> str:
         what = f"{link.me!r} has waited {self._silent[link.peer]:.0f} s for {link.peer!r} ({link.awaits})"
         if beat.awaits == link.me:
             lost = beat.sent > link.received or link.sent > beat.read

@@ -107,14 +107,14 @@ async def agree_rows(
         raise InputError(wrong)
     labels = alignment.labelled if job.algorithm.uses_book else {}
     known = labels.get(site.name, np.arange(0))
-    others = _others(site, table, alignment, known) if job.algorithm.uses_others else known[:0]
+    others = _unaligned_rows(site, table, alignment, known) if job.algorithm.uses_others else known[:0]
     mine = (len(others), min(len(known), len(others)))
     if site.role == PASSIVE:
         return await _receive_split(site, mine, len(alignment.rows), job, others)
     how, fold = _TRAIN_ALL, np.empty(0, dtype=np.uint8)
     if split is None:
-        how, fold = _choice(site, table, alignment, job, evaluates=evaluates, marked=len(site.label_owners) > 1)
-    parts = split or _split(how, fold, len(alignment.rows), job)
+        how, fold = _choose_split(site, table, alignment, job, evaluates=evaluates, marked=len(site.label_owners) > 1)
+    parts = split or _make_split(how, fold, len(alignment.rows), job)
     others = others[~excluded_rows(table, alignment.rows, parts, job)[others]]
     mine = (len(others), min(mine[1], len(others)))
     used = [alignment.rows, others, *(labels[name] for name in sorted(labels))]
@@ -122,7 +122,7 @@ async def agree_rows(
     counts = {site.name: mine}
     for name in site.passive:
         message = await site.links[name].receive(Kind.CONTROL, _ROWS)
-        counts[name] = _counts([message.meta.get(what) for what in ("rows", "labelled")], name)
+        counts[name] = _check_counts([message.meta.get(what) for what in ("rows", "labelled")], name)
     _check_book(site, table, job, counts)
     classes = len(table.classes) if job.number_loss is None else 1
     meta: dict[str, str | int] = {"classes": classes, "shared": shared, "split": how}
@@ -152,7 +152,7 @@ def excluded_rows(table: PartyTable, rows: np.ndarray, split: Split, job: Job) -
     return np.isin(table.group, table.group[held]) if table.group is not None else np.zeros(table.rows, dtype=bool)
 
 
-def _others(site: PartyContext, table: PartyTable, alignment: Alignment, known: np.ndarray) -> np.ndarray:
+def _unaligned_rows(site: PartyContext, table: PartyTable, alignment: Alignment, known: np.ndarray) -> np.ndarray:
     """The party's rows that are not aligned and may train: first those with labels at the active party, in the order
     that both agreed on; then the rest, in an order drawn from the party's secret. So nobody sees how its table is
     sorted, and a resumed run has the same order.
@@ -164,7 +164,7 @@ def _others(site: PartyContext, table: PartyTable, alignment: Alignment, known: 
     return np.concatenate([known, generator.permutation(np.flatnonzero(free))])
 
 
-def _choice(
+def _choose_split(
     site: PartyContext, table: PartyTable, alignment: Alignment, job: Job, *, evaluates: bool, marked: bool
 ) -> tuple[str, np.ndarray]:
     """How the active party splits, and its marks of the common rows, uint8."""
@@ -174,10 +174,10 @@ def _choice(
         raise InputError(
             f"the first label owner, {site.name!r}, validates and tests: mark its rows in PartyTable(fold=…)"
         )
-    return _marks(table, alignment, job, site.secret)
+    return _split_marks(table, alignment, job, site.secret)
 
 
-def _marks(table: PartyTable, alignment: Alignment, job: Job, secret: PartySecret) -> tuple[str, np.ndarray]:
+def _split_marks(table: PartyTable, alignment: Alignment, job: Job, secret: PartySecret) -> tuple[str, np.ndarray]:
     """How a label owner that may choose splits, and its marks of the common rows, uint8.
 
     A stratified split is drawn from the party's secret: with the job's seed, the others could derive from the marks
@@ -224,7 +224,7 @@ def split_own_rows(table: PartyTable, alignment: Alignment, job: Job, secret: Pa
     Raises:
         InputError: too few rows to give each part one.
     """
-    return _split(*_marks(table, alignment, job, secret), len(alignment.rows), job)
+    return _make_split(*_split_marks(table, alignment, job, secret), len(alignment.rows), job)
 
 
 def own_labels(table: PartyTable) -> np.ndarray:
@@ -233,7 +233,7 @@ def own_labels(table: PartyTable) -> np.ndarray:
     return own if table.book is None else np.concatenate([own, table.book.label])
 
 
-def _split(how: str, fold: np.ndarray, rows: int, job: Job) -> Split:
+def _make_split(how: str, fold: np.ndarray, rows: int, job: Job) -> Split:
     if how == _TRAIN_ALL:
         return Split(np.arange(rows), np.arange(0), np.arange(0))
     if how == _BY_SEED and job.fold is not None:
@@ -258,14 +258,14 @@ async def _receive_split(
     message = await link.receive(Kind.CONTROL, _START, "fold")
     order = (site.active, *site.passive)
     counts = {
-        name: _counts([message.meta.get(f"{what} {name}") for what in ("rows", "labelled")], link.peer)
+        name: _check_counts([message.meta.get(f"{what} {name}") for what in ("rows", "labelled")], link.peer)
         for name in order
     }
     if counts[site.name] != mine:
         raise ProtocolError(f"{link.peer!r} sent other counts of {site.name!r}'s rows than it received")
     least, most = (2, 1 << 16) if job.number_loss is None else (1, 1)  # one class encodes a numeric target
-    classes = _whole(message, "classes", least, most, link.peer)
-    shared = _whole(message, "shared", 1, len(order), link.peer)
+    classes = _read_integer(message, "classes", least, most, link.peer)
+    shared = _read_integer(message, "shared", 1, len(order), link.peer)
     how, fold = message.meta.get("split"), np.asarray(message.arrays["fold"])
     size = rows if how == _BY_MARK else 0
     ways = (_BY_SEED, _BY_MARK, _TRAIN_ALL) if len(site.label_owners) > 1 else (_BY_SEED, _BY_MARK)
@@ -281,11 +281,11 @@ async def _receive_split(
     if sum(count for count, _ in counts.values()) > _MOST:
         raise ProtocolError(f"{link.peer!r} announces more than {_MOST} rows of all parties beside the aligned ones")
     return AgreedRows(
-        counts=counts, classes=classes, shared=shared, split=_split(str(how), fold, rows, job), others=others
+        counts=counts, classes=classes, shared=shared, split=_make_split(str(how), fold, rows, job), others=others
     )
 
 
-def _counts(values: Sequence[object], peer: str) -> tuple[int, int]:
+def _check_counts(values: Sequence[object], peer: str) -> tuple[int, int]:
     if not all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST for value in values):
         raise ProtocolError(f"{peer!r} announces {values} rows beside the aligned ones, and labelled ones")
     rows, labelled = (int(str(value)) for value in values)
@@ -294,7 +294,7 @@ def _counts(values: Sequence[object], peer: str) -> tuple[int, int]:
     return rows, labelled
 
 
-def _whole(message: Message, what: str, low: int, high: int, peer: str) -> int:
+def _read_integer(message: Message, what: str, low: int, high: int, peer: str) -> int:
     value = message.meta.get(what)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ProtocolError(f"{peer!r} announces {what} {value!r:.20}; {low} to {high} are possible")
@@ -345,7 +345,7 @@ def number_rows(
         **coded_columns(encoder),
         split=agreed.split,
         name=site.name,
-        names=_names(table, alignment.rows, others) if site.role == PASSIVE else (),
+        names=_names_of_rows(table, alignment.rows, others) if site.role == PASSIVE else (),
         columns=table.values,
         rest={name: agreed.counts[name][0] for name in order},
         labelled={name: agreed.counts[name][1] for name in order[1:]},
@@ -357,22 +357,22 @@ def number_rows(
         return (
             mine
             if not job.algorithm.learns_alone
-            else replace(mine, spare=_spare(site, table, alignment, encoder, mine))
+            else replace(mine, spare=_spare_features(site, table, alignment, encoder, mine))
         )
     if table.label is None:
         raise PolicyError(f"{site.name!r} has no labels and cannot be the active party")
     return _with_labels(mine, site, table, alignment, job, others)
 
 
-def _names(table: PartyTable, *rows: np.ndarray) -> Sequence[str]:
+def _names_of_rows(table: PartyTable, *rows: np.ndarray) -> Sequence[str]:
     return table.names(np.concatenate(rows))
 
 
-def _spare(
+def _spare_features(
     site: PartyContext, table: PartyTable, alignment: Alignment, encoder: FeatureEncoder, mine: NumberedRows
 ) -> torch.Tensor | None:
     """Features of the party's rows that are not aligned, where the algorithm does not number them anyway."""
-    rows = _others(site, table, alignment, np.arange(0))
+    rows = _unaligned_rows(site, table, alignment, np.arange(0))
     return None if mine.rest or not len(rows) else torch.from_numpy(encoder.transform(table, rows))
 
 

@@ -158,7 +158,7 @@ async def train_party(
     try:
         trained = await program.run()
     except BaseException as error:
-        with _besides(error, "what was released until then could not be noted in the ledger"):
+        with _attach_error(error, "what was released until then could not be noted in the ledger"):
             note_spent(site.ledger, program.privacy_spent())  # it cost that much, however the run ended
             program.record_opened_values()
         raise
@@ -253,7 +253,7 @@ def scoring_program(
     )
     if site.observer.listening:
         site.observer.numbered(site.name, site.active, mine)
-    repeated = _repeated(model, names)
+    repeated = _repeated_noise(model, names)
     setting = Setting(
         site=member,
         plan=_plan_of(job, model),
@@ -289,7 +289,7 @@ def _plan_of(job: Job, model: Mapping[str, Any]) -> Plan:
     return replace(job.plan, batch_size=int(model["batch_size"]), epochs=int(model["times"]), steps=None)
 
 
-def _repeated(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise | None:
+def _repeated_noise(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise | None:
     """The source of repeatable noise on predicted rows; None if the job has no noise on rows.
 
     Raises:
@@ -312,13 +312,13 @@ async def run_and_close(site: PartyContext, work: Awaitable[T]) -> T:
         ProtocolError: a peer was silent for too long, or sent a message that nothing reads.
     """
     try:
-        result = await run_with_liveness(site, _ended(site, work))
+        result = await run_with_liveness(site, _finish_work(site, work))
         site.ledger.close("done")
     except BaseException as error:
         outcome = f"failed: {type(error).__name__}: {error}"
         if isinstance(error, asyncio.CancelledError | PeerEnded):
             outcome = "cancelled: another party failed, or the run was interrupted"
-        with _besides(error, "the ledger could not be closed"):
+        with _attach_error(error, "the ledger could not be closed"):
             site.ledger.close(outcome)
         raise
     finally:
@@ -327,7 +327,7 @@ async def run_and_close(site: PartyContext, work: Awaitable[T]) -> T:
 
 
 @contextmanager
-def _besides(error: BaseException, what: str) -> Iterator[None]:
+def _attach_error(error: BaseException, what: str) -> Iterator[None]:
     """Attach an error inside the block to the error that ends the run, instead of replacing it."""
     try:
         yield
@@ -335,7 +335,7 @@ def _besides(error: BaseException, what: str) -> Iterator[None]:
         error.add_note(f"besides, {what}: {type(second).__name__}: {second}")
 
 
-async def _ended(site: PartyContext, work: Awaitable[T]) -> T:
+async def _finish_work(site: PartyContext, work: Awaitable[T]) -> T:
     result = await work
     if isinstance(result, Trained):
         note_spent(site.ledger, result.spent)
@@ -351,11 +351,11 @@ def note_spent(ledger: Ledger, spent: Sequence[Spent]) -> None:
     for one in spent:
         release = {f"release.{name}": value for name, value in asdict(one.release).items()}
         kind = type(one.release).__name__
-        ledger.note("epsilon", _scalars({**asdict(one), "release.kind": kind, **release}))
+        ledger.note("epsilon", _only_scalars({**asdict(one), "release.kind": kind, **release}))
         accountant.add(one.release, one.protects)
     for total in accountant.totals():
-        ledger.note("epsilon total", _scalars(asdict(total)))
+        ledger.note("epsilon total", _only_scalars(asdict(total)))
 
 
-def _scalars(values: Mapping[str, object]) -> dict[str, str | int | float | bool]:
+def _only_scalars(values: Mapping[str, object]) -> dict[str, str | int | float | bool]:
     return {name: value for name, value in values.items() if isinstance(value, str | int | float | bool)}

@@ -33,12 +33,12 @@ def find_remedies(job: Job, party: str, *, active: str, passive: Sequence[str]) 
         passive: names of the passive parties.
     """
     found: dict[Job, str] = {}
-    for words, change in _changes(party == active):
+    for words, change in _candidate_changes(party == active):
         try:
             changed = change(job)
         except SecureVFLError:
             continue  # what this algorithm or protection cannot have
-        if changed not in (job, *found) and not _leaks(changed, party, active, passive):
+        if changed not in (job, *found) and not _findings_against(changed, party, active, passive):
             found[changed] = words
         if len(found) == _MOST:
             break
@@ -47,44 +47,44 @@ def find_remedies(job: Job, party: str, *, active: str, passive: Sequence[str]) 
     return ", or ".join(found.values())
 
 
-def _leaks(job: Job, party: str, active: str, passive: Sequence[str]) -> bool:
+def _findings_against(job: Job, party: str, active: str, passive: Sequence[str]) -> bool:
     found = job.findings(passive, active)
     return any(f.about == party and f.severity == "leak" for f in found)
 
 
-def _changes(labels: bool) -> Iterator[tuple[str, Callable[[Job], Job]]]:
+def _candidate_changes(labels: bool) -> Iterator[tuple[str, Callable[[Job], Job]]]:
     """Candidate changes with their descriptions, the smallest first."""
     gaussian = Gaussian(epsilon=largest_epsilon(lambda epsilon: auc_of_mu(mu_of(epsilon, Gaussian().delta))))
     what = "labels" if labels else "features"
     noise = f"noise on {what}, dp=sv.DP({what}=sv.Gaussian(epsilon={gaussian.epsilon:g})) or less"
     yield "protocol 'dh' in [align] and identifiers in the place of [link]", _aligned_privately
     if not labels:
-        yield noise, lambda job: _noised(job, what, gaussian)
+        yield noise, lambda job: _add_noise(job, what, gaussian)
         yield (
             f"{noise}, and protocol 'dh' in [align] and identifiers in the place of [link]",
-            lambda job: _aligned_privately(_noised(job, what, gaussian)),
+            lambda job: _aligned_privately(_add_noise(job, what, gaussian)),
         )
         return
-    yield "protection 'bfv'", _sealed
+    yield "protection 'bfv'", _seal_cut
     yield "bottoms without parameters, bottom=()", _without_bottoms
-    yield "protection 'bfv' over bottoms without parameters, bottom=()", lambda job: _without_bottoms(_sealed(job))
-    yield noise, lambda job: _noised(job, what, gaussian)
+    yield "protection 'bfv' over bottoms without parameters, bottom=()", lambda job: _without_bottoms(_seal_cut(job))
+    yield noise, lambda job: _add_noise(job, what, gaussian)
     each = f"sv.Gaussian(epsilon={gaussian.epsilon:g})"
     both = f"noise on labels and features, dp=sv.DP(labels={each}, features={each})"
-    yield f"{both} or less", lambda job: _noised(_noised(job, "features", gaussian), what, gaussian)
+    yield f"{both} or less", lambda job: _add_noise(_add_noise(job, "features", gaussian), what, gaussian)
     yield "algorithm 'splitnn'", lambda job: job.replace(algorithm=_splitnn()) if job.protection.is_sealed else job
     yield "algorithm 'splitnn' under protection 'bfv'", _sealed_splitnn
 
 
 def _sealed_splitnn(job: Job) -> Job:
-    return job if job.protection.is_sealed else _sealed(job.replace(algorithm=_splitnn()))
+    return job if job.protection.is_sealed else _seal_cut(job.replace(algorithm=_splitnn()))
 
 
 def _splitnn() -> Algorithm:
     return find_algorithm("splitnn")()
 
 
-def _noised(job: Job, what: str, mechanism: Mechanism) -> Job:
+def _add_noise(job: Job, what: str, mechanism: Mechanism) -> Job:
     """Add a mechanism on labels or on features to the job."""
     had = job.protection.dp
     dp = DP.of({what: mechanism.describe()}) if had is None else had.replace(**{what: mechanism})
@@ -95,7 +95,7 @@ def _aligned_privately(job: Job) -> Job:
     return job.replace(align=Align(), link=None)
 
 
-def _sealed(job: Job) -> Job:
+def _seal_cut(job: Job) -> Job:
     if job.protection.is_sealed:
         return job
     return job.replace(protection=BFV(dp=job.protection.dp))

@@ -155,7 +155,7 @@ class Rendezvous:
         at, said = self._at(peer), decode(peer, payload)
         if isinstance(said, Ready):
             self.state = replace(self.state, ready=_put(self.state.ready, at, said.mark))
-            return self._settled()
+            return self._advance()
         state, known = self.state, self.state.known[at]
         # After a reconnection a report may arrive twice.
         if said == known:
@@ -170,7 +170,7 @@ class Rendezvous:
         self.state = replace(state, known=_put(state.known, at, said))
         if state.phase == "going":
             return self._park(f"{peer!r} stopped, to resume from an earlier state")
-        return self._settled()
+        return self._advance()
 
     def on_parked(self, report: Report) -> list[Action]:
         """Handle that the party has stopped, or that its state has changed.
@@ -180,8 +180,8 @@ class Rendezvous:
         """
         own = msgspec.structs.replace(report, parks=self.state.own.parks + 1)
         self.state = replace(self.state, own=own, phase="reporting", view=None)
-        told: list[Action] = [Say(peer, encode(own)) for peer in self._connected()]
-        return told + self._settled()
+        told: list[Action] = [Say(peer, encode(own)) for peer in self._connected_peers()]
+        return told + self._advance()
 
     def waits(self) -> dict[str, str]:
         """Peer → what this party waits for: "a connection", "a report" or "ready"; empty while it trains."""
@@ -203,7 +203,7 @@ class Rendezvous:
         known = zip(self.peers, self.state.known, strict=True)
         return {self.me: self.state.own} | {peer: report for peer, report in known if report is not None}
 
-    def _settled(self) -> list[Action]:
+    def _advance(self) -> list[Action]:
         """Take part in the view of all reports where it is a new one; go where all are ready to it."""
         state = self.state
         if state.phase not in ("reporting", "ready") or None in state.known:
@@ -218,7 +218,7 @@ class Rendezvous:
             self.state = state = replace(state, phase="ready", view=view)
             # The agreement is on disk before READY leaves, so a crash in between cannot hide an attempt.
             actions.append(Began(view, reports))
-            actions += [Say(peer, encode(Ready(view.mark))) for peer in self._connected()]
+            actions += [Say(peer, encode(Ready(view.mark))) for peer in self._connected_peers()]
         if all(mark == view.mark for mark in state.ready):
             self.state = replace(state, phase="going")
             actions.append(Go(view))
@@ -242,7 +242,7 @@ class Rendezvous:
         self.state = replace(self.state, phase="parking", view=None)
         return [Park(why)]
 
-    def _connected(self) -> list[str]:
+    def _connected_peers(self) -> list[str]:
         return [peer for peer, up in zip(self.peers, self.state.up, strict=True) if up]
 
     def _at(self, peer: str) -> int:

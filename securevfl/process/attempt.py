@@ -23,7 +23,7 @@ from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.context_building import build_context, draw_secret
 from securevfl.run.digests import data_digests
 from securevfl.run.model_parts import MODEL_PART, PART, model_part, write_run
-from securevfl.run.receipt import check_protection
+from securevfl.run.receipt import check_recorded_protection
 from securevfl.run.roster import Roster
 from securevfl.run.store import tree_digest, write_tree
 from securevfl.training import Trained
@@ -102,12 +102,12 @@ class PartyAttempts:
             self.state.checkpoints,
             self.name,
             self.job.digest,
-            data=self._data(kept),
+            data=self._digests_of_data(kept),
             steps=STEPS if self.job.protection.is_sealed else 0,
         )
         self.secret = self.state.secret(draw_secret(self.job, self.name))
 
-    def _data(self, kept: StoredAlignment | None) -> dict[str, str]:
+    def _digests_of_data(self, kept: StoredAlignment | None) -> dict[str, str]:
         return data_digests(self.table, {} if kept is None else kept.alignments)
 
     async def __call__(self, view: View, channels: Mapping[str, Channel]) -> AttemptOutcome:
@@ -131,8 +131,8 @@ class PartyAttempts:
         site.ledger.note("agreement", self.note())
         if self.begun is not None:
             self.begun(site.ledger)
-        alignments, aligning, trained = await run_and_close(site, self._run(site, view))
-        check_protection(
+        alignments, aligning, trained = await run_and_close(site, self._run_attempt(site, view))
+        check_recorded_protection(
             self.job,
             {self.name: site.ledger} if self.table is not None else {},
             self.roster.passive,
@@ -149,7 +149,7 @@ class PartyAttempts:
             self.keep(finished)
         return finished
 
-    async def _run(self, site: PartyContext, view: View) -> tuple[Alignments, float, Trained]:
+    async def _run_attempt(self, site: PartyContext, view: View) -> tuple[Alignments, float, Trained]:
         site.observer.phase("consent")
         await consent_party(site, self.table, self.job)
         kept = self.state.alignment() if view.alignment else None
@@ -162,7 +162,7 @@ class PartyAttempts:
             kept = StoredAlignment(digest=view.mark.hex(), table=self._table_digest, alignments=found)
             self.state.store_alignment(kept)
             aligning = time.perf_counter() - began
-        self.keeper.data = self._data(kept)
+        self.keeper.data = self._digests_of_data(kept)
         trained = await train_party(site, self.table, kept.alignments, self.job)
         note_spent(site.ledger, trained.spent)
         site.observer.phase("heads")

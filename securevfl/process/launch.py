@@ -190,8 +190,8 @@ class Start:
             if where is None:
                 continue
             found[name] = Route(
-                address=_address(where),
-                proxy=None if peer.proxy is None else _address(peer.proxy),
+                address=_gate_address(where),
+                proxy=None if peer.proxy is None else _gate_address(peer.proxy),
                 rendezvous=peer.rendezvous or "",
                 token="" if peer.token is None else read_token(self.own.at(peer.token)).hex(),
                 login="" if peer.proxy_login is None else str(self.own.at(peer.proxy_login).absolute()),
@@ -225,6 +225,6 @@ def read_start(agreement: str | Path, name: str, own: str | Path | None = None) 
     return Start(agreement=found, own=file)
 
 
-def _address(text: str) -> Address:
+def _gate_address(text: str) -> Address:
     found = OwnAddress.of(text)
     return Address(found.host, found.port)

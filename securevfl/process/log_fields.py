@@ -44,48 +44,48 @@ Shape = Callable[[object], object]
 """Convert a value for the log; None leaves it out."""
 
 
-def _number(value: object) -> object:
+def _read_number(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if math.isfinite(value) and abs(value) < 1 << 63 else None
 
 
-def _flag(value: object) -> object:
+def _read_flag(value: object) -> object:
     return value if isinstance(value, bool) else None
 
 
-def _like(pattern: str) -> Shape:
+def _matching(pattern: str) -> Shape:
     whole = re.compile(pattern)
     return lambda value: value if isinstance(value, str) and whole.fullmatch(value) else None
 
 
-_CODE = _like(r"[a-z]+(-[a-z]+){0,7}")
-_KIND = _like(r"[A-Z][A-Za-z]{0,59}")
-_HEXADECIMAL = _like(r"[0-9a-f]{8,64}")
+_CODE = _matching(r"[a-z]+(-[a-z]+){0,7}")
+_KIND = _matching(r"[A-Z][A-Za-z]{0,59}")
+_HEXADECIMAL = _matching(r"[0-9a-f]{8,64}")
 
 FIELDS: Mapping[str, Shape] = {
     "agreement": _HEXADECIMAL,  # the first digits of the proposal's SHA-256
-    "attempt": _number,
-    "bytes_received": _number,
-    "bytes_sent": _number,
+    "attempt": _read_number,
+    "bytes_received": _read_number,
+    "bytes_sent": _read_number,
     "code": _CODE,  # of a refusal
-    "count": _number,
-    "epoch": _number,
-    "epsilon": _number,
+    "count": _read_number,
+    "epoch": _read_number,
+    "epsilon": _read_number,
     "error": _KIND,  # the error's class
-    "exit_code": _number,
+    "exit_code": _read_number,
     "fingerprint": _HEXADECIMAL,  # of a certificate or a key
-    "incarnation": _number,  # how often the process was started
+    "incarnation": _read_number,  # how often the process was started
     "model": _HEXADECIMAL,  # its digest
-    "phase": _like(r"connecting|consent|alignment|setup|training|test|heads|prediction|serving"),
-    "port": _number,
-    "resumed": _flag,
-    "seconds": _number,
-    "signal": _like(r"SIG[A-Z]{2,8}"),
-    "start": _number,  # epoch after which an attempt resumes
-    "status": _number,  # of an answer, as HTTP has it
-    "steps": _number,
-    "version": _like(r"[0-9]+(\.[0-9a-z]+){0,4}"),
+    "phase": _matching(r"connecting|consent|alignment|setup|training|test|heads|prediction|serving"),
+    "port": _read_number,
+    "resumed": _read_flag,
+    "seconds": _read_number,
+    "signal": _matching(r"SIG[A-Z]{2,8}"),
+    "start": _read_number,  # epoch after which an attempt resumes
+    "status": _read_number,  # of an answer, as HTTP has it
+    "steps": _read_number,
+    "version": _matching(r"[0-9]+(\.[0-9a-z]+){0,4}"),
 }
 """Field → its shape; beside them `party`, `peer` and `peers`, whose values are names in the agreement."""
 

@@ -76,7 +76,7 @@ class LogNews(RunEvents):
         self._log = log
 
     def happened(self, what: str, words: str, **values: Scalar) -> None:
-        """See `News.happened`."""
+        """See `RunEvents.happened`."""
         level = logging.WARNING if what in ("down", "refused", "parked", "alone") else logging.INFO
         if what == "waits":  # its values are for whom and for what
             self._log.write(what, words, level=level, peers=list(values))

@@ -16,7 +16,7 @@ from securevfl.process.log_fields import FIELDS
 from securevfl.run.events import RunEvents
 from securevfl.transport import Scalar
 
-__all__ = ["Metrics", "serve_metrics"]
+__all__ = ["TrainingMetrics", "serve_metrics"]
 
 _BOUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Buckets of the histogram of steps, in seconds: a plain step takes a few milliseconds, a sealed one up to minutes."""
@@ -35,7 +35,7 @@ _LINKS: tuple[tuple[str, str, str, Callable[[LinkState], float | None]], ...] = 
 """For each link: kind, name, help text, value."""
 
 
-class Metrics(RunEvents, Observer):
+class TrainingMetrics(RunEvents, Observer):
     """Metrics of a party's process: receives a runner's events, observes its training, and reads the state of its
     links.
 
@@ -62,7 +62,7 @@ class Metrics(RunEvents, Observer):
         self._refused: Counter[str] = Counter()
 
     def links_changed(self, links: Mapping[str, LinkState]) -> None:
-        """See `News.links_changed`."""
+        """See `RunEvents.links_changed`."""
         self.links = dict(links)
 
     def spent(self, party: str, epsilon: Mapping[str, float]) -> None:
@@ -70,7 +70,7 @@ class Metrics(RunEvents, Observer):
         self.epsilon = dict(epsilon)
 
     def happened(self, what: str, words: str, **values: Scalar) -> None:
-        """See `News.happened`."""
+        """See `RunEvents.happened`."""
         self._events[what] += 1
         if what == "refused":
             self._refused[str(FIELDS["code"](values.get("code")) or "other")] += 1
@@ -133,7 +133,7 @@ def serve_metrics(collector: Any, port: int, *, host: str = LOOPBACK) -> Iterato
     """Serve metrics as text at ``/metrics``, as long as the block lasts.
 
     Args:
-        collector: whatever `prometheus_client` collects from: an object with `collect`, here `Metrics`, or a registry.
+        collector: whatever `prometheus_client` collects from: an object with `collect`, here `TrainingMetrics`, or a registry.
         port: to listen at; 0 for one that is free.
         host: to listen at; loopback, unless other machines may read the metrics.
 

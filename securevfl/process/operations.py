@@ -15,7 +15,7 @@ from securevfl_crypto.engine import usable_cores
 from securevfl.party_context import Observer
 from securevfl.process.log_fields import LogFields
 from securevfl.process.logs import EventLog, LogNews, LogObserver, Style, logging_to
-from securevfl.process.metrics import Metrics, serve_metrics
+from securevfl.process.metrics import TrainingMetrics, serve_metrics
 from securevfl.run.events import RunEvents
 from securevfl.run.machine import versions
 
@@ -67,7 +67,7 @@ def open_outputs(
     log = EventLog(LogFields(party, peers), agreement=agreement[:_DIGITS])
     with ExitStack() as held:
         held.enter_context(logging_to(*files, screen=screen))
-        metrics = None if port is None else Metrics(party, version)
+        metrics = None if port is None else TrainingMetrics(party, version)
         opened = 0 if metrics is None or port is None else held.enter_context(serve_metrics(metrics, port))
         if metrics is not None:
             log.write("listening", f"metrics are at http://127.0.0.1:{opened}/metrics", port=opened)

@@ -14,7 +14,7 @@ from securevfl.privacy import Ledger, PublicKey
 from securevfl.process.attempt import AttemptOutcome
 from securevfl.report.record import AlignmentRecord, LedgerRecord, PartyRecord, Record
 from securevfl.run.machine import machine, versions
-from securevfl.run.receipt import links
+from securevfl.run.receipt import link_records
 from securevfl.run.recording import run_record, run_title
 from securevfl.run.roster import Roster
 from securevfl.run.simulation import RunOutcome
@@ -56,15 +56,15 @@ def own_record(
         versions=versions(),
         machine=machine(job.device),
         job=job.describe(),
-        parties=[_party(proposal, roster, one, name, table) for one in roster.names],
-        alignment=_alignment(name, roster, table, finished),
+        parties=[_party_record(proposal, roster, one, name, table) for one in roster.names],
+        alignment=_alignment_record(name, roster, table, finished),
         runs=[run],
-        ledgers=_ledgers(name, ledger, heads or {}),
+        ledgers=_ledger_records(name, ledger, heads or {}),
         known_to=name,
     )
 
 
-def _party(proposal: Proposal, roster: Roster, name: str, me: str, table: PartyTable | None) -> PartyRecord:
+def _party_record(proposal: Proposal, roster: Roster, name: str, me: str, table: PartyTable | None) -> PartyRecord:
     shown = proposal.card(name).table
     names: list[str] = []
     for columns in () if shown is None else (shown.numbers, shown.categories):
@@ -74,7 +74,7 @@ def _party(proposal: Proposal, roster: Roster, name: str, me: str, table: PartyT
     return PartyRecord(name=name, role=roster.role(name), rows=0, columns=names)
 
 
-def _alignment(name: str, roster: Roster, table: PartyTable | None, finished: AttemptOutcome) -> AlignmentRecord:
+def _alignment_record(name: str, roster: Roster, table: PartyTable | None, finished: AttemptOutcome) -> AlignmentRecord:
     own = next(iter(finished.alignments.values()), None)
     split = finished.trained.split
     steps = {name: finished.ledger} if finished.aligning else {}
@@ -86,13 +86,13 @@ def _alignment(name: str, roster: Roster, table: PartyTable | None, finished: At
         test=len(split.test),
         pairwise={} if own is None else own.pairwise,
         seconds=finished.aligning,
-        links=links(steps, only="psi/"),
+        links=link_records(steps, only="psi/"),
         verified_by=[] if own is None else sorted({name, *own.verified_by}),
         digest="" if own is None else own.digest[:16],
     )
 
 
-def _ledgers(name: str, ledger: Ledger, heads: Mapping[str, int]) -> list[LedgerRecord]:
+def _ledger_records(name: str, ledger: Ledger, heads: Mapping[str, int]) -> list[LedgerRecord]:
     """Records of the party's own key, and of its peers' keys with the number of messages in their signed heads."""
     mine = LedgerRecord(
         party=name,

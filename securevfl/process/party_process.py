@@ -56,7 +56,7 @@ class JobProcess:
         silence: see `PartyContext.silence`.
         looks: where it counts what was opened of its rows over all agreements; its state folder unless given.
         filters: see `PartyContext.filters`.
-        hearers: of what happens, observers and `News`.
+        hearers: of what happens, observers and `RunEvents`.
         command: what makes the report again.
     """
 
@@ -84,7 +84,7 @@ class JobProcess:
         self.state = state
         self.table = table
         self.proposal = proposal
-        own = {name: _bounded(policy or Policy(), proposal, name, budget)}
+        own = {name: _bound_policy(policy or Policy(), proposal, name, budget)}
         self.job = proposal.job_of(device=device, pool=pool, policies=own)
         self.roster = Roster(owners=proposal.owners, passive=proposal.passive, coordinator=proposal.coordinator)
         self.status = Status(name, self.roster.role(name), self.job.algorithm.title, agreement.digest)
@@ -100,10 +100,10 @@ class JobProcess:
             name=name,
             table=table,
             chains=self.chains,
-            note=self._note,
+            note=self._agreement_facts,
             begun=self.refusals.write_to,
             observer=SeveralObservers([one for one in everyone if isinstance(one, Observer)]),
-            keep=self._keep,
+            keep=self._write_report,
             silence=silence,
             looks=looks,
             filters=filters,
@@ -131,7 +131,7 @@ class JobProcess:
         writing = asyncio.ensure_future(self._write_status(mesh))
         try:
             finished = await runner.run()
-            self._bind()
+            self._bind_results()
             self.state.ended({"done": True, "cause": ""})
             self.news.happened("done", "done: all parties have their results")
             return finished
@@ -161,11 +161,11 @@ class JobProcess:
             self.news.links_changed(links)
             await asyncio.sleep(_LOOK)
 
-    def _note(self) -> Mapping[str, str]:
+    def _agreement_facts(self) -> Mapping[str, str]:
         """Facts of the agreement for each chain: at this point all approvals are known."""
         return self.attempts.agreement.note()
 
-    def _keep(self, finished: AttemptOutcome) -> None:
+    def _write_report(self, finished: AttemptOutcome) -> None:
         """Write the party's own report before any peer learns that it has its results."""
         end = finished.ledger.last
         words = {peer: word.messages for peer, word in end.words.items()} if isinstance(end, Closing) else {}
@@ -182,13 +182,13 @@ class JobProcess:
         )
         write_report(self.record, self.state.report)
 
-    def _bind(self) -> None:
+    def _bind_results(self) -> None:
         """The chain that names the party's own results, once all parties have theirs."""
         if self.record is not None:
             self.chains.bind({"metrics.json": sha256(self.record.to_json())})
 
 
-def _bounded(policy: Policy, proposal: Proposal, name: str, budget: PartyBudget | None) -> Policy:
+def _bound_policy(policy: Policy, proposal: Proposal, name: str, budget: PartyBudget | None) -> Policy:
     """The party's policy with the limits on ε of the agreement and its own budget: each plan, plus what earlier
     attempts may have released, is checked against it before anything is sent.
     """

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from securevfl.party_context import PartyContext
 
-__all__ = ["carrying", "run_blocking"]
+__all__ = ["attach_ledgers", "run_blocking"]
 
 T = TypeVar("T")
 
 
 @contextmanager
-def carrying(sites: Mapping[str, PartyContext]) -> Iterator[None]:
+def attach_ledgers(sites: Mapping[str, PartyContext]) -> Iterator[None]:
     """An interrupt of the run inside carries all ledgers."""
     try:
         yield

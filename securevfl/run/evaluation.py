@@ -84,7 +84,7 @@ def evaluate_classes(
     precision, recall, f1, _ = precision_recall_fscore_support(
         labels, given, labels=list(which), zero_division=0.0, sample_weight=weight
     )
-    curves = {k: _curve(labels == k, scores[:, k], weight) for k in which}
+    curves = {k: _precision_recall(labels == k, scores[:, k], weight) for k in which}
     aucs = {k: None if curve is None else float(np.trapezoid(curve[1], curve[0])) for k, curve in curves.items()}
     rows = np.bincount(labels, minlength=count)
     shown = which[-1:] if count == 2 else which
@@ -94,7 +94,7 @@ def evaluate_classes(
         rows=len(labels),
         weighted=weight is not None,
         classes=list(classes),
-        metrics=_averages(scores, labels, recall, precision, f1, aucs, curves, weight),
+        metrics=_average_metrics(scores, labels, recall, precision, f1, aucs, curves, weight),
         per_class=[
             ClassFigures(
                 name=classes[k],
@@ -107,10 +107,10 @@ def evaluate_classes(
             for k in which
         ],
         confusion=confusion_matrix(labels, given, labels=list(which)).tolist(),
-        reliability=_reliability(scores, labels),
-        lift={classes[k]: _lift(labels == k, scores[:, k]) for k in shown if rows[k]},
-        roc={classes[k]: _thinned(curve) for k in shown if (curve := curves[k]) is not None},
-        **_stability(_one_score(scores), None if expected is None else _one_score(expected)),
+        reliability=_reliability_bins(scores, labels),
+        lift={classes[k]: _lift_rows(labels == k, scores[:, k]) for k in shown if rows[k]},
+        roc={classes[k]: _thin_curve(curve) for k in shown if (curve := curves[k]) is not None},
+        **_measure_stability(_one_score(scores), None if expected is None else _one_score(expected)),
     )
 
 
@@ -144,7 +144,7 @@ def evaluate_labels(
         )
         for average in (None, "macro", "micro")
     }
-    curves = {k: _curve(labels[:, k] == 1, scores[:, k], weight) for k in which}
+    curves = {k: _precision_recall(labels[:, k] == 1, scores[:, k], weight) for k in which}
     aucs = {k: None if curve is None else float(np.trapezoid(curve[1], curve[0])) for k, curve in curves.items()}
     metrics = Labels(len(classes)).metrics(scores, labels, weight)
     metrics["hamming_loss"] = 1 - metrics["accuracy"]
@@ -155,7 +155,7 @@ def evaluate_labels(
         metrics[f"{average}_f1"] = float(f1)
     metrics["brier"] = float(np.average(((scores - labels) ** 2).mean(axis=1), weights=weight))
     every = None if weight is None else np.repeat(weight, len(classes))
-    micro = _curve(labels.ravel() == 1, scores.ravel(), every)
+    micro = _precision_recall(labels.ravel() == 1, scores.ravel(), every)
     if micro is not None:
         metrics["micro_auc"] = float(np.trapezoid(micro[1], micro[0]))
     precision, recall, f1, _ = figures[None]
@@ -177,9 +177,11 @@ def evaluate_labels(
             )
             for k in which
         ],
-        lift={classes[k]: _lift(labels[:, k] == 1, scores[:, k]) for k in which if labels[:, k].any()},
-        roc={classes[k]: _thinned(curve) for k in which if (curve := curves[k]) is not None},
-        **_stability(scores.max(axis=1), None if expected is None or not expected.size else expected.max(axis=1)),
+        lift={classes[k]: _lift_rows(labels[:, k] == 1, scores[:, k]) for k in which if labels[:, k].any()},
+        roc={classes[k]: _thin_curve(curve) for k in which if (curve := curves[k]) is not None},
+        **_measure_stability(
+            scores.max(axis=1), None if expected is None or not expected.size else expected.max(axis=1)
+        ),
     )
 
 
@@ -231,7 +233,7 @@ def evaluate_numbers(
         weighted=weight is not None,
         metrics=dict(more or {}) | found,
         residuals=residuals,
-        **_stability(predicted, expected),
+        **_measure_stability(predicted, expected),
     )
 
 
@@ -258,7 +260,7 @@ def population_stability(
     ]
 
 
-def _stability(actual: np.ndarray, expected: np.ndarray | None) -> dict[str, Any]:
+def _measure_stability(actual: np.ndarray, expected: np.ndarray | None) -> dict[str, Any]:
     if expected is None or len(expected) < FEWEST_TO_CHOOSE:
         return {}
     value, bins = population_stability(expected, actual)
@@ -273,7 +275,7 @@ def _one_score(scores: np.ndarray) -> np.ndarray:
     return found
 
 
-def _averages(
+def _average_metrics(
     scores: np.ndarray,
     labels: np.ndarray,
     recall: np.ndarray,
@@ -308,7 +310,9 @@ def _averages(
     return found
 
 
-def _curve(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
+def _precision_recall(
+    hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray] | None:
     from sklearn.metrics import roc_curve
 
     if hits.all() or not hits.any():
@@ -317,13 +321,13 @@ def _curve(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None) -> t
     return false_rate, true_rate
 
 
-def _thinned(curve: tuple[np.ndarray, np.ndarray]) -> list[tuple[float, float]]:
+def _thin_curve(curve: tuple[np.ndarray, np.ndarray]) -> list[tuple[float, float]]:
     """Thin a curve to at most `_POINTS` points, including both ends."""
     at = np.unique(np.linspace(0, len(curve[0]) - 1, _POINTS).round().astype(int))
     return [(round(float(curve[0][i]), 5), round(float(curve[1][i]), 5)) for i in at]
 
 
-def _reliability(scores: np.ndarray, labels: np.ndarray) -> list[ReliabilityBin]:
+def _reliability_bins(scores: np.ndarray, labels: np.ndarray) -> list[ReliabilityBin]:
     confidence = _one_score(scores)
     right = labels == 1 if scores.shape[1] == 2 else scores.argmax(axis=1) == labels
     place = np.searchsorted(np.linspace(0, 1, _BINS + 1)[1:-1], confidence)  # as scikit-learn's calibration_curve
@@ -340,7 +344,7 @@ def _reliability(scores: np.ndarray, labels: np.ndarray) -> list[ReliabilityBin]
     ]
 
 
-def _lift(hits: np.ndarray, scores: np.ndarray) -> list[LiftRow]:
+def _lift_rows(hits: np.ndarray, scores: np.ndarray) -> list[LiftRow]:
     """Rows of the same score share their hits evenly, so that their order in the table changes nothing."""
     order = np.argsort(-scores, kind="stable")
     _, group, sizes = np.unique(-scores[order], return_inverse=True, return_counts=True)

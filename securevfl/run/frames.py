@@ -58,7 +58,7 @@ def scores_frame(ids: Sequence[str], classes: Sequence[str], scores: Mapping[str
     for run, values in scores.items():
         names = classes if len(classes) == values.shape[1] else [str(k) for k in range(values.shape[1])]
         columns |= {(run, name): values[:, k] for k, name in enumerate(names)}
-    frame = _pandas().DataFrame(
+    frame = _import_pandas().DataFrame(
         {f"{run} {name}".strip() if len(scores) > 1 else name: values for (run, name), values in columns.items()},
         index=list(ids),
     )
@@ -67,11 +67,11 @@ def scores_frame(ids: Sequence[str], classes: Sequence[str], scores: Mapping[str
 
 def frame_of(rows: Sequence[Mapping[str, object]], index: Sequence[str] | None = None, name: str = "") -> DataFrame:
     """A DataFrame of dictionaries, with an index by names where they are given."""
-    frame = _pandas().DataFrame(list(rows), index=None if index is None else list(index))
+    frame = _import_pandas().DataFrame(list(rows), index=None if index is None else list(index))
     return frame if index is None else frame.rename_axis(name)
 
 
-def _pandas() -> Any:
+def _import_pandas() -> Any:
     try:
         import pandas
     except ImportError:

@@ -19,7 +19,7 @@ _POINT_ZERO = re.compile(r"(?<=[0-9])\.0+$")
 _MARKS = re.compile(r"[\s./_\-]+")
 
 
-def _all(text: str) -> str:
+def _normalise(text: str) -> str:
     return _no_zeros(_MARKS.sub("", _POINT_ZERO.sub("", text).casefold()))
 
 
@@ -32,7 +32,7 @@ _WAYS: dict[str, Callable[[str], str]] = {
     "without '.0' at the end": lambda text: _POINT_ZERO.sub("", text),
     "with capitals and small letters as one": str.casefold,
     "without spaces, hyphens, points and slashes": lambda text: _MARKS.sub("", text),
-    "without leading zeros, '.0' at the end, capitals, spaces, hyphens, points and slashes": _all,
+    "without leading zeros, '.0' at the end, capitals, spaces, hyphens, points and slashes": _normalise,
 }
 """Ways to normalise identifiers, the smallest change first; the last one applies all changes."""
 
@@ -50,7 +50,7 @@ def find_spellings(ids: Mapping[str, Iterable[str]]) -> list[str]:
         mine, theirs = plain[one] - plain[other], plain[other] - plain[one]
         most, best = 0, ""
         for how, way in _WAYS.items():
-            gained = _shared(mine, theirs, way)
+            gained = _count_matches(mine, theirs, way)
             if gained > most:
                 most, best = gained, how
         smaller = min(len(plain[one]), len(plain[other]))
@@ -62,6 +62,6 @@ def find_spellings(ids: Mapping[str, Iterable[str]]) -> list[str]:
     return found
 
 
-def _shared(mine: set[str], theirs: set[str], way: Callable[[str], str]) -> int:
+def _count_matches(mine: set[str], theirs: set[str], way: Callable[[str], str]) -> int:
     """How many additional identifiers would match; those that become equal within one table count once."""
     return len({way(text) for text in mine} & {way(text) for text in theirs})

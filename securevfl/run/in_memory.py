@@ -14,7 +14,7 @@ from securevfl.party.attempts import Attempts
 from securevfl.party.program import run_and_close
 from securevfl.party.reports import View
 from securevfl.party_context import PartyContext
-from securevfl.run.blocking import carrying, run_blocking
+from securevfl.run.blocking import attach_ledgers, run_blocking
 from securevfl.run.runner import PartyRunner
 from securevfl.transport import WINDOW, Channel, MemoryHub
 
@@ -73,7 +73,7 @@ def run_in_memory(
         return {name: task.result() for name, task in tasks.items()}
 
     try:
-        with carrying(sites):
+        with attach_ledgers(sites):
             return run_blocking(together), sites
     except* Exception:
         causes = [one for one in failed if not isinstance(one[1], PeerEnded | asyncio.CancelledError)]

@@ -50,14 +50,14 @@ class ScoringStep:
     @property
     def messages(self) -> int:
         """Number of messages that all parties sent."""
-        return sum(1 for _ in self._sent())
+        return sum(1 for _ in self._sent_entries())
 
     @property
     def bytes(self) -> int:
         """Number of bytes that all parties sent."""
-        return sum(self._sent())
+        return sum(self._sent_entries())
 
-    def _sent(self) -> Iterator[int]:
+    def _sent_entries(self) -> Iterator[int]:
         for ledgers in self.ledgers.values():
             for ledger in ledgers.values():
                 yield from (entry.bytes for entry in ledger.entries if entry.way == "sent")
@@ -109,14 +109,14 @@ def score_by_sets(
         whole = all(len(left[name]) == parties[name].rows for name in names)
         tables = {name: parties[name] if whole else parties[name].take(left[name]) for name in names}
         if not present:
-            yield _alone(job, parts[active], parties, left[active])
+            yield _score_alone(job, parts[active], parties, left[active])
             continue
         if any(not len(left[name]) for name in names):
             continue
         some = Parties(tables, active=active)
         mine = job.replace(policies={name: policy for name, policy in job.policies.items() if name in names})
         title = "" if set(present) == set(among) else f" with {', '.join(present)}"
-        told = _tells(active, present, among)
+        told = _reveals_membership(active, present, among)
         try:
             found = (None if number else aligned) or align_parties(some, mine, run=f"alignment{title}", among=among)
         except (NoCommonRows, FewCommonRows) as error:
@@ -154,7 +154,7 @@ def score_by_sets(
         )
 
 
-def _alone(job: Job, part: Mapping[str, Any], parties: Parties, rows: np.ndarray) -> ScoringStep:
+def _score_alone(job: Job, part: Mapping[str, Any], parties: Parties, rows: np.ndarray) -> ScoringStep:
     alone = Alone(parties.active, job, part, run="predict alone")
     scores = alone.scores(rows)
     alone.ledger.close("done")
@@ -164,7 +164,7 @@ def _alone(job: Job, part: Mapping[str, Any], parties: Parties, rows: np.ndarray
     )
 
 
-def _tells(active: str, present: Sequence[str], among: Sequence[str]) -> str:
+def _reveals_membership(active: str, present: Sequence[str], among: Sequence[str]) -> str:
     if set(present) == set(among):
         return "all parties learn which of their rows are common to all"
     without = ", ".join(name for name in among if name not in present)

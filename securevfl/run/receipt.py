@@ -15,12 +15,19 @@ from securevfl.privacy import READABLE_KINDS, Accountant, Entry, Ledger, Spent
 from securevfl.report.record import EpsilonRecord, EpsilonTotal, LinkRecord, ReceiptLine
 from securevfl.transport import ACTIVE, PASSIVE, Exchanges, Guard, Kind
 
-__all__ = ["budgets", "check_protection", "links", "receipt", "totals", "worst_epsilon"]
+__all__ = [
+    "check_recorded_protection",
+    "epsilon_records",
+    "epsilon_totals",
+    "link_records",
+    "message_summary",
+    "worst_epsilon",
+]
 
 _HARMLESS = frozenset({Kind.CONTROL, Kind.PUBLIC_KEY})
 
 
-def receipt(ledgers: Mapping[str, Ledger], words: Mapping[str, str]) -> list[ReceiptLine]:
+def message_summary(ledgers: Mapping[str, Ledger], words: Mapping[str, str]) -> list[ReceiptLine]:
     """One line for each link, step and protection, in the order of the sender's ledger, or of the receiver's if the
     sender's is not available.
 
@@ -29,7 +36,7 @@ def receipt(ledgers: Mapping[str, Ledger], words: Mapping[str, str]) -> list[Rec
         words: step → its description from the job's declarations.
     """
     lines: dict[tuple[str, str, str, Kind, Guard], list[int]] = {}
-    for sender, receiver, entry in _crossed(ledgers):
+    for sender, receiver, entry in _iter_messages(ledgers):
         tally = lines.setdefault((sender, receiver, entry.what, entry.kind, entry.guard), [0, 0])
         tally[0] += 1
         tally[1] += entry.bytes
@@ -39,8 +46,8 @@ def receipt(ledgers: Mapping[str, Ledger], words: Mapping[str, str]) -> list[Rec
             receiver=peer,
             what=words.get(what, what),
             kind=kind.value,
-            protection=_protection(kind, guard),
-            protected=not _readable(kind, guard),
+            protection=_describe_protection(kind, guard),
+            protected=not _is_readable(kind, guard),
             messages=messages,
             bytes=size,
         )
@@ -48,7 +55,7 @@ def receipt(ledgers: Mapping[str, Ledger], words: Mapping[str, str]) -> list[Rec
     ]
 
 
-def links(ledgers: Mapping[str, Ledger], *, only: str = "") -> list[LinkRecord]:
+def link_records(ledgers: Mapping[str, Ledger], *, only: str = "") -> list[LinkRecord]:
     """Messages and bytes in each direction of each used link, as far as these ledgers show.
 
     Args:
@@ -56,7 +63,7 @@ def links(ledgers: Mapping[str, Ledger], *, only: str = "") -> list[LinkRecord]:
         only: how the steps that count begin.
     """
     tally: dict[tuple[str, str], list[int]] = {}
-    for sender, receiver, entry in _crossed(ledgers):
+    for sender, receiver, entry in _iter_messages(ledgers):
         if not entry.what.startswith(only):
             continue
         pair = tally.setdefault((sender, receiver), [0, 0])
@@ -65,7 +72,7 @@ def links(ledgers: Mapping[str, Ledger], *, only: str = "") -> list[LinkRecord]:
     return [LinkRecord(sender=a, receiver=b, messages=n, bytes=size) for (a, b), (n, size) in tally.items()]
 
 
-def budgets(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonRecord]:
+def epsilon_records(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonRecord]:
     """One line for each party and kind of release.
 
     Args:
@@ -87,7 +94,7 @@ def budgets(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonRecord]:
     ]
 
 
-def totals(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonTotal]:
+def epsilon_totals(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonTotal]:
     """Total ε of each party's features and labels: the composition of its releases.
 
     Args:
@@ -105,15 +112,17 @@ def totals(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonTotal]:
 
 
 def worst_epsilon(spent: Mapping[str, Sequence[Spent]]) -> dict[str, float]:
-    """``"ε of features"``, ``"ε of labels"`` … → ε by RDP of the party that spent most. Argument as for `totals`."""
+    """``"ε of features"``, ``"ε of labels"`` … → ε by RDP of the party that spent most. Argument as for `epsilon_totals`."""
     found: dict[str, float] = {}
-    for one in totals(spent):
+    for one in epsilon_totals(spent):
         name = f"ε of {one.protects}"
         found[name] = max(one.epsilon_rdp, found.get(name, 0.0))
     return found
 
 
-def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[str], *, resumed: bool = False) -> None:
+def check_recorded_protection(
+    job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[str], *, resumed: bool = False
+) -> None:
     """Check the ledgers against the job's declarations.
 
     Args:
@@ -138,7 +147,7 @@ def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[
     content_kinds = READABLE_KINDS | {Kind.CIPHERTEXT, Kind.SHARE}
     speaking = {e.sender for e in training if e.kind in content_kinds}
     for name, ledger in ledgers.items():
-        sent = _sent(ledger)
+        sent = _count_sent(ledger)
         peers = {entry.peer for entry, _ in sent}
         content = [one for one in sent if one[0].kind in content_kinds]
         if not content and not resumed and (PASSIVE if name in passive else ACTIVE) in speaking:
@@ -180,7 +189,7 @@ def _check_sealed(name: str, content: list[tuple[Entry, int]], training: Exchang
             )
 
 
-def _crossed(ledgers: Mapping[str, Ledger]) -> Iterator[tuple[str, str, Entry]]:
+def _iter_messages(ledgers: Mapping[str, Ledger]) -> Iterator[tuple[str, str, Entry]]:
     """Sender, receiver and line of each message: the sender's line, or the receiver's where that is not here."""
     for party, ledger in sorted(ledgers.items()):
         for entry in ledger.iter_entries():
@@ -190,7 +199,7 @@ def _crossed(ledgers: Mapping[str, Ledger]) -> Iterator[tuple[str, str, Entry]]:
                 yield entry.peer, party, entry
 
 
-def _sent(ledger: Ledger) -> list[tuple[Entry, int]]:
+def _count_sent(ledger: Ledger) -> list[tuple[Entry, int]]:
     """The first of all messages that a party sent alike, and how many there are: of days of training, a few lines."""
     found: dict[tuple[str, str, Kind, Guard], Entry] = {}
     count: dict[tuple[str, str, Kind, Guard], int] = {}
@@ -202,11 +211,11 @@ def _sent(ledger: Ledger) -> list[tuple[Entry, int]]:
     return [(entry, count[key]) for key, entry in found.items()]
 
 
-def _readable(kind: Kind, guard: Guard) -> bool:
+def _is_readable(kind: Kind, guard: Guard) -> bool:
     return kind in READABLE_KINDS and guard.readable
 
 
-def _protection(kind: Kind, guard: Guard) -> str:
+def _describe_protection(kind: Kind, guard: Guard) -> str:
     if guard.cipher == "none" and kind in _HARMLESS:
         return "not needed"
     if guard.cipher == "none" and kind is Kind.MASKED_SHARE:

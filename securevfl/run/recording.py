@@ -31,7 +31,7 @@ from securevfl.report.record import (
     SightRecord,
 )
 from securevfl.run.evaluation import evaluate
-from securevfl.run.receipt import budgets, links, receipt, totals
+from securevfl.run.receipt import epsilon_records, epsilon_totals, link_records, message_summary
 from securevfl.run.simulation import Aligned, RunOutcome
 from securevfl.training import Split, Trained
 from securevfl.training.state import State, as_dict
@@ -78,7 +78,7 @@ def run_record(
     chief = ran.trained.get(owners[0]) or next(iter(ran.trained.values()))
     epochs = max((len(trained.readings) for trained in ran.trained.values()), default=0)
     found = [f for owner in owners for f in job.findings(passive, owner) if passive]
-    findings = _budgeted(found, job)
+    findings = _add_budgets(found, job)
     spent = {name: trained.spent for name, trained in ran.trained.items()}
     dp = job.protection.dp
     every = set(ran.trained) >= {*owners, *passive}
@@ -89,22 +89,22 @@ def run_record(
         title=title or run_title(job),
         baseline=not passive,
         protection=job.protection.title if passive else "none",
-        epochs=[_epoch(i, ran) for i in range(len(chief.epochs) or epochs)],
+        epochs=[_epoch_record(i, ran) for i in range(len(chief.epochs) or epochs)],
         best_epoch=chief.best_epoch,
         stopped=chief.stopped,
         test=chief.test,
         seconds=seconds,
-        links=links(ran.ledgers),
-        epsilon=budgets(spent),
-        epsilon_totals=totals(spent),
-        receipt=receipt(ran.ledgers, job_exchanges(job, len(passive)).words),
+        links=link_records(ran.ledgers),
+        epsilon=epsilon_records(spent),
+        epsilon_totals=epsilon_totals(spent),
+        receipt=message_summary(ran.ledgers, job_exchanges(job, len(passive)).words),
         learned=merge_findings(findings),
         assumes=job.protection.assumptions(owners, passive) if passive else "",
         rows_trained=sum(ran.trained[owner].rows for owner in owners if owner in ran.trained),
         notes=[
             *notes,
             *job.algorithm.notes(job.protection),
-            *_scored(job, chief),
+            *_scoring_notes(job, chief),
             *(n for t in ran.trained.values() for n in t.notes),
         ],
         warnings=list(dict.fromkeys(w for trained in ran.trained.values() for w in trained.warnings)),
@@ -147,7 +147,7 @@ def points_records(model: State) -> list[PointsRecord]:
     return sorted(found, key=lambda one: -one.information_value)
 
 
-def _scored(job: Job, chief: Trained) -> list[str]:
+def _scoring_notes(job: Job, chief: Trained) -> list[str]:
     """Describe how the active party's other rows are scored, and how certain scores are."""
     found = []
     if chief.alone and job.algorithm.subsets != "all":
@@ -162,7 +162,7 @@ def _scored(job: Job, chief: Trained) -> list[str]:
     return found
 
 
-def _epoch(index: int, ran: RunOutcome) -> EpochRecord:
+def _epoch_record(index: int, ran: RunOutcome) -> EpochRecord:
     """Combine every party's clock into the record of one epoch."""
     readings: dict[str, Reading] = {name: trained.readings[index] for name, trained in ran.trained.items()}
     told = next((trained.epochs[index] for trained in ran.trained.values() if trained.epochs), None)
@@ -193,7 +193,7 @@ def merge_findings(findings: Sequence[Finding]) -> list[LearnedRecord]:
             about=others,
             learns=learns,
             severity=severity,
-            sights=[_sight(one) for one in sights],
+            sights=[_sight_record(one) for one in sights],
         )
         for (others, learns, severity, sights), names in who.items()
     ]
@@ -213,7 +213,7 @@ def job_card(
     if not passive:
         return None
     found = [f for owner in owners for f in job.findings(passive, owner)]
-    learned = merge_findings(_budgeted(found, job))
+    learned = merge_findings(_add_budgets(found, job))
     roles = {**dict.fromkeys(owners, "active"), **dict.fromkeys(passive, "passive")}
     helper = job.protection.coordinator_among(roles)
     roles |= {helper: "coordinator"} if helper else {}
@@ -223,7 +223,7 @@ def job_card(
     )
 
 
-def _budgeted(findings: Sequence[Finding], job: Job) -> list[Finding]:
+def _add_budgets(findings: Sequence[Finding], job: Job) -> list[Finding]:
     """Add to findings about features how many openings per row their owner's policy allows. A budget of at least as
     many values of z as a row has columns bounds nothing.
     """
@@ -240,7 +240,7 @@ def _budgeted(findings: Sequence[Finding], job: Job) -> list[Finding]:
     return found
 
 
-def _sight(one: Sight) -> SightRecord:
+def _sight_record(one: Sight) -> SightRecord:
     found = load_measured().get(one.view)
     return SightRecord(
         of=one.of,
@@ -280,7 +280,7 @@ def alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float)
         test=len(split.test),
         pairwise=active.pairwise,
         seconds=seconds,
-        links=links(aligned.ledgers),
+        links=link_records(aligned.ledgers),
         verified_by=sorted(aligned.alignments) if active.digest else [],
         digest=active.digest[:16],
     )

@@ -9,32 +9,32 @@
 from securevfl.serving.active import ServeActive
 from securevfl.serving.answers import Answers
 from securevfl.serving.daily import DailyCounts
-from securevfl.serving.limits import Buckets, Limits
+from securevfl.serving.limits import Buckets, RequestLimits
 from securevfl.serving.local import LocalModel
 from securevfl.serving.passive import ServePassive
 from securevfl.serving.policy import Refusal, ScoringRefused, ServingPolicy
 from securevfl.serving.questions import Batching, ModelMismatch, Unavailable
 from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.shelf import ModelRecord, ModelShelf
-from securevfl.serving.tokens import Client, TokenFile, make_token
+from securevfl.serving.tokens import TokenClient, TokenFile, make_token
 
 __all__ = [
     "Answers",
     "Batching",
     "Buckets",
-    "Client",
     "DailyCounts",
-    "Limits",
     "LocalModel",
     "ModelMismatch",
     "ModelRecord",
     "ModelShelf",
     "Refusal",
+    "RequestLimits",
     "ScoringRefused",
     "ServeActive",
     "ServePassive",
     "ServingContext",
     "ServingPolicy",
+    "TokenClient",
     "TokenFile",
     "Unavailable",
     "make_token",

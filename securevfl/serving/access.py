@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from securevfl.serving.limits import Buckets, Limits
+from securevfl.serving.limits import Buckets, RequestLimits
 from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.policy import Refusal
 from securevfl.serving.schema import Predicted, Problem, Score
 from securevfl.serving.scoring import Answer, ScoringRouter, UnknownCustomer
-from securevfl.serving.tokens import SCOPES, Client, Scope, TokenFile
+from securevfl.serving.tokens import SCOPES, Scope, TokenClient, TokenFile
 
 __all__ = ["AccessControl", "Denied", "Response"]
 
 Response = tuple[int, Score | Predicted | Problem, float]
 """An HTTP status, the response, and seconds to wait; 0 if waiting does not help."""
 
-_ANYBODY = Client("anybody", frozenset(SCOPES))
+_ANYBODY = TokenClient("anybody", frozenset(SCOPES))
 
 
 class Denied(Exception):
@@ -51,18 +51,18 @@ class AccessControl:
         metrics: ServingMetrics,
         *,
         tokens: TokenFile | None = None,
-        limits: Limits | None = None,
+        limits: RequestLimits | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.desk = desk
         self.server = desk.server
         self.metrics = metrics
-        self.limits = bounds = limits or Limits()
+        self.limits = bounds = limits or RequestLimits()
         self._tokens = tokens
         self._clients: Buckets[str] = Buckets(bounds.client_rows_per_minute / 60, bounds.client_burst, now=now)
         self._customers: Buckets[str] = Buckets(bounds.customer_scores_per_minute / 60, bounds.customer_burst, now=now)
 
-    def client(self, scope: Scope, authorization: str, certificate: bytes | None) -> Client:
+    def client(self, scope: Scope, authorization: str, certificate: bytes | None) -> TokenClient:
         """Identify the client.
 
         Args:
@@ -73,14 +73,14 @@ class AccessControl:
         Raises:
             Denied: 401 for nobody who is known, 403 for a client that may not.
         """
-        found = self._known(authorization, certificate)
+        found = self._find_client(authorization, certificate)
         if found is None:
             raise Denied(401, Problem(reason="give a token that is known: Authorization: Bearer svfl_…"))
         if scope not in found.scopes:
             raise Denied(403, Problem(reason=f"this client may not {scope}: its token has other scopes"))
         return found
 
-    def _known(self, authorization: str, certificate: bytes | None) -> Client | None:
+    def _find_client(self, authorization: str, certificate: bytes | None) -> TokenClient | None:
         if self._tokens is None:
             return _ANYBODY
         found = None if certificate is None else self._tokens.certificate(certificate)
@@ -89,7 +89,7 @@ class AccessControl:
             found = self._tokens.client(token.strip())
         return found
 
-    async def score(self, client: Client, customers: Sequence[str]) -> list[Response]:
+    async def score(self, client: TokenClient, customers: Sequence[str]) -> list[Response]:
         """Answer each customer's request.
 
         Raises:
@@ -107,9 +107,9 @@ class AccessControl:
         self.metrics.limited.labels("customer").inc(len(names) - len(asked))
         answers = await self.desk.answers(asked) if asked else []
         told = {name: self._to_response(answer) for name, answer in zip(asked, answers, strict=True)}
-        return [told[name] if name in told else self._often(waits[name]) for name in customers]
+        return [told[name] if name in told else self._limit_exceeded(waits[name]) for name in customers]
 
-    def _often(self, wait: float) -> Response:
+    def _limit_exceeded(self, wait: float) -> Response:
         words = f"one customer is asked about at most {self.limits.customer_scores_per_minute:g} times a minute"
         return 429, Problem(reason=words, rule="customer"), wait
 
@@ -121,10 +121,10 @@ class AccessControl:
         if isinstance(answer, UnknownCustomer):
             return 404, Problem(reason=answer.reason), 0.0
         self.metrics.rows.labels(answer.model).inc()
-        return 200, _shown(answer), 0.0
+        return 200, _customer_answer(answer), 0.0
 
 
-def _shown(answer: Answer) -> Score | Predicted:
+def _customer_answer(answer: Answer) -> Score | Predicted:
     if answer.numeric:
         (target,), (number,) = answer.classes, answer.probabilities.tolist()
         return Predicted(model=answer.model, digest=answer.digest, target=target, predicted=number)

@@ -167,7 +167,7 @@ class ServeActive(Conductor):
         raise self._unavailable()
 
     def _raise_late(self) -> NoReturn:
-        names = self._awaited()
+        names = self._awaited_peers()
         who = f": {', '.join(names)} did not answer" if names else ""
         raise Unavailable(f"no answer within {self.batching.seconds:g} s{who}", names) from None
 
@@ -177,12 +177,12 @@ class ServeActive(Conductor):
             return Unavailable(f"not connected: {who}", sorted(self.away), 2.0)
         if self.problem:
             return Unavailable(self.problem, (), 30.0)
-        names = self.waits() or dict.fromkeys(self._awaited(), "an answer")
+        names = self.waits() or dict.fromkeys(self._awaited_peers(), "an answer")
         what = ", ".join(f"{name} ({why})" for name, why in sorted(names.items()))
         return Unavailable(f"the parties begin a session{': waiting for ' + what if what else ''}", sorted(names), 1.0)
 
     def changed(self) -> None:
-        """See `Gathered.changed`."""
+        """See `SessionServer.changed`."""
         self._news.set()
         if self.away and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.batching.grace, self._give_up)

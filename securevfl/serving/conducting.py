@@ -69,7 +69,7 @@ class Conductor(PartyServer):
         self._refreshing: asyncio.Future[str] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def _awaited(self) -> list[str]:
+    def _awaited_peers(self) -> list[str]:
         live = self._live
         return [] if live is None else [link.peer for link in live.site.others if link.awaits]
 
@@ -84,63 +84,63 @@ class Conductor(PartyServer):
         tags = [str((await receive_answer(link, 0))[1].get("table")) for link in site.others]
         live = Session(site=site, index=index, tags=tags)
         try:
-            await self._begin(live)
+            await self._agree_model(live)
             self._live = live
             refreshing, self._refreshing = self._refreshing, None
             if refreshing is not None and not refreshing.done():
                 refreshing.set_result(str(len(index.alignment.rows)))
             self.changed()
-            while site.ledger.length < LEDGER_LINES and await self._one(live):
+            while site.ledger.length < LEDGER_LINES and await self._execute_next(live):
                 pass
             await send_command_to_all(site, "end", meta={"over": self.over})
         finally:
             self._live = None
             self.changed()
 
-    async def _begin(self, live: Session) -> None:
+    async def _agree_model(self, live: Session) -> None:
         """Use the recorded model; if none is recorded, agree on the first one."""
         self.problem = ""
         try:
             if self.shelf.committed is not None:
-                await self._use(live, self.shelf.committed)
+                await self._use_model(live, self.shelf.committed)
                 return
             runs = self.shelf.runs
             run = self._run or (runs[0] if len(runs) == 1 else "")
             if not run:
                 raise ModelMismatch(f"{len(runs)} models are available and none was activated: activate one")
-            await self._activate(live, run)
+            await self._activate_model(live, run)
         except (InputError, PolicyError) as error:
             self.problem = f"no model is served: {error}"
 
-    async def _one(self, live: Session) -> bool:
+    async def _execute_next(self, live: Session) -> bool:
         """Do what is asked for next; False where the session is to end after it."""
         item = await self._questions.next()
         if isinstance(item, Ask):
-            await self._batch(live, item)
+            await self._answer_batch(live, item)
             return True
         try:
             if item.do == "finish":
                 self.over = True
-                _tell(item, "")
+                _resolve_waiting(item, "")
                 return False
             if item.do == "refresh":
-                await self._refresh(live)
+                await self._refresh_tables(live)
                 self._refreshing = item.done  # reported in the session that follows
                 return False
-            _tell(item, await self._activate(live, item.run))
+            _resolve_waiting(item, await self._activate_model(live, item.run))
         except ModelMismatch as error:
-            _tell(item, error)
+            _resolve_waiting(item, error)
         except BaseException as error:
-            _tell(item, self._broken(error))
+            _resolve_waiting(item, self._unavailable_after(error))
             raise
         return True
 
-    def _broken(self, error: BaseException) -> Unavailable:
+    def _unavailable_after(self, error: BaseException) -> Unavailable:
         if isinstance(error, PeerEnded | asyncio.CancelledError):
             return Unavailable(f"{self.why or error}; ask again", sorted(self.away))
         return Unavailable(f"it broke off ({type(error).__name__}); ask again")
 
-    async def _batch(self, live: Session, first: Ask) -> None:
+    async def _answer_batch(self, live: Session, first: Ask) -> None:
         """Collect questions, and answer them."""
         asks = [first, *await self._questions.more(len(first.names))]
         try:
@@ -151,20 +151,20 @@ class Conductor(PartyServer):
                 found = await live.joint(sorted({name for ask in asks for name in ask.names if name in known}))
         except BaseException as error:
             for ask in asks:
-                _tell(ask, self._broken(error))
+                _resolve_waiting(ask, self._unavailable_after(error))
             if isinstance(error, TimeoutError):
-                names = ", ".join(self._awaited())
+                names = ", ".join(self._awaited_peers())
                 raise ProtocolError(f"no answer within {self.batching.seconds:g} s from {names}") from None
             raise
         for ask in asks:
-            _tell(ask, [found.get(name, self._moved) for name in ask.names])
+            _resolve_waiting(ask, [found.get(name, self._answer_moved) for name in ask.names])
 
     @property
-    def _moved(self) -> Refusal:
+    def _answer_moved(self) -> Refusal:
         """The answer to requests from before a refresh for a customer that is no longer common."""
         return Refusal(party=self.place.name, rule="index", words="the index changed; ask again", wait=1.0)
 
-    async def _activate(self, live: Session, run: str) -> str:
+    async def _activate_model(self, live: Session, run: str) -> str:
         """Prepare: every party reports which part it has. Commit: this party's record. Then all use the model."""
         try:
             part = self.shelf.part(run)
@@ -176,10 +176,10 @@ class Conductor(PartyServer):
         parts = {self.place.name: part.digest} | {peer: str(meta.get("part")) for peer, meta in said.items()}
         model = ModelRecord.of(run, parts)
         self.shelf.commit(model)
-        await self._use(live, model)
+        await self._use_model(live, model)
         return model.digest
 
-    async def _use(self, live: Session, model: ModelRecord) -> None:
+    async def _use_model(self, live: Session, model: ModelRecord) -> None:
         """Let all parties use a model that is committed.
 
         Raises:
@@ -189,18 +189,18 @@ class Conductor(PartyServer):
         program = self.program(live.site, live.index, part)
         named: dict[str, Scalar] = {f"part {name}": digest for name, digest in model.parts.items()}
         refusals, _ = await collect_answers(live.site, "use", meta={"run": model.run} | named)
-        self._note(live.site)
+        self._note_releases(live.site)
         self.serving = live.joint = None
         if refusals:
             await send_command_to_all(live.site, "skip")
             _raise_mismatch(refusals)
         await send_command_to_all(live.site, "go")
         await self.come_back(program, live.index, model, part)
-        live.joint = self._joint(live, program, model)
+        live.joint = self._joint_scores(live, program, model)
         self.problem = ""
         self.changed()
 
-    def _joint(self, live: Session, program: object, model: ModelRecord) -> JointScores:
+    def _joint_scores(self, live: Session, program: object, model: ModelRecord) -> JointScores:
         if not isinstance(program, ActiveProgram):
             raise ProtocolError(f"{self.place.name!r} is not the active party")
         dp, size = self.place.job.protection.dp, self.batching.padded
@@ -215,7 +215,7 @@ class Conductor(PartyServer):
             groups=make_groups(live.index.names, size, self._group_key()) if size else (),
         )
 
-    async def _refresh(self, live: Session) -> None:
+    async def _refresh_tables(self, live: Session) -> None:
         try:
             self.renew()
         except InputError as error:
@@ -238,7 +238,7 @@ def _raise_mismatch(refusals: Sequence[Refusal]) -> None:
         raise ModelMismatch("; ".join(f"{refusal.party}: {refusal.words}" for refusal in refusals))
 
 
-def _tell(item: Ask | Command, what: object) -> None:
+def _resolve_waiting(item: Ask | Command, what: object) -> None:
     """Answer the requests that still wait."""
     if item.done.done():
         return

@@ -59,7 +59,7 @@ class DailyCounts:
         files = sorted(folder.glob("counts-*.jsonl"))
         for file in files:
             self._load(file)
-        self._turn(self._now())
+        self._begin_day(self._read_clock())
 
     def refusal(
         self,
@@ -74,39 +74,43 @@ class DailyCounts:
             released: whether scoring it releases something new of the row.
             epsilon: ε of that many releases of one row; infinite if content leaves without noise.
         """
-        now, policy, count = self._now(), self.policy, len(names)
-        self._turn(now)
+        now, policy, count = self._read_clock(), self.policy, len(names)
+        self._begin_day(now)
         if count < policy.min_batch:
-            return self._no("min_batch", f"it has {count} rows; at least {policy.min_batch} are scored at once")
+            return self._make_refusal(
+                "min_batch", f"it has {count} rows; at least {policy.min_batch} are scored at once"
+            )
         if count > policy.max_batch:
-            return self._no("max_batch", f"it has {count} rows; at most {policy.max_batch} are scored at once")
+            return self._make_refusal(
+                "max_batch", f"it has {count} rows; at most {policy.max_batch} are scored at once"
+            )
         if policy.rows_per_minute is not None:
-            wait = self._wait(now, count, policy.rows_per_minute)
+            wait = self._seconds_until(now, count, policy.rows_per_minute)
             if wait:
                 words = f"{count} rows are more than what is left of {policy.rows_per_minute} in a minute"
-                return self._no("rows_per_minute", words, wait)
+                return self._make_refusal("rows_per_minute", words, wait)
         if policy.rows_per_day is not None and self._rows + count > policy.rows_per_day:
             words = f"{self._rows} rows were scored today; at most {policy.rows_per_day} are allowed"
-            return self._no("rows_per_day", words, self._until_midnight(now))
-        return self._person(names, released, epsilon, now)
+            return self._make_refusal("rows_per_day", words, self._until_midnight(now))
+        return self._refusal_by_person(names, released, epsilon, now)
 
-    def _person(
+    def _refusal_by_person(
         self, names: Sequence[str], released: Sequence[bool], epsilon: Callable[[int], float], now: float
     ) -> Refusal | None:
-        policy, people = self.policy, [self._digest(name) for name in names]
+        policy, people = self.policy, [self._digest_person(name) for name in names]
         most = policy.scores_per_record
         if most is not None:
             over = tuple(place for place, who in enumerate(people) if self._scores[who] + 1 > most)
             if over:
                 words = f"{len(over)} of its rows were scored {most} times today, which is the limit"
-                return self._no("scores_per_record", words, self._until_midnight(now), over)
+                return self._make_refusal("scores_per_record", words, self._until_midnight(now), over)
         bound = policy.epsilon_per_record
         if bound is None:
             return None
         # Checked before any counts: no number of releases without noise fits a bound on ε.
         if math.isinf(epsilon(1)):
             words = f"content leaves without noise, so its ε has no bound; at most {bound:g} a day is allowed"
-            return self._no("no_noise", words)
+            return self._make_refusal("no_noise", words)
         known: dict[int, bool] = {}
 
         def too_much(times: int) -> bool:
@@ -123,7 +127,7 @@ class DailyCounts:
         if not over:
             return None
         words = f"{len(over)} of its rows would pass ε = {bound:g} of the day"
-        return self._no("epsilon_per_record", words, self._until_midnight(now), over)
+        return self._make_refusal("epsilon_per_record", words, self._until_midnight(now), over)
 
     def count(self, names: Sequence[str], released: Sequence[bool]) -> None:
         """Count a batch; it is on the disk when this returns. Call it before anything of the rows leaves.
@@ -131,41 +135,41 @@ class DailyCounts:
         Raises:
             OSError: it could not be written: nothing may leave.
         """
-        now = self._now()
-        self._turn(now)
-        people = [self._digest(name) for name in names]
+        now = self._read_clock()
+        self._begin_day(now)
+        people = [self._digest_person(name) for name in names]
         new = [who for who, is_new in zip(people, released, strict=True) if is_new]
         line = {"time": round(now, 3), "scored": people, "released": new}
         # On disk before in memory: if the write fails, the error ends the batch and nothing leaves.
         append_synced(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
-        self._add(now, people, new)
+        self._add_rows(now, people, new)
 
     @property
     def rows(self) -> int:
         """Rows that were scored today."""
-        self._turn(self._now())
+        self._begin_day(self._read_clock())
         return self._rows
 
     def most_released(self) -> int:
         """Releases of today of the person who was released most often."""
-        self._turn(self._now())
+        self._begin_day(self._read_clock())
         return max(self._releases.values(), default=0)
 
-    def _add(self, now: float, people: Sequence[str], new: Sequence[str]) -> None:
+    def _add_rows(self, now: float, people: Sequence[str], new: Sequence[str]) -> None:
         self._scores.update(people)
         self._releases.update(new)
         self._rows += len(people)
         self._minute.append((now, len(people)))
 
-    def _no(self, rule: str, words: str, wait: float = 0.0, rows: tuple[int, ...] = ()) -> Refusal:
+    def _make_refusal(self, rule: str, words: str, wait: float = 0.0, rows: tuple[int, ...] = ()) -> Refusal:
         return Refusal(party=self.party, rule=rule, words=words, wait=wait, rows=rows)
 
-    def _now(self) -> float:
+    def _read_clock(self) -> float:
         """A clock that was put back does not give a day a second time."""
         self._latest = max(self._latest, self._clock())
         return self._latest
 
-    def _wait(self, now: float, count: int, most: int) -> float:
+    def _seconds_until(self, now: float, count: int, most: int) -> float:
         """Seconds until `count` more rows are within `most` in 60 s; 0 where they are now, 60 where they never are."""
         while self._minute and self._minute[0][0] <= now - MINUTE:
             self._minute.popleft()
@@ -185,7 +189,7 @@ class DailyCounts:
     def _file(self) -> Path:
         return self._folder / f"counts-{datetime.fromtimestamp(self._day * DAY, UTC):%Y-%m-%d}.jsonl"
 
-    def _turn(self, now: float) -> None:
+    def _begin_day(self, now: float) -> None:
         """Begin a new day where one has begun, and forget the files of those before."""
         day = math.floor(now / DAY)
         if day == self._day:
@@ -210,7 +214,11 @@ class DailyCounts:
         for number, raw in enumerate(whole.splitlines(), 1):
             try:
                 line = json.loads(raw)
-                time, people, new = float(line["time"]), _digests(line["scored"]), _digests(line["released"])
+                time, people, new = (
+                    float(line["time"]),
+                    _check_digests(line["scored"]),
+                    _check_digests(line["released"]),
+                )
                 if not math.isfinite(time):
                     raise ValueError("an invalid time")
             except (ValueError, KeyError, TypeError) as error:
@@ -219,7 +227,7 @@ class DailyCounts:
                     "bring the file back, or remove it and start the day's count at zero"
                 ) from None
             self._latest = max(self._latest, time)
-            self._add(time, people, new)
+            self._add_rows(time, people, new)
         if whole != data:
             write_atomic(file, whole, private=True)
 
@@ -232,11 +240,11 @@ class DailyCounts:
             raise InputError(f"{path} contains {len(key)} bytes instead of {_KEY_BYTES}: bring it back")
         return key
 
-    def _digest(self, name: str) -> str:
+    def _digest_person(self, name: str) -> str:
         return hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()[:_DIGEST]
 
 
-def _digests(value: object) -> list[str]:
+def _check_digests(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) and len(one) == _DIGEST for one in value):
         raise ValueError("no list of digests")
     return value

@@ -21,9 +21,9 @@ __all__ = [
     "NO_ROWS",
     "receive_answer",
     "receive_command",
-    "refuse",
     "send_acceptance",
     "send_command",
+    "send_refusal",
     "serving_exchanges",
 ]
 
@@ -83,7 +83,7 @@ async def send_acceptance(link: Link, **meta: Scalar) -> None:
     await link.send(Kind.CONTROL, ANSWER, meta={"ok": True, **meta}, rows=NO_ROWS)
 
 
-async def refuse(link: Link, refusal: Refusal) -> None:
+async def send_refusal(link: Link, refusal: Refusal) -> None:
     """A passive party does not take part."""
     meta: dict[str, Scalar] = {"ok": False, "rule": refusal.rule, "words": refusal.words[:_WORDS]}
     meta["wait"] = round(refusal.wait * 1000)

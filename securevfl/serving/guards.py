@@ -44,9 +44,9 @@ class Guarded:
             await self._app(scope, receive, send)
             return
         headers = {bytes(name).lower(): bytes(value) for name, value in scope["headers"]}
-        wrong = self._wrong(scope, headers)
+        wrong = self._find_fault(scope, headers)
         if wrong is not None:
-            await _say(send, *wrong)
+            await _send_status(send, *wrong)
             return
         began = False
         size = 0
@@ -69,14 +69,16 @@ class Guarded:
             await self._app(scope, counted, watched)
         except _TooLarge:
             if not began:
-                await _say(send, 413, f"a body has at most {self._most} bytes")
+                await _send_status(send, 413, f"a body has at most {self._most} bytes")
         except Exception as error:  # its text may contain an identifier: neither the log nor the client gets it
             last = traceback.extract_tb(error.__traceback__)[-1]
             _log.error("%s at %s:%s", type(error).__name__, last.filename, last.lineno)
             if not began:
-                await _say(send, 500, f"an unforeseen error ({type(error).__name__}); see the log for its place")
+                await _send_status(
+                    send, 500, f"an unforeseen error ({type(error).__name__}); see the log for its place"
+                )
 
-    def _wrong(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
+    def _find_fault(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         if self._hosts is not None:
             host = headers.get(b"host", b"").decode("latin-1").rpartition(":")
             name = host[0] if host[1] and host[2].isdigit() else "".join(host)
@@ -94,7 +96,7 @@ class Guarded:
         return None
 
 
-async def _say(send: Send, status: int, reason: str) -> None:
+async def _send_status(send: Send, status: int, reason: str) -> None:
     body = json.dumps({"reason": reason, "party": "", "rule": ""}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -13,7 +13,7 @@ from securevfl.party.ledger_heads import exchange_ledger_heads
 from securevfl.party.reports import View
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
-from securevfl.serving.exchanges import receive_command, refuse, send_acceptance
+from securevfl.serving.exchanges import receive_command, send_acceptance, send_refusal
 from securevfl.serving.policy import Refusal
 from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.serving_sessions import SessionServer
@@ -52,7 +52,7 @@ class ServeHelper(SessionServer):
         return ""
 
     async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
-        """See `Gathered.session`."""
+        """See `SessionServer.session`."""
         site = self.place.session_context(f"serve-{view.mark.hex()}", channels)
         outcome = "ended"
         try:
@@ -79,14 +79,14 @@ class ServeHelper(SessionServer):
                 await send_acceptance(upstream)
                 agreed = self._program.answer
             elif do == "use":
-                agreed = await self._use(site, upstream, meta)
+                agreed = await self._use_model(site, upstream, meta)
             elif do == "go" and agreed is not None:
                 await agreed()
                 agreed = None
             elif do == "skip":
                 agreed = None
             elif do == "prepare":
-                await self._prepare(upstream, meta)
+                await self._prepare_part(upstream, meta)
             elif do == "refresh":
                 await send_acceptance(upstream)
             elif do == "end":
@@ -95,22 +95,22 @@ class ServeHelper(SessionServer):
             else:
                 raise ProtocolError(f"{upstream.peer!r} sent an unknown command {do!r:.40}")
 
-    async def _prepare(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
+    async def _prepare_part(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
         try:
             part = self.shelf.part(str(meta.get("run")))
         except InputError as error:
-            await self._no(upstream, str(error))
+            await self._refuse(upstream, str(error))
             return
         await send_acceptance(upstream, part=part.digest)
 
-    async def _use(self, site: PartyContext, upstream: Link, meta: Mapping[str, Scalar]) -> Agreed | None:
+    async def _use_model(self, site: PartyContext, upstream: Link, meta: Mapping[str, Scalar]) -> Agreed | None:
         parts = {name.removeprefix(_PART): str(value) for name, value in meta.items() if name.startswith(_PART)}
         self._program = None
         try:
             part = self.shelf.commit(ModelRecord.of(str(meta.get("run")), parts))
             program = helping_program(site, self.place.job, part.tree)
         except (InputError, PolicyError) as error:
-            await self._no(upstream, str(error))
+            await self._refuse(upstream, str(error))
             return None
         await send_acceptance(upstream)
         return partial(self._come_back, program, part.tree)
@@ -119,5 +119,5 @@ class ServeHelper(SessionServer):
         await program.come_back(dict(tree))
         self._program = program
 
-    async def _no(self, upstream: Link, words: str) -> None:
-        await refuse(upstream, Refusal(party=self.place.name, rule="other", words=words))
+    async def _refuse(self, upstream: Link, words: str) -> None:
+        await send_refusal(upstream, Refusal(party=self.place.name, rule="other", words=words))

@@ -27,7 +27,7 @@ from securevfl.serving.schema import (
     RunName,
     Score,
 )
-from securevfl.serving.tokens import Client, Scope
+from securevfl.serving.tokens import Scope, TokenClient
 
 __all__ = ["CERTIFICATE", "application"]
 
@@ -80,8 +80,8 @@ def _front(request: Request) -> AccessControl:
     return front
 
 
-def _may(scope: Scope) -> Callable[[Request], Client]:
-    def check(request: Request) -> Client:
+def _may(scope: Scope) -> Callable[[Request], TokenClient]:
+    def check(request: Request) -> TokenClient:
         certificate = request.scope.get(CERTIFICATE)
         return _front(request).client(
             scope, request.headers.get("authorization", ""), certificate if isinstance(certificate, bytes) else None
@@ -91,9 +91,9 @@ def _may(scope: Scope) -> Callable[[Request], Client]:
 
 
 TheFront = Annotated[AccessControl, Depends(_front)]
-Scoring = Annotated[Client, Depends(_may("score"))]
-Reading = Annotated[Client, Depends(_may("status"))]
-Managing = Annotated[Client, Depends(_may("admin"))]
+Scoring = Annotated[TokenClient, Depends(_may("score"))]
+Reading = Annotated[TokenClient, Depends(_may("status"))]
+Managing = Annotated[TokenClient, Depends(_may("admin"))]
 
 
 @router.post("/v1/score", responses=_ERRORS | _NOT_FOUND)
@@ -188,10 +188,10 @@ async def _malformed(request: Request, error: Exception) -> Response:
     return _answer(422, Problem(reason="; ".join(found)[:_LONGEST]))
 
 
-async def _measured(request: Request, begin_attempt: Callable[[Request], Awaitable[Response]]) -> Response:
+async def _measured(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
     metrics, began = _front(request).metrics, time.perf_counter()
     with metrics.running.track_inprogress():
-        response = await begin_attempt(request)
+        response = await call_next(request)
     path = getattr(request.scope.get("route"), "path", "other")
     metrics.requests.labels(path, str(response.status_code)).inc()
     metrics.seconds.labels(path).observe(time.perf_counter() - began)

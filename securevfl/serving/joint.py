@@ -78,13 +78,13 @@ class JointScores:
         found: dict[int, Outcome] = {}
         if self.groups:
             for at in sorted({self._group_of[row] for row in wanted}):
-                found |= await self._batch(self.groups[at], whole=True)
+                found |= await self._score_batch(self.groups[at], whole=True)
         else:
             for rows in np.array_split(np.array(wanted, np.int64), -(-len(wanted) // MOST_ROWS) or 1):
-                found |= await self._batch(rows, whole=False)
+                found |= await self._score_batch(rows, whole=False)
         return {self.names[row]: found[row] for row in wanted}
 
-    async def _batch(self, rows: np.ndarray, *, whole: bool) -> dict[int, Outcome]:
+    async def _score_batch(self, rows: np.ndarray, *, whole: bool) -> dict[int, Outcome]:
         """Score rows, without those that a party's policy forbids.
 
         Args:
@@ -95,9 +95,9 @@ class JointScores:
         for _ in range(_TRIES):
             if not len(rows):
                 return found
-            refusals = await self._asked(rows)
+            refusals = await self._collect_refusals(rows)
             if not refusals:
-                return found | dict(zip(rows.tolist(), await self._scored(rows), strict=True))
+                return found | dict(zip(rows.tolist(), await self._score_allowed(rows), strict=True))
             general = next((one for one in refusals if whole or not one.rows), None)
             if general is not None:
                 return found | dict.fromkeys(rows.tolist(), general)
@@ -107,9 +107,9 @@ class JointScores:
         general = Refusal(party=self.site.name, rule="other", words="parties refuse other rows each time")
         return found | dict.fromkeys(rows.tolist(), general)
 
-    async def _asked(self, rows: np.ndarray) -> list[Refusal]:
+    async def _collect_refusals(self, rows: np.ndarray) -> list[Refusal]:
         """Refusals of a batch by the serving policies of this party and the others."""
-        own = self.counts.refusal(self._names(rows), [False] * len(rows), lambda times: 0.0)
+        own = self.counts.refusal(self._names_of_rows(rows), [False] * len(rows), lambda times: 0.0)
         if own is not None:
             return [own]
         refusals, _ = await collect_answers(self.site, "score", rows)
@@ -117,8 +117,8 @@ class JointScores:
             await send_command_to_all(self.site, "skip")
         return refusals
 
-    async def _scored(self, rows: np.ndarray) -> np.ndarray:
-        names = self._names(rows)
+    async def _score_allowed(self, rows: np.ndarray) -> np.ndarray:
+        names = self._names_of_rows(rows)
         self.counts.count(names, [False] * len(rows))
         await send_command_to_all(self.site, "go")
         scores = await self.program.probabilities(rows)
@@ -126,7 +126,7 @@ class JointScores:
             self.answers.put([self._answer_name(self.answers, name) for name in names], scores)
         return scores
 
-    def _names(self, rows: np.ndarray) -> list[str]:
+    def _names_of_rows(self, rows: np.ndarray) -> list[str]:
         return [self.names[row] for row in rows.tolist()]
 
     def _answer_name(self, answers: Answers, name: str) -> str:

@@ -10,13 +10,13 @@ from msgspec import Meta
 
 from securevfl.config import Config
 
-__all__ = ["Buckets", "Limits"]
+__all__ = ["Buckets", "RequestLimits"]
 
 Key = TypeVar("Key", bound=Hashable)
 Rate = Annotated[float, Meta(gt=0, le=1e9)]
 
 
-class Limits(Config):
+class RequestLimits(Config):
     """Limits on each client's requests and on requests for each customer.
 
     Attributes:
@@ -69,7 +69,7 @@ class Buckets(Generic[Key]):
         wait = self.seconds_until(key, tokens)
         if wait == 0.0:
             if len(self._buckets) >= self._most:
-                self._forget()
+                self._forget_idle()
             self._buckets[key] = (self._level(key) - tokens, self._now())
         return wait
 
@@ -84,7 +84,7 @@ class Buckets(Generic[Key]):
         level, since = self._buckets.get(key, (self._burst, 0.0))
         return min(level + (self._now() - since) * self._rate, self._burst) if key in self._buckets else self._burst
 
-    def _forget(self) -> None:
+    def _forget_idle(self) -> None:
         levels = {key: self._level(key) for key in self._buckets}
         for key, level in levels.items():
             if level >= self._burst:

@@ -75,7 +75,7 @@ async def serve_application(front: AccessControl, file: ServingFile) -> AsyncIte
         InputError: an address that cannot be had, or certificates that cannot be read.
     """
     http = file.http
-    tls = None if http.certificate is None else _context(file)
+    tls = None if http.certificate is None else _tls_context(file)
     config = uvicorn.Config(
         Guarded(application(front), hosts=_LOOPBACK_NAMES if http.tokens is None else None),
         http=_Http,
@@ -91,7 +91,7 @@ async def serve_application(front: AccessControl, file: ServingFile) -> AsyncIte
     config.load()
     config.ssl = tls
     server = _Server(config)
-    bound = _bound(Address.of(http.listen))
+    bound = _bind_socket(Address.of(http.listen))
     serving = asyncio.ensure_future(server.serve(sockets=[bound]))
     try:
         host, port = bound.getsockname()[:2]
@@ -103,7 +103,7 @@ async def serve_application(front: AccessControl, file: ServingFile) -> AsyncIte
         bound.close()
 
 
-def _bound(address: Address) -> socket.socket:
+def _bind_socket(address: Address) -> socket.socket:
     try:
         return socket.create_server(
             (address.host, address.port), family=socket.AF_INET6 if ":" in address.host else socket.AF_INET
@@ -112,7 +112,7 @@ def _bound(address: Address) -> socket.socket:
         raise InputError(f"http.listen is {address}, which cannot be had ({error.strerror}): choose another") from None
 
 
-def _context(file: ServingFile) -> ssl.SSLContext:
+def _tls_context(file: ServingFile) -> ssl.SSLContext:
     """TLS 1.3 alone, no tickets: a client whose certificate was taken back cannot come in with one."""
     http = file.http
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -11,7 +11,7 @@ from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.run.model_parts import ModelPart
-from securevfl.serving.exchanges import receive_command, refuse, send_acceptance
+from securevfl.serving.exchanges import receive_command, send_acceptance, send_refusal
 from securevfl.serving.policy import MOST_ROWS, Refusal
 from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.session import Index, PartyServer, Serving
@@ -46,25 +46,25 @@ class ServePassive(PartyServer):
         while True:
             do, rows, meta = await receive_command(upstream)
             if do == "score":
-                agreed = await self._asked(upstream, index, rows)
+                agreed = await self._decide_batch(upstream, index, rows)
             elif do == "use":
-                agreed = await self._use(site, upstream, index, meta)
+                agreed = await self._use_model(site, upstream, index, meta)
             elif do == "go" and agreed is not None:
                 await agreed()
                 agreed = None
             elif do == "skip":
                 agreed = self._candidate = None
             elif do == "prepare":
-                await self._prepare(upstream, meta)
+                await self._prepare_part(upstream, meta)
             elif do == "refresh":
-                await self._refresh(upstream)
+                await self._refresh_table(upstream)
             elif do == "end":
                 self.over = self.once and meta.get("over") is True
                 return
             else:
                 raise ProtocolError(f"{upstream.peer!r} sent an unknown command {do!r:.40}")
 
-    async def _asked(self, upstream: Link, index: Index, rows: np.ndarray) -> Agreed | None:
+    async def _decide_batch(self, upstream: Link, index: Index, rows: np.ndarray) -> Agreed | None:
         """Check a batch against the serving policy and send the decision."""
         common = len(index.alignment.rows)
         if not 0 < len(rows) <= MOST_ROWS or len(np.unique(rows)) < len(rows):
@@ -73,14 +73,14 @@ class ServePassive(PartyServer):
             raise ProtocolError(f"{upstream.peer!r} requested rows outside of the {common} common ones")
         if self.serving is None:
             raise ProtocolError(f"{upstream.peer!r} asks for scores before a model is used")
-        refusal = self._rule(self.serving, index, rows)
+        refusal = self._find_refusal(self.serving, index, rows)
         if refusal is not None:
-            await refuse(upstream, refusal)
+            await send_refusal(upstream, refusal)
             return None
         await send_acceptance(upstream)
-        return partial(self._answer, index, rows)
+        return partial(self._score_batch, index, rows)
 
-    def _rule(self, serving: Serving, index: Index, rows: np.ndarray) -> Refusal | None:
+    def _find_refusal(self, serving: Serving, index: Index, rows: np.ndarray) -> Refusal | None:
         releases = serving.program.role.releases
         fresh = releases.counts_as_release(rows)
         spent = np.flatnonzero(fresh & (releases.releases_left(rows) < 1))
@@ -93,26 +93,28 @@ class ServePassive(PartyServer):
             if len(over):
                 words = f"{len(over)} of its rows gave away as many values of z as max_looks allows"
                 return Refusal(party=self.place.name, rule="max_looks", words=words, rows=tuple(over.tolist()))
-        return self.counts.refusal(_names(index, rows), fresh.tolist(), releases.epsilon_of_feeding)
+        return self.counts.refusal(_names_of_rows(index, rows), fresh.tolist(), releases.epsilon_of_feeding)
 
-    async def _answer(self, index: Index, rows: np.ndarray) -> None:
+    async def _score_batch(self, index: Index, rows: np.ndarray) -> None:
         """Count the batch, durably, and take part in scoring it."""
         if self.serving is None or not isinstance(self.serving.program, PassiveProgram):
             raise ProtocolError("no model is used")
         fresh = self.serving.program.role.releases.counts_as_release(rows)
-        self.counts.count(_names(index, rows), fresh.tolist())
+        self.counts.count(_names_of_rows(index, rows), fresh.tolist())
         await self.serving.program.answer_all(rows)
 
-    async def _prepare(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
+    async def _prepare_part(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
         """Check this party's part of a run and report its digest; nothing changes yet."""
         try:
             part = self.shelf.part(str(meta.get("run")))
         except InputError as error:
-            await self._no(upstream, str(error))
+            await self._refuse(upstream, str(error))
             return
         await send_acceptance(upstream, part=part.digest)
 
-    async def _use(self, site: PartyContext, upstream: Link, index: Index, meta: Mapping[str, Scalar]) -> Agreed | None:
+    async def _use_model(
+        self, site: PartyContext, upstream: Link, index: Index, meta: Mapping[str, Scalar]
+    ) -> Agreed | None:
         """Serve the model that the active party has committed."""
         parts = {name.removeprefix(_PART): str(value) for name, value in meta.items() if name.startswith(_PART)}
         model = ModelRecord.of(str(meta.get("run")), parts)
@@ -120,24 +122,24 @@ class ServePassive(PartyServer):
             part: ModelPart = self.shelf.commit(model)
             program = self.program(site, index, part)
         except (InputError, PolicyError) as error:
-            await self._no(upstream, str(error))
+            await self._refuse(upstream, str(error))
             return None
-        self._note(site)
+        self._note_releases(site)
         self.serving = None
         await send_acceptance(upstream)
         return partial(self.come_back, program, index, model, part)
 
-    async def _refresh(self, upstream: Link) -> None:
+    async def _refresh_table(self, upstream: Link) -> None:
         try:
             self.renew()
         except InputError:  # the message can contain values of the table: it is for this party only
-            await self._no(upstream, "its table cannot be used; see its log")
+            await self._refuse(upstream, "its table cannot be used; see its log")
             return
         await send_acceptance(upstream)
 
-    async def _no(self, upstream: Link, words: str) -> None:
-        await refuse(upstream, Refusal(party=self.place.name, rule="other", words=words))
+    async def _refuse(self, upstream: Link, words: str) -> None:
+        await send_refusal(upstream, Refusal(party=self.place.name, rule="other", words=words))
 
 
-def _names(index: Index, rows: np.ndarray) -> list[str]:
+def _names_of_rows(index: Index, rows: np.ndarray) -> list[str]:
     return [index.table.ids[row] for row in index.alignment.rows[rows].tolist()]

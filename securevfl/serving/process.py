@@ -32,7 +32,7 @@ from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.settings import ServingFile, read_serving_file
 from securevfl.serving.shelf import ModelShelf
 
-__all__ = ["PartyProcess", "local_part", "put_part", "run_server"]
+__all__ = ["ServingProcess", "local_part", "put_part", "run_server"]
 
 
 class Admission:
@@ -50,7 +50,7 @@ class Admission:
         self.approval = agreement.approvals[party].raw
 
     def __call__(self, reports: Mapping[str, Report]) -> bool:
-        """See `Gathering`.
+        """See `Rendezvous`.
 
         Raises:
             Expired: the agreement has ended.
@@ -69,7 +69,7 @@ class Admission:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartyProcess:
+class ServingProcess:
     """A party at work.
 
     Attributes:
@@ -104,7 +104,7 @@ async def run_server(
     data: Path | None = None,
     once: bool = False,
     run: str = "",
-) -> AsyncIterator[PartyProcess]:
+) -> AsyncIterator[ServingProcess]:
     """Run a party's server over the network; the block locks its state folder and runs its gate.
 
     Args:
@@ -125,7 +125,7 @@ async def run_server(
     if own.party != party:
         raise InputError(f"{own_file} is the file of {own.party!r}, but --as names {party!r}")
     check_versions(whole)
-    terms = _terms(whole)
+    terms = _agreed_policy(whole)
     admission = Admission(whole, party)
     admission.check()
     proposal = whole.proposal
@@ -139,7 +139,7 @@ async def run_server(
             active=proposal.owners[0],
             passive=proposal.passive,
             job=job,
-            load=partial(_table, own, data, first),
+            load=partial(_read_table, own, data, first),
             folder=folder,
             policy=file.policy.stricter(terms),
             key=own.signing_key(),
@@ -161,7 +161,7 @@ async def run_server(
         else:
             server = ServePassive(mesh, place, once=once)
         server.approval, server.admits = admission.approval, admission
-        yield PartyProcess(server=server, file=file, agreement=whole.digest)
+        yield ServingProcess(server=server, file=file, agreement=whole.digest)
 
 
 def put_part(folder: Path, place: Path, party: str, job: Job, *, run: str = "") -> ModelPart:
@@ -196,7 +196,7 @@ def local_part(file: ServingFile, party: str) -> ModelPart | None:
     return ModelPart.load(file.folder / file.local.model, party, job)
 
 
-def _terms(agreement: Agreement) -> ServingPolicy:
+def _agreed_policy(agreement: Agreement) -> ServingPolicy:
     """The terms that all parties agreed on; they limit each party's own policy."""
     proposal = agreement.proposal
     if len(proposal.owners) != 1:
@@ -212,7 +212,7 @@ def _terms(agreement: Agreement) -> ServingPolicy:
     )
 
 
-def _table(own: PartyFile, data: Path | None, part: ModelPart) -> PartyTable:
+def _read_table(own: PartyFile, data: Path | None, part: ModelPart) -> PartyTable:
     """The party's table, without labels, with the columns that its model takes."""
     section = own.data
     if section is None:

@@ -98,12 +98,12 @@ class Questions:
             Unavailable: see `fail`.
         """
         done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        outcomes: list[Outcome] = await self._waited(Ask(names, done))
+        outcomes: list[Outcome] = await self._await_outcome(Ask(names, done))
         return outcomes
 
     async def command(self, do: str, run: str) -> str:
         """Execute a command and return its outcome; raises the same errors as `ask`."""
-        return str(await self._waited(Command(do, run, asyncio.get_running_loop().create_future())))
+        return str(await self._await_outcome(Command(do, run, asyncio.get_running_loop().create_future())))
 
     async def next(self) -> Ask | Command:
         """The next batch or command."""
@@ -140,7 +140,7 @@ class Questions:
             if not future.done():
                 future.set_exception(error)
 
-    async def _waited(self, item: Ask | Command) -> Any:
+    async def _await_outcome(self, item: Ask | Command) -> Any:
         done: asyncio.Future[Any] = item.done
         self._pending.add(done)
         self._queue.put_nowait(item)

@@ -101,10 +101,10 @@ class ScoringRouter:
                         model="joint", digest=digest, classes=classes, probabilities=outcome, numeric=self._numeric
                     )
                 )
-        found |= self._alone([name for name in dict.fromkeys(customers) if name not in found])
+        found |= self._score_alone([name for name in dict.fromkeys(customers) if name not in found])
         return [found[name] for name in customers]
 
-    def _alone(self, customers: Sequence[str]) -> dict[str, Answer | Refusal | UnknownCustomer]:
+    def _score_alone(self, customers: Sequence[str]) -> dict[str, Answer | Refusal | UnknownCustomer]:
         """Score customers that are not common, or for which the peers cannot be asked."""
         known = self.server.known_names
         found: dict[str, Answer | Refusal | UnknownCustomer] = {}
@@ -112,7 +112,7 @@ class ScoringRouter:
         for name in customers:
             if name not in known:
                 found[name] = UnknownCustomer(reason=f"{self.server.place.name!r} has no row of this customer")
-        local = self._current()
+        local = self._current_model()
         if local is None:
             no = UnknownCustomer(reason="some party has no row of this customer, and there is no local model")
             return found | dict.fromkeys(names, no)
@@ -133,7 +133,7 @@ class ScoringRouter:
             )
         return found
 
-    def _current(self) -> LocalModel | None:
+    def _current_model(self) -> LocalModel | None:
         """The local model over the table as it is now."""
         if self._part is not None and self._table is not self.server.table:
             self._table = self.server.table

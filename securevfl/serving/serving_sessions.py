@@ -44,7 +44,7 @@ class SessionServer(ABC):
         failure: why the last session ended; empty after one that ended as it should.
         sessions: how many began.
         approval: this party's signature of the agreement, for the peers.
-        admits: whether the party serves in a view of these reports; see `Gathering`.
+        admits: whether the party serves in a view of these reports; see `Rendezvous`.
         news: receives who connected and disconnected, and counts of what was served; never identifiers.
         over: whether no session is to follow the one that goes.
     """
@@ -56,7 +56,7 @@ class SessionServer(ABC):
         self.sessions = 0
         self.news = RunEvents()
         self.approval = b""
-        self.admits: Callable[[Mapping[str, Report]], bool] = _everybody
+        self.admits: Callable[[Mapping[str, Report]], bool] = _admit_all
         self.over = False
         self._gathering: Rendezvous | None = None
         self._session: asyncio.Task[None] | None = None
@@ -87,7 +87,7 @@ class SessionServer(ABC):
         parks = True
         try:
             while True:
-                actions = await self._do(gathering, actions)
+                actions = await self._perform(gathering, actions)
                 if actions:
                     continue
                 waiting = {hearing} if self._session is None else {hearing, self._session}
@@ -96,11 +96,11 @@ class SessionServer(ABC):
                     if self.over and not self._session.cancelled() and self._session.exception() is None:
                         parks = False  # the last messages may still be on their way: closing the mesh waits for them
                         return
-                    actions = await self._ended(gathering, "the session ended")
+                    actions = await self._leave_session(gathering, "the session ended")
                 if hearing.done():
                     event = hearing.result()
                     hearing = asyncio.ensure_future(self.mesh.next())
-                    actions += self._heard(gathering, event)
+                    actions += self._take_event(gathering, event)
         finally:
             hearing.cancel()
             if self._session is not None:
@@ -117,7 +117,7 @@ class SessionServer(ABC):
     def _report(self) -> Report:
         return Report(incarnation=str(self.mesh.incarnation), alignment=self.alignment(), approval=self.approval)
 
-    def _heard(self, gathering: Rendezvous, event: MeshEvent) -> list[Action]:
+    def _take_event(self, gathering: Rendezvous, event: MeshEvent) -> list[Action]:
         actions: list[Action] = []
         match event:
             case Connected():
@@ -134,7 +134,7 @@ class SessionServer(ABC):
                 actions = gathering.on_disconnected(event.peer)
             case NoteReceived():
                 try:
-                    actions = gathering.on_note(event.peer, _content(event))
+                    actions = gathering.on_note(event.peer, _rendezvous_note(event))
                 except ProtocolError as error:  # its message is ignored; the next report replaces it
                     self.failure = str(error)
             case ConnectionRefused():
@@ -149,7 +149,7 @@ class SessionServer(ABC):
         self.changed()
         return actions
 
-    async def _do(self, gathering: Rendezvous, actions: Iterable[Action]) -> list[Action]:
+    async def _perform(self, gathering: Rendezvous, actions: Iterable[Action]) -> list[Action]:
         queue = deque(actions)
         while queue:
             match queue.popleft():
@@ -162,10 +162,10 @@ class SessionServer(ABC):
                     self.sessions += 1
                     self._session = asyncio.ensure_future(self.session(view, self._channels))
                 case Park(why=why):
-                    return [*await self._ended(gathering, why), *queue]
+                    return [*await self._leave_session(gathering, why), *queue]
         return []
 
-    async def _judge(self, session: asyncio.Task[None], why: str) -> None:
+    async def _handle_end(self, session: asyncio.Task[None], why: str) -> None:
         """Decide from a session's end how the next one begins."""
         error = None if session.cancelled() else session.exception()
         if session.cancelled() or isinstance(error, Parked | PeerEnded):
@@ -181,7 +181,7 @@ class SessionServer(ABC):
         else:
             self._failed = 0
 
-    async def _ended(self, gathering: Rendezvous, why: str) -> list[Action]:
+    async def _leave_session(self, gathering: Rendezvous, why: str) -> list[Action]:
         """Leave a session and send a new report; after a repeated failure only after a pause."""
         self.why = why
         self.mesh.park(why)
@@ -190,16 +190,16 @@ class SessionServer(ABC):
         if session is not None:
             session.cancel()  # it may wait for a question, and not for a peer
             await asyncio.wait({session})
-            await self._judge(session, why)
+            await self._handle_end(session, why)
         self.changed()
         return gathering.on_parked(self._report())
 
 
-def _everybody(reports: Mapping[str, Report]) -> bool:
+def _admit_all(reports: Mapping[str, Report]) -> bool:
     return True
 
 
-def _content(note: NoteReceived) -> bytes:
+def _rendezvous_note(note: NoteReceived) -> bytes:
     if note.payload[:1] != _SERVING:
         raise ProtocolError(f"{note.peer!r} runs another command: all parties serve, or all predict")
     return note.payload[1:]

@@ -109,7 +109,7 @@ class PartyServer(SessionServer):
         self._candidate: PartyTable | None = None
         self._known: tuple[PartyTable, frozenset[str]] | None = None
         self._kept: tuple[tuple[str, str], dict[str, object]] | None = None
-        self.index = self._stored()
+        self.index = self._load_index()
 
     @property
     def table(self) -> PartyTable:
@@ -124,7 +124,7 @@ class PartyServer(SessionServer):
         return self._known[1]
 
     def alignment(self) -> str:
-        """See `Gathered.alignment`: empty if a new table waits to be aligned."""
+        """See `SessionServer.alignment`: empty if a new table waits to be aligned."""
         return "" if self._candidate is not None or self.index is None else self.index.mark
 
     @property
@@ -150,20 +150,20 @@ class PartyServer(SessionServer):
         outcome = "ended"
         try:
             await consent_party(site, self._candidate or self._table, self.place.job)
-            index = await self._index(site, view)
+            index = await self._find_index(site, view)
             await self.serve(site, index)
-            self._note(site)
+            self._note_releases(site)
             await exchange_ledger_heads(site)
             outcome = "done"
         except BaseException as error:
             outcome = f"ended: {type(error).__name__}"
-            self._note(site)
+            self._note_releases(site)
             raise
         finally:
             self.serving = None
             site.ledger.close(outcome)
 
-    def _note(self, site: PartyContext) -> None:
+    def _note_releases(self, site: PartyContext) -> None:
         """Write into the ledger what was released, and keep the noise that was drawn once for the next session."""
         if self.serving is None:
             return
@@ -172,7 +172,7 @@ class PartyServer(SessionServer):
         if len(releases):
             self._kept = self.serving.key, releases.state()
 
-    async def _index(self, site: PartyContext, view: View) -> Index:
+    async def _find_index(self, site: PartyContext, view: View) -> Index:
         """The common rows: stored ones that all parties still have, or those of a new alignment."""
         if self._candidate is None and self.index is not None and view.alignment == self.index.mark:
             return self.index
@@ -228,7 +228,7 @@ class PartyServer(SessionServer):
     def _file(self) -> Path:
         return self.place.folder / "index.safetensors"
 
-    def _stored(self) -> Index | None:
+    def _load_index(self) -> Index | None:
         """The common rows of an earlier process, where they are of this table."""
         if not self._file.exists():
             return None

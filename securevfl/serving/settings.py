@@ -30,7 +30,7 @@ from securevfl.agreement import Address
 from securevfl.config import Config
 from securevfl.errors import InputError
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
-from securevfl.serving.limits import Limits
+from securevfl.serving.limits import RequestLimits
 from securevfl.serving.policy import ServingPolicy
 from securevfl.serving.questions import Batching
 
@@ -114,7 +114,7 @@ class _Sections(Config):
     policy: ServingPolicy = msgspec.field(default_factory=ServingPolicy)
     http: HttpSection = msgspec.field(default_factory=HttpSection)
     batches: Batching = msgspec.field(default_factory=Batching)
-    limits: Limits = msgspec.field(default_factory=Limits)
+    limits: RequestLimits = msgspec.field(default_factory=RequestLimits)
     local: LocalSection | None = None
 
 
@@ -126,7 +126,7 @@ class ServingFile:
     policy: ServingPolicy
     http: HttpSection
     batches: Batching
-    limits: Limits
+    limits: RequestLimits
     local: LocalSection | None
 
 

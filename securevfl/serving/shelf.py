@@ -151,13 +151,13 @@ class ModelShelf:
     def _read(self) -> None:
         try:
             content = json.loads(self._record.read_bytes())
-            self.committed = _named(content["committed"])
-            self.previous = None if content["previous"] is None else _named(content["previous"])
+            self.committed = _read_record(content["committed"])
+            self.previous = None if content["previous"] is None else _read_record(content["previous"])
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self._record} is damaged ({error}): remove it, and activate a model again") from None
 
 
-def _named(value: Mapping[str, object]) -> ModelRecord:
+def _read_record(value: Mapping[str, object]) -> ModelRecord:
     run, digest, parts = value["run"], value["digest"], value["parts"]
     texts = isinstance(parts, dict) and all(isinstance(one, str) for pair in parts.items() for one in pair)
     if not isinstance(run, str) or not isinstance(parts, dict) or not texts or digest != digest_of(run, parts):

@@ -33,7 +33,7 @@ from securevfl.config import Config, Mistaken
 from securevfl.errors import InputError
 from securevfl.jobfile.toml_text import raise_all, read_toml
 
-__all__ = ["SCOPES", "Client", "Scope", "TokenFile", "make_token"]
+__all__ = ["SCOPES", "Scope", "TokenClient", "TokenFile", "make_token"]
 
 Scope = Literal["score", "status", "admin"]
 SCOPES: tuple[Scope, ...] = ("score", "status", "admin")
@@ -85,7 +85,7 @@ class TokenSections(Config):
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class TokenClient:
     """An authenticated client and its scopes."""
 
     name: str
@@ -110,20 +110,20 @@ class TokenFile:
         self._stamp: tuple[int, int, int] | None = None
         self._read()
 
-    def client(self, token: str) -> Client | None:
+    def client(self, token: str) -> TokenClient | None:
         """The client of this token; None if the token is unknown or expired.
 
         The token is compared with every digest of the file in constant time, so that the duration does not reveal a
         near match.
         """
         given = token.encode("utf-8", "replace")
-        return self._client("token", given) if len(given) <= _LONGEST else None
+        return self._find_client("token", given) if len(given) <= _LONGEST else None
 
-    def certificate(self, der: bytes) -> Client | None:
+    def certificate(self, der: bytes) -> TokenClient | None:
         """The client of this certificate, by the same rules as `client`."""
-        return self._client("certificate", der)
+        return self._find_client("certificate", der)
 
-    def _client(self, kind: str, secret: bytes) -> Client | None:
+    def _find_client(self, kind: str, secret: bytes) -> TokenClient | None:
         self._read()
         given = hashlib.sha256(secret).digest()
         found: TokenEntry | None = None
@@ -132,7 +132,7 @@ class TokenFile:
                 found = entry
         if found is None or (found.expires is not None and self._today() > found.expires):
             return None
-        return Client(found.client, frozenset(found.scopes))
+        return TokenClient(found.client, frozenset(found.scopes))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -147,7 +147,7 @@ class TokenFile:
             return
         if sys.platform != "win32" and state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise InputError(f"{self._path} can be written by others, who could add a token: chmod 600 {self._path}")
-        self._entries = tuple((bytes.fromhex(entry.sha256), entry) for entry in _sections(self._path).token)
+        self._entries = tuple((bytes.fromhex(entry.sha256), entry) for entry in _read_entries(self._path).token)
         self._stamp = stamp
 
 
@@ -179,14 +179,14 @@ def make_token(
     entry = TokenEntry(client=client, scopes=scopes, sha256=hashlib.sha256(token.encode()).hexdigest(), expires=expires)
     before = ""
     if file.exists():
-        _sections(file)
+        _read_entries(file)
         before = file.read_text(encoding="utf-8").rstrip("\n") + "\n\n"
     make_folder(file.parent)
-    write_atomic(file, (before + _section(entry)).encode(), private=True)
+    write_atomic(file, (before + _format_entry(entry)).encode(), private=True)
     return token
 
 
-def _section(entry: TokenEntry) -> str:
+def _format_entry(entry: TokenEntry) -> str:
     lines = ["[[token]]", f'client = "{entry.client}"']
     lines.append("scopes = [" + ", ".join(f'"{scope}"' for scope in entry.scopes) + "]")
     lines.append(f'sha256 = "{entry.sha256}"')
@@ -195,7 +195,7 @@ def _section(entry: TokenEntry) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sections(file: Path) -> TokenSections:
+def _read_entries(file: Path) -> TokenSections:
     content = read_toml(file, "token", 'the page "Serve predictions"')
     try:
         return TokenSections.of(content, "")

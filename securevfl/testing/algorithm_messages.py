@@ -8,7 +8,7 @@ from securevfl.cut import Plain, Protection
 from securevfl.errors import AuditError, ProtocolError
 from securevfl.party import job_exchanges as declared_by_all
 from securevfl.privacy import READABLE_KINDS, verify
-from securevfl.run.receipt import receipt
+from securevfl.run.receipt import message_summary
 from securevfl.run.simulation import RunOutcome
 from securevfl.testing.algorithm_configuration import accepted
 from securevfl.testing.failure import CheckFailed
@@ -81,7 +81,7 @@ def check_ledgers(trial: Trial) -> None:
 def check_receipt(trial: Trial) -> None:
     """The receipt has words for each step, and content where something is exchanged to train with."""
     words = declared_by_all(trial.job(), trial.passive).words
-    lines = receipt(trial.plain.ledgers, words)
+    lines = message_summary(trial.plain.ledgers, words)
     for line in lines:
         if line.what not in words.values():
             raise CheckFailed(f"the receipt calls a message {line.what!r}; declare it with words")

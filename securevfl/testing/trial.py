@@ -16,7 +16,7 @@ from securevfl.data import Parties, PartyTable
 from securevfl.errors import InputError, PartyFailed, PolicyError
 from securevfl.party import Job, consent_party, train_party
 from securevfl.party_context import Keeper, PartyContext, PartySecret
-from securevfl.run.receipt import check_protection
+from securevfl.run.receipt import check_recorded_protection
 from securevfl.run.simulated_parties import COORDINATOR, Simulated
 from securevfl.run.simulation import RunOutcome, join_parties
 from securevfl.testing.failure import CheckFailed
@@ -182,7 +182,7 @@ class Trial:
         ledgers = {name: site.ledger for name, site in sites.items()}
         resumed = any(keeper.load() is not None for keeper in (keepers or {}).values())
         own = {name: ledgers[name] for name in people}
-        check_protection(job, own, [table.name for table in people.passive], resumed=resumed)
+        check_recorded_protection(job, own, [table.name for table in people.passive], resumed=resumed)
         return RunOutcome(trained=trained, ledgers=ledgers, split=trained[simulated.roster.owners[0]].split)
 
 

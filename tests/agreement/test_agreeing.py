@@ -39,7 +39,7 @@ from securevfl.agreement.proposing import parse_time, planned_epsilon
 from securevfl.errors import Expired, InputError, PolicyError
 from securevfl.party import JobTerms
 from securevfl.privacy import PrivateKey
-from securevfl.process.party_process import _bounded
+from securevfl.process.party_process import _bound_policy
 
 JOB = """
 [job]
@@ -127,7 +127,7 @@ def test_a_job_file_gives_the_job_alone(made: Proposal) -> None:
 
 
 def test_parties_with_other_devices_agree(made: Proposal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("securevfl.party.job._usable", lambda device: device == "cuda")
+    monkeypatch.setattr("securevfl.party.job._is_usable", lambda device: device == "cuda")
     assert made.job_of(device="cuda").digest == made.job_of(device="cpu").digest == made.job_of().digest
     assert made.job_of(device="cuda").device == "cuda"
 
@@ -346,12 +346,12 @@ def test_bounds_hold_while_a_job_runs(what: str) -> None:
 def test_bounds_on_epsilon_are_a_part_of_the_policy() -> None:
     made = proposal(party=(card("bank"), card("shop", epsilon=8.0, delta=1e-5)))
     plain = sv.Policy(min_intersection=20)
-    assert _bounded(plain, made, "bank", None) == plain
-    assert _bounded(plain, made, "shop", None) == sv.Policy(min_intersection=20, max_epsilon=8.0, max_delta=1e-5)
+    assert _bound_policy(plain, made, "bank", None) == plain
+    assert _bound_policy(plain, made, "shop", None) == sv.Policy(min_intersection=20, max_epsilon=8.0, max_delta=1e-5)
     tight = PartyBudget(epsilon=7.0, delta=1e-6)
-    assert _bounded(plain, made, "shop", tight) == sv.Policy(min_intersection=20, max_epsilon=7.0, max_delta=1e-6)
-    assert _bounded(plain, made, "bank", tight).max_epsilon == 7.0
-    assert _bounded(sv.Policy(max_epsilon=3.0), made, "shop", tight).max_epsilon == 3.0
+    assert _bound_policy(plain, made, "shop", tight) == sv.Policy(min_intersection=20, max_epsilon=7.0, max_delta=1e-6)
+    assert _bound_policy(plain, made, "bank", tight).max_epsilon == 7.0
+    assert _bound_policy(sv.Policy(max_epsilon=3.0), made, "shop", tight).max_epsilon == 3.0
 
 
 @pytest.mark.parametrize(("minutes", "over"), [(-1, False), (4, False), (5, False), (6, True)])

@@ -18,7 +18,7 @@ import securevfl as sv
 from securevfl.party_context import Keeper, PartySecret
 from securevfl.privacy import READABLE_KINDS
 from securevfl.run.checkpoint import make_keepers
-from securevfl.run.receipt import check_protection
+from securevfl.run.receipt import check_recorded_protection
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing import checks
 from securevfl.training import registered_algorithms
@@ -70,7 +70,7 @@ def run(work: sv.Job, people: sv.Parties, keeping: Mapping[str, Keeper] | None =
     alike = {name: PartySecret.from_seed(work.seed, name) for name in people}  # sealed runs too: they are compared
     resumed = any(keeper.load() is not None for keeper in (keeping or {}).values())
     ran = run_parties(work, people, join_parties(people, work), run="run", keepers=keeping, secrets=alike)
-    check_protection(work, ran.ledgers, tuple(table.name for table in people.passive), resumed=resumed)
+    check_recorded_protection(work, ran.ledgers, tuple(table.name for table in people.passive), resumed=resumed)
     return ran
 
 

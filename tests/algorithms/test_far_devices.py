@@ -80,7 +80,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> None:
             await self.role.train_batch(rows)
         return self.trained
 
-    monkeypatch.setattr(job_module, "_usable", lambda _: True)
+    monkeypatch.setattr(job_module, "_is_usable", lambda _: True)
     monkeypatch.setattr(wire, "HostCopy", Unread)
     monkeypatch.setattr(ActiveProgram, "run", steps)
     monkeypatch.setattr(PassiveProgram, "run", steps)

@@ -35,7 +35,7 @@ class OfOwnAccord(Rendezvous):
     """Trains as soon as it knows all reports."""
 
     def _settled(self) -> list[Action]:
-        actions = super()._settled()
+        actions = super()._advance()
         began = [action for action in actions if isinstance(action, Began)]
         if began and self.state.phase == "ready":
             self.state = replace(self.state, phase="going")

@@ -11,7 +11,7 @@ from support.helpers import scarce
 
 import securevfl as sv
 from securevfl.data import Parties, PartyTable
-from securevfl.party.numbering import _others
+from securevfl.party.numbering import _unaligned_rows
 from securevfl.party_context import PartySecret
 from securevfl.run.simulation import Aligned, align_parties, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
@@ -100,8 +100,8 @@ def test_the_order_is_the_party_s_own_and_stays() -> None:
         run_parties(job, people, aligned, run="order")
     site = next(role.site for role in roles if role.site.name == "shop1")
     none = np.arange(0)
-    mine = _others(site, table, alignment, none)
-    other = _others(replace(site, secret=PartySecret.fresh()), table, alignment, none)
+    mine = _unaligned_rows(site, table, alignment, none)
+    other = _unaligned_rows(replace(site, secret=PartySecret.fresh()), table, alignment, none)
     assert not np.array_equal(mine, other)
     assert np.array_equal(np.sort(mine), np.sort(other))
     assert set(mine.tolist()).isdisjoint(alignment.rows.tolist())

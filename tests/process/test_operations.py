@@ -25,7 +25,7 @@ from support.helpers import parties
 import securevfl as sv
 from securevfl.process.log_fields import EVENTS, FIELDS, LogFields
 from securevfl.process.logs import EventLog, LogNews, LogObserver, logging_to
-from securevfl.process.metrics import Metrics, serve_metrics
+from securevfl.process.metrics import TrainingMetrics, serve_metrics
 from securevfl.process.operations import keep_to_quota, open_outputs, stop_on_signals
 from securevfl.run.events import RunEvents
 
@@ -102,7 +102,7 @@ def test_no_value_of_a_job_reaches_its_logs_and_metrics(tmp_path: Path, dp: sv.D
     job = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(4,)), protection=sv.Plain(dp=dp), epochs=2, batch_size=32)
     names = list(tables)
     observers: dict[str, sv.Observer] = {}
-    metrics = {name: Metrics(name, sv.__version__) for name in names}
+    metrics = {name: TrainingMetrics(name, sv.__version__) for name in names}
     for name in names:
         observers[name] = LogObserver(EventLog(LogFields(name, names)))
     with logging_to(tmp_path / "log.jsonl", screen=None):
@@ -132,7 +132,7 @@ def _scraped(port: int) -> str:
 
 
 def test_metrics_are_what_prometheus_reads() -> None:
-    metrics = Metrics("bank", "0.1.0")
+    metrics = TrainingMetrics("bank", "0.1.0")
     metrics.links_changed(
         {"shop": LinkState(connected=True, connections=3, sent=10, received=20, round_trip=0.25, silent=1.5)}
     )
@@ -145,7 +145,7 @@ def test_metrics_are_what_prometheus_reads() -> None:
         metrics.step(1, step, 3)
     with serve_metrics(metrics, 0) as port:
         text = _scraped(port)
-        with pytest.raises(sv.InputError, match="cannot be opened"), serve_metrics(Metrics("x", "0"), port):
+        with pytest.raises(sv.InputError, match="cannot be opened"), serve_metrics(TrainingMetrics("x", "0"), port):
             pass
         with socket.socket() as other, pytest.raises(ConnectionRefusedError):  # this address and no other
             other.connect(("127.0.0.2", port))

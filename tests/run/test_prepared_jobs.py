@@ -18,7 +18,7 @@ from securevfl.privacy import Link
 from securevfl.report.html import render_report
 from securevfl.run import Model
 from securevfl.run.model_parts import ModelPart
-from securevfl.serving.process import _table
+from securevfl.serving.process import _read_table
 
 ROWS = 360
 JOB = """
@@ -119,7 +119,7 @@ def test_a_part_is_served_from_a_table_without_what_was_dropped(folder: Path, re
     class Own:
         data, folder, party, path = section, tmp_path, "shop", tmp_path / "party.toml"
 
-    table = _table(Own, None, ModelPart.load(tmp_path, "shop", job))  # type: ignore[arg-type]
+    table = _read_table(Own, None, ModelPart.load(tmp_path, "shop", job))  # type: ignore[arg-type]
     assert set(table.columns) == {"spent", "branch", "visit"}
     assert table.categorical == {"branch"}
 

@@ -21,7 +21,7 @@ from support.servers import JOB, Served, put, ready, served, trained
 
 import securevfl as sv
 from securevfl.run.model_parts import ModelPart
-from securevfl.serving import Batching, Limits, ServingPolicy, TokenFile, make_token
+from securevfl.serving import Batching, RequestLimits, ServingPolicy, TokenFile, make_token
 from securevfl.serving.access import AccessControl
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import CERTIFICATE, application
@@ -53,7 +53,7 @@ async def asked(
     *,
     policies: Mapping[str, ServingPolicy] | None = None,
     tokens: TokenFile | None = None,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     local: ModelPart | None = None,
     away: bool = False,
 ) -> AsyncIterator[Asked]:
@@ -167,7 +167,7 @@ def test_a_serving_policys_rule_reaches_the_client(tmp_path: Path, plain: Parts)
 
 
 def test_limits_of_clients_and_customers(tmp_path: Path, plain: Parts) -> None:
-    limits = Limits(client_rows_per_minute=1, client_burst=4, customer_scores_per_minute=1, customer_burst=2)
+    limits = RequestLimits(client_rows_per_minute=1, client_burst=4, customer_scores_per_minute=1, customer_burst=2)
 
     async def main() -> None:
         async with asked(tmp_path, plain, limits=limits) as client:

@@ -14,7 +14,7 @@ from support.servers import until
 import securevfl as sv
 from securevfl.agreement import ServingTerms
 from securevfl.serving import ServeActive, make_token
-from securevfl.serving.process import PartyProcess, run_server
+from securevfl.serving.process import ServingProcess, run_server
 from securevfl.serving.process_tasks import serve_http
 from securevfl.testing.companies import Companies
 
@@ -65,7 +65,7 @@ def test_the_active_party_links_and_serves(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with AsyncExitStack() as held:
-            made: dict[str, PartyProcess] = {}
+            made: dict[str, ServingProcess] = {}
             for name in where.names:
                 dials = {peer: str(one.server.mesh.listening[0]) for peer, one in made.items()}  # type: ignore[attr-defined]
                 file, serving = where.party_file(name, dials), tmp_path / name / "serving.toml"

@@ -19,7 +19,7 @@ from securevfl.data import Parties
 from securevfl.errors import PolicyError
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServeActive, make_token
-from securevfl.serving.process import PartyProcess, run_server
+from securevfl.serving.process import ServingProcess, run_server
 from securevfl.serving.process_tasks import predict_all, serve_http
 from securevfl.testing.companies import Companies
 from securevfl.testing.parties import parties
@@ -43,9 +43,9 @@ bottom = [3]
 """
 
 
-async def start(where: Companies, held: AsyncExitStack, *, once: bool = False) -> dict[str, PartyProcess]:
+async def start(where: Companies, held: AsyncExitStack, *, once: bool = False) -> dict[str, ServingProcess]:
     """All parties; each dials those that were started before."""
-    found: dict[str, PartyProcess] = {}
+    found: dict[str, ServingProcess] = {}
     for name in NAMES:
         dials = {peer: str(process.server.mesh.listening[0]) for peer, process in found.items()}  # type: ignore[attr-defined]
         file = where.party_file(name, dials)

@@ -35,14 +35,14 @@ def noisy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """Rows that the passive party shop1 was asked to score, batch for batch."""
     rows: list[np.ndarray] = []
-    original = ServePassive._asked
+    original = ServePassive._decide_batch
 
     async def noted(self: ServePassive, upstream: object, index: object, asked: np.ndarray) -> object:
         if self.place.name == "shop1":
             rows.append(asked)
         return await original(self, upstream, index, asked)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ServePassive, "_asked", noted)
+    monkeypatch.setattr(ServePassive, "_decide_batch", noted)
     return rows
 
 

@@ -101,7 +101,7 @@ def test_a_request_in_flight_hears_of_a_party_that_died(
         async with served(ready(tmp_path, plain), Batching(grace=0.05)) as running:
             name = min(running.bank.common)
             with monkeypatch.context() as patched:
-                patched.setattr(ServePassive, "_asked", never)
+                patched.setattr(ServePassive, "_decide_batch", never)
                 asked = asyncio.ensure_future(running.bank.scores([name]))
                 await reached.wait()
                 running.crash("shop1")
