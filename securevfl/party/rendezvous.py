@@ -54,7 +54,7 @@ class Go:
 
 @dataclass(frozen=True)
 class Park:
-    """Stop what runs in the view; when it has stopped, call `Gathering.on_parked` with a new report."""
+    """Stop what runs in the view; when it has stopped, call `Rendezvous.on_parked` with a new report."""
 
     why: str
 
@@ -66,7 +66,7 @@ Phase = Literal["reporting", "ready", "going", "parking"]
 
 @dataclass(frozen=True)
 class RendezvousState:
-    """All that a `Gathering` remembers; it is replaced, never changed.
+    """All that a `Rendezvous` remembers; it is replaced, never changed.
 
     Attributes:
         own: the party's report.

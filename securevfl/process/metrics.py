@@ -133,7 +133,7 @@ def serve_metrics(collector: Any, port: int, *, host: str = LOOPBACK) -> Iterato
     """Serve metrics as text at ``/metrics``, as long as the block lasts.
 
     Args:
-        collector: whatever `prometheus_client` collects from: an object with `collect`, here `TrainingMetrics`, or a registry.
+        collector: whatever `prometheus_client` collects from: `TrainingMetrics`, or a registry.
         port: to listen at; 0 for one that is free.
         host: to listen at; loopback, unless other machines may read the metrics.
 

@@ -112,7 +112,7 @@ def epsilon_totals(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonTotal]:
 
 
 def worst_epsilon(spent: Mapping[str, Sequence[Spent]]) -> dict[str, float]:
-    """``"ε of features"``, ``"ε of labels"`` … → ε by RDP of the party that spent most. Argument as for `epsilon_totals`."""
+    """``"ε of features"``, ``"ε of labels"`` … → ε by RDP of the party that spent most; see `epsilon_totals`."""
     found: dict[str, float] = {}
     for one in epsilon_totals(spent):
         name = f"ε of {one.protects}"
