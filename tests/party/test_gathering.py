@@ -34,7 +34,7 @@ def test_all_orders_of_events(bounds: Bounds) -> None:
 class OfOwnAccord(Rendezvous):
     """Trains as soon as it knows all reports."""
 
-    def _settled(self) -> list[Action]:
+    def _advance(self) -> list[Action]:
         actions = super()._advance()
         began = [action for action in actions if isinstance(action, Began)]
         if began and self.state.phase == "ready":
