@@ -140,6 +140,6 @@ def test_sealed_sums_that_need_not_add_up_are_refused(nodes: str, monkeypatch: p
         codes[:, 0] = np.where(codes[:, 0] == 0, -1, codes[:, 0])
         return honest(self, batch, codes, bins, node, count, complete=False)
 
-    monkeypatch.setattr(SumHolder, "sums", some)
+    monkeypatch.setattr(SumHolder, "compute_sums", some)
     with pytest.raises(sv.ProtocolError, match="does not leave out one bin of each column"):
         run(job(sv.Paillier(bits=2048), nodes=nodes, merge=4), scarce(1, rows=60, width=2, overlap=1.0))

@@ -277,7 +277,7 @@ def test_columns_and_bins_are_asked_for_in_an_order_that_no_seed_tells(monkeypat
         return honest(self, batch, codes, bins)
 
     ready_keys(monkeypatch)
-    monkeypatch.setattr(counting.SumHolder, "sums", watched)
+    monkeypatch.setattr(counting.SumHolder, "compute_sums", watched)
     first, second = (_run(sv.Plain(), people=parties(passive=1, rows=150)) for _ in range(2))
     assert card(first, "shop1") == card(second, "shop1")
     assert asked[0] != asked[1]
@@ -294,7 +294,7 @@ def test_a_party_that_asks_for_single_rows_is_told_nothing(monkeypatch: pytest.M
         codes[7, 0] = 1
         return honest(self, batch, codes, bins)
 
-    monkeypatch.setattr(counting.SumHolder, "sums", alone)
+    monkeypatch.setattr(counting.SumHolder, "compute_sums", alone)
     with pytest.raises(sv.ProtocolError, match=r"asks for a bin of [01] rows; the job says at least 5") as caught:
         _run(sv.Plain())
     told = [e for ledger in caught.value.ledgers for e in ledger.entries if e.what == "scorecard/positives"]
@@ -312,7 +312,7 @@ def test_bins_that_leave_rows_out_are_told_nothing(monkeypatch: pytest.MonkeyPat
         codes[::2, 0] = -1
         return honest(self, batch, codes, bins, complete=False)
 
-    monkeypatch.setattr(counting.SumHolder, "sums", some)
+    monkeypatch.setattr(counting.SumHolder, "compute_sums", some)
     with pytest.raises(sv.ProtocolError, match="does not leave out one bin of each column"):
         _run(sv.Plain())
 
@@ -326,7 +326,7 @@ def test_more_positives_than_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -
         found[0, 0] = [60, 60]
         return found
 
-    monkeypatch.setattr(counting.SumOwner, "open", shifted)
+    monkeypatch.setattr(counting.SumOwner, "open_sums", shifted)
     with pytest.raises(sv.ProtocolError, match="more rows of the second class than a bin has"):
         _run(sv.Plain())
 
