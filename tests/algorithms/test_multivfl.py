@@ -23,8 +23,7 @@ from securevfl.data import hold_out, label_owners
 from securevfl.party_context import PartySecret
 from securevfl.privacy import Entry, Ledger
 from securevfl.run import align_parties, join_parties
-from securevfl.testing import programs
-from securevfl.transport import memory_pair
+from securevfl.transport import MemoryHub
 
 CONFIG = sv.MultiVFL(hidden=8, top=(8,), bottom=(6,), lr=0.01, cut_lr=0.2)
 JOB = sv.Job(protection=sv.Plain(), algorithm=CONFIG, epochs=6, steps=10, batch_size=32)
@@ -450,7 +449,7 @@ def test_noise_on_gradients_is_spent() -> None:
 def test_links_that_hold_one_message_block_nobody_and_carry_what_is_declared(
     monkeypatch: pytest.MonkeyPatch, aggregation: str, protection: Any
 ) -> None:
-    monkeypatch.setattr(programs, "memory_pair", lambda window: memory_pair(1))
+    monkeypatch.setattr("securevfl.run.in_memory.MemoryHub", lambda names, **_: MemoryHub(names, window=1))
     config = CONFIG.replace(aggregation=aggregation, hidden=4, paillier_bits=2048)
     job = JOB.replace(epochs=2, steps=2, batch_size=16, algorithm=config, protection=protection)
     result = run(job, people(owners=2, rows=30))
