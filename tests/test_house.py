@@ -179,3 +179,34 @@ def test_the_files_that_the_architecture_page_names_exist() -> None:
     named = set(re.findall(r"`(\w+(?:/\w+)*(?:/\w+\.py|/))`", _PAGE.read_text(encoding="utf-8")))
     assert len(named) > 15
     assert [path for path in sorted(named) if not (ROOT / "securevfl" / path).exists()] == []
+
+
+def test_large_folders_small_files_and_names_defined_twice_are_those_of_the_list(tools: ModuleType) -> None:
+    """What is new has to be mended, what was mended has to leave the list: `python tools/rooms.py --write`."""
+    import rooms
+
+    listed = tomllib.loads(rooms.EXCEPTIONS.read_text(encoding="utf-8"))
+    found = rooms.exceptions()
+    assert listed.keys() == found.keys()
+    for rule, ones in found.items():
+        assert not set(ones) - set(listed[rule]), f"{rule}: mend these; the list of exceptions only shrinks"
+        assert not set(listed[rule]) - set(ones), f"{rule}: no longer needed, run python tools/rooms.py --write"
+
+
+def test_a_small_file_and_a_name_of_two_rooms_are_found(tools: ModuleType, tmp_path: Path) -> None:
+    import rooms
+
+    source = _tree(
+        tmp_path,
+        {
+            "one/__init__.py": "from toy.one.small import helper\n",
+            "one/small.py": '__all__ = ["helper"]\n\n\ndef helper(): ...\n\n\ndef other(): ...\n',
+            "one/user.py": "from toy.one.small import helper\n\n\ndef other(): ...\n",
+            "two.py": "def helper(): ...\n\n\ndef _hidden(): ...\n",
+            "three.py": "def _hidden(): ...\n",
+        },
+    )
+    lines = dict.fromkeys(source.trees, 10)
+    assert rooms.small_files(source, lines) == ["toy.one.small in toy.one.user"]
+    assert rooms.small_files(source, lines | {"toy.one.small": rooms.SMALL}) == []
+    assert rooms.shared_names(source) == ["toy: helper in one, two"]
