@@ -218,7 +218,10 @@ def child(tree: Path, only: list[str], under: list[str]) -> dict[str, dict[str, 
     """What the version in `tree` trains, from a separate process."""
     parts = [tree / part for part in ("", "net", "psi", "crypto", "tests")]
     path = os.pathsep.join(str(part) for part in parts if part.is_dir())  # PYTHONPATH comes before installed packages
-    command = [sys.executable, str(Path(__file__).resolve()), "--print", "--only", *only, "--under", *under]
+    # Entry points come from the environment: a checkout with another list of algorithms brings its own.
+    python = tree / ".venv" / "bin" / "python"
+    python = python if python.is_file() else Path(sys.executable)
+    command = [str(python), str(Path(__file__).resolve()), "--print", "--only", *only, "--under", *under]
     # A fixed hash seed: an order of sets would otherwise differ between two processes of one version.
     environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
     ended = subprocess.run(command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=False)
