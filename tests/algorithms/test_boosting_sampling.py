@@ -46,7 +46,7 @@ def counted() -> Iterator[Work]:
         work.factors += int((groups >= 0).sum())
         return packed(self, batch, groups, count)
 
-    with mock.patch.object(SumOwner, "encrypt", encrypted), mock.patch.object(SumHolder, "_packed", multiplied):
+    with mock.patch.object(SumOwner, "encrypt_rows", encrypted), mock.patch.object(SumHolder, "_pack_sums", multiplied):
         yield work
 
 

@@ -247,7 +247,7 @@ def test_the_report_shows_the_points_that_parts_hold() -> None:
     assert run.base_points == held[people.active.name]["scorecard"]["points to begin with"]
     page = render_report(result.record)
     assert "Points of the scorecard" in page
-    assert f"{run.base_points:.1f} to begin with" in page
+    assert f", plus {run.base_points:.1f}." in page
     other = sv.simulate(job.replace(algorithm=sv.SplitNN(hidden=4)), people, baselines=())
     assert not other.record.runs[0].points
     assert "Points of the scorecard" not in render_report(other.record)

@@ -301,7 +301,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a version of another time": (text('"version":3', '"version":2'), LINE + "1"),
     "the time changed": (text('"time":1', '"time":2'), LINE + "1"),
     "the policy's text changed": (text('"policy":"keys >= 2048', '"policy":"keys >= 9048'), LINE + "1"),
-    "a declared exchange changed": (text('"reveals":"a_p W_p', '"reveals":"b_p W_p'), LINE),
+    "a declared exchange changed": (text('"reveals":"its part of z', '"reveals":"its part of y'), LINE),
     "a signature of another line": (other_signature, LINE),
     "lines after the close": (lambda f: edit(f, lambda lines: [*lines, lines[40]]), LINE),
     "two closes": (lambda f: edit(f, lambda lines: [*lines, lines[-1]]), LINE),

@@ -235,5 +235,5 @@ def test_torch_keeps_to_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     set_to: list[int] = []
     monkeypatch.setattr(torch, "get_num_threads", lambda: set_to[-1] if set_to else 64)
     monkeypatch.setattr(torch, "set_num_threads", set_to.append)
-    monkeypatch.setattr("securevfl.process.operations.cores", lambda: 3)
+    monkeypatch.setattr("securevfl.process.operations.usable_cores", lambda: 3)
     assert keep_to_quota() == 3

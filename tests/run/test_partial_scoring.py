@@ -234,9 +234,9 @@ def test_what_is_not_fit_for_the_rows_of_one_party_refuses_with_the_cure() -> No
     (whole, _), (alone, _), new = _model(ALL), _model(LOCAL), _tables(**NEW)
     single = sv.Parties.of(new["bank"], active="bank")
     two = sv.Parties.of(new["bank"], new["shop1"], active="bank")
-    cure = "train an algorithm that is fit for the others, too .*local.*zero_imputation"
+    cure = r"train an algorithm that is also fit for others \(.*local.*zero_imputation"
     for people, everyone, match in (
-        (new, True, f"without the columns of shop1, shop2, .*{cure}"),
+        (new, True, f"without the columns of shop1, shop2: .*{cure}"),
         (single, False, "the model belongs to .* the tables to bank: SplitNN is not fit"),
         (two, False, "without the columns of shop2"),
     ):

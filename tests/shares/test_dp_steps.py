@@ -196,7 +196,7 @@ class _Sums(Clear):
         super().__init__(bytes(32))
         self.sums: list[np.ndarray] = []
 
-    async def products(self, jobs: Sequence[Product]) -> list[object]:  # type: ignore[override]
+    async def compute_products(self, jobs: Sequence[Product]) -> list[object]:  # type: ignore[override]
         self.sums += [(j.left.mine @ j.right.mine).view(np.int64) for j in jobs if j.add is not None]
         return await super().compute_products(jobs)  # type: ignore[return-value]
 

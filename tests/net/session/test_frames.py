@@ -180,4 +180,4 @@ def test_the_page_lists_every_frame_and_every_refusal() -> None:
         assert f"| {kind.value} | {kind.name} |" in page
     for code, words in CODES.items():
         assert f"| `{code}` | {words} |" in page
-    assert f"and {OVERHEAD} more" in page
+    assert f"plus {OVERHEAD}." in page
