@@ -35,7 +35,7 @@ class BookedRole(Interface):
 
     @property
     def site(self) -> PartyContext:
-        """The party's place."""
+        """The party's context."""
         ...
 
     @property

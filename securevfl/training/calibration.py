@@ -1,8 +1,8 @@
-"""Temperature scaling (Guo et al. 2017, arXiv 1706.04599): a trained model's confidence, held to how often it is right.
+"""Temperature scaling (Guo et al. 2017, arXiv 1706.04599): match a model's confidence to how often it is right.
 
-The active party fits one number T by itself on its validation rows: probabilities ``softmax(logits / T)``, which are
-``p^(1/T)`` normalised, so that no logits are needed. T moves no row from one class to another. Scores from all parties'
-columns and scores from the active party's own have a T each.
+The active party fits one number T on its validation rows, without any message. The probabilities become
+``softmax(logits / T)``; this is ``p^(1/T)`` normalised, so no logits are needed. T changes no row's predicted class.
+Scores from all parties' columns and scores from the active party's own have separate temperatures.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = [
 ]
 
 FEWEST_TO_CHOOSE = 50
-"""Validation rows from which a choice among epochs, or a temperature, says more than chance."""
+"""Fewest validation rows on which a choice among epochs, or a temperature, beats chance."""
 
 WHOLE, ALONE = "whole", "alone"
-"""Whose columns: those of all parties, or of the active party alone."""
+"""Which columns scores come from: those of all parties, or of the active party alone."""
 
 _LARGEST = 10.0
-"""T and 1/T are searched up to this."""
+"""The largest T, and the largest 1/T, that is tried."""
 _STEPS = 60
 _GOLDEN = (5**0.5 - 1) / 2
 _TINY = 1e-12
@@ -38,11 +38,11 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """How a temperature was fitted, and what it changes on the test rows.
+    """A fitted temperature and its effect on the test rows.
 
     Attributes:
-        temperature: T; above 1 the model was too sure of itself.
-        rows: validation rows that it was fitted on.
+        temperature: T; above 1 if the model was overconfident.
+        rows: number of validation rows that it was fitted on.
         before: expected calibration error on the test rows without it.
         after: with it.
     """
@@ -88,8 +88,10 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, bi
 def fit_temperatures(
     valid: np.ndarray, valid_labels: np.ndarray, test: np.ndarray, test_labels: np.ndarray
 ) -> Calibration | None:
-    """The temperature with the least log-loss on the validation rows (section 4.2); None where these say nothing: fewer
-    than `FEWEST_TO_CHOOSE`, or a log-loss that falls to the end of the range, as where all are right.
+    """The temperature with the least log-loss on the validation rows (section 4.2).
+
+    None with fewer than `FEWEST_TO_CHOOSE` rows, or if the log-loss falls up to the end of the range, which happens
+    when all rows are classified correctly.
 
     Args:
         valid: probabilities of the validation rows, (n, classes).
@@ -124,7 +126,7 @@ def fit_temperatures(
 
 
 def temperature_of(model: Mapping[str, object], whose: str) -> float:
-    """T for scores from these columns, as the active party's part of a model holds it; 1 where none was fitted."""
+    """T for scores from these columns, from the active party's part of a model; 1 if none was fitted."""
     temperatures = model.get("temperature")
     found = temperatures.get(whose, 1.0) if isinstance(temperatures, Mapping) else 1.0
     return float(found)

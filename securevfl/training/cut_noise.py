@@ -1,4 +1,4 @@
-"""How a job's noise meets the cut: the sizes that both sides plan for, and what stands on the active party's side."""
+"""Fit the cut to a job's noise: the ranges that both sides plan for, and the active party's side."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _TAIL = 8.5
 """|Φ⁻¹| of 52 random bits is below 8.3."""
 
 _FAR = 4.0
-"""Errors of a number have no bound as those of classes do: times as much room at the cut, for targets some hundred
-deviations away; beyond, the loss 'huber' bounds them."""
+"""Factor on the range at the cut for numeric targets, whose errors are unbounded, unlike those of classes. It suffices
+for targets some hundred standard deviations away; beyond, the loss 'huber' bounds errors."""
 
 
 def widen_ranges(spec: CutSpec, role: Role) -> CutSpec:
-    """`spec` with ranges wide enough for what clip and noise can amount to; the same at all parties.
+    """`spec` with ranges wide enough for clipped values plus noise; the same at all parties.
 
     Args:
         spec: of the cut, with the ranges of exact values.
-        role: whose job and plan say how much noise there is.
+        role: its job and plan determine the amount of noise.
     """
     dp, plan = role.protection.dp, role.plan
     activations = spec.activation_bound
@@ -51,7 +51,7 @@ def widen_ranges(spec: CutSpec, role: Role) -> CutSpec:
 
 
 def active_side(role: ActiveRole, spec: CutSpec) -> ActiveCut:
-    """The active party's side of the cut, with a bound on z on top where the job asks for noise on z."""
+    """The active party's side of the cut, which also bounds z if the job asks for noise on z."""
     site, dp = role.site, role.protection.dp
     cut = role.protection.active_cut(site, spec)
     if site.observer.listening:

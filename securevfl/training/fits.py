@@ -1,4 +1,4 @@
-"""What a class of algorithms declares that it can do. Jobs ask for no more than that."""
+"""What a class of algorithms declares that it can do. A job that asks for more is refused."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ LearnsKind = Literal["labels", "numbers", "weights"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fits:
-    """What a class of algorithms was written, and checked, to do. The default is the least: plain or sealed training on
+    """What a class of algorithms was written and checked to do. The default is the minimum: plain or sealed training on
     classes, with Gaussian noise.
 
-    It holds for the class that declares it and for no subclass: whoever changes an algorithm declares what still holds.
+    A declaration applies to its class only, not to subclasses: a changed algorithm has to declare what still applies.
 
     Attributes:
-        dp: kinds of differential privacy that it can have; see `NoiseKind`.
+        dp: kinds of differential privacy that it supports; see `NoiseKind`.
         learns: targets that it can learn; see `LearnsKind`.
         shares: whether it is one split network, trained on the rows that its roles feed towards their targets, and
             nothing else. Then it can be trained on shares as it is.
-        counts: whether a passive party counts every value that it hands over of a row, so that `Policy.max_looks` can
+        counts: whether a passive party counts every value of a row that it sends, so that `Policy.max_looks` can
             bound it.
 
     Raises:
@@ -55,5 +55,5 @@ class Fits:
 
 
 UNDECLARED = Fits()
-"""What a class has that declares nothing: the least. It is one object, so that a refusal can tell an author who left
+"""The minimum, for a class that declares nothing. Refusals compare by identity, to distinguish an author who left
 `fits` out from one who declared ``Fits()``."""

@@ -1,15 +1,15 @@
-"""Frozen bottoms: features that a party draws from its own secret and never trains.
+"""Frozen bottoms: random features that a party draws from its secret and never trains.
 
-Random features stand for a kernel (Rahimi and Recht, "Random features for large-scale kernel machines", NIPS 2007):
-``relu6(x R / √d + b)`` or ``√2 cos(x R / √d + u)`` with R, b and u of the party's own. What is above learns on them as
-on any other columns. Under a sealed cut nothing goes back to a party whose bottom is not trained: neither a gradient
-nor anything else that depends on labels. The features depend on no other party's data, so that they are computed once.
+Random features approximate a kernel (Rahimi and Recht, "Random features for large-scale kernel machines", NIPS 2007):
+``relu6(x R / √d + b)`` or ``√2 cos(x R / √d + u)`` with random R, b and u. The layers above learn on them as on any
+other columns. Under a sealed cut, a party with a frozen bottom receives no gradient nor anything else that depends on
+labels. The features do not depend on another party's data, so they are computed once.
 
-With `learned`, the same layer is first trained on the party's own rows without labels, as SimCLR does, and then frozen:
-a choice of features that costs no message either.
+With `learned`, the layer is first trained on the party's own rows without labels, as SimCLR does, and then frozen. This
+sends no message either.
 
-What a frozen bottom does *not* do: z stays a linear image of it, and each look at a row is an equation more about that
-row; see `securevfl.privacy.opened_values`.
+What a frozen bottom does *not* do: z remains a linear image of the features, and each opened value of a row is one more
+equation about that row; see `securevfl.privacy.opened_values`.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ __all__ = ["Frozen", "FrozenBottom", "frozen_activations", "frozen_bottom", "row
 FeatureKind = Literal["relu", "fourier"]
 
 _CEILING = 6.0
-"""Of ReLU6, as of all other bottoms: the sealed cut needs bounded activations."""
+"""Bound of ReLU6, as in all other bottoms: the sealed cut needs bounded activations."""
 
 _SHIFT = 0.5
-"""Deviation of b: where single features bend."""
+"""Standard deviation of b, which places the kinks of the features."""
 
 _BATCH = 256
-"""Rows of a step of `learned`."""
+"""Rows per step of `learned`."""
 
 
 class Frozen(Config, kw_only=False):
-    """A bottom of fixed features, drawn from each party's own secret: ``bottom=sv.Frozen(64)``, in files
+    """A bottom of fixed features, drawn from each party's secret: ``bottom=sv.Frozen(64)``, in files
     ``bottom = {width = 64, kind = "fourier"}``.
 
-    The passive parties' bottoms are frozen. The active party, which gives nothing away by training, trains a perceptron
-    of the same width in its place.
+    Only the passive parties' bottoms are frozen. The active party discloses nothing by training its bottom, so it
+    trains a perceptron of the same width instead.
 
     Attributes:
         width: how many features.
         kind: ``"relu"``, between 0 and 6; or ``"fourier"``, between −√2 and √2.
-        learned: ``"own rows"`` to train the layer on all rows of the party's own first, aligned or not, without labels
-            and without a message; None for features as they were drawn.
-        steps: of that training.
+        learned: ``"own rows"`` to train the layer first on all of the party's rows, aligned or not, without labels and
+            without a message; None for the features as drawn.
+        steps: number of steps of that training.
     """
 
     name: ClassVar[str] = "frozen"
@@ -72,7 +72,7 @@ class Frozen(Config, kw_only=False):
 
 
 class FrozenBottom(nn.Module):
-    """Features without parameters: what they were drawn as is kept with the party's part of the model.
+    """Fixed features; the drawn weights are stored with the party's part of the model.
 
     Args:
         kind: of the features.
@@ -95,7 +95,7 @@ class FrozenBottom(nn.Module):
 
 
 class _Learning(nn.Module):
-    """The same features while they are learned."""
+    """The same features with trainable parameters, for `Frozen.learned`."""
 
     def __init__(self, drawn: FrozenBottom) -> None:
         super().__init__()
@@ -117,14 +117,14 @@ def _features(kind: FeatureKind, x: torch.Tensor, weight: torch.Tensor, shift: t
 def frozen_bottom(
     frozen: Frozen, secret: PartySecret, shape: Sequence[int], own_rows: torch.Tensor | None = None
 ) -> FrozenBottom:
-    """A party's bottom, the same whenever it is made from the same secret and, where it is learned, the same rows.
+    """Build a party's bottom: always the same from the same secret and, if it is learned, the same rows.
 
     Args:
-        frozen: what the job says.
-        secret: the party's own.
+        frozen: the job's setting.
+        secret: the party's.
         shape: of a row of its features.
-        own_rows: features of all rows of its own that may train, (n, …), for `Frozen.learned`; None to leave that out,
-            for whoever loads what was learned.
+        own_rows: features of all of its rows that may train, (n, …), for `Frozen.learned`; None to skip this training,
+            when learned weights are loaded afterwards.
     """
     inputs, width = math.prod(shape), frozen.width
 
@@ -148,11 +148,11 @@ def frozen_bottom(
 def frozen_activations(
     frozen: Frozen, secret: PartySecret, x: torch.Tensor, own_rows: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """A party's frozen activations of rows, (n, width) float32, computed once: no other party's data goes into them.
+    """A party's frozen activations of rows, (n, width) float32. They do not depend on another party's data.
 
     Args:
-        frozen: what the job says.
-        secret: the party's own.
+        frozen: the job's setting.
+        secret: the party's.
         x: features, (n, …).
         own_rows: see `frozen_bottom`.
     """
@@ -162,9 +162,9 @@ def frozen_activations(
 
 
 def rows_to_pretrain(role: BookedRole) -> torch.Tensor | None:
-    """Features of all rows of the party that may train, aligned or not, (n, …), for what it learns alone beforehand.
+    """Features of all rows of the party that may train, aligned or not, (n, …), for `Frozen.learned`.
 
-    None where it learns nothing alone, and in a prediction. A resumed run learns the same again.
+    None if the job does not use it, and in a prediction. A resumed run learns the same again.
 
     Args:
         role: the party's.

@@ -156,12 +156,12 @@ class PassiveHalf:
 
     Args:
         architecture: shapes and rates.
-        site: the party's place.
+        site: the party's context.
         spec: of the cut.
         protection: of what crosses it.
         shape: of a row of the party's features.
-        own_rows: features of all rows of its own that may train, (n, …), for a frozen bottom that is learned from them;
-            None where none is, or it was.
+        own_rows: features of all of its rows that may train, (n, …), for a frozen bottom that is learned from them;
+            otherwise None.
     """
 
     def __init__(

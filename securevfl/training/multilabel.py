@@ -1,4 +1,4 @@
-"""Several labels of a row, each there or not: a sigmoid for each, and metrics over all of them."""
+"""A target of several labels, each present or absent: one sigmoid for each label, and metrics over all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from securevfl.training.task import Task
 __all__ = ["HALF", "Labels"]
 
 HALF = 0.5
-"""A label is given from this probability on."""
+"""A label is predicted if its probability is at least this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,18 @@ class Labels(Task):
         return labels.float()
 
     def probabilities(self, logits: torch.Tensor) -> np.ndarray:
-        """(n, labels) float64, each label's by itself."""
+        """(n, labels) float64, one independent probability for each label."""
         found: np.ndarray = torch.sigmoid(logits.double()).cpu().numpy()
         return found
 
     def metrics(
         self, probabilities: np.ndarray, labels: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, float]:
-        """AUC and F1 of each label, averaged (`auc`, `macro_f1`); F1 of all answers together (`micro_f1`); the share of
-        answers that are right (`accuracy`, one minus the Hamming loss); the mean log-loss of an answer. Rows count by
+        """AUC and F1 of each label, averaged (`auc`, `macro_f1`); F1 over all pairs of row and label (`micro_f1`); the
+        share of correct pairs (`accuracy`, one minus the Hamming loss); the mean log-loss of a pair. Rows count by
         their weights; values are scikit-learn's.
 
-        The AUC is left out where a label is the same in all rows.
+        The AUC is left out if a label is the same in all rows.
 
         Raises:
             ValueError: no row, or a probability that is not finite.
@@ -66,7 +66,7 @@ class Labels(Task):
         from sklearn.metrics import f1_score, roc_auc_score
 
         if not (len(labels) and np.isfinite(probabilities).all()):
-            raise ValueError(f"metrics of {len(labels)} rows: at least one is needed, and finite probabilities")
+            raise ValueError(f"metrics of {len(labels)} rows: need at least one row and finite probabilities")
         edge = np.finfo(probabilities.dtype).eps
         given = (probabilities >= HALF).astype(np.int64)
         right = np.clip(np.where(labels == 1, probabilities, 1 - probabilities), edge, 1 - edge)

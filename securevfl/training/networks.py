@@ -1,7 +1,7 @@
-"""Bottom and top models: multi-layer perceptrons by their widths, convolutional ones by name.
+"""Bottom and top models: multi-layer perceptrons given by widths, convolutional ones by name.
 
-A bottom's last layer is ReLU6: the sealed cut computes in integers whose range is planned beforehand, so activations
-have to be bounded.
+A bottom ends in ReLU6: the sealed cut computes in integers whose range is planned beforehand, so activations have to be
+bounded.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Bottom = tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] | str | Frozen
 never train."""
 
 
-HANDED_OVER = "the representations that it hands over are trained, by gradients that come back"
-"""Why bottoms are not frozen in algorithms that exchange representations."""
+HANDED_OVER = "the representations that it sends are trained by gradients that come back"
+"""Why bottoms cannot be frozen in algorithms that exchange representations."""
 
 
 def build_mlp(widths: Sequence[int], *, last: nn.Module | None = None) -> nn.Sequential:
@@ -136,13 +136,13 @@ BOTTOMS = {
 
 
 def bottom_problems(bottom: Bottom, where: str, *, not_frozen: str = "") -> list[str]:
-    """What is wrong with a bottom, as sentences: a name that `BOTTOMS` has not, or a frozen one where it makes no
-    sense. Widths carry their bounds themselves.
+    """Sentences about what is wrong with a bottom: a name that is not in `BOTTOMS`, or a frozen bottom that passive
+    parties cannot have. The type of widths checks their bounds.
 
     Args:
         bottom: widths, a name or frozen.
         where: path of the field.
-        not_frozen: why passive parties cannot have frozen bottoms here; empty where they can.
+        not_frozen: why passive parties cannot have frozen bottoms here; empty if they can.
     """
     if isinstance(bottom, Frozen) and not_frozen:
         return [f"{where} is frozen, and {not_frozen}: give widths, such as [{bottom.width}]"]
@@ -152,16 +152,16 @@ def bottom_problems(bottom: Bottom, where: str, *, not_frozen: str = "") -> list
 
 
 def build_bottom(bottom: Bottom, shape: Sequence[int], *, width: int = 0) -> tuple[nn.Module, int]:
-    """A bottom model for features of `shape` (without rows), and the width of its activations; 0 for no features.
+    """A bottom model for one row's features of `shape`, and the width of its activations; 0 for no features.
 
     Args:
-        bottom: widths or a name; for a frozen one, the perceptron of the same width that the active party trains in its
-            place. A passive party's is made by `frozen_bottom`.
+        bottom: widths or a name. For a frozen one, this builds the perceptron of the same width that the active party
+            trains instead; `frozen_bottom` builds a passive party's.
         shape: (d,) for tables, (channels, height, width) for images.
-        width: of a convolutional model's activations; its own if 0.
+        width: of a convolutional model's activations; 0 for the model's default.
 
     Raises:
-        InputError: a convolutional model for features that are no images.
+        InputError: a convolutional model for features that are not images.
     """
     if math.prod(shape) == 0:
         return nn.Identity(), 0
@@ -189,7 +189,7 @@ def build_bottom(bottom: Bottom, shape: Sequence[int], *, width: int = 0) -> tup
 
 
 def build_active_block(inputs: int, outputs: int) -> nn.Module:
-    """The active party's own block of the cut with its bias: linear, or the bias alone where it has no features."""
+    """The active party's own block of the cut with its bias: linear, or only the bias if it has no features."""
     return nn.Linear(inputs, outputs) if inputs else _Bias(outputs)
 
 

@@ -1,6 +1,6 @@
-"""Losses by name with their first and second derivatives in numpy: what trees are grown on, what networks are held to.
+"""Losses by name with their first and second derivatives, in numpy: trees are grown on them, networks tested by them.
 
-A raw score f is what a model adds up; a link makes of it a number or probabilities. Losses of one row:
+A model outputs a raw score f; a link function turns it into a number or probabilities. Losses of one row:
 
 ============  ==================================================  =========================
 name          loss                                                prediction
@@ -14,7 +14,8 @@ name          loss                                                prediction
 ============  ==================================================  =========================
 
 Huber 1964; Poisson and Tweedie: Jørgensen, The Theory of Dispersion Models, 1997, chapter 4, up to terms that do not
-depend on f. Weights of rows multiply the loss and both derivatives; callers do that.
+depend on f. Callers multiply the loss and both derivatives by the row's
+weight.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ NUMBER_LOSSES = ("squared", "huber", "poisson", "tweedie")
 
 _POSITIVE = ("poisson", "tweedie")
 _STEEPEST = 50.0
-"""Exponents are cut off here: e^50 is beyond any amount, and its square is a number still."""
+"""Exponents are clipped here: e^50 exceeds any amount, and its square is still finite in float64."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossOfNumber:
-    """How a numeric target is learned, as all parties of a job know it.
+    """The loss of a numeric target and its parameters; all parties of a job have the same.
 
     Attributes:
         name: one of `NUMBER_LOSSES`.
         delta: δ of `huber`, in standard deviations of the target.
         power: p of `tweedie`.
-        range: the lowest and the highest target that counts, in its units; None where the active party scales by its
-            training rows. Noise on labels needs it.
+        range: the lowest and the highest target, in its units; None if the active party scales by its training rows.
+            Noise on labels needs it.
     """
 
     name: str = "squared"
@@ -81,8 +82,8 @@ class Objective(ABC):
 
     @abstractmethod
     def gradients(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First and second derivative of each row's loss by its raw scores, (n, outputs) each; of several outputs the
-        second is the diagonal."""
+        """First and second derivative of each row's loss by its raw scores, (n, outputs) each; for several outputs, the
+        second is the diagonal of the Hessian."""
 
     @abstractmethod
     def to_predictions(self, raw: np.ndarray) -> np.ndarray:
@@ -90,7 +91,7 @@ class Objective(ABC):
 
 
 def find_objective(name: str, *, classes: int = 0, delta: float = 1.0, power: float = 1.5) -> Objective:
-    """The loss of this name.
+    """Build the loss of this name.
 
     Args:
         name: one of the table above.
@@ -118,16 +119,16 @@ def find_objective(name: str, *, classes: int = 0, delta: float = 1.0, power: fl
 
 
 def check_numbers_fit(name: str, y: np.ndarray, where: str) -> None:
-    """Refuse targets that a loss is not defined for.
+    """Refuse targets that a loss is not defined for, or that leave nothing to learn.
 
     Args:
         name: of the loss.
         y: targets (n,), finite.
-        where: whose they are, for the message.
+        where: the owner of the targets, for the message.
 
     Raises:
-        InputError: a negative amount where the logarithm of the mean is learned, no amount above zero at all, or
-            targets that are all the same.
+        InputError: a negative amount, or none above zero, with a loss that learns the logarithm of the mean; or targets
+            that are all the same.
     """
     if not len(y):
         return
@@ -170,8 +171,8 @@ class _Squared(Objective):
 
 
 class _Huber(_Squared):
-    """The second derivative is that of the parabola which touches the loss and lies above it, min(1, δ/|r|): the
-    loss's own is zero outside, and a step by it would be infinite."""
+    """Uses min(1, δ/|r|) as second derivative, that of the parabola that touches the loss from above. The true one is
+    zero for |r| > δ, and a Newton step by it would be infinite."""
 
     name: ClassVar[str] = "huber"
 
@@ -183,7 +184,7 @@ class _Huber(_Squared):
     def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         low, high = float(y.min()), float(y.max())
         each = np.ones(len(y)) if weight is None else weight
-        for _ in range(100):  # the sum of the gradients grows with f
+        for _ in range(100):  # bisection: the sum of the gradients grows with f
             middle = (low + high) / 2
             total = float((each * np.clip(middle - y, -self.delta, self.delta)).sum())
             low, high = (low, middle) if total > 0 else (middle, high)
@@ -266,7 +267,7 @@ class _Softmax(Objective):
 
     def __init__(self, classes: int) -> None:
         if classes < 2:
-            raise InputError(f"{classes} classes leave nothing to tell apart; 2 are the least")
+            raise InputError(f"{classes} classes leave nothing to learn; give 2 or more")
         self.outputs = classes
 
     def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:

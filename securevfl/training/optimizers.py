@@ -1,8 +1,8 @@
-"""Adam as torch computes it, to the last bit, for networks so small that its bookkeeping takes longer than its numbers.
+"""Adam with torch's results, to the last bit, for networks so small that torch's bookkeeping dominates.
 
-On a CPU `torch.optim.Adam` steps one parameter after the other, nine operations each. Here both moments of all
-parameters of a group lie in one buffer each, so that most operations are asked for once: for a top model of 300 weights
-a step takes an eighth of the time. What is not plain Adam of float32 on a CPU is left to torch.
+On a CPU `torch.optim.Adam` steps one parameter after the other, with nine operations each. Here one buffer contains the
+first moments of all parameters of a group and another the second moments, so most operations run once: for a top model
+of 300 weights a step takes an eighth of the time. Torch still does everything but plain Adam of float32 on a CPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 __all__ = ["Adam", "forget_gradients"]
 
 _UNUSUAL = ("amsgrad", "maximize", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay")
-"""Settings of which none is set where a step is taken here."""
+"""If any of these settings is on, torch takes the step."""
 
 
 class Adam(torch.optim.Adam):
@@ -31,17 +31,17 @@ class Adam(torch.optim.Adam):
         groups = [] if closure is not None else [self._ready(i, group) for i, group in enumerate(self.param_groups)]
         ready = [moments for moments in groups if moments is not None]
         if not ready or len(ready) < len(self.param_groups):
-            self._moments.clear()  # torch counts the steps of each parameter by itself
+            self._moments.clear()  # torch counts the steps of each parameter separately
             return super().step(closure)
         with torch.no_grad():
             for moments, group in zip(ready, self.param_groups, strict=True):
                 moments.step(group)
         return None
 
-    step.hooked = True  # type: ignore[attr-defined]  # else torch wraps its profiler's marks around each step
+    step.hooked = True  # type: ignore[attr-defined]  # otherwise torch wraps each step in a profiler mark
 
     def _ready(self, number: int, group: dict[str, Any]) -> _Moments | None:
-        """The moments of a group; None where torch has to step, as it does at first."""
+        """The moments of a group; None if torch has to step, as in the first step."""
         kept = self._moments.get(number)
         states = [self.state[parameter] for parameter in group["params"]]
         if kept is None or not kept.are_of(states):
@@ -54,13 +54,13 @@ class Adam(torch.optim.Adam):
 
 
 class _Moments:
-    """Both moments of a group's parameters in one buffer each. The optimiser's states are views of them, so that it
-    gives and takes them as torch does.
+    """Both moments of a group's parameters, in one buffer each. The optimiser's states are views of them, so saving and
+    loading states works as in torch.
 
     Args:
         parameters: all of them float32, on the CPU.
         states: of the optimiser.
-        count: steps that were taken.
+        count: number of steps taken.
     """
 
     def __init__(self, parameters: list[torch.Tensor], states: list[dict[str, torch.Tensor]], count: float) -> None:
@@ -78,7 +78,7 @@ class _Moments:
 
     @classmethod
     def of(cls, parameters: list[torch.Tensor], states: list[dict[str, torch.Tensor]]) -> _Moments | None:
-        """The moments that torch has begun; None where it has not, or they are not what is stepped here."""
+        """Take over the moments that torch made; None if there are none yet, or torch has to step them."""
         for parameter, state in zip(parameters, states, strict=True):
             if state.keys() != {"step", "exp_avg", "exp_avg_sq"}:
                 return None
@@ -92,15 +92,15 @@ class _Moments:
         return [part.view(parameter.shape) for part, parameter in zip(parts, self._parameters, strict=True)]
 
     def are_of(self, states: list[dict[str, torch.Tensor]]) -> bool:
-        """Whether these states are still views of the buffers: loading others puts new tensors in their places."""
+        """Whether these states are still views of the buffers: loading a state replaces them by new tensors."""
         return all(state.get("exp_avg") is first for state, first in zip(states, self._firsts, strict=True))
 
     def has_gradients(self) -> bool:
-        """Whether every parameter has one: those without are not stepped, and torch counts for each by itself."""
+        """Whether every parameter has a gradient: torch skips those without and counts steps of each separately."""
         return all(parameter.grad is not None for parameter in self._parameters)
 
     def step(self, group: dict[str, Any]) -> None:
-        """One step, the operations and their order as in torch's ``_single_tensor_adam``."""
+        """Take one step, with the operations of torch's ``_single_tensor_adam`` in the same order."""
         rate, decay, eps, (beta1, beta2) = group["lr"], group["weight_decay"], group["eps"], group["betas"]
         first, second, gradient, root = self._first, self._second, self._gradient, self._root
         gradients = [parameter.grad.reshape(-1) for parameter in self._parameters if parameter.grad is not None]
@@ -118,7 +118,7 @@ class _Moments:
 
 
 def forget_gradients(optimizer: torch.optim.Optimizer) -> None:
-    """What `zero_grad(set_to_none=True)` does, without its bookkeeping: of each step's Python, it was the most."""
+    """Do what `zero_grad(set_to_none=True)` does, without the bookkeeping that takes most of a step's Python time."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = None

@@ -1,8 +1,7 @@
-"""What a user should hear about how training ended, beside the metrics: what a constant prediction would have scored,
-classes with hardly any rows, and training that went nowhere.
+"""Warnings about how training ended: worse than a constant prediction, or on too few rows of a class.
 
-A run that ends without an error may still be worthless: its loss is finite and worse than that of always giving the
-class shares, or its validation rows hold one row of a class. Both are warnings, in words that name the cure.
+A run that ends without an error may still be worthless: its loss is finite but worse than that of always predicting the
+class shares, or its validation rows include a single row of a class. Both are warnings with a remedy.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from securevfl.training.task import Task
 __all__ = ["check_classes", "check_labels", "constant_metrics", "few_labels", "few_rows", "went_nowhere"]
 
 _LAST = 3
-"""Epochs at the end that are looked at."""
+"""How many of the last epochs are checked."""
 
 _MARGIN = 1.02
-"""A loss within two per cent of the constant prediction's is no better and no worse."""
+"""A loss within two per cent of the constant prediction's counts as equal."""
 
 _FEW = 10
-"""Rows of a class below which a metric of that class says little."""
+"""Fewer rows of a class make a metric of that class unreliable."""
 
 _LOSSES = {"log_loss": "log-loss", "rmse": "RMSE", "huber": "Huber loss"}
 
@@ -41,8 +40,8 @@ def constant_metrics(
     train_weight: np.ndarray | None = None,
     weight: np.ndarray | None = None,
 ) -> dict[str, float]:
-    """Accuracy and log-loss on `rows` of always giving the class shares of the training rows; of a numeric target the
-    metrics of always giving the training rows' mean.
+    """Metrics on `rows` of a constant prediction: the training rows' class shares (accuracy and log-loss), or the mean
+    of a numeric target.
 
     Args:
         task: what is learned.
@@ -52,8 +51,8 @@ def constant_metrics(
         weight: of the rows that are scored, (m,).
 
     Returns:
-        ``accuracy``, that of the class that is most frequent in training; ``log_loss``, infinite where a class is
-        scored that training has no row of. Empty without rows.
+        ``accuracy``, of always predicting the most frequent training class; ``log_loss``, infinite if `rows` include a
+        class that training lacks. Empty without rows.
     """
     if not len(train) or not len(rows):
         return {}
@@ -76,15 +75,15 @@ def constant_metrics(
 
 
 def check_labels(task: Task, train: np.ndarray) -> None:
-    """Refuse to train where there is nothing to learn.
+    """Refuse to train if there is nothing to learn.
 
     Args:
         task: what is learned.
         train: labels of the training rows, (n,).
 
     Raises:
-        InputError: all rows are of one class, have the same number, or all or none of them one of several labels; or
-            numbers that the loss is not for.
+        InputError: all rows are of one class or have the same number, a label is the same in all rows, or the loss is
+            not defined for the numbers.
     """
     if isinstance(task, Regression):
         check_numbers_fit(task.loss.name, train, "training")
@@ -92,17 +91,17 @@ def check_labels(task: Task, train: np.ndarray) -> None:
         for number in np.flatnonzero(train.min(axis=0) == train.max(axis=0)) if len(train) else ():
             raise InputError(
                 f"label number {number} is {train[0, number]} in all {len(train):,} training rows, so there is nothing "
-                "to learn of it: find more common rows, or leave the label out"
+                "to learn about it: find more common rows, or leave the label out"
             )
     else:
         check_classes(train)
 
 
 def check_classes(train: np.ndarray, names: str = "training") -> None:
-    """Refuse to train where there is nothing to tell apart.
+    """Refuse to train on a single class.
 
     Raises:
-        InputError: all rows are of one class; says how many, and the cure.
+        InputError: all rows are of one class; the message has their number and a remedy.
     """
     if len(train) and len(np.unique(train)) == 1:
         raise InputError(
@@ -112,11 +111,11 @@ def check_classes(train: np.ndarray, names: str = "training") -> None:
 
 
 def few_rows(classes: int, parts: dict[str, np.ndarray]) -> list[str]:
-    """Which parts of the split hold hardly any row of a class, in words.
+    """Warn about parts of the split with hardly any row of a class.
 
     Args:
         classes: number of classes.
-        parts: what rows are for → their classes.
+        parts: purpose of the rows → their classes.
     """
     found = []
     for what, labels in parts.items():
@@ -127,18 +126,18 @@ def few_rows(classes: int, parts: dict[str, np.ndarray]) -> list[str]:
         if len(scarce):
             listed = ", ".join(f"{counts[k]:,} of class {k}" for k in scarce[:4]) + (" …" if len(scarce) > 4 else "")
             found.append(
-                f"of {len(labels):,} {what} rows only {listed}: metrics that rest on so few say little; "
+                f"of {len(labels):,} {what} rows only {listed}: metrics on so few rows are unreliable; "
                 f"find more common rows; {_STRATIFY}"
             )
     return found
 
 
 def few_labels(labels: int, parts: dict[str, np.ndarray]) -> list[str]:
-    """Which parts of the split hold hardly any row with, or without, one of several labels, in words.
+    """Warn about parts of the split in which hardly any row has, or lacks, one of several labels.
 
     Args:
         labels: number of labels.
-        parts: what rows are for → their zeros and ones, (n, labels).
+        parts: purpose of the rows → their zeros and ones, (n, labels).
     """
     found = []
     for what, known in parts.items():
@@ -148,8 +147,8 @@ def few_labels(labels: int, parts: dict[str, np.ndarray]) -> list[str]:
             listed = ", ".join(f"{int(rarer[k]):,} for label {k}" for k in scarce[:4])
             listed += " …" if len(scarce) > 4 else ""
             found.append(
-                f"of {len(known):,} {what} rows few are of the rarer answer: {listed}: metrics that rest on so few say "
-                "little; find more common rows, or leave the label out"
+                f"of {len(known):,} {what} rows few have the rarer value: {listed}: metrics on so few rows are "
+                "unreliable; find more common rows, or leave the label out"
             )
     return found
 
@@ -161,8 +160,8 @@ def went_nowhere(
     on_test: dict[str, float],
     loss: str = "log_loss",
 ) -> list[str]:
-    """Whether the last epochs' validation loss, or the kept model's test loss, is worse than that of always giving the
-    class shares, or the mean of a numeric target, in words.
+    """Warn if the validation loss of the last epochs, or the kept model's test loss, is worse than that of a constant
+    prediction.
 
     Args:
         epochs: the history.
@@ -188,7 +187,7 @@ def went_nowhere(
         ),
     ]
     return [
-        f"{what}; always giving the training rows' {always} has {bound:.3g}: training diverged or overfitted; "
+        f"{what}; always predicting the training rows' {always} has {bound:.3g}: training diverged or overfitted; "
         "lower the learning rates, train fewer epochs (patience = …), or take less noise"
         for what, value, bound in compared
         if value > bound * _MARGIN

@@ -1,5 +1,4 @@
-"""Networks of one shape that train at the same time, each on rows of its own: folds of one party, in half the time that
-one after the other takes."""
+"""Train networks of one shape at the same time, each on its own rows: a party's folds take half the time this way."""
 
 from __future__ import annotations
 
@@ -13,10 +12,10 @@ __all__ = ["ParallelNetworks"]
 
 
 class ParallelNetworks:
-    """Several networks whose parameters are stacked, with one Adam for all of them: it treats each number by itself.
+    """Several networks with stacked parameters and one Adam for all, which updates each number independently.
 
     Args:
-        models: networks of one shape, on one device; their weights are where training begins.
+        models: networks of one shape, on one device, with their initial weights.
         lr: Adam's learning rate.
         weight_decay: L2 penalty.
     """
@@ -33,7 +32,7 @@ class ParallelNetworks:
         return out
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Outputs (models, n, outputs) of each network on rows of its own, (models, n, …)."""
+        """Outputs (models, n, outputs) of each network on its rows, (models, n, …)."""
         out: torch.Tensor = self._all(self._weights, x)
         return out
 
@@ -43,7 +42,7 @@ class ParallelNetworks:
             return self._one({name: weight[number] for name, weight in self._weights.items()}, x)
 
     def step(self, loss: torch.Tensor) -> None:
-        """One step on the sum of the networks' losses."""
+        """Take one step on the sum of the networks' losses."""
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         self.optimizer.step()

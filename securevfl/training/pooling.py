@@ -1,7 +1,8 @@
-"""Averaging the probabilities of several models, with weights that rows which none of them saw may choose.
+"""Average the probabilities of several models, with weights fitted on rows that none of them was trained on.
 
 With few such rows a choice among models is mostly chance, and equal weights do better. So weights are equal below
-`FEWEST_TO_CHOOSE` rows, and from there minimise the log-loss and a pull towards equal weights that rows outweigh:
+`FEWEST_TO_CHOOSE` rows. From there they minimise the log-loss plus a pull towards equal weights, which more rows
+outweigh:
 
     w = argmin_{w ≥ 0, Σ w = 1}  Σ_i −log Σ_m w_m p_m(y_i | x_i)  −  α Σ_m log w_m,
 
@@ -37,10 +38,10 @@ def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def fit_stacking_weights(probabilities: Sequence[np.ndarray], labels: np.ndarray, *, pull: float) -> np.ndarray:
-    """Weights (models,) by which the mean of probabilities has the least log-loss, pulled towards equal ones.
+    """Weights (models,) whose mean of probabilities has the least log-loss, pulled towards equal weights.
 
     Args:
-        probabilities: of each model, of rows that it has not seen, (n, classes).
+        probabilities: of each model, for rows that it was not trained on, (n, classes).
         labels: classes of these rows, (n,).
         pull: α; 0 for none.
     """

@@ -1,8 +1,8 @@
-"""Pseudo-labels: classes that a model gives to rows without labels, by one of three rules. All parties take part.
+"""Pseudo-labels: classes that a model assigns to rows without labels, by one of three rules. All parties take part.
 
-- *confidence*: where the largest probability reaches a bound.
-- *calibrated*: likewise, after the probabilities were tempered (Guo et al. 2017, arXiv 1706.04599) so that they fit
-  aligned rows which the model was not trained on.
+- *confidence*: label a row if its largest probability reaches a bound.
+- *calibrated*: the same after temperature scaling (Guo et al. 2017, arXiv 1706.04599), fitted to aligned rows that the
+  model was not trained on.
 - *balanced*: the surest rows of each class, as many as the class's share of known labels asks for.
 """
 
@@ -25,7 +25,7 @@ Labelling = Literal["confidence", "calibrated", "balanced"]
 """The rule by which rows are labelled."""
 
 FEWEST_TO_CALIBRATE = 10
-"""Held-out rows below which no temperature is fitted."""
+"""Fewest held-out rows that a temperature is fitted to."""
 
 _TEMPERATURES = np.geomspace(0.25, 16.0, 97)
 _SMALLEST = 1e-12
@@ -55,7 +55,7 @@ def fit_temperature(p: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _margins(p: np.ndarray) -> np.ndarray:
-    """By how much each class is ahead of the best other one, (n, classes)."""
+    """Each class's probability minus the best other one, (n, classes)."""
     if p.shape[1] < 2:
         return p
     order = np.sort(p, axis=1)
@@ -66,27 +66,27 @@ def _margins(p: np.ndarray) -> np.ndarray:
 
 @dataclass
 class SelfTraining:
-    """What self-training did: a run that labelled nothing must not pass for one that did.
+    """Counts what self-training did, so that a run that labelled nothing is reported as such.
 
     Attributes:
         confidence: least probability of a pseudo-label, under the rules *confidence* and *calibrated*.
         labelling: the rule.
         share: of the rows, that the rule *balanced* labels.
         shares: of the classes among known labels, for the rule *balanced*.
-        rows: without labels, that were looked at.
-        labelled: of these, that were given one.
+        rows: rows without labels that the rule was applied to.
+        labelled: how many of these got a label.
         dropped: rows that were left out of training.
-        given: how many rows were given each class.
-        classes: how many classes were given.
-        most: the largest probability that one of these rows reached, tempered where the rule tempers.
-        heat: the temperature, 1 where none was fitted.
-        bounds: of each class, the least lead over the others with which the rule *balanced* gave it.
-        held: aligned rows, kept from the model that labels, that it scored by one passive party's columns alone.
-        held_sure: of these, that the rule labels.
-        held_right: of these again, that have the class which the model gives them.
-        valid: validation rows that the labelling model scored last.
-        sure: of these, that reach `confidence`.
-        right: of these again, that have the class which the model gives them.
+        given: number of rows labelled with each class.
+        classes: how many classes were assigned to at least one row.
+        most: the largest probability of any of these rows, after temperature scaling if the rule uses it.
+        heat: the temperature, 1 if none was fitted.
+        bounds: of each class, the smallest margin with which the rule *balanced* assigned it.
+        held: aligned rows that the labelling model was not trained on and scored by one passive party's columns alone.
+        held_sure: how many of `held` the rule labels.
+        held_right: how many of `held_sure` it labels correctly.
+        valid: validation rows in the labelling model's last validation.
+        sure: how many of `valid` reach `confidence`.
+        right: how many of `sure` the model classifies correctly.
     """
 
     confidence: float
@@ -112,22 +112,22 @@ class SelfTraining:
     )
 
     def calibrate(self, p: np.ndarray, labels: np.ndarray) -> None:
-        """Fit the temperature, where the rule asks for one, to held-out rows: probabilities (n, classes), classes."""
+        """Fit the temperature, if the rule uses one, to held-out rows: probabilities (n, classes), classes."""
         self.heat = fit_temperature(p, labels) if self.labelling == "calibrated" else 1.0
 
     def count_labels(self, keep: torch.Tensor, labels: torch.Tensor, sure: torch.Tensor) -> None:
-        """Count labels that are given in a step, without waiting for the device; `settle` adds them up.
+        """Count labels assigned in a step, without waiting for the device; `collect_counts` adds them up.
 
         Args:
             keep: which rows are labelled, (n,) bool.
-            labels: their classes, (n,).
-            sure: how probable each is, (n,).
+            labels: classes of all rows, (n,).
+            sure: their probabilities, (n,).
         """
         self.rows += len(keep)
         self._noted.append((keep, labels, sure))
 
     def collect_counts(self) -> SelfTraining:
-        """Itself, with all that was noted."""
+        """Add up the labels counted so far; returns itself."""
         for keep, labels, sure in self._noted:
             self._give(np.bincount(labels[keep].cpu().numpy()))
             self.most = max(self.most, float(sure.max()) if len(sure) else 0.0)
@@ -135,7 +135,7 @@ class SelfTraining:
         return self
 
     def _give(self, counts: np.ndarray) -> None:
-        """Count so many labels of each class."""
+        """Add to the number of labels of each class."""
         wide = max(len(counts), len(self.given))
         both = [np.pad(np.asarray(c, dtype=np.int64), (0, wide - len(c))) for c in (counts, self.given)]
         self.given = [int(count) for count in both[0] + both[1]]
@@ -143,11 +143,11 @@ class SelfTraining:
         self.classes = sum(count > 0 for count in self.given)
 
     def choose_rows(self, p: np.ndarray) -> np.ndarray:
-        """Which rows are labelled, (n,) bool, from probabilities (n, classes); see `labels` for the classes."""
+        """Which rows are labelled, (n,) bool, from probabilities (n, classes); `assign_labels` has the classes."""
         return self.assign_labels(p) >= 0
 
     def assign_labels(self, p: np.ndarray) -> np.ndarray:
-        """The class that each row is given, (n,) int64, -1 for none, from probabilities (n, classes)."""
+        """The class assigned to each row, (n,) int64, -1 for none, from probabilities (n, classes)."""
         balanced = self.labelling == "balanced"
         found = self._balanced(p) if balanced else self._sure(p)
         sure = found >= 0
@@ -164,10 +164,10 @@ class SelfTraining:
         return np.where(q.max(axis=1) >= self.confidence, q.argmax(axis=1), -1)
 
     def _balanced(self, p: np.ndarray) -> np.ndarray:
-        """Of each class the rows that lead by most, the rarest class first."""
+        """Label the rows of each class with the largest margins, the rarest class first."""
         margins, found = _margins(p), np.full(len(p), -1)
         shares = self.shares or [1 / p.shape[1]] * p.shape[1]
-        self.bounds = [2.0] * p.shape[1]  # more than any lead
+        self.bounds = [2.0] * p.shape[1]  # more than any margin
         for k in np.argsort(shares, kind="stable"):
             free = np.flatnonzero(found < 0)
             wanted = round(self.share * shares[k] * len(p))
@@ -178,7 +178,7 @@ class SelfTraining:
         return found
 
     def assess_held_out(self, p: np.ndarray, labels: np.ndarray) -> None:
-        """How the rule, as it labelled, does on held-out rows: probabilities (n, classes), classes (n,)."""
+        """Measure the rule on held-out rows: probabilities (n, classes), classes (n,)."""
         if self.labelling == "balanced" and self.bounds and len(p):
             lead = _margins(p) - np.array(self.bounds)
             given = np.where(lead.max(axis=1) >= 0, lead.argmax(axis=1), -1)
@@ -189,7 +189,7 @@ class SelfTraining:
         self.held_right += int((given[given >= 0] == labels[given >= 0]).sum())
 
     def assess_validation(self, p: np.ndarray, labels: np.ndarray) -> None:
-        """How the model that labels does on validation rows: probabilities (n, classes), classes (n,)."""
+        """Measure the labelling model on validation rows: probabilities (n, classes), classes (n,)."""
         sure = p.max(axis=1) >= self.confidence if len(p) else np.empty(0, dtype=bool)
         self.valid, self.sure = len(p), int(sure.sum())
         self.right = int((p[sure].argmax(axis=1) == labels[sure]).sum()) if self.sure else 0
@@ -219,7 +219,7 @@ class SelfTraining:
         if self.sure:
             share = 100 * self.right / self.sure
             found += (
-                f"; of {self.valid:,} validation rows, which all parties hold, {self.sure:,} reach "
+                f"; of {self.valid:,} validation rows, which all parties have, {self.sure:,} reach "
                 f"{'it' if self.labelling == 'confidence' else f'{self.confidence:g}'} and "
                 f"{share:.0f} % of those are right"
             )
@@ -236,19 +236,19 @@ class SelfTraining:
 
     @property
     def warnings(self) -> list[str]:
-        """What a user has to know before reading the figures."""
+        """Sentences that a user has to read before the figures."""
         if self.labelled and self.classes == 1:
             return [
-                f"self-training gave all of its {self.labelled:,} labels to one class: where classes are uneven, a "
-                "threshold picks rows of the most frequent one; compare with an algorithm that labels none "
+                f"self-training assigned all of its {self.labelled:,} labels to one class: with uneven classes, a "
+                "threshold picks rows of the most frequent one; compare with an algorithm that labels no rows "
                 "(zero_imputation)"
             ]
         if not self.rows or self.labelled:
             return []
         return [
-            f"self-training labelled none of {self.rows:,} rows, so these figures show nothing of it: the largest "
+            f"self-training labelled none of {self.rows:,} rows, so these figures show no effect of it: the largest "
             f"probability was {self.most:.3f}, and confidence is {self.confidence:g}; set confidence below that, and "
-            "look at how many labels are right"
+            "check how many labels are right"
         ]
 
     @property
@@ -267,19 +267,18 @@ class SelfTraining:
         return found
 
     def state(self) -> State:
-        """All of it but the rule, for a checkpoint."""
+        """All counts without the rule, for a checkpoint."""
         rule = ("confidence", "labelling", "share", "_noted")
         return {name: value for name, value in asdict(self.collect_counts()).items() if name not in rule}
 
     def load(self, state: State) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         for name in self.state():
             setattr(self, name, type(getattr(self, name))(state[name]))
 
 
 async def score_rows(role: ActiveRole, rows: np.ndarray) -> np.ndarray:
-    """Probabilities (n, classes) of numbered rows by the role's model as it is, while the passive parties run
-    `answer_rows`."""
+    """Probabilities (n, classes) of numbered rows by the current model; the passive parties run `answer_rows`."""
     found = [role.task.probabilities(await role.score(part)) for part in split_chunks(rows, role.plan.eval_rows)]
     return np.concatenate(found) if found else np.empty((0, role.task.classes))
 
@@ -291,10 +290,10 @@ def give_labels(role: ActiveRole, rows: np.ndarray, p: np.ndarray, tally: SelfTr
         role: the active party's.
         rows: numbers of rows without labels, (n,).
         p: their probabilities, (n, classes).
-        tally: the rule; it counts.
+        tally: the rule; counts the labels.
 
     Returns:
-        Numbers of the rows that were labelled, in their order.
+        Numbers of the labelled rows, in their order.
     """
     labels = tally.assign_labels(p)
     given = labels >= 0

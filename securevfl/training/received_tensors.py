@@ -1,5 +1,4 @@
-"""What a peer sends, checked before it is used: row numbers and tensors. For algorithms that send more than the cut
-does."""
+"""Check row numbers and tensors that a peer sent. For algorithms with messages beside the cut's."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ __all__ = ["checked_rows", "read_tensor"]
 
 
 def checked_rows(array: Array, count: int, sender: str) -> np.ndarray:
-    """Numbers of the rows that a peer names, (n,) int64.
+    """Check and return the row numbers that a peer sent, (n,) int64.
 
     Args:
         array: as it arrived.
@@ -21,30 +20,30 @@ def checked_rows(array: Array, count: int, sender: str) -> np.ndarray:
         sender: the peer.
 
     Raises:
-        ProtocolError: something else, numbers that do not exist, or one twice.
+        ProtocolError: it is something else, a number does not exist, or a number occurs twice.
     """
     rows = np.asarray(array)
     if rows.dtype != np.int64 or rows.ndim != 1 or not len(rows) or rows.min() < 0 or rows.max() >= count:
-        raise ProtocolError(f"{sender!r} names rows to train on that are no numbers from 0 to {count - 1}")
+        raise ProtocolError(f"{sender!r} sent rows to train on that are not numbers from 0 to {count - 1}")
     if len(np.unique(rows)) != len(rows):
-        raise ProtocolError(f"{sender!r} names a row to train on twice")
+        raise ProtocolError(f"{sender!r} sent a row to train on twice")
     return rows
 
 
 def read_tensor(array: Array, shape: tuple[int, ...], sender: str, device: str) -> torch.Tensor:
-    """A peer's tensor, float32.
+    """Check and return a peer's tensor, float32.
 
-    Numbers that are not finite are found here on the CPU. On another device the link finds them, see `Link.receive`: to
-    look at them here would make it wait for each message.
+    On the CPU, this finds numbers that are not finite. For other devices `Link.receive` does: a check here would make
+    the device wait for each message.
 
     Args:
         array: as it arrived.
-        shape: that it has to have.
+        shape: that it must have.
         sender: the peer.
         device: where it is used.
 
     Raises:
-        ProtocolError: another shape or type, or numbers that are not finite.
+        ProtocolError: it has another shape or type, or numbers that are not finite.
     """
     value = array if isinstance(array, torch.Tensor) else torch.from_numpy(np.array(array))
     if tuple(value.shape) != shape or not value.is_floating_point():

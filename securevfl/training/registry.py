@@ -1,4 +1,4 @@
-"""Which algorithms there are: the entry points of `securevfl.algorithms`, of any installed package."""
+"""The installed algorithms: entry points of `securevfl.algorithms` from any package."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _REGISTRY = Registry("algorithm", "securevfl.algorithms")
 
 
 def registered_algorithms() -> Mapping[str, EntryPoint]:
-    """Name in job files → where the algorithm lives; see `Registry.entries`."""
+    """Name in job files → the algorithm's entry point; see `Registry.entries`."""
     return _REGISTRY.entries
 
 
 def load_registered(name: str) -> Any:
-    """What is registered under this name; see `Registry.load`, and `find_algorithm`, which checks it."""
+    """Load what is registered under this name; see `Registry.load`. `find_algorithm` also checks it."""
     return _REGISTRY.load(name)
 
 
 def algorithms_fit(fit: Callable[[Fits], bool]) -> list[str]:
-    """Names of the algorithms whose `fits` this accepts: messages list them from here."""
+    """Names of the algorithms whose `fits` passes this test, for messages that suggest some."""
     return [name for name in registered_algorithms() if fit(getattr(load_registered(name), "fits", Fits()))]

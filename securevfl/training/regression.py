@@ -1,7 +1,8 @@
-"""A number to learn: its scale inside the active party, its metrics, and what a constant prediction would score.
+"""A numeric target: its scale at the active party, its loss and its metrics.
 
-The active party scales the target by its own training rows: networks see ``(y − mean) / deviation``, or ``y / mean``
-where the logarithm of the mean is learned; predictions come back in the target's units. Nobody else learns the scale.
+The active party scales the target by its training rows: networks train on ``(y − mean) / deviation``, or on
+``y / mean`` for losses that learn the logarithm of the mean. Predictions are converted back to the target's units. No
+other party learns the scale.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ class Regression(Task):
     """A numeric target.
 
     Attributes:
-        classes: 1, which stands for a number wherever classes are counted.
-        loss: by its name.
-        center: of the target, in its units; 0 where the logarithm of the mean is learned.
-        scale: likewise, above 0.
+        classes: 1, for a numeric target.
+        loss: its name.
+        center: subtracted from the target, in its units; 0 for losses that learn the logarithm of the mean.
+        scale: divides the difference, in the target's units; above 0.
     """
 
     classes: int = 1
@@ -41,7 +42,7 @@ class Regression(Task):
 
     @classmethod
     def fit_scale(cls, loss: LossOfNumber, y: np.ndarray, weight: np.ndarray | None = None) -> Regression:
-        """Scaled by these rows, or by the range that all parties know.
+        """Scale by these rows, or by `LossOfNumber.range` if it is set.
 
         Args:
             loss: of the job.
@@ -62,10 +63,10 @@ class Regression(Task):
         return cls(loss=loss, center=mean, scale=spread if spread > 0 else 1.0)
 
     def clipped_at(self, bound: float) -> Regression:
-        """The same by the Huber loss, in units in which δ is `bound`: what is computed on shares.
+        """The same target by the Huber loss, scaled so that δ is `bound`, for training on shares.
 
         Args:
-            bound: δ of what clips errors.
+            bound: δ of the protocol that clips errors.
         """
         return replace(self, scale=self.scale * self.loss.delta / bound, loss=replace(self.loss, delta=bound))
 
@@ -111,16 +112,16 @@ class Regression(Task):
     def metrics(
         self, probabilities: np.ndarray, labels: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, float]:
-        """Root mean squared error, mean absolute error, R², and the mean of the loss's own measure where it is another:
-        ``huber`` (in squared units of the target) or ``deviance`` (of Poisson, of Tweedie, as scikit-learn has them).
+        """Root mean squared error, mean absolute error, R², and for losses other than the squared one their mean:
+        ``huber`` (in squared units of the target) or ``deviance`` (of Poisson and Tweedie, as in scikit-learn).
 
-        R² is left out where the rows' targets are all the same.
+        R² is left out if all rows have the same target.
 
         Raises:
             ValueError: no row, or a prediction that is not finite.
         """
         if not (len(labels) and np.isfinite(probabilities).all()):
-            raise ValueError(f"metrics of {len(labels)} rows: at least one is needed, and finite predictions")
+            raise ValueError(f"metrics of {len(labels)} rows: need at least one row and finite predictions")
         predicted = probabilities[:, 0]
         error = predicted - labels
         squares = float(np.average(error**2, weights=weight))
@@ -161,6 +162,6 @@ class Regression(Task):
 
     def with_state(self, state: object) -> Regression:
         if state is None:
-            raise TypeError("a model of a number without the target's scale")
+            raise TypeError("this model of a numeric target lacks the target's scale")
         kept = as_dict(state)
         return Regression(loss=self.loss, center=float(str(kept["center"])), scale=float(str(kept["scale"])))

@@ -1,5 +1,7 @@
-"""The messages of algorithms whose passive parties hand over representations and get gradients at them, without a cut:
-one declaration for all of them, so that they say the same of the same."""
+"""The messages of algorithms without a cut: passive parties send representations and receive gradients at them.
+
+All such algorithms share these declarations, so that they describe the same disclosure in the same words.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,19 @@ from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 __all__ = ["handing_over", "representation_exchange"]
 
 _REPRESENTATIONS, _GRADIENT = "representations, FedCVT", "gradient at the representations"
-"""What ``measured.json`` calls such messages: the gate attacks those of FedCVT, and those of the others as the same."""
+"""Names of such messages in ``measured.json``. The gate attacks those of FedCVT; the others send the same."""
 
 _LEARNED: Mapping[str, str] = MappingProxyType({"representations": "learned representations"})
 
 
 def representation_exchange(step: str, words: str, told: Revealed, dp: DP | None) -> Exchange:
-    """A message in which a passive party hands representations to the active one in the clear.
+    """Declare a message in which a passive party sends representations to the active one in the clear.
 
     Args:
         step: its name.
         words: what it carries.
-        told: what its receiver learns, and how bad that is.
-        dp: differential privacy of the job: with noise on activations the message carries it.
+        told: what its receiver learns, and how severe that is.
+        dp: differential privacy of the job; the message is noised if it has noise on activations.
     """
     return Exchange(
         step,
@@ -51,7 +53,7 @@ def handing_over(
     passive: int = 1,
     beside: str = "",
 ) -> tuple[Exchange, ...]:
-    """The width of the representations, the representations, and the gradient at them.
+    """Declare all messages: the width of the representations, the representations, and the gradient at them.
 
     Args:
         algorithm: its name, before the slash of each step.
@@ -61,7 +63,7 @@ def handing_over(
         steps: step → words, of the messages that carry representations.
         width: step of the message that carries their width.
         passive: number of passive parties.
-        beside: what a gradient tells of the other passive parties, where there are any.
+        beside: what a gradient reveals about the other passive parties, if there are any.
     """
     told = describe_representations(dp, features, _REPRESENTATIONS)
     drawn = describe_drawn_labels(dp, labels, _GRADIENT, parties=passive)

@@ -1,4 +1,4 @@
-"""What a role is given and what it gives back: the plan, the party's numbered rows, the history of a run."""
+"""The inputs and results of a role: the plan, the party's numbered rows, the history of a run."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class Plan:
     """How long and on what to train; every party has the same.
 
     Attributes:
-        epochs: most epochs.
+        epochs: the maximum number of epochs.
         batch_size: nominal rows in a batch; the loss of a batch is the sum over its rows divided by this.
         patience: epochs without a gain on the validation rows after which training stops, or None for never.
         steps: batches in an epoch, drawn from one random order of the rows after the other; None for one pass.
         keep: which epoch's weights are kept: of the ``"best"`` on the validation rows, of the ``"last"``, or
             ``"auto"``: of the best where there are at least `FEWEST_TO_CHOOSE` validation rows, else of the last.
-        valid_every: epochs from one validation to the next; the last epoch validates whatever it is.
+        valid_every: epochs from one validation to the next; the last epoch always validates.
         eval_rows: rows scored at a time outside training.
         device: where plain tensors live, ``"cpu"`` or ``"cuda"``.
-        number: how a numeric target is learned; None where classes are.
+        number: how a numeric target is learned; None for classes.
         several: whether a row can have several labels.
-        heaviest: how much a row of one class counts at most, as far as the job says it.
+        heaviest: the largest weight of a class, as far as the job sets weights.
     """
 
     epochs: int
@@ -60,39 +60,39 @@ class Plan:
         return epoch % self.valid_every == 0 or epoch == self.epochs
 
     def chooses_best_epoch(self, valid: int) -> bool:
-        """Whether so many validation rows choose the epoch whose weights are kept; else it is the last."""
+        """Whether the best of the epochs on so many validation rows is kept; otherwise the last one is."""
         return self.keep == "best" or (self.keep == "auto" and valid >= FEWEST_TO_CHOOSE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumberedRows:
-    """A party's rows, ready to train on, and how all parties number rows.
+    """A party's rows, encoded and numbered as at all parties.
 
     All parties number rows alike: first the aligned ones in the common order, then, for each party in the order of
-    `rest`, the rows that are not aligned. A row of another party's is missing here.
+    `rest`, the rows that are not aligned. Rows that only another party has are missing here.
 
     Attributes:
         x: features of the party's own rows, (n, …) float32: the aligned ones, then its others in their order. Of an
             algorithm whose `view` is ``"coded"``, (n, columns) float64, NaN where a value is missing.
-        encoded: names of the columns of x, where it is coded.
-        codes: for each of them how many codes it can be, 0 for numbers; likewise.
-        names: their identifiers, (n,); empty where nobody needs them.
-        columns: how many columns the party's table has, before they were encoded; 0 where that is not known.
+        encoded: names of the columns of `x` if it is coded.
+        codes: the number of codes of each of these columns, 0 for numbers; also only if `x` is coded.
+        names: identifiers of the rows, (n,); empty if nothing needs them.
+        columns: how many columns the party's table has before encoding; 0 if unknown.
         split: which aligned rows train, validate and test.
         name: the party.
-        rest: party → number of its rows that are not aligned; empty where an algorithm uses aligned rows only.
-        y: class of each numbered row, int64, -1 where it is unknown, at the active party; or its number, float64, NaN
-            where it is unknown; or zeros and ones of several labels, (rows, labels) int64, -1 where unknown.
-        classes: number of classes, or of labels; 1 stands for a numeric target.
+        rest: party → number of its rows that are not aligned; empty if the algorithm uses aligned rows only.
+        y: at the active party, the target of each numbered row: a class, int64, -1 if unknown; or a number, float64,
+            NaN if unknown; or zeros and ones of several labels, (rows, labels) int64, -1 if unknown.
+        classes: number of classes, or of labels; 1 for a numeric target.
         labelled: passive party → how many of its other rows (the first ones) the active party has labels for.
-        shared: by how many numbers, at most, one person goes: three parties can each lack another one of its rows.
-        spare: features of rows of the party's own that are not aligned and have no number, (n, …) float32, for what it
-            learns alone; None where it does not.
+        shared: the most numbers that one person can have: several parties may each have a row of a person unaligned.
+        spare: features of the party's rows that are not aligned and have no number, (n, …) float32, for learning
+            without the peers; None if it does not.
         weight: at the active party, how much each numbered row counts in metrics, (rows,) float64, 1 in the mean over
-            the training rows; None where all count alike.
-        counts: likewise, in the loss, (rows,) float32: `weight` times the weight of the row's class.
-        encoder: what made `x` of the party's columns; None where that is not known.
-        person: at the active party, for each numbered row the first number of the same person; None where all differ.
+            the training rows; None if all count alike.
+        counts: how much each counts in the loss, (rows,) float32: `weight` times the weight of the row's class.
+        encoder: encoded the party's columns as `x`; None if unknown.
+        person: at the active party, for each numbered row the first number of the same person; None if all differ.
     """
 
     x: torch.Tensor = field(repr=False)
@@ -133,9 +133,9 @@ class NumberedRows:
         return np.arange(0)
 
     def known_to(self, party: str, rows: np.ndarray) -> np.ndarray:
-        """Numbers of rows, (n,) without repeats, as `party` may know them: the aligned ones and its own as they are;
-        for those that it lacks, the first numbers that it lacks, whichever they are. It feeds the same for all of
-        those, and learns how many there are."""
+        """Numbers of rows, (n,) without repeats, as `party` may see them: aligned rows and its own unchanged. The rows
+        that it lacks are replaced by the first numbers that it lacks, so it learns only how many there are; it feeds
+        the same for all of them."""
         mine = self.rows_only_at(party)
         first, end = (int(mine[0]), int(mine[-1]) + 1) if len(mine) else (self.total_count, self.total_count)
         lacking = (rows >= self.aligned_count) & ((rows < first) | (rows >= end))
@@ -145,15 +145,15 @@ class NumberedRows:
         return told
 
     def row_weights(self, rows: np.ndarray) -> np.ndarray | None:
-        """How much numbered rows count in metrics, (n,); None where all count alike."""
+        """How much numbered rows count in metrics, (n,); None if all count alike."""
         return None if self.weight is None else self.weight[torch.from_numpy(rows)].numpy()
 
     def merge_persons(self, rows: np.ndarray) -> np.ndarray:
-        """`rows`, and the same number for all that are one person's."""
+        """`rows`, with all rows of one person replaced by the same number."""
         return rows if self.person is None else self.person[rows]
 
     def own_places(self, rows: np.ndarray) -> np.ndarray:
-        """For each numbered row its place in `x`, or -1 where this party lacks it."""
+        """For each numbered row its place in `x`, or -1 if this party lacks it."""
         mine = self.rows_only_at(self.name)
         first = mine[0] if len(mine) else self.total_count
         at = np.where(rows < self.aligned_count, rows, rows - first + self.aligned_count)
@@ -161,7 +161,7 @@ class NumberedRows:
 
 
 class Numbers(Sequence[str]):
-    """Names of rows that have none: their places, as texts, made when one is asked for.
+    """Names for rows without identifiers: their places as text, made on demand.
 
     Args:
         count: how many.
@@ -187,16 +187,16 @@ class Features:
     """The features of a party's rows, on the device that trains.
 
     A number from `NumberedRows.total_count` to below twice that means the same row withheld, and -1 means no row. Both
-    have `fill` for features, as a row that the party lacks. A release counts a row and its withheld twin separately.
+    get `fill` as features, like a row that the party lacks. A release counts a row and its withheld twin separately.
 
     Args:
         table: the party's numbered rows.
         device: ``"cpu"`` or ``"cuda"``.
 
     Attributes:
-        x: (n, …) float32, as `NumberedRows.x`: on the device, or on the host where the device has no room for it.
-        device: where features of rows are given.
-        fill: (1, …), what stands in for a row that the party lacks; zeros until an algorithm says otherwise.
+        x: (n, …) float32, as `NumberedRows.x`: on the device, or on the host if the device has no room for it.
+        device: where the features of requested rows are placed.
+        fill: (1, …), the features used for a row that the party lacks; zeros unless an algorithm sets others.
     """
 
     def __init__(self, table: NumberedRows, device: str) -> None:
@@ -210,14 +210,14 @@ class Features:
 
     @cached_property
     def _at(self) -> np.ndarray:
-        """Number → place; made where a number is asked for that is not its own place."""
+        """Number → place; built when the first number is requested that differs from its place."""
         return np.append(self._table.own_places(np.arange(2 * self._table.total_count)), -1)
 
     def _are_places(self, rows: np.ndarray) -> bool:
-        """Whether these rows (n,) are all aligned: their numbers are their places, and nothing has to be looked up."""
+        """Whether these rows (n,) are all aligned: their numbers are their places, so no look-up is needed."""
         if rows.dtype != np.int64 or not rows.flags.c_contiguous:
             return False
-        whole = rows.base  # an epoch's batches are parts of one array, which is looked at once
+        whole = rows.base  # an epoch's batches are slices of one array, which is checked once
         if whole is not self._whole:
             self._whole = whole
             self._all = isinstance(whole, np.ndarray) and self._are_aligned(whole)
@@ -225,10 +225,11 @@ class Features:
 
     def _are_aligned(self, rows: np.ndarray) -> bool:
         numbers = rows.dtype == np.int64 and rows.ndim == 1 and rows.flags.c_contiguous and len(rows) > 0
-        return numbers and bool(np.maximum.reduce(rows.view(np.uint64)) < self._aligned)  # a negative one is huge
+        # As unsigned, a negative number is huge.
+        return numbers and bool(np.maximum.reduce(rows.view(np.uint64)) < self._aligned)
 
     def __call__(self, rows: np.ndarray) -> torch.Tensor:
-        """Features of numbered rows, (n, …); `fill` where this party lacks them."""
+        """Features of numbered rows, (n, …); `fill` for those that this party lacks."""
         if self._are_places(rows):
             return self._gathered(rows)
         place = self._at[rows]
@@ -236,7 +237,7 @@ class Features:
             return self._gathered(place)
         found = self._gathered(np.maximum(place, 0))
         lacking = to_device(place < 0, self.device).view(-1, *(1,) * (self.x.ndim - 1))
-        return torch.where(lacking, self.fill, found)  # by no index of its own: a GPU would wait for it
+        return torch.where(lacking, self.fill, found)  # not by indexing, for which a GPU would have to synchronise
 
     def _gathered(self, places: np.ndarray) -> torch.Tensor:
         at = to_device(places, self.x.device)
@@ -245,7 +246,7 @@ class Features:
         return to_device(self.x.index_select(0, at), self.device)
 
     def places(self, rows: np.ndarray) -> np.ndarray:
-        """Places in `x` of those of the numbered rows that this party has and does not withhold."""
+        """Places in `x` of the given rows, without those that this party lacks or withholds."""
         if self._are_places(rows):
             return rows
         found: np.ndarray = self._at[rows]
@@ -253,7 +254,7 @@ class Features:
 
     @property
     def shape(self) -> torch.Size:
-        """Of one row."""
+        """The shape of one row's features."""
         return self.x.shape[1:]
 
     def present_rows(self) -> np.ndarray:
@@ -261,13 +262,13 @@ class Features:
         return np.flatnonzero(self._at[:-1] >= 0)
 
     def mean(self, rows: np.ndarray) -> torch.Tensor:
-        """The mean of rows that this party has, by their places in `x`, (1, …)."""
+        """The mean features of the rows at these places in `x`, (1, …)."""
         return self._gathered(rows).mean(dim=0, keepdim=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One epoch as the active party saw it."""
+    """The active party's figures of one epoch."""
 
     loss: float
     valid: dict[str, float]
@@ -275,18 +276,18 @@ class Epoch:
 
 @dataclass(kw_only=True)
 class Trained:
-    """What one party has after its program ended.
+    """What a party's program returns.
 
     Attributes:
         readings: the party's clock, one reading an epoch.
-        setup: its clock before the first epoch.
-        finish: its clock for the test rows, after the last epoch.
-        spent: what its releases cost in privacy.
+        setup: the clock's reading for everything before the first epoch.
+        finish: the clock's reading for the test rows, after the last epoch.
+        spent: the privacy cost of its releases.
         epochs: at the active party: the history.
         model: the party's part of the best model, for `Result.model`.
         best_epoch: at the active party: the epoch whose weights were kept, from 1.
         stopped: at the active party: why training ended.
-        rows: at the active party: on how many rows it trained (those of its last epoch).
+        rows: at the active party: number of rows in its last training epoch.
         extra: at the active party: further figures of an algorithm, by name.
         test: at the active party: the metrics on the test rows.
         scores: at the active party: probabilities of the test rows, (n, classes).
@@ -294,19 +295,19 @@ class Trained:
         labels: at the active party: of the test rows, (n,): classes, or numbers in the target's units.
         classes: at the active party: their names; empty for a number.
         target: at the active party: the label's column.
-        weight: at the active party: of the test rows in metrics, (n,); None where all count alike.
-        alone: at the active party: the metrics on the test rows, scored without the passive parties; empty where the
-            algorithm has no way to.
-        calibration: at the active party: ``"whole"`` and ``"alone"`` → how confident scores from all columns, and from
-            its own, were made to fit; see `securevfl.training.calibration`.
-        alone_scores: at the active party: these scores, (n, classes), or (0, 0).
-        notes: what the report should tell of this party's part in the run.
-        self_training: at the active party of an algorithm that labels rows: how many, how many were dropped, and how
-            many such labels are right, in words.
-        warnings: what the user should look at before anything else: training that went nowhere, classes without rows.
-        constant: at the active party: metrics on the test rows of always giving the training rows' class shares.
+        weight: at the active party: of the test rows in metrics, (n,); None if all count alike.
+        alone: at the active party: the metrics on the test rows, scored without the passive parties; empty if the
+            algorithm cannot do that.
+        calibration: at the active party: how scores were calibrated, ``"whole"`` for those from all columns and
+            ``"alone"`` for those from its own; see `securevfl.training.calibration`.
+        alone_scores: at the active party: scores of the test rows from its own columns, (n, classes), or (0, 0).
+        notes: sentences for the report on this party's part in the run.
+        self_training: at the active party of an algorithm that labels rows: a sentence on how many were labelled, how
+            many were dropped, and how many of the labels are right.
+        warnings: what the user should read first: training without progress, classes without rows.
+        constant: at the active party: metrics on the test rows of always predicting the training rows' class shares.
         split: which aligned rows trained, validated and tested.
-        prepared: how each column of the party was prepared, where its table asks for that.
+        prepared: how each column of the party was prepared, if its table requests preparation.
     """
 
     readings: list[Reading] = field(default_factory=list)
@@ -337,5 +338,5 @@ class Trained:
     prepared: tuple[PreparedLine, ...] = ()
 
     def restore_readings(self, readings: object) -> None:
-        """Readings of a checkpoint."""
+        """Restore the readings of a checkpoint."""
         self.readings = [Reading(*values) for values in as_list(readings)]

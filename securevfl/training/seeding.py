@@ -1,4 +1,4 @@
-"""Torch's generators, seeded for a while."""
+"""Seed torch's generators for a block of code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["seed_torch"]
 
 @contextmanager
 def seed_torch(seed: int) -> Iterator[None]:
-    """Torch's global generators seeded inside, as they were before outside: the CPU's, and CUDA's once it is in use."""
+    """Seed torch's global generators (the CPU's, and CUDA's if in use) inside the block and restore them after it."""
     in_use = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     with torch.random.fork_rng(devices=in_use):
         torch.manual_seed(seed)

@@ -1,9 +1,9 @@
-"""Learning from rows without labels, as SimCLR does (Chen et al. 2020, arXiv 2002.05709): what a party can do alone.
+"""Learn from rows without labels, as SimCLR does (Chen et al. 2020, arXiv 2002.05709). A party can do this alone.
 
 The loss (NT-Xent) pulls the representations of two random views of a row together and pushes those of different rows
 apart. Views of images are shifted, partly erased and noisy; views of tables have some columns exchanged with another
-row's (SCARF, Bahri et al. 2022, arXiv 2106.15147). So have views of images for a perceptron, to which a shifted image
-is another one: it knows no neighbours. Nothing is sent for it.
+row's (SCARF, Bahri et al. 2022, arXiv 2106.15147). Views of images for a perceptron are made like those of tables: a
+perceptron does not know which pixels are neighbours, so a shifted image is a different one to it. Nothing is sent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def augment_rows(x: torch.Tensor, corruption: float, *, shifted: bool = True) ->
     Args:
         x: the rows.
         corruption: share of the columns, or pixels, that are exchanged.
-        shifted: whether images are shifted and partly erased; if not, they are tables of pixels.
+        shifted: whether images are shifted and partly erased; False to treat them as tables of pixels.
     """
     if x.ndim > 2 and not shifted:
         return augment_rows(x.flatten(1), corruption).view_as(x)
@@ -59,7 +59,7 @@ def augment_rows(x: torch.Tensor, corruption: float, *, shifted: bool = True) ->
 
 
 def _moved(x: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Images (n, channels, height, width), each rolled by a number of pixels of its own, (n, 1) both."""
+    """Images (n, channels, height, width), each rolled by its own number of pixels down and right, (n, 1) each."""
     n, channels, height, width = x.shape
     rows = ((torch.arange(height)[None] - down) % height).to(x.device)[:, None, :, None]
     columns = ((torch.arange(width)[None] - right) % width).to(x.device)[:, None, None, :]
@@ -84,13 +84,13 @@ def pretrain(
     Args:
         bottom: the network, with activations (n, width).
         width: of its activations.
-        x: the rows, (n, …); of fewer than two, nothing is learned.
-        steps: of Adam.
-        batch: rows of a step.
-        seed: of first weights of the head, batches and views.
+        x: the rows, (n, …); with fewer than two, nothing is learned.
+        steps: number of Adam's steps.
+        batch: rows per step.
+        seed: of the head's initial weights, batches and views.
         temperature: τ of NT-Xent.
-        corruption: see `view`.
-        shifted: see `view`.
+        corruption: see `augment_rows`.
+        shifted: see `augment_rows`.
     """
     size = min(max(batch, 2), len(x))
     if size < 2 or not steps:

@@ -19,7 +19,7 @@ class Setting:
     """The inputs of a role.
 
     Attributes:
-        site: the party's place, with links to its peers.
+        site: the party's context, with links to its peers.
         plan: how long and on what to train.
         protection: of what crosses the cut.
         table: the party's numbered rows.
@@ -58,12 +58,12 @@ class Configuration(Protocol):
 
     @property
     def learns_alone(self) -> bool:
-        """Whether passive parties learn from rows of their own beside the numbered ones."""
+        """Whether passive parties also learn from their rows without a number."""
         ...
 
     @property
     def subsets(self) -> str:
-        """Which rows a trained model is fit to score."""
+        """Which sets of parties a trained model can score rows from."""
         ...
 
 
@@ -87,7 +87,7 @@ class Tally(Protocol):
 
 
 class Part(Protocol):
-    """A part of a role that learns: a half of a split network, or networks of its own."""
+    """A part of a role that learns: a half of a split network, or networks without a cut."""
 
     async def setup(self) -> None:
         """Exchange what is needed before the first batch."""

@@ -1,7 +1,8 @@
-"""Splits that follow a column of the label owner's: whole groups, an order in time, or classes; and folds of each.
+"""Splits by a column of the label owner: by groups, by time or by classes; and folds of each.
 
-What the others learn is the marks: which common rows train, validate and test. By time they so learn which rows lie
-before and after two points in time, by groups that rows on different sides are of different groups.
+The other parties learn the marks: which common rows train, validate and test. From a split by time they learn which
+rows lie before and after two points in time; from a split by groups, that rows with different marks belong to different
+groups.
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ from securevfl.errors import InputError
 __all__ = ["UNUSED", "class_folds", "fold_marks", "group_folds", "group_marks", "time_fold", "time_marks"]
 
 UNUSED = 3
-"""Mark of a common row that takes part in nothing: one that is later than the fold that tests."""
+"""Mark of an unused common row: one that is later than the test fold."""
 
 _DRAWS = 2_000
 
 
 def group_marks(groups: np.ndarray, *, valid: float, test: float, seed: int) -> np.ndarray:
-    """Marks drawn for each group by itself, again and again until each part has half of its share of the rows.
+    """Mark each group independently at random, and repeat until each part has at least half of its share of the rows.
 
     Args:
         groups: of the rows, integers (n,).
         valid: fraction of the rows for validation.
         test: fraction for the test.
-        seed: the label owner's own, which nobody else knows.
+        seed: the label owner's, secret.
 
     Returns:
         uint8 (n,): 0 trains, 1 validates, 2 tests; the same for all rows of a group.
 
     Raises:
-        InputError: groups so few or so large that no draw was good.
+        InputError: groups are so few or so large that no draw was good.
     """
     generator = np.random.default_rng(seed)
     shares = np.array([1 - valid - test, valid, test])
@@ -42,25 +43,25 @@ def group_marks(groups: np.ndarray, *, valid: float, test: float, seed: int) -> 
         if (np.bincount(marks, minlength=3) >= least).all():
             return marks
     raise InputError(
-        f"{len(groups):,} common rows are of {len(kinds):,} groups, the largest with "
+        f"{len(groups):,} common rows belong to {len(kinds):,} groups, the largest with "
         f"{np.bincount(numbers).max():,}: no split in {_DRAWS:,} left each part half of its share of the rows; find "
         "more groups, or split by rows"
     )
 
 
 def time_marks(time: np.ndarray, *, valid: float, test: float) -> np.ndarray:
-    """The earliest rows train, later ones validate, the latest test; rows of one time stay together.
+    """Train on the earliest rows, validate on later ones, test on the latest; rows of one time stay together.
 
     Args:
         time: of the rows, (n,).
-        valid: fraction of the rows for validation, as near as rows of one time allow.
-        test: fraction for the test; likewise.
+        valid: fraction of the rows for validation, approximate if many rows have the same time.
+        test: fraction for the test, also approximate.
 
     Returns:
         uint8 (n,): 0 trains, 1 validates, 2 tests.
 
     Raises:
-        InputError: too few different times to give each part one.
+        InputError: there are too few different times for one in each part.
     """
     order = np.sort(time)
     bounds = [_bound(order, share) for share in (1 - valid - test, 1 - test)]
@@ -70,20 +71,21 @@ def time_marks(time: np.ndarray, *, valid: float, test: float) -> np.ndarray:
 
 
 def time_fold(time: np.ndarray, k: int, folds: int, *, valid: float) -> np.ndarray:
-    """Fold k of n in time: the rows fall into n + 1 blocks, the one after block k tests, those up to it train and
-    validate, those after it are not used, as scikit-learn's TimeSeriesSplit has it.
+    """Fold k of n in time, as in scikit-learn's TimeSeriesSplit.
+
+    The rows fall into n + 1 blocks: blocks 1 to k train and validate, block k + 1 tests, later ones are unused.
 
     Args:
         time: of the rows, (n,).
         k: from 1.
         folds: how many.
-        valid: fraction of the rows before the test that validates, the latest of them.
+        valid: fraction of the rows before the test block that validates: the latest ones.
 
     Returns:
-        uint8 (n,): 0 trains, 1 validates, 2 tests, 3 is not used.
+        uint8 (n,): 0 trains, 1 validates, 2 tests, 3 is unused.
 
     Raises:
-        InputError: too few different times.
+        InputError: there are too few different times.
     """
     order = np.sort(time)
     first, last = (_bound(order, part / (folds + 1)) for part in (k, k + 1))
@@ -96,20 +98,20 @@ def time_fold(time: np.ndarray, k: int, folds: int, *, valid: float) -> np.ndarr
 
 
 def fold_marks(numbers: np.ndarray, k: int, *, valid: float, seed: int, whole: np.ndarray | None = None) -> np.ndarray:
-    """Marks of fold k: its rows test, and of the others a fraction validates, drawn at random.
+    """Marks of fold k: its rows test, and a random fraction of the others validates.
 
     Args:
         numbers: the fold of each row, from 0, (n,).
         k: the fold that tests, from 1.
         valid: fraction of all rows for validation.
-        seed: what validation rows are drawn by.
-        whole: groups of the rows, (n,), that validate together; rows by themselves unless given.
+        seed: of the draw of validation rows.
+        whole: groups of the rows, (n,), that validate together; by default, each row is drawn independently.
 
     Returns:
         uint8 (n,): 0 trains, 1 validates, 2 tests.
 
     Raises:
-        InputError: too few rows to give each part one.
+        InputError: there are too few rows for one in each part.
     """
     rest = np.flatnonzero(numbers != k - 1)
     wanted = max(round(len(numbers) * valid), 1)
@@ -129,21 +131,21 @@ def fold_marks(numbers: np.ndarray, k: int, *, valid: float, seed: int, whole: n
 
 
 def group_folds(groups: np.ndarray, folds: int, *, seed: int) -> np.ndarray:
-    """The fold of each row, from 0: the largest groups first, each to the fold with the fewest rows so far; groups of
-    one size come in a random order.
+    """The fold of each row, from 0. The largest groups are assigned first, each to the fold with the fewest rows so
+    far; groups of one size come in random order.
 
     Args:
         groups: of the rows, integers (n,).
         folds: how many.
-        seed: the label owner's own.
+        seed: the label owner's, secret.
 
     Raises:
-        InputError: fewer groups than folds.
+        InputError: there are fewer groups than folds.
     """
     kinds, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if len(kinds) < folds:
         raise InputError(
-            f"the common rows are of {len(kinds)} groups, and {folds} folds need one each: take fewer folds"
+            f"the common rows belong to {len(kinds)} groups, and {folds} folds need one each: take fewer folds"
         )
     found = np.empty(len(kinds), dtype=np.int64)
     rows = np.zeros(folds, dtype=np.int64)
@@ -155,16 +157,16 @@ def group_folds(groups: np.ndarray, folds: int, *, seed: int) -> np.ndarray:
 
 
 def class_folds(classes: np.ndarray, folds: int, *, seed: int) -> np.ndarray:
-    """The fold of each row, from 0, drawn for each row by itself, again and again until each fold has half of its share
-    of every class, and one row at least: as `stratified_marks`, and for the same reason.
+    """The fold of each row, from 0, drawn independently until each fold has at least half of its share of every class
+    and at least one row of it. `stratified_marks` explains why.
 
     Args:
         classes: of the rows, (n,).
         folds: how many.
-        seed: the label owner's own.
+        seed: the label owner's, secret.
 
     Raises:
-        InputError: a class with so few rows that no draw was good.
+        InputError: a class has so few rows that no draw was good.
     """
     generator = np.random.default_rng(seed)
     kinds, numbers = np.unique(classes, return_inverse=True)
@@ -183,7 +185,7 @@ def class_folds(classes: np.ndarray, folds: int, *, seed: int) -> np.ndarray:
 
 
 def _bound(order: np.ndarray, share: float) -> float:
-    """The first time that lies behind this share of the rows."""
+    """The first time after this share of the rows."""
     return float(order[min(round(len(order) * share), len(order) - 1)])
 
 
@@ -191,7 +193,7 @@ def _check_times(marks: np.ndarray, time: np.ndarray, parts: int) -> None:
     counts = np.bincount(marks, minlength=parts)
     if not counts[:parts].all():
         raise InputError(
-            f"{len(time):,} common rows are of {len(np.unique(time)):,} different times, which splits them into "
+            f"{len(time):,} common rows have {len(np.unique(time)):,} different times, which splits them into "
             f"{counts[0]} to train, {counts[1]} to validate and {counts[2]} to test; each needs at least one: find "
             "more common rows, take fewer folds, or split by rows"
         )

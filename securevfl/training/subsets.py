@@ -1,12 +1,13 @@
-"""Which passive parties take part for each row of a batch, where an algorithm trains on subsets of them.
+"""Choose which passive parties take part for each row of a batch, in algorithms that train on subsets of them.
 
 All parties draw the same from the job's seed, so nothing is sent. Rows in which no passive party takes part are not
-exchanged. A party that is left out of a row that others exchange feeds zeros for it.
+exchanged. A party that is left out of a row feeds zeros for it if others exchange the row.
 
 A sealed cut opens z_S, the sum over the parties of a row's subset S. If the same row is opened with two subsets while
-the weights hardly change, the difference is what the parties of one of them put in, up to the little that the weights
-moved: one party's part by itself, where the subsets differ by one party. So by default all passive parties take part
-together or not at all; or each row keeps one subset for the whole run; see `securevfl.algorithms.subset_roles`.
+the weights hardly change, the difference is the parts of the parties that are in only one of them, up to the small
+change of the weights: a single party's part if the subsets differ by one party. So by default either all passive
+parties take part in a row or none does; alternatively, each row keeps one subset for the whole run; see
+`securevfl.algorithms.subset_roles`.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ __all__ = [
 ]
 
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]
-"""Draws for so many rows, which of so many passive parties take part: (rows, parties) bool."""
+"""Draws which passive parties take part for each row: generator, rows, parties → (rows, parties) bool."""
 
 
 def drop_independently(probability: float) -> Draw:
-    """Each party is left out of a row with this probability, whatever the others do."""
+    """Leave each party out of a row with this probability, independently of the others."""
 
     def draw(generator: np.random.Generator, rows: int, parties: int) -> np.ndarray:
         present: np.ndarray = generator.random((rows, parties)) >= probability
@@ -47,7 +48,7 @@ def drop_independently(probability: float) -> Draw:
 
 
 def one_of_a_random_size(generator: np.random.Generator, rows: int, parties: int) -> np.ndarray:
-    """A `Draw`: all sizes from 1 to that of all parties are as likely, and so are all subsets of one size."""
+    """A `Draw`: all sizes from 1 to the number of parties are equally likely, and so are all subsets of one size."""
     sizes = generator.integers(1, parties + 1, size=(rows, 1))
     places = generator.random((rows, parties)).argsort(axis=1).argsort(axis=1)
     present: np.ndarray = places < sizes
@@ -55,7 +56,7 @@ def one_of_a_random_size(generator: np.random.Generator, rows: int, parties: int
 
 
 def _as_one(draw: Draw) -> Draw:
-    """All parties take part where one does for which `draw` says so."""
+    """A `Draw` that makes one decision by `draw` for all parties together."""
 
     def together(generator: np.random.Generator, rows: int, parties: int) -> np.ndarray:
         return np.repeat(draw(generator, rows, 1), parties, axis=1)
@@ -64,7 +65,7 @@ def _as_one(draw: Draw) -> Draw:
 
 
 def times_unlikely(parties: int, size: int) -> float:
-    """One over the probability with which `one_of_a_random_size` draws one subset of this size."""
+    """One over the probability that `one_of_a_random_size` draws a given subset of this size."""
     return float(parties * math.comb(parties, size))
 
 
@@ -72,12 +73,12 @@ class Subsets:
     """The subset of passive parties that takes part for each row, the same at all parties.
 
     Args:
-        aligned: number of aligned rows; of all others no passive party takes part.
+        aligned: number of aligned rows; no passive party takes part for the others.
         parties: number of passive parties.
         draw: how subsets are drawn.
         seed: the job's.
-        redraw: whether a row has another subset in each batch; False: one for the whole run.
-        together: whether all of them take part or none: they are drawn as one party.
+        redraw: whether a row's subset is drawn again in each batch; False: one for the whole run.
+        together: whether the parties are drawn as one, so that all of them take part or none.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Subsets:
 
 
 def scatter_rows(values: torch.Tensor, at: np.ndarray, rows: int) -> torch.Tensor:
-    """`values` (k, d) at the places `at` (k,) of `rows` rows, and exact zeros elsewhere; gradients flow to `values`."""
+    """`values` (k, d) at the places `at` (k,) of `rows` rows, exact zeros elsewhere; gradients flow to `values`."""
     places = torch.from_numpy(at).to(values.device)
     return values.new_zeros((rows, *values.shape[1:])).index_copy(0, places, values)
 
@@ -137,7 +138,7 @@ class SubsetHalf(ActiveHalf):
         super().__init__(architecture, cut, spec, len(passive), shape, outputs)
 
     async def forward_present(self, activations: torch.Tensor, present: np.ndarray) -> torch.Tensor:
-        """What the loss takes, (n, …), of training rows of which only some are exchanged.
+        """The input of the loss, (n, …), for training rows of which only some are exchanged.
 
         Args:
             activations: of the active party, (n, d).
@@ -154,21 +155,21 @@ class SubsetHalf(ActiveHalf):
 
     @property
     def remote(self) -> torch.Tensor:
-        """The passive parties' sum of the rows of the last training forward that were exchanged, (k, h).
+        """The sum over the passive parties for the exchanged rows of the last training forward, (k, h).
 
         Raises:
-            ValueError: there was none.
+            ValueError: there was no training forward.
         """
         if self._remote is None:
-            raise ValueError("there was no training forward")
+            raise ValueError("no training forward has run yet")
         return self._remote
 
     def join_present(self, remote: torch.Tensor, own: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
-        """What the loss takes, from the sum over the parties that take part, (n, h), zeros where there is none; the
-        active party's own part, (n, h); and which they are, (n, parties)."""
+        """The input of the loss: from the sum over the parties that take part, (n, h), zeros for rows without any; the
+        active party's part, (n, h); and which parties take part, (n, parties)."""
         return self.join(remote, own)
 
     def alone(self, activations: torch.Tensor) -> torch.Tensor:
-        """Logits (n, outputs) of rows from the active party's own activations, with zeros for the others' part."""
+        """Logits (n, outputs) of rows from the active party's activations, with zeros for the others' part."""
         own = self.own(activations)
         return self.join(torch.zeros_like(own), own)

@@ -1,4 +1,4 @@
-"""What is learned: the probabilities and the metrics of a classification with two or more classes.
+"""The task that a job learns: targets, probabilities and metrics of a classification with two or more classes.
 
 A numeric target is a `securevfl.training.regression.Regression`, several labels of a row are
 `securevfl.training.multilabel.Labels`; both have the same methods. `securevfl.privacy.loss` has the loss and its
@@ -31,7 +31,7 @@ class Task:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether a number is learned, and no class."""
+        """Whether the target is a number."""
         return False
 
     @property
@@ -41,7 +41,7 @@ class Task:
 
     @property
     def outputs(self) -> int:
-        """Width of the top model's output; one class stands for a number."""
+        """Width of the top model's output: 1 for two classes and for a number."""
         return 1 if self.classes <= 2 else self.classes
 
     @property
@@ -55,7 +55,7 @@ class Task:
         return "log_loss"
 
     def selection_score(self, metrics: dict[str, float]) -> float:
-        """What the checkpoint is chosen by, larger is better, of metrics of the validation rows."""
+        """The figure that chooses the best epoch, from metrics of the validation rows; larger is better."""
         return metrics.get(self.score_name, -metrics["log_loss"])
 
     def build_loss(self) -> Loss:
@@ -67,15 +67,15 @@ class Task:
         return labels[labels >= 0]
 
     def targets(self, labels: torch.Tensor) -> torch.Tensor:
-        """What rows with these labels are trained towards."""
+        """The targets of the loss for these labels."""
         return labels
 
     def state(self) -> State:
-        """What of it was learned, for a prediction."""
+        """Its values fitted in training, which a prediction needs."""
         return {}
 
     def with_state(self, state: object) -> Task:
-        """This task with what was learned."""
+        """This task with fitted values restored."""
         return self
 
     def one_hot(self, labels: torch.Tensor) -> torch.Tensor:
@@ -96,7 +96,7 @@ class Task:
         """AUC (one against the rest, averaged, for more than two classes), accuracy, log-loss; KS for two classes; rows
         count by their weights.
 
-        A metric that the rows do not define (AUC where they are all of one class) is left out. The values are those of
+        A metric that the rows do not define (AUC of a single class) is left out. The values equal those of
         scikit-learn's functions of these names, to the last bit.
 
         Raises:
@@ -106,15 +106,15 @@ class Task:
         from sklearn.metrics import auc, roc_curve
 
         if not (len(labels) and np.isfinite(probabilities).all()):
-            raise ValueError(f"metrics of {len(labels)} rows: at least one is needed, and finite probabilities")
-        edge = np.finfo(probabilities.dtype).eps  # a probability of zero costs much, not everything
+            raise ValueError(f"metrics of {len(labels)} rows: need at least one row and finite probabilities")
+        edge = np.finfo(probabilities.dtype).eps  # keeps the log-loss of a zero probability finite
         right = np.clip(probabilities[np.arange(len(labels)), labels], edge, 1 - edge)
         found = {
             "accuracy": float(np.average(probabilities.argmax(axis=1) == labels, weights=weight)),
             "log_loss": float(np.average(-np.log(right), weights=weight)),
         }
         present = len(np.unique(labels))
-        with config_context(skip_parameter_validation=True):  # an epoch of few rows takes less than these checks
+        with config_context(skip_parameter_validation=True):  # the checks take longer than an epoch of few rows
             if self.classes == 2 and present == 2:
                 false_rate, true_rate, _ = roc_curve(labels, probabilities[:, 1], sample_weight=weight)
                 found["auc"] = float(auc(false_rate, true_rate))

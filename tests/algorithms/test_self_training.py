@@ -65,7 +65,7 @@ def test_labels_of_one_class_are_warned_of() -> None:
     tally = SelfTraining(0.8)
     tally.choose_rows(np.array([[0.9, 0.1], [0.95, 0.05], [0.3, 0.7]]))
     (warning,) = tally.warnings
-    assert "gave all of its 2 labels to one class" in warning
+    assert "assigned all of its 2 labels to one class" in warning
     tally.choose_rows(np.array([[0.9, 0.1], [0.1, 0.9]]))
     assert tally.warnings == []
 
