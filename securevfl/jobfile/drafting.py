@@ -166,19 +166,19 @@ def _name_apart(tables: list[_Table]) -> None:
             one.name = f"{one.name}_{seen[one.name]}"
 
 
-def _find_ids(tables: list[_Table], told: tuple[str, ...], labels: tuple[str, ...]) -> str:
+def _find_ids(tables: list[_Table], given: tuple[str, ...], labels: tuple[str, ...]) -> str:
     """Columns that join the tables: the given ones, or one of each, or two or three; otherwise the reason why there are
     none.
     """
-    doubled = [name for name in told if told.count(name) > 1 or name in labels]
+    doubled = [name for name in given if given.count(name) > 1 or name in labels]
     if doubled:
         raise InputError(f"column {doubled[0]!r} is named twice, among identifiers and labels; a column has one use")
     for one in tables:
-        for name in told:
+        for name in given:
             if name not in one.columns:
                 raise UnknownNameError(f"column of {one.path}:", name, one.columns)
-        one.ids = told
-    if told:
+        one.ids = given
+    if given:
         return ""
     contents = [one.named() for one in tables]
     found: list[tuple[str, ...]] = [(column,) for column in find_single_ids(contents)]
@@ -191,7 +191,7 @@ def _find_ids(tables: list[_Table], told: tuple[str, ...], labels: tuple[str, ..
 
 
 def _no_part(one: _Table, labels: tuple[str, ...]) -> set[str]:
-    """Columns that are no part of an identifier: labels, and days of files that have types, which are written as text
+    """Columns that cannot be part of an identifier: labels, and days in typed files, which have to be written as text
     first."""
     import pyarrow as pa
 
@@ -203,15 +203,15 @@ def _no_part(one: _Table, labels: tuple[str, ...]) -> set[str]:
     }
 
 
-def _find_label(tables: list[_Table], told: str) -> None:
-    owners = [one for one in tables if told in one.columns] if told else []
-    if told and not owners:
-        raise UnknownNameError("label column", told, sorted({name for one in tables for name in one.columns}))
+def _find_label(tables: list[_Table], given: str) -> None:
+    owners = [one for one in tables if given in one.columns] if given else []
+    if given and not owners:
+        raise UnknownNameError("label column", given, sorted({name for one in tables for name in one.columns}))
     if len(owners) > 1:
         names = ", ".join(str(one.path) for one in owners)
-        raise InputError(f"{names} all have a column {told!r}: rename it where it is not a label")
+        raise InputError(f"{names} all have a column {given!r}: rename those that are not the label")
     if owners:
-        owners[0].label = told
+        owners[0].label = given
         return
     likely = [
         (one, column)
@@ -223,18 +223,18 @@ def _find_label(tables: list[_Table], told: str) -> None:
         likely[0][0].label = likely[0][1]
 
 
-def _find_labels(tables: list[_Table], told: tuple[str, ...]) -> None:
+def _find_labels(tables: list[_Table], given: tuple[str, ...]) -> None:
     """The table that has all of several labels."""
-    for name in told:
+    for name in given:
         if not any(name in one.columns for one in tables):
             raise UnknownNameError("label column", name, sorted({name for one in tables for name in one.columns}))
-    owners = [one for one in tables if set(told) <= set(one.columns)]
+    owners = [one for one in tables if set(given) <= set(one.columns)]
     if len(owners) != 1:
         raise InputError(
-            f"{len(owners)} tables have all of the labels {', '.join(told)}, which must belong to one party: "
+            f"{len(owners)} tables have all of the labels {', '.join(given)}, which must belong to one party: "
             "rename or move the others"
         )
-    owners[0].label, owners[0].labels = told[0], told
+    owners[0].label, owners[0].labels = given[0], given
 
 
 def _describe_format(one: _Table) -> str:
@@ -271,7 +271,7 @@ def _task(tables: list[_Table]) -> str:
 
 
 def _left_out(one: _Table) -> dict[str, str]:
-    """Columns that are no features, and why."""
+    """Columns that are not used as features → the reason."""
     import pyarrow as pa
 
     found = {}
@@ -312,11 +312,11 @@ def _text(tables: list[_Table], folder: Path) -> str:
     if len(tables) == 2:
         lines += [
             "[protection]",
-            'name = "bfv"       # everything at the cut is encrypted; what its result tells stands in the report',
+            'name = "bfv"       # everything at the cut is encrypted; the report lists what the result reveals',
             "",
         ]
     else:
-        lines += ["# No [protection]: three parties or more train on secret shares where they can.", ""]
+        lines += ["# No [protection]: three parties or more train on secret shares if they can.", ""]
         if task == "multilabel":
             lines += ["[protection]", 'name = "bfv"       # several labels are not learned on shares', ""]
     for one in tables:
@@ -337,12 +337,12 @@ def _party(one: _Table, folder: Path) -> list[str]:
     if isinstance(one.source, CsvRows):
         lines[-1] += f"    # {one.source.dialect.words}: detected; override with delimiter, encoding and decimal"
     if len(one.ids) == 1:
-        lines.append(f"id = {quoted(one.ids[0])}   # every row has its own, and other tables have the same")
+        lines.append(f"id = {quoted(one.ids[0])}   # different in every row, and shared with the other tables")
     elif one.ids:
         several = ", ".join(map(quoted, one.ids))
-        lines.append(f"id = [{several}]   # no column names the rows alone; these do together, in all tables")
+        lines.append(f"id = [{several}]   # no single column identifies the rows; these do together, in all tables")
     else:
-        lines.append('id = "FILL IN"   # no column, and no two or three, that name each row are shared by all tables')
+        lines.append('id = "FILL IN"   # no column, and no two or three together, identify each row in all tables')
     if one.label:
         several = "[" + ", ".join(map(quoted, one.labels)) + "]   # zeros and ones; a row can have more than one"
         lines.append(f"label = {several if one.labels else quoted(one.label)}")

@@ -58,12 +58,12 @@ class TableSection(Config):
         target: content of the label column: ``"classes"``, a ``"number"`` or several ``"labels"``; by default that of
             the job's task.
         weight, group, time: a label owner's columns; see `read_table`.
-        spill_above: bytes from which columns and encoded features are in a mapped file.
-        spill_folder: where that file is.
+        spill_above: size in bytes above which columns and encoded features are put into a memory-mapped file.
+        spill_folder: folder of that file.
         fold: a label owner's column that marks which rows train (0), validate (1) and test (2); not a feature.
         book: a label owner's file of rows of which it has only the label, with the same columns for id and label.
-        link: linkage field of the job → the table's column; these columns are no features.
-        delimiter, encoding, decimal: how a CSV file is written; found out from its first lines unless given.
+        link: linkage field of the job → the table's column; these columns are not features.
+        delimiter, encoding, decimal: the format of a CSV file; detected from its first lines unless given.
     """
 
     file: Word
@@ -107,7 +107,7 @@ class TableSection(Config):
         """The given settings of a CSV file's format.
 
         Raises:
-            InputError: something that is not possible.
+            InputError: the settings are impossible.
         """
         return CsvForm(self.delimiter, self.encoding, self.decimal)
 
@@ -129,7 +129,7 @@ class TableSection(Config):
         """The table of party `name`.
 
         Raises:
-            InputError: the table cannot be used; names the place and the remedy.
+            InputError: the table cannot be used; the message has the place and the remedy.
         """
         path = self.path_from(folder)
         given = {name: getattr(self, name) for name in ("max_rows", "max_columns", "max_bytes", "max_ratio")}
@@ -198,7 +198,7 @@ class PartySection(TableSection):
         """The table.
 
         Raises:
-            InputError: the table cannot be used; names the place and the remedy.
+            InputError: the table cannot be used; the message has the place and the remedy.
         """
         return self.read(folder, self.name)
 
@@ -289,7 +289,7 @@ def load_parties(sections: Sequence[PartySection], task: str, folder: Path, acti
 
 
 def doubled_parties(sections: Sequence[PartySection]) -> list[str]:
-    """Names that two parties have."""
+    """Problems: names that several parties have."""
     names = [party.name for party in sections]
     doubled = sorted({name for name in names if names.count(name) > 1})
     return [f"two parties are called {name!r}; give each its own name" for name in doubled]
@@ -325,7 +325,7 @@ def read_job(
         path: the file.
         active: name of the active party, where no table has labels: to predict.
         policies: parties' own policy files; if the job file also has a policy for a party, both apply.
-        accept_leak: accept leaks, as if the job file did.
+        accept_leak: accept leaks, like ``accept_leak = true`` in the job file.
 
     Raises:
         InputError: no such file, not TOML, or mistakes, all of them in one message; or what loading the tables raises,

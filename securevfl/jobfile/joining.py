@@ -35,17 +35,17 @@ _PARTS = re.compile(
 )
 """Names of columns that make an identifier with others."""
 _LEAST = 0.02
-"""Share of common values under which one column joins nothing."""
+"""Below this share of common values, a single column does not join tables."""
 _ROWS = 0.05
-"""Share of common rows under which several columns join nothing: two values can be common by chance, three are not."""
+"""Below this share of common rows, several columns do not join tables: two values may match by chance, three do not."""
 _ALIKE = 0.3
 """Two columns with different names are compared if they share at least this part of their values."""
 _MOST = 12
-"""Columns that combinations are made of: 66 pairs and 220 triples."""
+"""The most columns to combine: 12 have 66 pairs and 220 triples."""
 _COMPARED = 60
 """Columns up to which those of other names are compared by their values."""
 _NUMBERS = 60
-"""Columns of whole numbers that are looked at closely."""
+"""The most columns of whole numbers that are compared."""
 _SURELY = 0.5
 """Whole numbers under a generic name join tables if they share at least this part of their values."""
 
@@ -131,8 +131,8 @@ def _rate(first: str, mine: set[str], column: str, other: set[str], rows: int) -
     chance.
     """
     share = len(mine & other) / rows
-    told = _named(first) and _named(column)
-    return share if told or not _are_numbers(other) or (_same_name(first, column) and share >= _SURELY) else 0.0
+    named = _named(first) and _named(column)
+    return share if named or not _are_numbers(other) or (_same_name(first, column) and share >= _SURELY) else 0.0
 
 
 def _same_name(one: str, other: str) -> bool:
@@ -140,7 +140,7 @@ def _same_name(one: str, other: str) -> bool:
 
 
 def find_compound_ids(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[list[str]]:
-    """Two or three columns of each table, in one order, that name its rows together and that the tables share.
+    """Two or three columns of each table, in one order, that together identify its rows and that the tables share.
 
     Columns are taken to correspond if they have one name or many common values. Of the smallest sets that identify all
     rows of all tables, choose the one with most common rows, then the one with the likeliest names.
@@ -173,21 +173,21 @@ def find_compound_ids(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> 
 
 
 def describe_obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], names: Sequence[str]) -> str:
-    """Why neither `single` nor `compound` finds anything, and the cure.
+    """Explain why no column and no combination of columns joins the tables, with a remedy.
 
     Args:
         tables: one a party.
         leave: of each, columns that are no part of an identifier: labels.
         names: what to call each.
     """
-    told = "name the columns with --id where all tables call them alike"
+    advice = "name the columns with --id where all tables call them alike"
     shared = _shared(tables, leave)
     apart = _apart(tables, shared, names)
     if apart:
-        return f"{apart}, or {told}"
+        return f"{apart}, or {advice}"
     if not shared:
         spoiled = _spoiled(tables, names) or "no column without gaps is common to all tables: give them one"
-        return f"{spoiled}, or {told}"
+        return f"{spoiled}, or {advice}"
     listed = ", ".join(repr(row[0]) for row in shared)
     coded = [_codes(tables, row) for row in shared]
     for number in range(len(tables)):
@@ -198,13 +198,13 @@ def describe_obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], nam
             return (
                 f"{listed}, which all tables have, {leave_s} {doubled:,} of {every.shape[1]:,} rows of "
                 f"{names[number]!r} like another: drop duplicate rows, or add a column that distinguishes "
-                f"them; then {told}"
+                f"them; then {advice}"
             )
     if len(shared) > 3 and not any(_unique(some) for size in (2, 3) for some in combinations(coded, size)):
         return f"no three columns name the rows, and {listed} together do: name them, or fewer of them, with --id"
     return (
         f"columns {listed} identify the rows, but hardly a row of one table is in another: are they the same "
-        f"people, written alike? If so, {told}"
+        f"people, written alike? If so, {advice}"
     )
 
 
@@ -274,7 +274,7 @@ def _shared(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[tuple
             found.append((many, tuple(row)))
             for names, column in zip(used, row, strict=True):
                 names.add(column)
-    found.sort(key=lambda one: (-_likely(one[1][0]), -one[0]))  # as in the first table where they are alike
+    found.sort(key=lambda one: (-_likely(one[1][0]), -one[0]))  # ties keep the first table's order
     return [row for _, row in found[:_MOST]]
 
 

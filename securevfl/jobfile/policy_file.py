@@ -31,7 +31,7 @@ def read_policy(path: str | Path) -> tuple[str, Policy]:
     party = content.pop("party", None)
     found = []
     if not isinstance(party, str) or not party:
-        found.append('it does not say whose policy it is: begin with party = "…", the name in the job file')
+        found.append('it does not name its party: begin with party = "…", the name in the job file')
     try:
         policy = Policy.of(content)
     except Mistaken as error:

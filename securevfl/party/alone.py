@@ -1,6 +1,6 @@
 """The active party alone: it scores rows of its table with its own part of a model and sends nothing.
 
-Its site has no links, so that no algorithm can send a message here, whatever it does.
+Its context has no links, so no algorithm can send a message here.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Alone:
         run: name, for the ledger.
 
     Attributes:
-        ledger: of what was scored; it has no message.
-        site: the party's place, without links.
+        ledger: records the scoring; it contains no message.
+        site: the party's context, without links.
 
     Raises:
         InputError: an algorithm that is not fit for such rows, a part that is not the active party's, or other columns

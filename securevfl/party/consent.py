@@ -56,12 +56,12 @@ async def exchange_consent(
     """Send this party's decision to all peers and receive theirs.
 
     Args:
-        site: the party's place.
+        site: the party's context.
         job: the job to consent to.
         book: at a label owner, whether it has a label book.
         among: all passive parties of the job, where fewer take part: the rows that those share with the active party
             become known to it.
-        columns: how many columns its table has, for the budget of looks; 0 where that is not known.
+        columns: how many columns its table has, for the budget of opened values; 0 if unknown.
 
     Raises:
         PolicyError: this party refuses, or a peer does; names the party and the rule.

@@ -4,8 +4,8 @@
 - Three parties or more, and an algorithm that can train on shares: protection ``"shares"``.
 - Otherwise the job is refused. The error lists who would read what, and how to accept it with ``accept_leak``.
 
-Two parties get a refusal and not frozen bottoms: these hide labels, and features only within a budget of looks times
-width below the number of columns. A default job looks at a row 10 times at 16 values each; tables have tens of columns.
+Two parties get a refusal rather than frozen bottoms. These hide labels, but they hide features only while fewer values
+of a row are opened than it has columns. A default job opens 16 values of a row 10 times; tables have tens of columns.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _leaking_findings(job: Job, passive: Sequence[str], owner: str) -> list[Find
 
 
 def _why_refused(job: Job, protection: Protection) -> str:
-    """Why the algorithm cannot have this protection; empty where it can."""
+    """Why the algorithm cannot have this protection; empty if it can."""
     try:
         job.replace(protection=protection)
     except (PolicyError, InputError) as error:

@@ -77,7 +77,7 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
 
     Raises:
         InputError: classes in a regression, a number in a classification, or several labels where one is learned;
-            numbers that the loss is not for.
+            numbers that the loss is not defined for.
     """
     if table is None or table.label is None:
         return
@@ -91,21 +91,21 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
             "number": "is a number",
         }
         raise InputError(
-            f"{where}: {name!r} {holds.get(table.target, 'holds classes')}, and the job's task is {job.task!r}: "
+            f"{where}: {name!r} {holds.get(table.target, 'has classes')}, and the job's task is {job.task!r}: "
             + (
-                'say task = "multilabel" in [job], sv.Job(task="multilabel"), or name one label'
+                'set task = "multilabel" in [job], sv.Job(task="multilabel"), or name one label'
                 if table.target == "labels"
                 else 'name the label columns in a list, label = ["a", "b"], or leave task out'
             )
         )
     if job.number_loss is None and table.target == "number":
         raise InputError(
-            f"{where}: {name!r} is a number to learn (target='number'), and the job is a classification: say "
+            f"{where}: {name!r} is a number to learn (target='number'), and the job is a classification: set "
             'task = "regression" in [job], sv.Job(task="regression"); or leave target out, of a column of classes'
         )
     if job.number_loss is not None and table.target == "classes":
         raise InputError(
-            f"{where}: {name!r} holds {len(table.classes)} classes, and the job is a regression: read the column as a "
+            f"{where}: {name!r} has {len(table.classes)} classes, and the job is a regression: read the column as a "
             'number (target="number"), or leave task out'
         )
     if job.split_by != "rows" and table.fold is None and getattr(table, job.split_by) is None:

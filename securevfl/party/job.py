@@ -65,8 +65,8 @@ class JobTerms(Config):
             ``"auto"``: of the best where at least 50 rows validate, else of the last.
         valid: fraction of the common rows that validate.
         test: fraction of the common rows that test.
-        valid_every: epochs from one validation to the next. Each validation looks at every validation row once more,
-            under weights that it shares with all of them; between two, no epoch can be the best.
+        valid_every: epochs from one validation to the next. Each validation opens values of every validation row
+            once more; epochs without a validation cannot be the best.
         valid_rows: upper limit of validation rows, drawn at random; the others are not used at all. None for all.
         stratify: whether the label owner draws the split by class.
         split_by: ``"rows"`` splits row by row; ``"group"`` keeps rows of one group (a column of the label owner's)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _LOOKS = 20
 """Looks at the links in one span of patience."""
 _SELDOM = 5.0
-"""Most seconds between two looks."""
+"""Most seconds between two checks."""
 
 
 async def run_with_liveness(site: PartyContext, work: Awaitable[T]) -> T:
@@ -56,7 +56,7 @@ async def run_with_liveness(site: PartyContext, work: Awaitable[T]) -> T:
 
 
 class _LivenessMonitor:
-    """Looks at a site's links from time to time, and cancels the task of its program where a peer is silent."""
+    """Checks a party's links from time to time, and cancels the task of its program if a peer is silent."""
 
     def __init__(self, site: PartyContext, task: asyncio.Task[object]) -> None:
         self.error: ProtocolError | None = None
@@ -66,7 +66,7 @@ class _LivenessMonitor:
         self._seen: dict[str, tuple[int, int, float, str]] = {}
 
     async def check_peers(self) -> None:
-        """Beat, count silence, and end the program where there was too much of it."""
+        """Send beats, count silent seconds, and end the program after too many."""
         pause = min(self._site.silence / _LOOKS, _SELDOM)
         before = time.monotonic()
         while self.error is None:
@@ -107,9 +107,9 @@ class _LivenessMonitor:
             why = (
                 "a message was lost on the way"
                 if lost
-                else f"they run different programs, or {link.peer!r} hangs: look at its own ledger"
+                else f"they run different programs, or {link.peer!r} hangs: check its ledger"
             )
             return f"{what}, which itself waits for {link.me!r} ({beat.step}): {sides}; {why}"
         if beat.awaits:
-            return f"{what}, which waits for {beat.awaits!r} ({beat.step}): look there first"
-        return f"{what}, which showed no sign of life: it hangs, or was stopped; look at {link.peer!r}'s own ledger"
+            return f"{what}, which waits for {beat.awaits!r} ({beat.step}): check that party first"
+        return f"{what}, which showed no sign of life: it hangs, or was stopped; check {link.peer!r}'s ledger"

@@ -91,15 +91,15 @@ async def agree_rows(
     """Exchange row counts with the other parties of a federation, and receive the split.
 
     Args:
-        site: the party's place in the federation.
+        site: the party's context.
         table: its own.
         alignment: its own.
         job: the job.
         evaluates: at the active party, whether this federation validates and tests, or trains on all common rows.
-        split: at the active party, a split of its own choice; allowed only without peers.
+        split: at the active party, a split to use instead of drawing one; allowed only without peers.
 
     Raises:
-        InputError: too few rows for a split, or no label book where the algorithm lives on it.
+        InputError: too few rows for a split, or no label book for an algorithm that needs one.
         ProtocolError: a peer sends impossible counts.
     """
     wrong = too_many_classes(job, site.name, len(table.classes)) if site.role != PASSIVE else ""
@@ -331,7 +331,7 @@ def coded_columns(encoder: FeatureEncoder) -> dict[str, Any]:
 def number_rows(
     site: PartyContext, table: PartyTable, alignment: Alignment, job: Job, agreed: AgreedRows, encoder: FeatureEncoder
 ) -> NumberedRows:
-    """The party's rows in the common order: the aligned ones and, where the algorithm uses them, its others.
+    """The party's rows in the common order: the aligned ones and, if the algorithm uses them, its others.
 
     Raises:
         PolicyError: an active party without labels.

@@ -67,7 +67,7 @@ async def run_party(site: PartyContext, table: PartyTable | None, job: Job) -> T
     """Run one party's part in a job, from consent to the trained model.
 
     Args:
-        site: its place, linked with every other party.
+        site: its context, linked with every other party.
         table: the party's table; None at a coordinator.
         job: what all parties agreed to run.
 
@@ -122,7 +122,7 @@ async def train_party(
 
     Raises:
         AlignmentError: rows that were not verified with every peer.
-        SecureVFLError: whatever ended the training.
+        SecureVFLError: the training failed.
     """
     check_labels(table, job)
     check_roster(site.label_owners, site.passive, job, site.coordinator)
@@ -139,7 +139,7 @@ async def train_party(
     for owner, member in members.items():
         alignments[owner].require_verified(member)
         evaluates = owner == site.label_owners[0]
-        alone = replace(member, owners=site.owners)  # who else has labels decides how the rows are split
+        alone = replace(member, owners=site.owners)  # how rows are split depends on who else has labels
         agreed[owner] = await agree_rows(alone, table, alignments[owner], job, evaluates=evaluates, split=split)
     fit_on = np.concatenate([fit_rows(alignments[owner], agreed[owner]) for owner in members])
     encoder = encode_features(table, fit_on, job, site.secret)
@@ -188,9 +188,9 @@ async def predict_party(
     """This party's part in predicting the aligned rows, all of them, once; see `scoring_program`.
 
     Args:
-        site: its place, with one label owner.
+        site: its context, with one label owner.
         table: the party's table; the active party needs no labels. None at a coordinator.
-        alignment: its own, verified; likewise.
+        alignment: its own, verified. None at a coordinator.
         job: that trained the model.
         model: this party's part of it.
 
@@ -220,7 +220,7 @@ def scoring_program(
     the same features, so another score discloses nothing more; noise on z is drawn independently for each score.
 
     Args:
-        site: its place, with one label owner.
+        site: its context, with one label owner.
         table: its own; the active party needs no labels.
         alignment: its own, verified with all peers that have a table.
         job: that trained the model.
@@ -271,7 +271,7 @@ def helping_program(site: PartyContext, job: Job, model: Mapping[str, Any]) -> H
     """The program by which a party without data takes part in scoring rows.
 
     Args:
-        site: its place, linked with all parties.
+        site: its context, linked with all parties.
         job: that trained the model.
         model: this party's part of it.
 

@@ -136,8 +136,8 @@ class Rendezvous:
             return self._repeat_report(peer)
         self.state = replace(state, up=up, known=_put(state.known, at, None), ready=_put(state.ready, at, b""))
         if state.phase in ("ready", "going"):
-            anew = known is None or known.incarnation != incarnation
-            return self._park(f"{peer!r} was restarted" if anew else f"messages of {peer!r} were lost on the way")
+            restarted = known is None or known.incarnation != incarnation
+            return self._park(f"{peer!r} was restarted" if restarted else f"messages of {peer!r} were lost on the way")
         return self._repeat_report(peer)
 
     def on_disconnected(self, peer: str) -> list[Action]:
@@ -204,7 +204,7 @@ class Rendezvous:
         return {self.me: self.state.own} | {peer: report for peer, report in known if report is not None}
 
     def _advance(self) -> list[Action]:
-        """Take part in the view of all reports where it is a new one; go where all are ready to it."""
+        """Take part in the view of all reports if it is new; begin it if all parties are ready."""
         state = self.state
         if state.phase not in ("reporting", "ready") or None in state.known:
             return []

@@ -16,7 +16,7 @@ from securevfl.run.events import RunEvents
 __all__ = ["Renewable", "renew_certificates"]
 
 _LOOK = 5.0
-"""Seconds between two looks for a newer certificate."""
+"""Seconds between two checks for a newer certificate."""
 
 
 class Renewable(Protocol):
@@ -37,7 +37,7 @@ async def renew_certificates(row: CertificateSeries, mesh: Renewable, news: RunE
         row: the party's certificates.
         mesh: the party's.
         news: receives the renewals.
-        look: seconds between two looks.
+        look: seconds between two checks.
     """
     while True:
         await asyncio.sleep(look)
@@ -49,9 +49,9 @@ async def renew_certificates(row: CertificateSeries, mesh: Renewable, news: RunE
             mesh.renew(endorsement)
             row.use(newest)
         except (InputError, OSError) as error:
-            news.happened("rotated", f"the new certificate is not taken up: {error}")
+            news.happened("rotated", f"the new certificate cannot be used: {error}")
             continue
         except ProtocolError:  # the gate is gone: the party's runner reports it
             return
         until = format_time(newest.not_after)
-        news.happened("rotated", f"{newest.certificate_file} is shown from now on, valid until {until}")
+        news.happened("rotated", f"{newest.certificate_file} is now in use, valid until {until}")

@@ -120,7 +120,7 @@ class JobProcess:
 
         Raises:
             Parked: the peers did not come, or `stop` was called: starting again resumes the run.
-            SecureVFLError: whatever ended the job.
+            SecureVFLError: the job failed.
         """
         self.attempts.check(0)
         if self.table is not None and self.table.label is not None:

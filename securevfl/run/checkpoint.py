@@ -199,8 +199,8 @@ class FolderKeeper(Keeper):
         self.saving()
 
     def forget_after(self, start: int, step: int = 0) -> None:
-        """Put aside what was kept after epoch `start` and `step` batches of the next one: of an attempt that broke off
-        before all parties had it. Beside files of this attempt it would look as if it belonged to them."""
+        """Put aside checkpoints after epoch `start` and `step` batches of the next one. They are of an attempt that
+        broke off before all parties had them, and must not be mistaken for files of this attempt."""
         for place in self.positions():
             if place > (start, step):
                 self.path(*place).replace(self.path(*place).with_suffix(".left"))

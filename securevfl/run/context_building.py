@@ -52,7 +52,7 @@ def build_context(
         observer: receives progress events.
         messages: what the job declares, where it is known already.
         silence: see `PartyContext.silence`.
-        looks: the party's book of looks; the keeper's unless given, where the policy has a budget of looks.
+        looks: the party's disclosure book; the keeper's unless given, if the policy has a budget of opened values.
         filters: see `PartyContext.filters`.
     """
     messages = messages or job_exchanges(job, len(roster.passive))

@@ -158,7 +158,7 @@ def predict(
     Raises:
         InputError: other parties or other columns than in training, or an algorithm that is not fit for such rows.
         PolicyError: a party's policy forbids that fewer than all parties align (`Policy.pairwise_intersections`).
-        SecureVFLError: whatever ended it.
+        SecureVFLError: alignment or prediction failed.
     """
     active, job, helper = parties.active.name, model.job, model.coordinator
     owners = [name for name in model.parts if name != helper]

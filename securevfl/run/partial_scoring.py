@@ -84,7 +84,7 @@ def score_by_sets(
     observers: Mapping[str, Observer] | None = None,
     looks: Mapping[str, DisclosureBook] | None = None,
 ) -> Iterator[ScoringStep]:
-    """Score rows by each set in its turn, those that no set before it scored.
+    """Score rows by each set in turn: those that no earlier set scored.
 
     Args:
         job: that trained the model.
@@ -93,13 +93,13 @@ def score_by_sets(
         sets: of passive parties; an empty one for the active party alone.
         aligned: an alignment of all these tables to use again, for the first set.
         observers: party → receiver of its events.
-        looks: party → its book of looks.
+        looks: party → its disclosure book.
 
     Yields:
         A step for each set; one of a single set that has no common rows raises instead.
 
     Raises:
-        SecureVFLError: whatever ended it.
+        SecureVFLError: alignment or scoring failed.
     """
     active, chosen = parties.active.name, [tuple(one) for one in sets]
     among = tuple(map(str, parts[active].get("passive", sorted(set(parts) - {active}))))

@@ -41,7 +41,7 @@ __all__ = ["alignment_record", "job_card", "ledger_records", "merge_findings", "
 
 
 _LOOKS = ("z,", "each part of z,")
-"""Sights that a budget of looks counts, as ``measured.json`` calls them."""
+"""Sights that a budget of opened values counts, as ``measured.json`` calls them."""
 
 
 def run_title(job: Job) -> str:

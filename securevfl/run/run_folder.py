@@ -48,7 +48,7 @@ class RunFolder:
     @classmethod
     @contextmanager
     def lock(cls, path: str | Path, *, overwrite: bool = False, numbered: bool = False) -> Iterator[RunFolder]:
-        """Make, probe and lock a folder for one run, before the run does anything; let it go at the end.
+        """Make, probe and lock a folder for one run, before the run does anything; unlock it at the end.
 
         If the run inside fails, what left before is written to ``failed/`` all the same. A folder in which nothing was
         written is removed.
@@ -72,7 +72,7 @@ class RunFolder:
             folder.forget_going()
 
     def forget_going(self) -> None:
-        """Remove what was written while the run went: it is in its place, so what cannot be removed does no harm."""
+        """Remove what was written during the run. Final copies exist, so a file that cannot be removed does no harm."""
         shutil.rmtree(self.going, ignore_errors=True)
 
     @property

@@ -58,7 +58,7 @@ _GATHERING, _FINISHED, _WORD = b"\x01", b"\x02", b"\x03"
 _LAST_WORDS = 1.0
 """Seconds in which a program may read what a peer that ended the job sent before: a refusal perhaps."""
 _LOOK = 1.0
-"""Seconds between two looks at the clocks."""
+"""Seconds between two checks of the clocks."""
 _CAUSES: dict[str, tuple[type[SecureVFLError], str]] = {
     "aligned": (AlignmentError, "the parties have no common rows, or do not agree which they are"),
     "expired": (Expired, "a bound of the agreement is reached"),
@@ -132,7 +132,7 @@ class PartyRunner(Generic[T]):
             Parked: the peers did not come in time, or `stop` was called; starting again resumes the run.
             Expired: the agreement's bounds are reached.
             PartyFailed: the program ended with an unforeseen error, its `__cause__`.
-            SecureVFLError: whatever else ended it, here or at a peer.
+            SecureVFLError: another error ended it, here or at a peer.
         """
         self._stop = asyncio.Event()
         stopped = asyncio.ensure_future(self._stop.wait())

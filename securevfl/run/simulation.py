@@ -206,7 +206,7 @@ def run_parties(
         secrets: party → its secret, for runs that must begin alike. A checkpoint contains its own; the others are drawn
             as `draw_secret` describes.
         signing: opens the ledgers; with new keys unless given.
-        looks: party → its book of looks.
+        looks: party → its disclosure book.
 
     Raises:
         PartyFailed: a party's program ended with an unforeseen error, its `__cause__`.
@@ -265,7 +265,7 @@ def predict_parties(
         run: name, for the ledgers.
         observers: party → receiver of its events.
         among: see `consent_party`.
-        looks: party → its book of looks.
+        looks: party → its disclosure book.
     """
 
     async def program(site: PartyContext, table: PartyTable | None) -> np.ndarray:

@@ -51,7 +51,7 @@ class ServingContext:
         policy: how much may be scored.
         key: signs the party's ledgers; a new one that is never written down, unless given.
         looks: file that counts what was opened of each of its rows, training and other models' predictions among it; in
-            `folder` unless given. Used where the job's policy for the party has a budget of looks.
+            `folder` unless given. Used if the job's policy for the party has a budget of opened values.
         now: seconds since 1970, UTC.
         software: name and version, for ledgers.
         pins: party → its public key, hexadecimal, as the agreement names it; see `Ledger`.

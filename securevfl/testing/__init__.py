@@ -1,7 +1,8 @@
-"""Checks for whoever adds a part to the toolkit, in the spirit of scikit-learn's `check_estimator`. `check_algorithm`
-runs an algorithm through the contract that all algorithms keep, and `checks` gives its single checks to a test runner;
-`check_protection` runs a protection through the whole contract of a cut. No pytest is needed. Tests may import this
-package; the rest of the toolkit never does.
+"""Check an algorithm or a protection of your own, in the spirit of scikit-learn's `check_estimator`.
+
+`check_algorithm` checks that an algorithm keeps the contract of all algorithms, and `checks` lists the single checks
+for a test runner. `check_protection` does the same for a protection and both sides of its cut. No pytest is needed.
+Tests may import this package; the rest of the toolkit never does.
 """
 
 from securevfl.testing.algorithms import check_algorithm, checks

@@ -1,4 +1,4 @@
-"""What `check_algorithm` asks of an algorithm's configuration and its declarations, before anything runs."""
+"""Checks of an algorithm's configuration and declarations, which run no job."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ KINDS: Mapping[str, tuple[DP, ...]] = {
     "stop": (DP(features=_STOP), DP(labels=_STOP), DP(model=_STOP)),
     "joint": (DP(features=JointNoise(epsilon=20.0, weight_bound=4.0)),),
 }
-"""What `Fits.dp` can name → a job's differential privacy that asks for it, in every place where it can
-stand."""
+"""Kind in `Fits.dp` → settings of differential privacy that request it, one for each place in a job."""
 
 
 def accepted(algorithm: Algorithm, protection: Protection) -> bool:
-    """Whether an algorithm takes a protection.
+    """Whether an algorithm accepts a protection.
 
     Raises:
-        CheckFailed: it refuses by another error than `InputError` or `PolicyError`.
+        CheckFailed: it raises another error than `InputError` or `PolicyError`.
     """
     try:
         algorithm.check(protection)
@@ -43,27 +42,27 @@ def accepted(algorithm: Algorithm, protection: Protection) -> bool:
 
 
 def check_configuration(trial: Trial) -> None:
-    """It has a name, a label and a title, and comes back from the plain values that it writes."""
+    """Check that it has a name, a label and a title, and can be read back from what `describe` returns."""
     algorithm, kind = trial.algorithm, type(trial.algorithm)
     for what in ("name", "label", "title"):
         text = getattr(algorithm, what, None)
         if not isinstance(text, str) or not text.strip():
-            raise CheckFailed(f"{what} is {text!r}; a text for tables, reports and job files was expected")
+            raise CheckFailed(f"{what} is {text!r}; expected a text for tables, reports and job files")
     if algorithm.least_epochs < 1:
-        raise CheckFailed(f"least_epochs is {algorithm.least_epochs}; at least 1 was expected")
+        raise CheckFailed(f"least_epochs is {algorithm.least_epochs}; expected at least 1")
     try:
         values = json.loads(json.dumps(algorithm.describe()))
         again = kind.of(values)
     except (TypeError, InputError) as error:
-        raise CheckFailed(f"describe() gives {algorithm.describe()}, which does not read back: {error}") from error
+        raise CheckFailed(f"describe() returns {algorithm.describe()}, which cannot be read back: {error}") from error
     if type(again) is not kind or again != algorithm or hash(again) != hash(algorithm):
         raise CheckFailed(f"describe() reads back as {again!r}; {algorithm!r} was expected")
     if algorithm.replace() != algorithm:
-        raise CheckFailed("replace() without changes gives another configuration")
+        raise CheckFailed("replace() without changes returns a different configuration")
 
 
 def check_registry(trial: Trial) -> None:
-    """Its name is its own: no other installed algorithm has it, and a job file that uses it finds this class."""
+    """Check that no other installed algorithm has its name, and that a job file with this name finds this class."""
     kind, name = type(trial.algorithm), trial.algorithm.name
     if name not in registered_algorithms():
         return
@@ -71,7 +70,7 @@ def check_registry(trial: Trial) -> None:
     if found is not kind:
         raise CheckFailed(
             f"name is {name!r}, under which {found.__module__}.{found.__qualname__} is installed: give "
-            f"{kind.__qualname__} a name of its own"
+            f"{kind.__qualname__} another name"
         )
     again = Algorithm.of(trial.algorithm.describe())
     if again != trial.algorithm:
@@ -79,8 +78,8 @@ def check_registry(trial: Trial) -> None:
 
 
 def check_declarations(trial: Trial) -> None:
-    """Its declarations agree with each other and with its protection, for any number of passive parties, and say what
-    receivers learn."""
+    """Check that its declarations agree with each other and with the protection, for any number of passive parties, and
+    describe what receivers learn."""
     algorithm = trial.algorithm
     for protection in (
         Plain(),
@@ -110,23 +109,25 @@ def _check_each(declared: tuple[Exchange, ...], protection: Protection, where: s
                 f"{step} crosses readably as {exchange.kind.value}: set `reveals`, so that sealed jobs are refused"
             )
         if exchange.severity != "ok" and not exchange.reveals:
-            raise CheckFailed(f"{step} has severity {exchange.severity!r} and says nothing of what it reveals")
+            raise CheckFailed(f"{step} has severity {exchange.severity!r} but does not describe what it reveals")
 
 
 def _check_revealed(declared: tuple[Exchange, ...], where: str) -> None:
-    """In each direction in which values of rows cross, one declaration says what their receiver learns."""
+    """Check that for each direction in which values of rows are sent, one declaration describes what their receiver
+    learns."""
     told = {(exchange.sender, exchange.receiver) for exchange in declared if exchange.reveals}
     for exchange in declared:
         rows = exchange.kind in READABLE_KINDS - {Kind.STATISTIC} or exchange.opened is not None
         if rows and (exchange.sender, exchange.receiver) not in told:
             raise CheckFailed(
                 f"{exchange.step!r}, declared {where}, carries values of rows from the {exchange.sender} to the "
-                f"{exchange.receiver} party, and nothing in that direction says what its receiver learns: give reveals="
+                f"{exchange.receiver} party, and no message in that direction describes what its receiver learns: "
+                "give reveals="
             )
 
 
 def check_refusals(trial: Trial) -> None:
-    """It refuses the kinds of differential privacy that `fits.dp` does not name, and has those that it names."""
+    """Check that it accepts the kinds of differential privacy in `fits.dp` and refuses the others."""
     algorithm = trial.algorithm
     declared = algorithm.fits.dp
     for kind, forms in KINDS.items():

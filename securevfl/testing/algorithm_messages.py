@@ -1,4 +1,4 @@
-"""What `check_algorithm` asks of the messages of an algorithm: declared, written down, in words, without a deadlock."""
+"""Checks of an algorithm's messages: they are declared, described and recorded, and do not deadlock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["check_findings", "check_ledgers", "check_messages", "check_receipt",
 
 
 def check_messages(trial: Trial) -> None:
-    """Every message that crosses was declared, and every declared one crosses, in the clear and sealed."""
+    """Check that every message sent was declared, and every declared one is sent, in the clear and sealed."""
     for protection in (Plain(), trial.sealing):
         if not trial.talks or not accepted(trial.algorithm, protection):
             continue
@@ -57,7 +57,7 @@ def _roles(ran: RunOutcome, trial: Trial) -> dict[str, PartyRole]:
 
 
 def check_ledgers(trial: Trial) -> None:
-    """The ledgers of all parties verify, end well, and tell the same of each link."""
+    """Check that the ledgers of all parties verify, end with ``done`` and agree about each link."""
     ran = trial.plain
     lines = chain.from_iterable(ledger.lines for ledger in ran.ledgers.values())
     try:
@@ -79,7 +79,7 @@ def check_ledgers(trial: Trial) -> None:
 
 
 def check_receipt(trial: Trial) -> None:
-    """The receipt has words for each step, and content where something is exchanged to train with."""
+    """Check that the receipt describes each step, and contains content messages if the algorithm declares any."""
     words = declared_by_all(trial.job(), trial.passive).words
     lines = message_summary(trial.plain.ledgers, words)
     for line in lines:
@@ -91,7 +91,7 @@ def check_receipt(trial: Trial) -> None:
 
 
 def check_findings(trial: Trial) -> None:
-    """Each party reads in the report what others learn about it, wherever values of its rows leave it."""
+    """Check that the report describes, for each party whose rows' values are sent, what others learn about it."""
     algorithm = trial.algorithm
     passive = [table.name for table in trial.people().passive]
     owners = [table.name for table in trial.people().label_owners]
@@ -103,7 +103,9 @@ def check_findings(trial: Trial) -> None:
             about = {finding.about for finding in found}
             for finding in found:
                 if not finding.learns.strip() or finding.severity not in ("ok", "note", "leak"):
-                    raise CheckFailed(f"under {protection.name!r}, {finding!r} says nothing, or nothing known")
+                    raise CheckFailed(
+                        f"under {protection.name!r}, {finding!r} has an empty text or an unknown severity"
+                    )
                 if finding.party == finding.about:
                     raise CheckFailed(f"under {protection.name!r}, {finding!r}: a party learns about itself")
             missing = set(passive) - about
@@ -115,5 +117,5 @@ def check_findings(trial: Trial) -> None:
 
 
 def check_window(trial: Trial) -> None:
-    """With one message at a time on each link the parties do not block each other, and get the same bits."""
+    """Check that the parties do not deadlock with one message at a time on each link, and get the same bits."""
     same(trial.plain, trial.run(trial.job(), window=1), "with one message at a time on each link")

@@ -1,5 +1,4 @@
-"""What `check_algorithm` asks of an algorithm under protections: sealed and plain runs that are the same, noise that is
-there, ε that is counted."""
+"""Checks of an algorithm under protections: sealed and plain runs are equal, noise is added, and ε is counted."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ _LOGITS = 64
 
 
 def check_sealing(trial: Trial) -> None:
-    """Sealed and plain runs in the same integers are the same, bit by bit; what `reveals` by design is refused."""
+    """Check that sealed runs equal plain runs in the same integers bit by bit; with `reveals`, sealing is refused."""
     algorithm, sealed = trial.algorithm, trial.sealing
     takes = accepted(algorithm, sealed)
     if algorithm.reveals:
@@ -60,7 +59,7 @@ def _check_refused(trial: Trial, sealed: Protection) -> None:
 
 
 def check_noise_on_features(trial: Trial) -> None:
-    """Asked for noise on features, each passive party adds it to all that it hands over, and counts ε of it."""
+    """Check that with noise on features, each passive party adds it to all values that it sends, and counts its ε."""
     protection = Plain(dp=DP(features=Gaussian(epsilon=_EPSILON)))
     if trial.talks and accepted(trial.algorithm, protection):
         for steps in (None, 5):
@@ -68,7 +67,7 @@ def check_noise_on_features(trial: Trial) -> None:
 
 
 def check_noise_on_labels(trial: Trial) -> None:
-    """Asked for noise on labels, the active party adds it to all gradients that it hands back, and counts ε of it."""
+    """Check that with noise on labels, the active party adds it to all gradients that it sends, and counts its ε."""
     protection = Plain(dp=DP(labels=Gaussian(epsilon=_EPSILON)))
     if trial.talks and accepted(trial.algorithm, protection):
         for steps in (None, 5):
@@ -114,7 +113,7 @@ def _protected(trial: Trial, job: Job) -> RunOutcome:
 
 
 def check_randomised_labels(trial: Trial) -> None:
-    """Asked for randomised response, the active party trains on labels that were drawn, and counts ε once."""
+    """Check that with randomised response, the active party trains on drawn labels and counts ε once."""
     protection = Plain(dp=DP(labels=RandomisedResponse(epsilon=2.0)))
     if not trial.talks or not accepted(trial.algorithm, protection):
         return
@@ -126,7 +125,7 @@ def check_randomised_labels(trial: Trial) -> None:
 
 
 def check_further_protections(trial: Trial) -> None:
-    """It runs under each kind of differential privacy that `fits.dp` names."""
+    """Check that it runs under each kind of differential privacy in `fits.dp`."""
     algorithm = trial.algorithm
     for kind in sorted(algorithm.fits.dp):
         for dp in KINDS[kind]:
@@ -139,7 +138,7 @@ def check_further_protections(trial: Trial) -> None:
 
 
 def check_loss(trial: Trial) -> None:
-    """What its loss states of its sensitivity holds: no other label of a row moves the row's gradient further."""
+    """Check the sensitivity that its loss states: no other label of a row changes the row's gradient by more."""
     for classes in trial.class_counts:
         with roles_begun() as roles:
             trial.run(trial.job(), trial.people(classes=classes))

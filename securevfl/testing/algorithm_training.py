@@ -1,4 +1,4 @@
-"""What `check_algorithm` asks of training: it learns, repeats itself, goes on from a checkpoint, and predicts."""
+"""Checks of training: an algorithm learns, is reproducible, resumes from a checkpoint, and predicts."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ _LEAST_AUC = 0.65
 
 
 def check_batches(trial: Trial) -> None:
-    """In every step all parties take the same numbered rows; for rows that a party lacks, others that it lacks may
-    stand, so that it does not learn which."""
+    """Check that all parties take the same numbered rows in every step.
+
+    A row that a party lacks may be replaced by another one that it lacks, so that it does not learn which.
+    """
     if not trial.talks:
         return
     with _batches_taken() as (taken, lacking), suppress(SecureVFLError):  # parties with other rows soon disagree on
@@ -63,7 +65,7 @@ def check_batches(trial: Trial) -> None:
 
 @contextmanager
 def _batches_taken() -> Iterator[tuple[dict[tuple[str, str], list[np.ndarray]], dict[tuple[str, str], np.ndarray]]]:
-    """(Label owner, party) → the rows of each training step inside, and which numbered rows the party lacks."""
+    """Record (label owner, party) → the rows of each training step in the block, and the rows that the party lacks."""
     taken: dict[tuple[str, str], list[np.ndarray]] = {}
     lacking: dict[tuple[str, str], np.ndarray] = {}
     begin = Role.begin
@@ -87,17 +89,19 @@ def _batches_taken() -> Iterator[tuple[dict[tuple[str, str], list[np.ndarray]], 
 
 
 def check_learning(trial: Trial) -> None:
-    """On small parties with two and with three classes it finds something, and its loss stays finite."""
+    """Check that it learns on small parties with two and with three classes, and its loss stays finite."""
     for classes in trial.class_counts:
         people = trial.people(rows=400, classes=classes, overlap=0.4)
         _check_auc(trial, people, f"of {classes} classes")
 
 
 def check_learning_from_others(trial: Trial) -> None:
-    """Where only the passive parties' columns tell the class, it learns from them. One that scores rows from the active
-    party's own columns cannot: what it trains has to depend on theirs."""
+    """Check that it learns from the passive parties' columns if only they depend on the class.
+
+    An algorithm that scores rows from the active party's columns cannot; its model has to depend on theirs.
+    """
     if trial.talks and trial.algorithm.asks_partner:
-        _check_auc(trial, trial.revealing(), "which only the passive parties' columns tell")
+        _check_auc(trial, trial.revealing(), "which only the passive parties' columns depend on")
     elif trial.talks:
         people = trial.people()
         changed = [
@@ -126,7 +130,7 @@ def _check_auc(trial: Trial, people: Parties, what: str) -> None:
 
 
 def check_determinism(trial: Trial) -> None:
-    """One seed gives the same bits twice, and another seed other ones."""
+    """Check that two runs with one seed are equal bit by bit, and a run with another seed differs."""
     same(trial.plain, trial.run(trial.job()), "two runs with one seed")
     other = trial.run(trial.job(seed=4))
     if seen(other) == seen(trial.plain):
@@ -134,7 +138,7 @@ def check_determinism(trial: Trial) -> None:
 
 
 def check_numbers_of_parties(trial: Trial) -> None:
-    """It runs with one passive party, with two and with three, or with as many as it says."""
+    """Check that it runs with one, two and three passive parties, or as many of these as it allows."""
     most = trial.algorithm.most_passive
     for passive in range(1, 4 if most is None else min(most, 3) + 1):
         if passive != trial.passive:
@@ -142,7 +146,7 @@ def check_numbers_of_parties(trial: Trial) -> None:
 
 
 def check_alone(trial: Trial) -> None:
-    """An active party without passive ones can train it too: baselines do."""
+    """Check that an active party without passive ones can train it, as baselines do."""
     if trial.algorithm.many_owners:
         return
     _check_tested(trial.run(trial.job(), Parties.of(replace(trial.people().active, book=None))), "alone")
@@ -158,12 +162,12 @@ _STEPS = 1
 
 
 class _Kept(Keeper):
-    """Keeps all checkpoints of a party in files, and hands out one of them.
+    """Keeps all checkpoints of a party in files, and loads one of them.
 
     Args:
         folder: where files are.
         party: whose.
-        start: the epoch to go on from, and batches of the next one; None keeps every epoch.
+        start: the epoch to resume from, and batches of the next one; None keeps every epoch.
         steps: see `Keeper.steps`.
     """
 
@@ -189,14 +193,14 @@ class _Kept(Keeper):
         return self._path.with_suffix(f".{epoch}-{step}.safetensors")
 
     def within(self) -> list[tuple[int, int]]:
-        """Places inside epochs that are kept."""
+        """Stored checkpoints inside epochs: epoch and batch."""
         found = [file.name.split(".")[-2].split("-") for file in self._path.parent.glob(f"{self._path.name}.*-*.*")]
         return sorted((int(epoch), int(step)) for epoch, step in found if step != "0")
 
 
 def check_resuming(trial: Trial) -> None:
-    """A run that goes on from the checkpoint of any epoch, or from one inside an epoch where the algorithm can, gives
-    the same bits as one that was not interrupted."""
+    """Check that a run that resumes from any checkpoint, also inside an epoch if the algorithm can, gives the same bits
+    as an uninterrupted one."""
     names = [*trial.people(), *([COORDINATOR] if trial.algorithm.many_owners else [])]
     with tempfile.TemporaryDirectory() as folder:
         work = trial.job()
@@ -210,7 +214,7 @@ def check_resuming(trial: Trial) -> None:
         places = [(epoch, 0) for epoch in range(1, last + 1)]
         within = sorted(set.intersection(*(set(one.within()) for one in first.values())))
         for epoch, step in [*places, *within[len(within) // 2 :][:1]]:
-            what = f"resumed after epoch {epoch} of {last} (does remember() give all that later epochs depend on?)"
+            what = f"resumed after epoch {epoch} of {last} (does remember() return all that later epochs depend on?)"
             if step:
                 what = f"resumed in epoch {epoch + 1} after {step} batches (can begin_epoch() be done again?)"
             kept = {name: _Kept(Path(folder), name, (epoch, step), steps=_STEPS) for name in names}
@@ -222,7 +226,7 @@ def check_resuming(trial: Trial) -> None:
 
 
 def check_prediction(trial: Trial) -> None:
-    """A model that was saved and loaded predicts the test rows as training scored them."""
+    """Check that a saved and loaded model predicts the test rows as training scored them."""
     work, ran, people = trial.job(), trial.plain, trial.people()
     owner = people.label_owners[0]
     members = Parties.of(owner, *people.passive)
@@ -239,13 +243,13 @@ def check_prediction(trial: Trial) -> None:
     if not gap <= 1e-5:
         raise CheckFailed(
             f"predicted probabilities of test rows are up to {gap:.3g} from those that training scored: is a part of "
-            "the model missing in `parts`? What remember() gives is not in it, for that tells of rows"
+            "the model missing in `parts`? What remember() returns is not in it, as it reveals rows"
         )
 
 
 def check_subsets(trial: Trial) -> None:
-    """Where it says that it scores rows without the passive parties' columns, its model does, by the active party alone
-    and as training did; where with those of some, it does with those."""
+    """Check that its model scores rows from every set of parties that `subsets` allows; the active party alone as in
+    training."""
     if trial.algorithm.subsets == "all" or trial.algorithm.many_owners:
         return
     work, ran, people = trial.job(), trial.plain, trial.people()
@@ -269,7 +273,7 @@ def check_subsets(trial: Trial) -> None:
 
 
 def check_held_out_rows(trial: Trial) -> None:
-    """Other labels and other features of the test rows do not change what is trained."""
+    """Check that labels and features of the test rows do not change the trained model."""
     people = trial.people()
     owner = people.label_owners[0]
     if owner.fold is None or owner.label is None:

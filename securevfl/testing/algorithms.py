@@ -1,4 +1,4 @@
-"""`check_algorithm`: the contract of an algorithm, for whoever adds one. Each check is a function of its own."""
+"""`check_algorithm`: check that an algorithm keeps the contract of all algorithms. Each check is a function."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _CHECKS: Mapping[str, Callable[[Trial], None]] = {
     "randomised labels": privacy.check_randomised_labels,
     "further protections": privacy.check_further_protections,
 }
-"""Name → check, the cheap and general ones first: what they find explains what later ones would."""
+"""Name → check, the cheap and general ones first: their failures explain those of later ones."""
 
 
 def check_algorithm(algorithm: Algorithm | type[Algorithm]) -> None:
-    """Hold an algorithm to the contract of all algorithms: it learns, repeats itself, declares what it sends, adds the
-    noise that it is asked for and counts it, goes on from a checkpoint, predicts what it learned.
+    """Check that an algorithm keeps the contract of all algorithms: it learns, is reproducible, declares what it sends,
+    adds and counts the job's noise, resumes from a checkpoint, and predicts.
 
-    It runs some dozens of small jobs in this process, for seconds.
+    Runs some dozens of small jobs in this process, which takes seconds.
 
     Args:
         algorithm: a class, for its defaults, or a configuration with small networks and few stages, which is quicker.
@@ -70,7 +70,7 @@ def checks(algorithm: Algorithm | type[Algorithm]) -> list[tuple[str, Callable[[
 
     Returns:
         Pairs of a check's name and a function without arguments that runs it and raises `CheckFailed`. Nothing runs
-        before one of them is called; they share runs, so that all together are quicker than each by itself.
+        before one of them is called. They share runs, so calling all of them in one process is fastest.
     """
     trial = Trial(_configured(algorithm))
     return [(name, partial(_run, name, check, trial)) for name, check in _CHECKS.items()]
@@ -88,7 +88,7 @@ def _configured(algorithm: Algorithm | type[Algorithm]) -> Algorithm:
 
 
 def _run(name: str, check: Callable[[Trial], None], trial: Trial) -> None:
-    """Run one check, and name it where it fails.
+    """Run one check, and add its name to its error.
 
     Raises:
         CheckFailed: it fails, or the algorithm ends with an error.

@@ -1,4 +1,4 @@
-"""Files of parties as companies of their own would have them, under one agreement: for tests and benchmarks."""
+"""The files of separate companies under one agreement: for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Companies:
         folder: for all of it.
         people: the parties' tables.
         job: text of a job file, without tables.
-        serving: what the agreement says about scores; None for training alone.
+        serving: the agreement's terms for scores; None for training only.
     """
 
     def __init__(self, folder: Path, people: Parties, job: str, serving: ServingTerms | None) -> None:
@@ -90,7 +90,11 @@ class Companies:
         return path
 
     def put(self, parts: Mapping[str, Mapping[str, object]]) -> None:
-        """What training under the agreement leaves in the parties' state folders: party → its part of a model."""
+        """Write what training leaves in the parties' state folders.
+
+        Args:
+            parts: party → its part of a model.
+        """
         for name, part in parts.items():
             model = self.folder / name / "state" / "model"
             tree = {key: value for key, value in part.items() if key not in ("job", "party")}

@@ -1,7 +1,7 @@
-"""Parties that agreed, with everything that each has on its own machine, in one folder: for tests and benchmarks.
+"""Parties with an agreement, in one folder, with every file that each would have on its machine: for tests, benchmarks.
 
-Files with tables, keys, certificates, the agreement and its approvals; and their runs over memory, over gates in one
-process, and as processes of their own.
+The folder contains tables, keys, certificates, the agreement and its approvals. The parties run over memory, over gates
+in one process, or as separate processes.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _write_table(table: PartyTable, path: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Company:
-    """Parties that agreed, in one folder.
+    """Parties with an agreement, in one folder.
 
     Attributes:
         folder: with everything.
@@ -124,7 +124,7 @@ class Company:
         return self.folder / f"{name}.state"
 
     def keep(self, secrets: Mapping[str, PartySecret]) -> None:
-        """Let parties begin with these secrets."""
+        """Store secrets that the parties start with."""
         for name, secret in secrets.items():
             with StateFolder.lock(self.state(name), party=name, agreement=self.agreement.digest) as state:
                 state.secret(secret)
@@ -133,7 +133,7 @@ class Company:
     def _attending(
         self, names: Iterable[str], hearers: Mapping[str, Sequence[RunEvents | Observer]]
     ) -> Iterator[dict[str, JobProcess]]:
-        """Parties that hold their state folders; each knows its own approval alone."""
+        """Open the parties' state folders; each party has only its own approval."""
         with ExitStack() as held:
             parties = {}
             for name in names:
@@ -175,7 +175,7 @@ class Company:
 
         Args:
             names: of the parties; all unless given.
-            hearers: party → what hears of it.
+            hearers: party → receiver of its events.
             beside: runs in the same event loop.
         """
         with self._attending(names or self.names, hearers or {}) as parties:
@@ -191,14 +191,14 @@ class Company:
             return parties
 
     def command(self, name: str) -> list[str]:
-        """What starts a party as a process of its own."""
+        """The command that starts a party as a separate process."""
         return [sys.executable, "-m", "securevfl", "party", str(self.file), "--as", name]
 
 
 def found(
     folder: Path, people: Parties, job: Job, *, policies: Mapping[str, Policy] | None = None, **limits: object
 ) -> Company:
-    """Make everything that parties need to train a job, as they would make it themselves, on loopback."""
+    """Create everything that parties need to train a job over loopback, as they would themselves."""
     helper = coordinator_of(job, people, linking=True)
     names = tuple(sorted([*people, *([helper] if helper else [])]))
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Both sides of a cut, trained for some steps over links that let declared messages through, one at a time."""
+"""Train both sides of a cut for some steps, over links that pass one declared message at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from securevfl.testing.linked_parties import link_in_memory
 __all__ = ["SPEC", "WIDTHS", "Batch", "CutRun", "batches", "drive", "link_cut_parties", "within"]
 
 SPEC = CutSpec(width=3, lr=0.5, batch_size=16, activation_bound=8.0)
-"""What checks ask of a cut, but for what they try."""
+"""The cut that checks use, with a few fields changed per check."""
 WIDTHS = {"p1": 4, "p2": 2, "p3": 3}
 """Passive party → width of its activations."""
 _LONGEST = 120.0
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What one step feeds.
+    """The inputs of one step.
 
     Attributes:
         activations: party → (rows, d_p).
@@ -53,16 +53,16 @@ class Batch:
 
 @dataclass
 class CutRun:
-    """What a run showed.
+    """The observations of a run.
 
     Attributes:
-        weights: party → W_p as training began, read off the z of unit vectors.
+        weights: party → W_p at the start of training, computed from the z of unit vectors.
         z: of each batch.
         back: party → ∂L/∂a_p of each batch.
         restored: z of the first batch after another step, and again after the snapshot before that step was restored
             and the step repeated.
         kept: z of the first batch when the snapshot was taken, and when it was restored.
-        sites: where it ran.
+        sites: the parties' contexts.
     """
 
     sites: dict[str, PartyContext]
@@ -93,7 +93,7 @@ def batches(spec: CutSpec, passive: Sequence[str], *, sizes: Sequence[int] = (8,
 def link_cut_parties(
     protection: Protection, spec: CutSpec, passive: Sequence[str], floor: Policy | None = None
 ) -> dict[str, PartyContext]:
-    """Sites under the protection's policy, whose links take one message at a time and only what it declares."""
+    """Contexts under the protection's policy, whose links pass one message at a time and only declared ones."""
     return link_in_memory(
         passive=passive,
         policy=floor or protection.policy(),
@@ -103,7 +103,7 @@ def link_cut_parties(
 
 
 def within(programs: Sequence[Awaitable[T]], seconds: float | None = None) -> list[T]:
-    """What programs return that run side by side.
+    """Run programs concurrently and return their results.
 
     Args:
         programs: of all parties.
@@ -134,11 +134,11 @@ def drive(
     *,
     floor: Policy | None = None,
 ) -> CutRun:
-    """Read off the weights, train on `steps`, take a snapshot, train on the first batch, go back, do it again.
+    """Compute the weights, train on `steps`, take a snapshot, train on the first batch, restore, train on it again.
 
     Args:
         protection: makes both sides.
-        spec: of the cut; `trainable` tells whether bottoms have parameters.
+        spec: of the cut; `trainable`: whether bottoms have parameters.
         passive: the parties of `WIDTHS` that take part.
         steps: batches to train on.
         floor: policy of all parties, instead of the protection's.

@@ -1,4 +1,4 @@
-"""What a check raises."""
+"""The error that checks raise."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["CheckFailed"]
 
 
 class CheckFailed(AssertionError):
-    """A part of the toolkit breaks its contract; the message says which rule, where, and what was seen."""
+    """A part breaks its contract; the message has the rule, the place and the observed value."""

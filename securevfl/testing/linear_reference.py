@@ -1,4 +1,4 @@
-"""The cut in ten obvious lines: one matrix product for each party and SGD with momentum, in float64."""
+"""A reference for the cut in ten lines: one matrix product for each party and SGD with momentum, in float64."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LinearReference:
 
     Args:
         spec: of the cut.
-        weights: party → W_p (d_p, h) as training begins.
+        weights: party → initial W_p (d_p, h).
     """
 
     def __init__(self, spec: CutSpec, weights: Mapping[str, torch.Tensor]) -> None:
@@ -30,7 +30,7 @@ class LinearReference:
         return parts.sum(dim=0) if self.spec.reduce == "sum" else parts
 
     def backward(self, activations: Mapping[str, torch.Tensor], gradient: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Party → ∂L/∂a_p (rows, d_p), before the step that this takes."""
+        """Take a step; return party → ∂L/∂a_p (rows, d_p) from before it."""
         back = {}
         for i, (name, w) in enumerate(self.weights.items()):
             g = (gradient[i] if self.spec.reduce == "none" else gradient).double()

@@ -29,7 +29,7 @@ def link_in_memory(
         passive: names of the passive parties.
         active: name of the active party.
         policy: of all parties; the default policy unless given.
-        declared: messages that links let through; all where it is None.
+        declared: messages that links pass; None to pass all.
         window: bytes on their way in each direction of each link; 1 lets one message through at a time.
         seed: of the job. The parties' secrets are 100, 101, …, in the order active, passive.
     """

@@ -1,4 +1,4 @@
-"""Small parties for checks and tests: tables of a hundred rows or so, drawn from a seed."""
+"""Small random parties for checks and tests: tables of about a hundred rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parties(passive: int = 2, rows: int = 120, seed: int = 0, classes: int = 2, 
     Args:
         passive: number of passive parties: ``shop1``, ``shop2``, …; the active party is ``bank``.
         rows: number of people; each party knows 95 % of them.
-        seed: of everything that is drawn.
+        seed: of all random numbers.
         classes: number of classes, of equal size.
         width: columns at each party.
     """
@@ -54,17 +54,18 @@ def scarce(
     noise: float = 1.2,
     seed: int = 0,
 ) -> Parties:
-    """Few aligned rows, the others at one party each; every party's columns tell the class, and all together best.
+    """Parties with few aligned rows; each other row is at one party. Every party's columns predict the class, and all
+    together predict it best.
 
     Args:
         passive: number of passive parties: ``shop1``, ``shop2``, …; the active party is ``bank``.
-        rows: number of people; 15 % validate, 25 % test, and all parties hold those.
-        overlap: share of the training rows that all parties hold.
+        rows: number of people; 15 % validate, 25 % test, and all parties have those.
+        overlap: share of the training rows that all parties have.
         classes: number of classes.
         width: columns at each party.
         labels: see `limited_overlap`.
         noise: standard deviation of a column around the mean of its class; the means have 1.
-        seed: of everything that is drawn.
+        seed: of all random numbers.
     """
     names = ["bank", *(f"shop{number + 1}" for number in range(passive))]
     columns, table = _whole(names, rows, classes=classes, width=width, noise=noise, seed=seed)
@@ -78,12 +79,12 @@ def label_owners(
     """Several parties with labels and no columns, ``owner1``, ``owner2``, …, and passive ones with columns.
 
     Args:
-        owners: number of label owners; the first also holds the labels that validate and test.
+        owners: number of label owners; the first also has the labels of the validation and test rows.
         passive: number of passive parties: ``shop1``, ``shop2``, …
         rows: training rows of each label owner; half as many validate, and half as many test.
         classes: number of classes.
         width: columns at each passive party.
-        seed: of everything that is drawn.
+        seed: of all random numbers.
     """
     names = [f"shop{number + 1}" for number in range(passive)]
     count = rows * (owners + 1)
@@ -94,7 +95,7 @@ def label_owners(
 
 
 def silent_active(people: Parties, seed: int = 0) -> Parties:
-    """The same parties, and the columns of those with labels are noise: only the others can tell the class."""
+    """The same parties with noise in the label owners' columns, so that only the others' columns predict the class."""
     rng = np.random.default_rng(seed)
     owners = {table.name for table in people.label_owners}
     return Parties.of(

@@ -28,18 +28,18 @@ _USES: tuple[tuple[CutSpec, int], ...] = (
     (replace(SPEC, trainable=True, reduce="none"), 2),
     (replace(SPEC, trainable=False, reduce="none", momentum=0.5, integer_shares=True), 1),
 )
-"""What algorithms ask of a cut, and with how many passive parties it is tried."""
+"""Cuts that algorithms use, with the number of passive parties to try."""
 
 
 def check_protection(protection: Protection | type[Protection], *, tolerance: float | None = None) -> None:
-    """Check what the toolkit relies on, with up to three passive parties:
+    """Check that a protection keeps the contract, with up to three passive parties:
 
     - shapes of z and of gradients, and agreement with matrix products and SGD in float64, with and without momentum,
-      weight decay and trainable bottoms, for the sum of the parties' parts and for each by itself;
-    - snapshots that bring both sides back;
+      weight decay and trainable bottoms, for the sum of the parties' parts and for each separately;
+    - snapshots that restore both sides;
     - that every message was declared, that every declared one is sent, and that guards are as declared;
-    - noise: declared messages carry it, and what is fed without noise is never guarded as noised;
-    - that sides do not wait for each other where a link holds one message;
+    - noise: declared messages carry it, and values fed without noise are never recorded as noised;
+    - that sides do not deadlock if a link passes one message at a time;
     - refusal of peers with another job, of unasked gradients, of wrong numbers of rows, of a backward step without a
       forward one, and of activations out of range where the cut computes in integers.
 
@@ -49,12 +49,12 @@ def check_protection(protection: Protection | type[Protection], *, tolerance: fl
             compute in fixed-point integers.
 
     Raises:
-        CheckFailed: the first rule that it breaks.
+        CheckFailed: it breaks a rule; the first one is named.
     """
     with _stage("it cannot be made without arguments: check an instance of it"):
         made = protection() if isinstance(protection, type) else protection
     if not isinstance(made, Protection):
-        raise CheckFailed(f"{made!r} is no Protection: subclass securevfl.cut.Protection")
+        raise CheckFailed(f"{made!r} is not a Protection: subclass securevfl.cut.Protection")
     bound = tolerance if tolerance is not None else 5e-3 if made.uses_integers else 1e-5
     _check_description(made)
     for spec, parties in _USES:
@@ -73,7 +73,7 @@ def check_protection(protection: Protection | type[Protection], *, tolerance: fl
 
 @contextmanager
 def _stage(where: str) -> Iterator[None]:
-    """Failures of all kinds as `CheckFailed` that tells where it was."""
+    """Convert every failure inside to `CheckFailed`, with the stage in its message."""
     try:
         yield
     except CheckFailed as failed:
@@ -93,7 +93,7 @@ def _check_description(protection: Protection) -> None:
         if not protection.tag() or not protection.title:
             raise CheckFailed("name or title is empty: results and job files call a protection by them")
         if type(protection).of(protection.describe()) != protection:
-            raise CheckFailed("reading back what describe() writes gives another protection")
+            raise CheckFailed("reading back what describe() returns gives a different protection")
         policy = protection.policy()
         if not isinstance(policy, Policy):
             raise CheckFailed(f"policy() gives {policy!r}; a Policy was expected")
@@ -104,7 +104,7 @@ def _check_description(protection: Protection) -> None:
 
 
 def _check_declarations(declared: Sequence[Exchange], protection: Protection) -> None:
-    """Rules that declarations have to keep whatever is sent."""
+    """Check the rules of declarations that do not depend on what is sent."""
     Exchanges(declared)
     for exchange in declared:
         if not exchange.step.startswith("cut/"):
@@ -167,12 +167,12 @@ def _added(batch: Batch, spec: CutSpec) -> torch.Tensor:
 
 
 def _check_messages(world: Mapping[str, PartyContext], declared: Exchanges, *, noised: int) -> None:
-    """Hold the ledgers against the declarations.
+    """Compare the ledgers with the declarations.
 
     Args:
-        world: where the run was.
+        world: the parties' contexts of the run.
         declared: what was declared.
-        noised: how often each party was fed something with noise.
+        noised: how often each party was fed values with noise.
     """
     role: dict[str, PartyRole] = {name: site.role for name, site in world.items()}
     sent = [(name, entry) for name, site in world.items() for entry in site.ledger.entries if entry.way == "sent"]
@@ -234,7 +234,7 @@ def _check_noise(protection: Protection, bound: float) -> None:
 
 
 def _with_noise(steps: Sequence[Batch], dp: DP, spec: CutSpec) -> list[Batch]:
-    """The same batches with noise where `dp` asks for it."""
+    """The same batches with the noise of `dp`."""
     found = []
     for batch in steps:
         count, rows = batch.rows, np.arange(batch.rows)

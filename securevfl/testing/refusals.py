@@ -1,4 +1,4 @@
-"""What a cut has to refuse: peers with another job, unasked gradients, wrong shapes, values out of range."""
+"""Check that a cut refuses peers with another job, unexpected gradients, wrong shapes and values out of range."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class _Peers:
-    """What the two sides believe, and what they do after setup.
+    """The settings of the two sides and what they do after setup.
 
     Attributes:
         spec: of the active party.
@@ -30,7 +30,7 @@ class _Peers:
         rows: how many the active party expects.
         fed: what the passive party feeds.
         train: whether the forward step is one of training.
-        gradient: handed back.
+        gradient: sent back.
     """
 
     spec: CutSpec = SPEC
@@ -85,10 +85,10 @@ class _Met(Exception):
 
 
 def _refused(protection: Protection, what: str, peers: _Peers, kind: type[Exception] = ProtocolError) -> _Met:
-    """How it refuses that.
+    """Run both sides and return how they refused.
 
     Raises:
-        CheckFailed: it does not, or with another error.
+        CheckFailed: neither does, or the error is of another kind.
     """
     try:
         _meet(protection, peers)
@@ -99,14 +99,14 @@ def _refused(protection: Protection, what: str, peers: _Peers, kind: type[Except
                 "expected"
             ) from met.error
         return met
-    raise CheckFailed(f"{protection!r} goes on after {what}; {kind.__name__} was expected")
+    raise CheckFailed(f"{protection!r} continues after {what}; {kind.__name__} was expected")
 
 
 def check_refusals(protection: Protection) -> None:
-    """An active and one passive party of which one does something that it should not.
+    """Check that the other side refuses if an active or a passive party breaks the protocol.
 
     Raises:
-        CheckFailed: the first thing that neither refuses.
+        CheckFailed: something was not refused; the first such case is named.
     """
     _refused(protection, "a peer whose cut has another width", _Peers(theirs=replace(SPEC, width=5)))
     for claims in (True, False):
@@ -128,7 +128,7 @@ def check_refusals(protection: Protection) -> None:
 
 
 def check_alone(protection: Protection) -> None:
-    """Without passive parties z is 0, or the protection refuses: there is nothing to protect.
+    """Check that without passive parties z is 0 or the protection refuses, as there is nothing to protect.
 
     Raises:
         CheckFailed: z is something else.

@@ -1,8 +1,8 @@
-"""All orders of events around `Gathering`: a model of parties, links, crashes and cuts, searched breadth first.
+"""Search all orders of events around `Gathering` breadth first, in a model of parties, links, crashes and cuts.
 
-The class under test is driven itself. Around it stand, as simple as they can be: a disk for each party, that keeps
-checkpoints and numbers of attempts; a queue of notes for each direction of a link; and training, which writes
-checkpoints from time to time. What one party does with one event is computed once and looked up afterwards.
+The search runs the real class. The model around it is minimal: each party has a disk with checkpoints and numbers of
+attempts, each direction of a link has a queue of notes, and training writes checkpoints from time to time. What a party
+does with an event is computed once and cached.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from securevfl.party.reports import CheckpointKey, Ready, Report, View, decode
 
 NAMES = ("a", "b", "c")
 LINKS = ((0, 0, 1), (1, 0, 2), (2, 1, 0), (3, 1, 2), (4, 2, 0), (5, 2, 1))
-"""Number of a queue, from whom, to whom."""
+"""Number of a queue, its sender, its receiver."""
 INTO = tuple(tuple(k for k, _, j in LINKS if j == i) for i in range(3))
 
 
@@ -42,10 +42,10 @@ class Disk(NamedTuple):
 
 
 class Party(NamedTuple):
-    """A party as it stands: what its `Gathering` remembers, and its disk.
+    """The state of a party: what its `Gathering` remembers, and its disk.
 
-    What training writes is not seen before the party stops or dies: only then it is decided how much it was. `ran` is
-    the view that it trains in until it has stopped.
+    What training writes has no effect until the party stops or dies, so the search decides only then how much it was.
+    `ran` is the view that the party trains in until it has stopped.
     """
 
     state: Any
@@ -54,7 +54,7 @@ class Party(NamedTuple):
 
 
 class Wrong(AssertionError):
-    """What must not happen, happened."""
+    """The search reached a forbidden state."""
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Bounds:
         losses: whether a cut can lose messages of training, so that the session does not resume.
         grows: whether a party may have written a checkpoint in an attempt that ends.
         first: whether the parties begin without an alignment, and at their first connection; otherwise they train.
-        fine: whether what a party says in one go arrives note by note, and a party hears of others while it stops.
+        fine: whether notes sent at once arrive one by one, and a party receives notes while it stops.
         most: states; a search that finds more is not complete.
     """
 
@@ -150,8 +150,8 @@ class Search:
         return now
 
     def _meets(self, now: tuple[int, ...], i: int, counts: list[int]) -> tuple[int, ...]:
-        """A process that has just begun hears at once that its peers are connected: when it does makes no difference,
-        for it has said nothing yet, and when its peers hear what it says is open."""
+        """Connect a new process to its peers at once. The moment makes no difference: it has sent nothing yet, and the
+        search still varies when its peers receive its notes."""
         for j in range(3):
             if j != i:
                 event = self._id((j, (("up", self._incarnation(j, counts[j]), False),), 0))
@@ -172,7 +172,7 @@ class Search:
         return self._id(Party(gathering.state, disk))
 
     def _next(self, now: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], bool]]:
-        """The states that can come after, and whether they come by themselves."""
+        """The possible next states, and whether each follows without a fault."""
         things, bounds = self._things, self.bounds
         for k, i, j in LINKS:
             queue = things[now[3 + k]]
@@ -209,7 +209,7 @@ class Search:
         for k, notes in said:
             queue = self._things[after[3 + k]]
             if not self.bounds.fine and len(queue) == 1 and queue[0][-1][0] == "up":
-                queue = ((*queue[0], *notes),)  # a connection, and the first that is said on it
+                queue = ((*queue[0], *notes),)  # a connection, and the first note on it
             else:
                 queue = (*queue, notes)
             after[3 + k] = self._id(queue)
@@ -219,7 +219,7 @@ class Search:
         return tuple(after)
 
     def _worked_out(self, i: int, party: Party, event: Any) -> tuple[int, tuple[tuple[int, Any], ...]]:
-        """What a party does with an event: the party after it, and what it says to whom."""
+        """What a party does with an event: its next state, and the notes it sends to each peer."""
         state, disk, ran = party
         gathering = self.kind(NAMES[i], [name for name in NAMES if name != NAMES[i]], state.own)
         gathering.state = state
@@ -281,7 +281,7 @@ class Search:
         if view.attempt <= disk.begun:
             raise Wrong(f"attempt {view.attempt} begins again")
         if view.start is not None and not any((e, 0, attempt) == view.start for e, attempt, _ in disk.kept):
-            raise Wrong(f"a party goes on from {view.start}, which it has not kept: {disk.kept}")
+            raise Wrong(f"a party resumes from {view.start}, which it has not kept: {disk.kept}")
         epoch = view.start[0] if view.start else 0
         disk = disk._replace(begun=view.attempt, began=view.mark, kept=tuple(k for k in disk.kept if k[0] <= epoch))
         gone = tuple(k for k in disk.kept if k[0] > epoch)
@@ -319,7 +319,7 @@ class Search:
             yield self._meets(tuple(after), i, counts)
 
     def _cut(self, now: tuple[int, ...], i: int, j: int, resumed: bool) -> tuple[int, ...]:
-        """Notes on their way are lost; that a connection was there before is not."""
+        """Cut a connection: notes on their way are lost, but both ends remember that they were connected."""
         after = [*now]
         after[10] += 1
         for k, one, other in LINKS:
@@ -343,7 +343,7 @@ class Search:
         if quiet:
             self.quiet += 1
             if len(going) < 3 or len({view.mark for view, _ in going}) > 1:
-                raise Wrong("nothing is to come any more, and the parties do not all train in one view")
+                raise Wrong("no event is left, and the parties do not all train in one view")
         for n, (view, disk) in enumerate(going):
             for other, disk2 in going[:n]:
                 if disk.begun == disk2.begun and disk.began != disk2.began:
@@ -353,7 +353,7 @@ class Search:
 
     @staticmethod
     def _crosses(view: View, disk: Disk, other: View, disk2: Disk) -> bool:
-        """Whether two that read each other's messages did not start from the same place."""
+        """Whether two parties that read each other's messages started from different checkpoints."""
         if (view.start, view.alignment, view.attempt) != (other.start, other.alignment, other.attempt):
             return True
         if view.start is None:

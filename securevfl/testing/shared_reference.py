@@ -1,4 +1,4 @@
-"""A network on shares in floating point: what fixed point, chords of the sigmoid and truncations are compared with."""
+"""A network on shares in floating point, to measure the error of fixed point, sigmoid chords and truncations."""
 
 from __future__ import annotations
 
@@ -84,5 +84,5 @@ def _key(name: str) -> str:
 
 
 def _relu(z: torch.Tensor) -> torch.Tensor:
-    """With derivative 1 at zero, as on shares: a unit whose inputs are all off stands there as training begins."""
+    """ReLU with derivative 1 at zero, as on shares: a unit whose inputs are all zero is there when training begins."""
     return torch.where(z >= 0, z, 0.0)

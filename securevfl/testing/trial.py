@@ -1,4 +1,4 @@
-"""A trial: one algorithm on small parties in this process, with what checks look at."""
+"""A trial: run one algorithm on small parties in this process, for the checks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = ["Trial", "roles_begun", "same", "seen"]
 
 T = TypeVar("T")
 _TICK, _IDLE = 0.25, 12
-"""Seconds between two looks at a run, and after how many without a message it counts as stuck."""
+"""Seconds between two checks of a run, and the number of checks without a message after which it counts as stuck."""
 
 
 class Trial:
-    """An algorithm and the small parties that it is tried on.
+    """An algorithm and the small parties that it runs on.
 
     Args:
         algorithm: with the settings to try.
@@ -45,26 +45,26 @@ class Trial:
 
     @property
     def passive(self) -> int:
-        """Passive parties in most runs: two, or fewer where the algorithm says so."""
+        """Passive parties in most runs: two, or fewer if the algorithm allows fewer."""
         most = self.algorithm.most_passive
         return 2 if most is None else min(2, most)
 
     @property
     def class_counts(self) -> tuple[int, ...]:
-        """Numbers of classes that it is tried on: two and three, or fewer where the algorithm says so."""
+        """Numbers of classes that it is tried on: two and three, or two if the algorithm allows no more."""
         most = self.algorithm.most_classes
         return tuple(count for count in (2, 3) if most is None or count <= most)
 
     def people(
         self, passive: int | None = None, *, rows: int = 140, classes: int = 2, overlap: float = 0.25
     ) -> Parties:
-        """Small parties: one active or, where the algorithm is for several, two label owners.
+        """Small parties: one active party, or two label owners if the algorithm supports several.
 
         Args:
             passive: number of passive parties; `passive` of the trial unless given.
             rows: how many people there are.
             classes: number of classes.
-            overlap: share of the training rows that all parties hold, with one label owner.
+            overlap: share of the training rows that all parties have, with one label owner.
         """
         count = self.passive if passive is None else passive
         key = (count, rows, classes, overlap)
@@ -77,7 +77,7 @@ class Trial:
         return self._people[key]
 
     def revealing(self, classes: int = 2) -> Parties:
-        """Aligned parties of which only the passive ones' columns tell the class."""
+        """Aligned parties of which only the passive ones' columns predict the class."""
         return silent_active(self.people(rows=600, classes=classes, overlap=0.9))
 
     def job(self, protection: Protection | None = None, **changes: Any) -> Job:
@@ -86,7 +86,7 @@ class Trial:
         return Job(algorithm=self.algorithm, protection=protection or Plain(), **plan)
 
     def declared(self, protection: Protection, passive: int | None = None) -> tuple[Exchange, ...]:
-        """What the algorithm declares."""
+        """The messages that the algorithm declares."""
         return self.algorithm.exchanges(protection, self.passive if passive is None else passive)
 
     @property
@@ -110,12 +110,12 @@ class Trial:
 
     @cached_property
     def sealing(self) -> Protection:
-        """What seals it: BFV, or Paillier where it takes that alone."""
+        """A protection that seals it: BFV, or Paillier if it accepts no other."""
         return next((one for one in (BFV(), Paillier(bits=2048)) if self._takes(one)), BFV())
 
     @property
     def exact(self) -> Protection:
-        """What computes in the clear in the integers of `sealing`."""
+        """A protection that computes in the clear, in the integers of `sealing`."""
         fixed = Plain(fixed_point=True)
         return fixed if self._takes(fixed) else Plain()
 
@@ -149,7 +149,7 @@ class Trial:
 
         Raises:
             CheckFailed: the parties wait for each other.
-            SecureVFLError: whatever ended the run.
+            SecureVFLError: the run failed.
         """
         people = people or self.people()
         aligned = join_parties(people, job)
@@ -221,7 +221,7 @@ def _last(site: PartyContext) -> str:
 
 @contextmanager
 def roles_begun() -> Iterator[list[Role]]:
-    """The roles that begin inside, in their order."""
+    """Record the roles that begin in the block, in their order."""
     found: list[Role] = []
     begin = Role.begin
 
@@ -234,7 +234,7 @@ def roles_begun() -> Iterator[list[Role]]:
 
 
 def seen(ran: RunOutcome) -> dict[str, tuple[object, ...]]:
-    """Party with labels → all that it has to show, exactly."""
+    """Party with labels → all of its results, exactly."""
     return {
         name: ([(e.loss, e.valid) for e in t.epochs], t.test, t.best_epoch, t.stopped, t.scores.tolist())
         for name, t in ran.trained.items()
@@ -243,12 +243,12 @@ def seen(ran: RunOutcome) -> dict[str, tuple[object, ...]]:
 
 
 def same(one: RunOutcome, other: RunOutcome, what: str) -> None:
-    """Hold two runs against each other, bit by bit.
+    """Compare two runs bit by bit.
 
     Args:
         one: a run.
-        other: one that has to be the same.
-        what: in which respect they differ, for the message.
+        other: a run that must be equal.
+        what: how the runs differ in their settings, for the message.
 
     Raises:
         CheckFailed: the first difference.

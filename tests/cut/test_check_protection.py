@@ -65,7 +65,7 @@ def test_a_class_is_tried_as_it_is_made_without_arguments() -> None:
 
     with pytest.raises(CheckFailed, match="cannot be made without arguments"):
         check_protection(Needs)
-    with pytest.raises(CheckFailed, match="is no Protection"):
+    with pytest.raises(CheckFailed, match="is not a Protection"):
         check_protection(3)  # type: ignore[arg-type]
 
 
@@ -175,7 +175,7 @@ class Lax(Broken):
         ({"passive": Stuck}, "after the snapshot was restored"),
         ({"passive": Deaf}, "z of step 0 is"),
         ({"passive": Mute}, "'p1' got no gradient in step 0, and its bottom has parameters"),
-        ({"passive": Careless}, "goes on after a backward step after a forward one without training"),
+        ({"passive": Careless}, "continues after a backward step after a forward one without training"),
     ],
     ids=lambda change: next(iter(change.values())).__name__ if isinstance(change, dict) else "",
 )

@@ -186,10 +186,10 @@ def test_what_is_not_for_several_labels_is_refused(options: dict[str, object], w
 
 
 def test_tables_that_do_not_fit_are_refused_before_anything_is_sent() -> None:
-    with pytest.raises(sv.InputError, match=r"names 3 labels.*task is 'classification': say task = \"multilabel\""):
+    with pytest.raises(sv.InputError, match=r"names 3 labels.*task is 'classification': set task = \"multilabel\""):
         sv.simulate(_job(task="classification"), PEOPLE)
     one = replace(PEOPLE["bank"], label=PEOPLE["bank"].label[:, 0].copy(), classes=(0, 1), label_name="card")
-    with pytest.raises(sv.InputError, match=r"'card' holds classes.*name the label columns in a list"):
+    with pytest.raises(sv.InputError, match=r"'card' has classes.*name the label columns in a list"):
         sv.simulate(_job(), sv.Parties.of(one, PEOPLE["shop"]))
     with pytest.raises(sv.InputError, match=r"attacks are scored by one label.*each label by itself"):
         sv.attack(_job(), PEOPLE)

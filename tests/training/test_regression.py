@@ -130,9 +130,9 @@ def test_a_job_that_cannot_be_is_refused_with_the_cure(options: dict[str, object
 
 
 def test_a_table_and_a_job_that_do_not_fit_are_refused_before_anything_is_sent() -> None:
-    with pytest.raises(sv.InputError, match=r'say task = "regression"'):
+    with pytest.raises(sv.InputError, match=r'set task = "regression"'):
         sv.simulate(sv.Job(protection=sv.Plain(), epochs=1), PEOPLE)
-    with pytest.raises(sv.InputError, match=r'holds 2 classes.*target="number"'):
+    with pytest.raises(sv.InputError, match=r'has 2 classes.*target="number"'):
         sv.simulate(_job(epochs=1), sv.datasets.breast_cancer())
     below = replace(PEOPLE["bank"], label=PEOPLE["bank"].label - 2000)
     with pytest.raises(sv.InputError, match=r"'claim': the target goes down to -.*'squared' or 'huber'"):

@@ -98,5 +98,5 @@ def test_a_running_party_waits_until_all_peers_are_connected(world: World) -> No
 
     asyncio.run(asyncio.wait_for(work(), 60))
     assert said == [(world.folder / "bank.1.endorsement").read_bytes()]
-    assert "bank.1.crt is shown from now on" in heard[0]
+    assert "bank.1.crt is now in use" in heard[0]
     assert row.shown.renewals == 1
