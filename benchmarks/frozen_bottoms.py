@@ -200,7 +200,7 @@ def cell(name: str, people: sv.Parties, aligned: Aligned, bottom: str, hidden: i
     views = {party: opened_by(v) for (party, _), v in transcript.views.items()}
     bank, truth = views[people.active.name], transcript.truth(people.active.name)
     (victim,) = bank.passive
-    x, width = truth.x[victim], bank.looks["z", victim].all[0].values.shape[1]
+    x, width = truth.x[victim], bank.observations["z", victim].all[0].values.shape[1]
     found: Cell = {"data": name, "bottom": bottom, "hidden": hidden, "seed": seed}
     found |= {"test": result.record.runs[-1].test[metric], "labels": labels(views[victim], truth.y, seed)}
     found |= {"labels, own columns": _without(views[victim], truth.y, seed)}
@@ -230,9 +230,9 @@ def cell(name: str, people: sv.Parties, aligned: Aligned, bottom: str, hidden: i
 
 def opened_by(view: PartyView) -> PartyView:
     """What a sealed cut leaves of a view. With one passive party, z is its part."""
-    parts = {("z", about): looks for (what, about), looks in view.looks.items() if what == "part of z"}
+    parts = {("z", about): found for (what, about), found in view.observations.items() if what == "part of z"}
     left = opened(view)
-    left.looks.update(parts)  # type: ignore[attr-defined]
+    left.observations.update(parts)  # type: ignore[attr-defined]
     return left
 
 

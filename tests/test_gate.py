@@ -162,7 +162,7 @@ def test_a_sealed_transcript_is_that_of_its_twin_and_one_bit_is_seen() -> None:
     _, twin = measure.record(changed(one, protection="sealed"), 250)
     assert measure.same_sights(sealed, twin)
     view = sealed.view("bank")
-    look = view.looks["z", "network"].all[0]
+    look = view.observations["z", "network"].all[0]
     look.values[0, 0] = np.nextafter(look.values[0, 0], np.inf)
     assert not measure.same_sights(sealed, twin)
 

@@ -70,14 +70,14 @@ def _recorded(cell: Cell, rows: int, recorder: Recorder) -> tuple[RunOutcome, Tr
 
 def opened(view: PartyView) -> PartyView:
     """What of a view a sealed cut leaves: what is decrypted. Its exact twin computes the same integers in the clear."""
-    return replace(view, looks={key: looks for key, looks in view.looks.items() if key[0] not in _HIDDEN})
+    return replace(view, observations={key: found for key, found in view.observations.items() if key[0] not in _HIDDEN})
 
 
 def same_sights(one: Transcript, other: Transcript) -> bool:
     """Whether two transcripts have the same z and the same gradients at the activations, bit by bit, and any at all."""
     count = 0
     for key, view in one.views.items():
-        mine, theirs = opened(view).looks, opened(other.views[key]).looks
+        mine, theirs = opened(view).observations, opened(other.views[key]).observations
         if mine.keys() != theirs.keys():
             return False
         for what, looks in mine.items():

@@ -387,7 +387,7 @@ def _view_of(transcript: Transcript, party: str, owner: str) -> PartyView:
     if (party, owner) in transcript.views:
         return transcript.view(party, owner)
     known = transcript.view(owner, owner)
-    return replace(known, party=party, x=known.x[:, :0], y=None, looks={}, steps={}, scores=None)
+    return replace(known, party=party, x=known.x[:, :0], y=None, observations={}, steps={}, scores=None)
 
 
 def of_all(

@@ -73,11 +73,11 @@ def stacked_observations(view: PartyView, victim: str, which: Which) -> tuple[np
         victim: the party whose rows are attacked.
         which: see `Which`.
     """
-    looks: Observations = view.of_features(victim)
+    observations: Observations = view.of_features(victim)
     if which == "trained":
-        rows, seen = looks.training().of_rows(view.train)
+        rows, seen = observations.training().of_rows(view.train)
     else:  # validation rows are scored after each epoch; where a job has none, test rows once
-        rows, seen = looks.scoring().of_rows(view.valid if len(view.valid) else view.test)
+        rows, seen = observations.scoring().of_rows(view.valid if len(view.valid) else view.test)
     flat = seen.reshape(len(rows), seen.shape[1] * seen.shape[2])
     return rows, flat[:, max(0, flat.shape[1] - MOST_NUMBERS) :]
 

@@ -27,7 +27,7 @@ class GramObservations:
         batches: T arrays of row numbers below n.
         z: T arrays (B, h).
         steps: T arrays (B, h), η ∂L/∂z.
-        looks: z of the rows scored after each epoch, numbered from n, (E, m, h).
+        scored_z: z of the rows scored after each epoch, numbered from n, (E, m, h).
         rule: the update rule of the weights.
         width: d, columns of all passive parties together.
         order: number of each row of the estimate, (n + m,).
@@ -36,7 +36,7 @@ class GramObservations:
     batches: list[np.ndarray] = field(repr=False)
     z: list[np.ndarray] = field(repr=False)
     steps: list[np.ndarray] = field(repr=False)
-    looks: np.ndarray = field(repr=False)
+    scored_z: np.ndarray = field(repr=False)
     rule: CutRule
     width: int
     order: np.ndarray = field(repr=False)
@@ -44,33 +44,33 @@ class GramObservations:
     @property
     def training_rows(self) -> int:
         """Number of training rows."""
-        return len(self.order) - int(self.looks.shape[1])
+        return len(self.order) - int(self.scored_z.shape[1])
 
     @property
     def per_epoch(self) -> int:
         """Steps per epoch."""
-        return len(self.z) // len(self.looks)
+        return len(self.z) // len(self.scored_z)
 
     @property
     def is_solvable(self) -> bool:
         """Whether there are enough observations: the numbers of E − 1 of them for d columns."""
-        return len(self.looks) > 1 and (len(self.looks) - 1) * self.looks.shape[2] >= self.width
+        return len(self.scored_z) > 1 and (len(self.scored_z) - 1) * self.scored_z.shape[2] >= self.width
 
     def after_epochs(self, epochs: int) -> GramObservations:
         """Return the observations of a job that ended after `epochs` epochs."""
         end = epochs * self.per_epoch
         return replace(
-            self, batches=self.batches[:end], z=self.z[:end], steps=self.steps[:end], looks=self.looks[:epochs]
+            self, batches=self.batches[:end], z=self.z[:end], steps=self.steps[:end], scored_z=self.scored_z[:epochs]
         )
 
     def stack_observations(self) -> np.ndarray:
         """Return all observations of each row, concatenated, (n + m, E h)."""
-        h = self.looks.shape[2]
-        found = np.zeros((len(self.order), len(self.looks) * h))
+        h = self.scored_z.shape[2]
+        found = np.zeros((len(self.order), len(self.scored_z) * h))
         for t, (rows, z) in enumerate(zip(self.batches, self.z, strict=True)):
             at = t // self.per_epoch * h
             found[rows, at : at + h] = z
-        found[self.training_rows :] = np.hstack(list(self.looks))
+        found[self.training_rows :] = np.hstack(list(self.scored_z))
         return found
 
 
@@ -83,36 +83,36 @@ def observations_of(view: PartyView) -> GramObservations | None:
     if view.rule is None or not view.passive or not len(view.valid):
         return None
     first, *others = view.passive
-    seen, handed = view.looks.get(("z", first), Observations()), view.steps.get(first, Observations())
+    seen, returned = view.observations.get(("z", first), Observations()), view.steps.get(first, Observations())
     trained = seen.training().all
     for name in others:
-        other = view.looks.get(("z", name), Observations()).all
+        other = view.observations.get(("z", name), Observations()).all
         if len(other) != len(seen.all) or not all(
             _subspace_overlap(a, b) for a, b in zip(seen.all, other, strict=True)
         ):
             return None
-    if len({look.values.shape[1] for look in seen.all}) != 1:  # stages of different widths
+    if len({one.values.shape[1] for one in seen.all}) != 1:  # stages of different widths
         return None
-    epochs = max((look.epoch for look in trained), default=0)
+    epochs = max((one.epoch for one in trained), default=0)
     once = np.sort(view.train)
     for epoch in range(1, epochs + 1):
-        rows = [look.rows for look in trained if look.epoch == epoch]
+        rows = [one.rows for one in trained if one.epoch == epoch]
         if not rows or not np.array_equal(np.sort(np.concatenate(rows)), once):
             return None
-    held = [look for look in seen.scoring().all if np.isin(look.rows, view.valid).all()]
-    whole = np.concatenate([look.values for look in held]) if held else np.empty((0, 1))
-    numbers = np.concatenate([look.rows for look in held]) if held else np.arange(0)
-    if len(handed.all) != len(trained) or len(whole) < epochs * len(view.valid):
+    held = [one for one in seen.scoring().all if np.isin(one.rows, view.valid).all()]
+    whole = np.concatenate([one.values for one in held]) if held else np.empty((0, 1))
+    numbers = np.concatenate([one.rows for one in held]) if held else np.arange(0)
+    if len(returned.all) != len(trained) or len(whole) < epochs * len(view.valid):
         return None
-    looks = whole[: epochs * len(view.valid)].reshape(epochs, len(view.valid), -1)
+    scored_z = whole[: epochs * len(view.valid)].reshape(epochs, len(view.valid), -1)
     order = np.concatenate([view.train, numbers[: len(view.valid)]])
     place = np.full(view.aligned, -1)
     place[order] = np.arange(len(order))
     return GramObservations(
-        batches=[place[look.rows] for look in trained],
-        z=[look.values for look in trained],
-        steps=[look.values for look in handed.all],
-        looks=looks,
+        batches=[place[one.rows] for one in trained],
+        z=[one.values for one in trained],
+        steps=[one.values for one in returned.all],
+        scored_z=scored_z,
         rule=view.rule,
         width=sum(view.widths.values()),
         order=order,
@@ -163,13 +163,13 @@ def factor_gram(seen: GramObservations, turns: int = 60) -> tuple[np.ndarray, fl
     step.
     """
     n, d, per = seen.training_rows, seen.width, seen.per_epoch
-    epochs, _, h = seen.looks.shape
-    u, s, v = np.linalg.svd(np.hstack(list(seen.looks)), full_matrices=False)
+    epochs, _, h = seen.scored_z.shape
+    u, s, v = np.linalg.svd(np.hstack(list(seen.scored_z)), full_matrices=False)
     ends = v[:d].reshape(d, epochs, h).transpose(1, 0, 2)
     x = np.zeros((len(seen.order), d))
     x[n:] = u[:, :d] * s[:d]
     share = np.arange(per)[:, None, None] / per
-    before = np.concatenate([2 * ends[:1] - ends[1:2], ends])  # the first by going on backwards
+    before = np.concatenate([2 * ends[:1] - ends[1:2], ends])  # the first by extrapolating backwards
     path = np.concatenate([a + share * (b - a) for a, b in itertools.pairwise(before)])
     size = float(np.sqrt(sum((z**2).sum() for z in seen.z)))
     p, best = np.zeros((d, d)), (np.inf, x)

@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _gradients_of_rows(view: PartyView) -> tuple[np.ndarray, np.ndarray]:
-    """Return training rows and the gradients of each, (n, looks, width)."""
+    """Return training rows and the gradients of each, (n, observations, width)."""
     return view.gradients().training().of_rows(view.train)
 
 
@@ -53,34 +53,34 @@ def score_by_direction(view: PartyView) -> Estimate:
     """
     rows, sights = _gradients_of_rows(view)
     total, last = np.zeros(len(rows)), None
-    for look in np.moveaxis(sights, 1, 0):
-        length = np.linalg.norm(look, axis=1)
+    for observation in np.moveaxis(sights, 1, 0):
+        length = np.linalg.norm(observation, axis=1)
         if not length.any():
             continue
-        cosine = look @ look[length.argmax()] / (np.maximum(length, 1e-300) * length.max())
+        cosine = observation @ observation[length.argmax()] / (np.maximum(length, 1e-300) * length.max())
         turned = -cosine if last is not None and cosine @ last < 0 else cosine
         total, last = total + turned, turned if last is None else last
     return Estimate(rows, total, either_way=True)
 
 
-def project_on_first_singular(look: np.ndarray) -> np.ndarray:
+def project_on_first_singular(observation: np.ndarray) -> np.ndarray:
     """Return the coordinate of each row (n, width) along the first singular vector, (n,)."""
-    value, vector = np.linalg.eigh(look.T @ look)
-    along: np.ndarray = look @ vector[:, value.argmax()]
+    value, vector = np.linalg.eigh(observation.T @ observation)
+    along: np.ndarray = observation @ vector[:, value.argmax()]
     return along
 
 
-def score_by_spectrum(view: PartyView, *, looks: int = 0) -> Estimate:
+def score_by_spectrum(view: PartyView, *, first: int = 0) -> Estimate:
     """Score rows by the coordinate along the first singular vector of each observation, summed over observations.
 
     Args:
         view: a passive party's view.
-        looks: number of first observations to use; 0 for all.
+        first: how many observations to use, from the first on; 0 for all.
     """
     rows, sights = _gradients_of_rows(view)
     total = np.zeros(len(rows))
-    for look in np.moveaxis(sights, 1, 0)[: looks or None]:
-        along = project_on_first_singular(look)
+    for observation in np.moveaxis(sights, 1, 0)[: first or None]:
+        along = project_on_first_singular(observation)
         along = along / max(float(along.std()), 1e-300)
         total += -along if along @ total < 0 else along
     return Estimate(rows, total, either_way=True)
@@ -91,9 +91,9 @@ def score_single_observations(view: PartyView) -> Estimate:
 
     Rows repeat once per observation. Reported next to `spectral`, because it understates the leak.
     """
-    looks = view.gradients().training().widest_stage().all
-    whole = np.concatenate([look.values for look in looks]) if looks else np.empty((0, 1))
-    rows = np.concatenate([look.rows for look in looks]) if looks else np.arange(0)
+    observations = view.gradients().training().widest_stage().all
+    whole = np.concatenate([one.values for one in observations]) if observations else np.empty((0, 1))
+    rows = np.concatenate([one.rows for one in observations]) if observations else np.arange(0)
     mine = np.isin(rows, view.train)
     return Estimate(rows[mine], project_on_first_singular(whole)[mine], either_way=True)
 

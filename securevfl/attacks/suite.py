@@ -82,7 +82,7 @@ def _attack_labels(view: PartyView, truth: Truth, effort: Effort, seed: int) -> 
     gradients = view.gradients().training()
     if not gradients:
         return
-    seen = next(what for (what, _), looks in view.looks.items() if looks and "gradient" in what)
+    seen = next(what for (what, _), found in view.observations.items() if found and "gradient" in what)
 
     def score(name: str, estimate: Estimate, source: str, **more: Known | Estimate | None) -> AttackScore:
         return score_labels(
@@ -193,7 +193,7 @@ def score_columns(
 
 def _attack_features(view: PartyView, truth: Truth, victim: str, effort: Effort, seed: int) -> Iterator[AttackScore]:
     x = standardise(truth.x[victim])
-    seen = next((what for what in ("part of z", "representations", "z") if view.looks.get((what, victim))), "")
+    seen = next((what for what in ("part of z", "representations", "z") if view.observations.get((what, victim))), "")
     tried: list[tuple[str, feature_inference.Which, str, Callable[..., Estimate], tuple[int, ...]]] = [
         ("ridge", "trained", "ridge", feature_inference.infer_columns, effort.records),
         ("ridge beside own columns", "trained", "ridge", feature_inference.infer_columns_with_own, effort.records),

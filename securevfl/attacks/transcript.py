@@ -69,19 +69,19 @@ class Observations:
 
     def training(self) -> Observations:
         """The observations from training steps."""
-        return Observations([look for look in self.all if look.epoch])
+        return Observations([one for one in self.all if one.epoch])
 
     def scoring(self) -> Observations:
         """The observations from validation, test and prediction."""
-        return Observations([look for look in self.all if not look.epoch])
+        return Observations([one for one in self.all if not one.epoch])
 
     def widest_stage(self) -> Observations:
         """The observations of the width with the most numbers."""
         sizes: dict[int, int] = defaultdict(int)
-        for look in self.all:
-            sizes[look.values.shape[1]] += look.values.size
+        for one in self.all:
+            sizes[one.values.shape[1]] += one.values.size
         width = max(sizes, key=lambda w: (sizes[w], w), default=0)
-        return Observations([look for look in self.all if look.values.shape[1] == width])
+        return Observations([one for one in self.all if one.values.shape[1] == width])
 
     def of_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return observations of one width for those of `rows` that were observed, equally many for each row.
@@ -90,13 +90,13 @@ class Observations:
             rows: numbers.
 
         Returns:
-            The observed rows, (n,), and their last observations in order, (n, looks, width); empty if none was
+            The observed rows, (n,), and their last observations in order, (n, observations, width); empty if none was
                 observed.
         """
         wanted = set(rows.tolist())
         found: dict[int, list[np.ndarray]] = defaultdict(list)
-        for look in self.widest_stage().all:
-            for row, value in zip(look.rows.tolist(), look.values, strict=True):
+        for one in self.widest_stage().all:
+            for row, value in zip(one.rows.tolist(), one.values, strict=True):
                 if row in wanted:
                     found[row].append(value)
         if not found:
@@ -110,7 +110,7 @@ class Observations:
     def replace_with_noise(self, seed: int) -> Observations:
         """Replace every observation with normal noise: the negative control, on which an attack must fail."""
         draw = np.random.default_rng(seed)
-        return Observations([replace(look, values=draw.normal(size=look.values.shape)) for look in self.all])
+        return Observations([replace(one, values=draw.normal(size=one.values.shape)) for one in self.all])
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +141,11 @@ class PartyView:
         x: the party's own features of the aligned rows, (aligned, d).
         y: their classes or numbers, (aligned,), if the party owns labels.
         classes: number of classes; 1 means a numeric target.
-        train: numbers of the training rows; likewise `valid` and `test`.
-        valid: see `train`.
-        test: see `train`.
-        looks: (kind, party) → observations; an active party observes passive parties' rows, a passive party its own
-            rows.
+        train: numbers of the training rows.
+        valid: numbers of the validation rows.
+        test: numbers of the test rows.
+        observations: (kind, party) → its observations; an active party observes passive parties' rows, a passive party
+            its own.
         steps: at the active party, the η ∂L/∂z that it returned in each step, as observations of a passive party's
             rows.
         rule: at the active party, the update rule of the cut's weights.
@@ -165,7 +165,7 @@ class PartyView:
     train: np.ndarray = field(repr=False)
     valid: np.ndarray = field(repr=False)
     test: np.ndarray = field(repr=False)
-    looks: Mapping[tuple[Seen, str], Observations] = field(default_factory=dict)
+    observations: Mapping[tuple[Seen, str], Observations] = field(default_factory=dict)
     steps: Mapping[str, Observations] = field(default_factory=dict)
     rule: CutRule | None = None
     embed: Callable[[np.ndarray], np.ndarray] | None = field(default=None, repr=False)
@@ -180,7 +180,7 @@ class PartyView:
     def seen(self, whats: Iterable[Seen], about: str) -> Observations:
         """Return the first of these kinds of observation that exists."""
         return next(
-            (found for what in whats if (found := self.looks.get((what, about), Observations()))), Observations()
+            (found for what in whats if (found := self.observations.get((what, about), Observations()))), Observations()
         )
 
     def of_features(self, party: str) -> Observations:
@@ -192,8 +192,8 @@ class PartyView:
         return self.seen(("gradient at the cut", "gradient at the activations"), self.party)
 
     def own_columns(self, rows: np.ndarray) -> np.ndarray:
-        """Return the party's own columns of aligned rows and, if it has labels, the label columns of `told`: (n, d [+
-        classes]).
+        """Return the party's columns of aligned rows and, if it has labels, those of `encode_labels`: (n, d) or
+        (n, d + classes).
         """
         return self.x[rows] if self.y is None else np.hstack([self.x[rows], self.encode_labels(self.y, rows)])
 
@@ -213,7 +213,8 @@ class PartyView:
 
     def replace_with_noise(self, seed: int) -> PartyView:
         """Replace all observations with noise: the negative control of every attack."""
-        return replace(self, looks={key: looks.replace_with_noise(seed) for key, looks in self.looks.items()})
+        noise = {key: found.replace_with_noise(seed) for key, found in self.observations.items()}
+        return replace(self, observations=noise)
 
 
 @dataclass(frozen=True, kw_only=True)

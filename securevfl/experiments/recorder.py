@@ -31,7 +31,7 @@ class _Notes:
     """The notes on one party in one federation."""
 
     rows: NumberedRows | None = None
-    looks: dict[tuple[Seen, str], list[Observation]] = field(default_factory=lambda: defaultdict(list))
+    observations: dict[tuple[Seen, str], list[Observation]] = field(default_factory=lambda: defaultdict(list))
     steps: dict[str, list[Observation]] = field(default_factory=lambda: defaultdict(list))
     arrived: dict[str, tuple[np.ndarray, int]] = field(default_factory=dict, repr=False)
     epoch: int = 0
@@ -43,11 +43,12 @@ class _Notes:
 class Recorder(Observer):
     """Observes all parties of a job and changes nothing.
 
-    One recorder serves all parties of a simulation; what each heard stays apart. It ties a look to row numbers by what
-    the sender fed last, which the receiver could derive from the job's seed: both draw the same batches.
+    One recorder serves all parties of a simulation and keeps their observations apart. It takes an observation's row
+    numbers from what the sender fed last; the receiver could derive them from the job's seed, as both draw the same
+    batches.
 
     Args:
-        beside: another observer, which hears how the run goes on (a progress bar).
+        beside: another observer, which receives the run's progress (a progress bar).
     """
 
     listening = True
@@ -128,7 +129,7 @@ class Recorder(Observer):
             if split is None or len(values) != len(split.train):
                 return
             rows = split.train
-        notes.looks[what, about].append(Observation(rows, values, epoch))
+        notes.observations[what, about].append(Observation(rows, values, epoch))
 
     def transcript(self, *, scores: dict[str, np.ndarray] | None = None) -> Transcript:
         """Everything that was observed.
@@ -160,7 +161,7 @@ class Recorder(Observer):
                 train=rows.split.train,
                 valid=rows.split.valid,
                 test=rows.split.test,
-                looks={key: Observations(found) for key, found in notes.looks.items()},
+                observations={key: Observations(found) for key, found in notes.observations.items()},
                 steps={key: Observations(found) for key, found in notes.steps.items()},
                 rule=notes.rule,
                 embed=None if notes.network is None else _embedding(notes.network, tuple(rows.x.shape[1:])),

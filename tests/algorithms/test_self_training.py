@@ -46,7 +46,7 @@ def test_a_run_that_labels_rows_counts_them(name: str) -> None:
     if name != "fedcvt":  # whose labels last for one batch
         y = active.y.numpy()[active.table.rows_only_at("shop1")]  # type: ignore[attr-defined]
         assert labelled == (y >= 0).sum()
-        assert "validation rows, which all parties hold" in record.self_training
+        assert "validation rows, which all parties have" in record.self_training
 
 
 def test_the_share_of_right_labels_is_counted_on_validation_rows() -> None:
@@ -55,7 +55,7 @@ def test_the_share_of_right_labels_is_counted_on_validation_rows() -> None:
     tally.assess_validation(p, np.array([0, 0, 0, 1]))
     assert (tally.valid, tally.sure, tally.right) == (4, 3, 2)
     assert tally.choose_rows(p[:2]).tolist() == [True, True]
-    assert "of 4 validation rows, which all parties hold, 3 reach it and 67 % of those are right" in tally.text
+    assert "of 4 validation rows, which all parties have, 3 reach it and 67 % of those are right" in tally.text
     again = SelfTraining(0.8)
     again.load(tally.state())
     assert again == tally

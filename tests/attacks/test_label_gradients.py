@@ -48,7 +48,7 @@ def test_looks_added_up_beat_one_look() -> None:
     """Noise of the same size is halved by four looks: a figure of single looks understates."""
     y = classes()
     view = passive(y, noise=1.5, epochs=16)
-    one = score_ranking(label_inference.score_by_spectrum(view, looks=1), y, 2)[0]
+    one = score_ranking(label_inference.score_by_spectrum(view, first=1), y, 2)[0]
     every = score_ranking(label_inference.score_single_observations(view), y, 2)[0]
     summed = score_ranking(label_inference.score_by_spectrum(view), y, 2)[0]
     assert summed > max(one, every) + 0.15

@@ -77,7 +77,7 @@ def test_others_columns_follow_from_the_error_where_the_number_is_known() -> Non
     error = (0.8 * secret[:, 0] - y)[:TRAIN, None] * np.array([1.0, -0.5])
     seen = view(
         "shop",
-        looks={
+        observations={
             ("gradient at the cut", "shop"): Observations([Observation(np.arange(TRAIN), error, e) for e in (1, 2, 3)])
         },
         x=np.random.default_rng(2).normal(size=(ROWS, 2)),

@@ -69,7 +69,9 @@ def test_columns_of_others_follow_from_the_size_of_a_gradient() -> None:
     looks = [
         Observation(np.arange(TRAIN), (p - y)[:TRAIN, None] * np.array([1.0, -0.5]), epoch) for epoch in range(1, 4)
     ]
-    seen = view("shop", looks={("gradient at the cut", "shop"): Observations(looks)}, x=draw.normal(size=(ROWS, 2)))
+    seen = view(
+        "shop", observations={("gradient at the cut", "shop"): Observations(looks)}, x=draw.normal(size=(ROWS, 2))
+    )
     known = draw_known(seen.train, secret, 150, 0)
     found = feature_inference.infer_columns_from_gradients(seen, y, known)
     assert found is not None
@@ -91,7 +93,7 @@ def test_a_bottom_that_learned_the_labels_completes_them() -> None:
     def embed(rows: np.ndarray) -> np.ndarray:
         return rows[:, 28:]
 
-    seen = view("shop", looks={}, x=x, embed=embed)
+    seen = view("shop", observations={}, x=x, embed=embed)
     known = draw_known(seen.train, y, 40, 0)
     found = label_inference.complete_model(seen, known)
     assert found is not None
@@ -129,7 +131,8 @@ def test_the_mean_of_predictions_wears_noise_out() -> None:
 
     def predicted(count: int) -> float:
         looks = [Observation(np.arange(ROWS), x @ weights + 8 * draw.normal(size=(ROWS, 6)), 0) for _ in range(count)]
-        seen = replace(view("bank", looks={("z", "shop"): Observations(looks)}, x=x[:, :1] * 0), test=np.arange(ROWS))
+        seen = view("bank", observations={("z", "shop"): Observations(looks)}, x=x[:, :1] * 0)
+        seen = replace(seen, test=np.arange(ROWS))
         known = draw_known(np.arange(ROWS), x, 200, 0)
         found = feature_inference.infer_predicted_rows(seen, "shop", known).without(known.rows)
         return r_squared(found.values, x[found.rows])

@@ -77,20 +77,20 @@ def test_a_recorder_changes_nothing_and_sees_what_the_ledgers_list(name: str) ->
 
 @pytest.mark.parametrize("name", JOBS)
 def test_looks_are_of_the_rows_that_were_fed(name: str) -> None:
-    """Each look has as many values as rows, of rows that its party has; training looks come epoch by epoch."""
+    """Each observation has as many values as rows, of rows that its party has; training ones come epoch by epoch."""
     count, job = JOBS[name]
     parties = _credit(count)
     _, transcript = _recorded(job, parties)
     for view in transcript.views.values():
-        for (what, about), looks in view.looks.items():
+        for (what, about), found in view.observations.items():
             assert about == (view.party if "gradient" in what else about)
             assert about in transcript.truth().x
-            epochs = [look.epoch for look in looks.training().all]
+            epochs = [one.epoch for one in found.training().all]
             assert epochs == sorted(epochs)
-            for look in looks.all:
-                assert look.values.shape[0] == len(look.rows)
-                assert np.isfinite(look.values).all()
-                assert look.rows.min() >= 0
+            for one in found.all:
+                assert one.values.shape[0] == len(one.rows)
+                assert np.isfinite(one.values).all()
+                assert one.rows.min() >= 0
     chief = next(view for view in transcript.views.values() if view.active)
     assert any(chief.of_features(name).training() for name in chief.passive)
 
@@ -101,19 +101,19 @@ def test_a_look_at_identity_features_is_their_linear_image() -> None:
     _, transcript = _recorded(_job(), parties)
     view, truth = transcript.view("bank"), transcript.truth()
     for name in view.passive:
-        for look in view.looks["part of z", name].all:
-            x = truth.x[name][look.rows]
-            if len(look.rows) > 2 * x.shape[1]:
-                weights, *_ = np.linalg.lstsq(x, look.values, rcond=None)
-                assert np.abs(x @ weights - look.values).max() < 1e-4
+        for one in view.observations["part of z", name].all:
+            x = truth.x[name][one.rows]
+            if len(one.rows) > 2 * x.shape[1]:
+                weights, *_ = np.linalg.lstsq(x, one.values, rcond=None)
+                assert np.abs(x @ weights - one.values).max() < 1e-4
     wrong = truth.x[view.passive[0]][::-1][view.train]  # of other rows: no map fits
-    rows, seen = view.looks["part of z", view.passive[0]].training().of_rows(view.train)
+    rows, seen = view.observations["part of z", view.passive[0]].training().of_rows(view.train)
     assert np.linalg.lstsq(wrong, seen[:, 0], rcond=None)[1].max() > 1.0
     assert np.array_equal(rows, np.sort(view.train))
 
 
 def test_a_view_holds_nothing_of_others() -> None:
-    """A passive party's view has its own columns, no labels, and no look that only the active party had."""
+    """A passive party's view has its own columns, no labels, and no observation that only the active party had."""
     parties = _credit()
     _, transcript = _recorded(_job(bottom=(4,)), parties)
     truth = transcript.truth()
@@ -124,8 +124,8 @@ def test_a_view_holds_nothing_of_others() -> None:
         assert not view.steps
         assert view.rule is None
         assert np.array_equal(view.x, truth.x[name])
-        assert {what for what, _ in view.looks} == {"gradient at the cut", "gradient at the activations"}
-        assert {about for _, about in view.looks} == {name}
+        assert {what for what, _ in view.observations} == {"gradient at the cut", "gradient at the activations"}
+        assert {about for _, about in view.observations} == {name}
         assert view.embed is not None
         assert view.embed(view.x).shape == (view.aligned, 4)
     assert transcript.view("bank").embed is None
@@ -135,13 +135,13 @@ def test_under_a_seal_only_what_was_opened_is_seen() -> None:
     parties = _credit()
     _, plain = _recorded(_job(sv.Plain(fixed_point=True), bottom=(4,)), parties)
     _, sealed = _recorded(_job(sv.BFV(), bottom=(4,)), parties)
-    assert {what for what, _ in sealed.view("bank").looks} == {"z"}
-    assert {what for what, _ in sealed.view("network").looks} == {"gradient at the activations"}
+    assert {what for what, _ in sealed.view("bank").observations} == {"z"}
+    assert {what for what, _ in sealed.view("network").observations} == {"gradient at the activations"}
     for name in ("network", "retailer"):
-        one = plain.view(name).looks["gradient at the activations", name]
-        other = sealed.view(name).looks["gradient at the activations", name]
+        one = plain.view(name).observations["gradient at the activations", name]
+        other = sealed.view(name).observations["gradient at the activations", name]
         assert _equal(one, other)
-        assert _equal(plain.view("bank").looks["z", name], sealed.view("bank").looks["z", name])
+        assert _equal(plain.view("bank").observations["z", name], sealed.view("bank").observations["z", name])
 
 
 def _equal(one: Observations, other: Observations) -> bool:
@@ -156,8 +156,8 @@ def test_predictions_are_recorded_too() -> None:
     model = simulate(job, parties, aligned=aligned).model()
     predict(model, parties, aligned=aligned, observers=dict.fromkeys(parties, recorder))
     view = recorder.transcript().view("bank")
-    assert sum(len(look.rows) for look in view.looks["part of z", "network"].all) == aligned.common
-    assert not view.looks["part of z", "network"].training()
+    assert sum(len(one.rows) for one in view.observations["part of z", "network"].all) == aligned.common
+    assert not view.observations["part of z", "network"].training()
 
 
 def test_several_label_owners_have_a_view_each() -> None:

@@ -17,7 +17,7 @@ def classes(seed: int = 0, share: float = 0.25) -> np.ndarray:
 
 
 def passive(y: np.ndarray, *, noise: float, epochs: int = 6, width: int = 5, seed: int = 0) -> PartyView:
-    """A passive party's view: gradients (p − y) along a direction that turns, and noise drawn anew for each look."""
+    """A passive party's view: gradients (p − y) along a direction that turns, and fresh noise in each observation."""
     draw = np.random.default_rng(seed)
     train, looks = np.arange(TRAIN), []
     for epoch in range(1, epochs + 1):
@@ -26,10 +26,11 @@ def passive(y: np.ndarray, *, noise: float, epochs: int = 6, width: int = 5, see
             p = 0.25 + 0.1 * draw.random(len(rows))
             values = (p - y[rows])[:, None] * toward + noise * draw.normal(size=(len(rows), width))
             looks.append(Observation(rows, values / 64, epoch))
-    return view("shop", looks={("gradient at the cut", "shop"): Observations(looks)}, x=draw.normal(size=(ROWS, 3)))
+    observations = {("gradient at the cut", "shop"): Observations(looks)}
+    return view("shop", observations=observations, x=draw.normal(size=(ROWS, 3)))
 
 
-def view(party: str, *, looks: Any, x: np.ndarray, **more: Any) -> PartyView:
+def view(party: str, *, observations: Any, x: np.ndarray, **more: Any) -> PartyView:
     """A view in a federation of a bank, which owns labels, with a shop."""
     known: dict[str, Any] = {"y": None, "widths": {"shop": x.shape[1]}, "classes": 2} | more
     return PartyView(
@@ -41,7 +42,7 @@ def view(party: str, *, looks: Any, x: np.ndarray, **more: Any) -> PartyView:
         train=np.arange(TRAIN),
         valid=np.arange(TRAIN, ROWS),
         test=np.arange(0),
-        looks=looks,
+        observations=observations,
         **known,
     )
 
@@ -66,7 +67,7 @@ def linear(
         seen.append(Observation(held, x[held] @ w, 0))
     found = view(
         "bank",
-        looks={("z", "shop"): Observations(seen)},
+        observations={("z", "shop"): Observations(seen)},
         x=draw.normal(size=(ROWS, 2)),
         y=classes(),
         widths={"shop": width},
