@@ -255,7 +255,7 @@ def test_columns_of_a_tree_that_are_none_are_refused(columns: list[Any]) -> None
         return SimpleNamespace(arrays={"columns": np.array(columns)})
 
     link: Any = SimpleNamespace(peer="bank", receive=receive)
-    with pytest.raises(sv.ProtocolError, match="by which of 3 columns"):
+    with pytest.raises(sv.ProtocolError, match="malformed mask of the 3 columns"):
         asyncio.run(hear_columns(link, 3))
 
 
@@ -267,5 +267,5 @@ def test_rows_of_a_tree_that_are_none_are_refused(bits: np.ndarray) -> None:
         return SimpleNamespace(arrays={"bits": bits})
 
     link: Any = SimpleNamespace(peer="bank", receive=receive)
-    with pytest.raises(sv.ProtocolError, match="which of 100 rows"):
+    with pytest.raises(sv.ProtocolError, match="malformed mask of the 100 rows"):
         asyncio.run(receive_rows(link, 100))

@@ -78,8 +78,8 @@ class BoostingActive(ActiveRole):
         objective: the loss, with its derivatives.
         outputs: width of a raw score.
         forest: the model so far.
-        raw: raw scores of numbered rows, as far as `scored` says, float64 (rows, outputs).
-        scored: how many trees are in `raw`, (rows,).
+        raw: raw scores of numbered rows, float64 (rows, outputs); a row includes the first `scored` trees.
+        scored: number of trees included in each row of `raw`, (rows,).
     """
 
     config: BoostingSettings
@@ -102,8 +102,8 @@ class BoostingActive(ActiveRole):
             directions = column_directions(self.site.name, mine.encoded, mine.codes, config.rising, config.falling)
             if (config.rising or config.falling) and self.outputs > 1:
                 raise InputError(
-                    f"boosting.rising and boosting.falling are for two classes or a number; of {self.outputs} classes, "
-                    "a rising score is not a rising probability: leave them out"
+                    f"boosting.rising and boosting.falling need two classes or a number as target; "
+                    f"with {self.outputs} classes, a rising score is not a rising probability: leave them out"
                 )
             self.asking = TreeQueries(self, bins, bins.codes(x).astype(np.int16), directions)
 
@@ -176,7 +176,7 @@ class BoostingActive(ActiveRole):
             self.fitted[:, output] += np.asarray(grown.tree.value)[grown.leaf]
 
     def draw_row_weights(self, number: int, size: np.ndarray) -> np.ndarray:
-        """Weight of each training row in a tree, (n,): all equal, or of rows drawn by chance or by their gradients."""
+        """Weight of each training row in a tree, (n,): all equal, or from a draw by chance or by gradients."""
         if self.config.goss is not None:
             generator = np.random.default_rng(self.seed("rows of a tree", number))
             return one_sided(size, *self.config.goss, generator)
@@ -238,9 +238,9 @@ class BoostingActive(ActiveRole):
                     gains[names[owner]] = gains.get(names[owner], 0.0) + gain
         whole = sum(gains.values())
         if not whole:
-            return ["no tree has a split: no column tells the labels apart"]
+            return ["no tree has a split: no column separates the labels"]
         told = ", ".join(f"{name} {gain / whole:.0%}" for name, gain in sorted(gains.items(), key=lambda it: -it[1]))
-        found = [f"{len(self.forest.trees)} trees; whose columns their gain comes from: {told}"]
+        found = [f"{len(self.forest.trees)} trees; share of the gain by party: {told}"]
         each = np.zeros(len(self.table.encoded))
         for tree in self.forest.trees:
             for owner, column, gain in zip(tree.owner, tree.split, tree.gain, strict=True):
@@ -249,5 +249,5 @@ class BoostingActive(ActiveRole):
         best = [k for k in np.argsort(-each, kind="stable")[:5] if each[k] > 0]
         if best:
             mine = ", ".join(f"{self.table.encoded[k]} {each[k]:.0%}" for k in best)
-            found.append(f"{self.site.name}'s columns with most of all gain: {mine}")
+            found.append(f"{self.site.name}'s columns with the most gain: {mine}")
         return found

@@ -1,4 +1,4 @@
-"""A passive party's answers while one tree grows: sums over its bins, and the sides of its splits."""
+"""A passive party's answers while a tree grows: the sums over its bins and the sides of its splits."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class TreeAnswers:
         """
         shown = self._role.config.shows_nodes(self._role.protection)
         if await self._receive_question() != ("tree", 0):
-            raise ProtocolError(f"{self._link.peer!r} goes on with a tree that has not begun")
+            raise ProtocolError(f"{self._link.peer!r} continued a tree that it had not begun")
         await self._begin()
         if shown:
             await self._gradients(1)
@@ -121,7 +121,7 @@ class TreeAnswers:
         self._role.forest.trees.append(self._splits)
 
     async def _begin(self) -> None:
-        """Learn which rows and columns the tree sees."""
+        """Receive the rows and columns of the tree."""
         role = self._role
         self._rows, whole = await self._receive_summed_rows(), role.bins.counts
         drawn = role.config.columns < 1
@@ -172,7 +172,9 @@ class TreeAnswers:
             values = np.asarray(message.arrays["g"])
             most = 1 << role.config.bits
             if values.dtype != np.int64 or values.shape != (rows, 2) or np.abs(values).max() > most:
-                raise ProtocolError(f"{self._link.peer!r} sent no gradients of {rows} rows within ±{most}")
+                raise ProtocolError(
+                    f"{self._link.peer!r} sent malformed gradients: {rows} rows within ±{most} are needed"
+                )
             self._values = values
             return
         message = await self._link.receive(Kind.CIPHERTEXT, "boost/gradients", "c")
@@ -182,7 +184,7 @@ class TreeAnswers:
 
     async def _sums_hidden(self, nodes: int) -> None:
         if not nodes:
-            raise ProtocolError(f"{self._link.peer!r} asks for sums of no node")
+            raise ProtocolError(f"{self._link.peer!r} asked for the sums of 0 nodes")
         await self._gradients(nodes)
         await self._answer(self._codes.astype(np.int64), None, 1)
 
@@ -193,9 +195,7 @@ class TreeAnswers:
         rows = len(self._rows)
         right = numbers.dtype == np.int64 and numbers.shape == (nodes,) and nodes > 0
         if not right or place.dtype != np.int32 or place.shape != (rows,) or place.min() < -1 or place.max() >= nodes:
-            raise ProtocolError(
-                f"{self._link.peer!r} does not say which of {rows} rows stand in which of {nodes} nodes"
-            )
+            raise ProtocolError(f"{self._link.peer!r} sent a malformed assignment of {rows} rows to {nodes} nodes")
         codes = self._codes.astype(np.int64)
         if role.config.merges_small_bins:
             for k, number in enumerate(numbers.tolist()):
@@ -231,26 +231,28 @@ class TreeAnswers:
         splits, sets = np.asarray(message.arrays["splits"]), np.asarray(message.arrays["sets"])
         counts = role.bins.counts
         if splits.dtype != np.int64 or splits.ndim != 2 or splits.shape[1] != 4 or len(splits) > _MOST_NODES:
-            raise ProtocolError(f"{self._link.peer!r} sent {splits.dtype} {splits.shape}, and not its choice of splits")
+            raise ProtocolError(f"{self._link.peer!r} sent {splits.dtype} {splits.shape} as its chosen splits")
         most = role.config.most_splits
         if len(self._splits) + len(splits) > most:
             raise ProtocolError(
                 f"{self._link.peer!r} chose {len(self._splits) + len(splits)} splits; a tree of the job has {most}"
             )
         if sets.dtype != np.uint8 or sets.shape != (len(splits), CODES // 8):
-            raise ProtocolError(f"{self._link.peer!r} sent {sets.dtype} {sets.shape}, and not a set for each split")
+            raise ProtocolError(
+                f"{self._link.peer!r} sent {sets.dtype} {sets.shape}; one set of codes per split is needed"
+            )
         sides = np.empty((len(splits), len(role.codes)), dtype=bool)
         for k, ((node, column, bin_, missing), codes) in enumerate(
             zip(splits.tolist(), unpack_sets(sets), strict=True)
         ):
             if not (column in self._places and 0 <= bin_ < counts[column] - 1 and missing in (0, 1)):
-                raise ProtocolError(f"{self._link.peer!r} chose bin {bin_} of column {column}, which is not there")
+                raise ProtocolError(f"{self._link.peer!r} chose bin {bin_} of column {column}, which does not exist")
             if (
                 (codes != NUMBER) != bool(role.bins.category_columns[column])
                 or codes >> counts[column] > 0
                 or codes == 0
             ):
-                raise ProtocolError(f"{self._link.peer!r} chose codes of column {column} that it does not have")
+                raise ProtocolError(f"{self._link.peer!r} chose codes of column {column} that do not exist")
             last, missing_left, left = bin_, bool(missing), codes
             if codes == NUMBER:
                 last = self._last_bin(node, column, bin_) if role.config.merges_small_bins else bin_
@@ -277,5 +279,5 @@ class TreeAnswers:
     def _put_together(self, node: int) -> Merged:
         found = self._merged.get(node)
         if found is None:
-            raise ProtocolError(f"{self._link.peer!r} splits node {node}, whose sums it never saw")
+            raise ProtocolError(f"{self._link.peer!r} split node {node} without having asked for its sums")
         return found

@@ -30,13 +30,13 @@ _VALUES = 2
 
 
 def plan_of(key_bits: int, rows: int, bits: int, nodes: int) -> SumPlan:
-    """How rows and sums lie in plaintexts; the same on both sides.
+    """Plan the layout of rows and sums in plaintexts. Both sides compute the same plan.
 
     Args:
         key_bits: of the modulus.
         rows: that train.
         bits: of the fixed point.
-        nodes: whose rows are apart in one plaintext.
+        nodes: number of nodes with separate slots in one plaintext.
     """
     return SumPlan(key_bits=key_bits, rows=rows, bounds=(1 << bits,) * _VALUES, nodes=nodes)
 
@@ -46,7 +46,7 @@ class GrowingRole(Protocol):
 
     @property
     def config(self) -> BoostingSettings:
-        """What the job asks for."""
+        """The job's algorithm."""
         ...
 
     @property
@@ -72,7 +72,7 @@ class TreeQueries:
         role: of the active party.
         bins: of its own columns.
         codes: of its training rows, int16 (n, columns).
-        directions: of its own columns, as `column_directions` says.
+        directions: of its own columns, from `column_directions`.
 
     Attributes:
         directions: of all candidate columns.
@@ -130,7 +130,7 @@ class TreeQueries:
             with count_as_encryption(role.site.clock):
                 key = scheme.generate_key()
                 if not isinstance(key, crypto.PaillierPrivateKey):
-                    raise ProtocolError("sums of rows are sealed under Paillier alone")
+                    raise ProtocolError("sums of rows can be sealed only under Paillier")
                 plan = plan_of(key.public.bits, len(self._codes), role.config.bits, 1)
                 self._owner = SumOwner(key, plan)
             self._guard = Guard(scheme.name, key.public.bits, key.public.fingerprint)
@@ -240,7 +240,7 @@ class TreeQueries:
         return np.concatenate(found, axis=1) if found else np.empty((len(nodes), 0, _VALUES), dtype=np.int64)
 
     async def _received(self, link: Link, nodes: int, totals: np.ndarray, *, shown: bool) -> np.ndarray:
-        """Sums of all codes of a party, int64 (nodes, codes, 2), zeros of columns that the tree does not see."""
+        """Sums of all codes of a party, int64 (nodes, codes, 2); zeros for columns that the tree does not use."""
         whole, columns = self._theirs[link.peer], self._drawn[link.peer]
         counts = [whole[column] for column in columns]
         if not counts:
@@ -317,7 +317,7 @@ class TreeQueries:
         bits = np.asarray(message.arrays["bits"])
         if bits.dtype != np.uint8 or bits.shape != (splits, -(-rows // 8)):
             raise ProtocolError(
-                f"{link.peer!r} sent {bits.dtype} {bits.shape}; on which side {rows} rows lie of {splits} splits is "
+                f"{link.peer!r} sent {bits.dtype} {bits.shape}; the sides of {rows} rows at {splits} splits are "
                 f"uint8 ({splits}, {-(-rows // 8)})"
             )
         return np.unpackbits(bits, axis=1, count=rows).astype(bool)

@@ -20,9 +20,9 @@ class Bins:
     (NaN) has the last code of its column.
 
     Attributes:
-        edges: of each column, ascending float64, one less than it has bins of values.
-        levels: how many levels a column of categories has, whose values are their numbers; 0 for one of numbers. Empty
-            where all columns hold numbers.
+        edges: of each column, ascending float64, one fewer than its bins of values.
+        levels: number of levels of each column of categories, whose values are level numbers; 0 for a column of
+            numbers. Empty if all columns contain numbers.
     """
 
     edges: tuple[np.ndarray, ...] = field(repr=False)
@@ -30,12 +30,12 @@ class Bins:
 
     @property
     def category_columns(self) -> np.ndarray:
-        """Which columns hold categories, bool (columns,)."""
+        """Which columns contain categories, bool (columns,)."""
         return np.asarray(self.levels, dtype=np.int64) > 0 if self.levels else np.zeros(len(self.edges), dtype=bool)
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Codes of each column, that of missing values among them."""
+        """Number of codes of each column, including the code of missing values."""
         return tuple(len(one) + 2 for one in self.edges)
 
     def codes(self, x: np.ndarray) -> np.ndarray:
@@ -58,10 +58,10 @@ class Bins:
 
         Args:
             codes: of rows, (n, columns).
-            column: that splits.
+            column: of the split.
             bin_: rows with a code up to this one go left.
-            missing_left: whether rows without a value do.
-            left: at a split of categories, the set of codes that go left, in the place of all this.
+            missing_left: whether rows without a value go left.
+            left: at a split of categories, the set of codes that go left, instead of `bin_` and `missing_left`.
         """
         code = codes[:, column]
         if left != NUMBER:
@@ -72,7 +72,7 @@ class Bins:
         return found
 
     def threshold(self, column: int, bin_: int) -> float:
-        """Rows up to this value have a code up to `bin_`; infinite after the last bin."""
+        """Largest value with a code up to `bin_`; infinite for the last bin."""
         edges = self.edges[column]
         return float(edges[bin_]) if bin_ < len(edges) else float("inf")
 
@@ -85,14 +85,14 @@ class Bins:
 
 
 def fit_bins(x: np.ndarray, most: int, levels: Sequence[int] = ()) -> Bins:
-    """Bins with about as many rows each; a column with fewer distinct values gets one for each.
+    """Fit bins with about equal numbers of rows; a column with few distinct values gets one bin per value.
 
-    Edges are those of scikit-learn's histogram boosting: midway between values where there are few, else quantiles.
+    Edges are those of scikit-learn's histogram boosting: midpoints if there are few values, quantiles otherwise.
 
     Args:
         x: training rows, float64 (n, columns); NaN where missing.
         most: bins of values in a column, from 2 to 255.
-        levels: as `Bins.levels`. Levels above `most` share bins with their neighbours, the next less frequent ones.
+        levels: as `Bins.levels`. If there are more than `most` levels, levels of similar frequency share a bin.
     """
     edges = []
     for j in range(x.shape[1]):

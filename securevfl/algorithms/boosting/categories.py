@@ -4,7 +4,7 @@ Of all sets the best one is a prefix of the codes in the order of g / h (Fisher,
 1958), so a scan finds it. As in LightGBM and scikit-learn, codes with few rows are not ordered, and the order is by
 g / (h + 10), so that they do not decide by chance; missing values are one more category.
 
-A set is one integer: bit c says that code c goes left.
+A set is one integer: bit c is 1 if code c goes left.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = [
 SUPPORT = 10.0
 """Rows below which a code is not ordered, and what is added to h."""
 CODES = 256
-"""The most codes of a column, that of missing values among them."""
+"""The most codes of a column, including the code of missing values."""
 NUMBER = -1
-"""Stands for a set where a column holds numbers."""
+"""Replaces the set of codes for a column of numbers."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Arranged:
     Attributes:
         order: place in the scan → code, int64 (codes of all columns,).
         used: how many codes of each column are ordered; 0 for numbers, int64 (columns,).
-        spare: sums of g and h of those that are not, int64 (columns, 2).
+        spare: sums of g and h of the codes that are not ordered, int64 (columns, 2).
     """
 
     order: np.ndarray = field(repr=False)
@@ -59,12 +59,12 @@ def order_categories(
     scales: tuple[float, float],
     rows: int,
 ) -> Arranged:
-    """Put the codes of categories in order.
+    """Sort the codes of each category column for the scan.
 
     Args:
         sums: of g and h by code, int64 (codes of all columns, 2).
         sizes: codes of each column, (columns,).
-        kinds: which columns hold categories, bool (columns,).
+        kinds: which columns contain categories, bool (columns,).
         total: of the node, int64 (2,).
         scales: units of g and of h.
         rows: of the node.
@@ -85,9 +85,9 @@ def order_categories(
 
 
 def scan_places(arranged: Arranged, column: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where a scan of categories may stop: with what is not ordered on the right, and on the left; bool (codes,) each.
+    """Where a scan of categories may stop, with unordered codes on the right and on the left; bool (codes,) each.
 
-    The side of what is not ordered has at least half of the ordered codes.
+    The side with the unordered codes has at least half of the ordered codes.
 
     Args:
         arranged: the order.
@@ -110,7 +110,7 @@ def set_of(arranged: Arranged, sizes: np.ndarray, column: int, at: int, *, spare
         sizes: codes of each column.
         column: where it stops.
         at: its last place on the left, among those of all columns.
-        spare: whether codes that are not ordered go left, too.
+        spare: whether codes that are not ordered also go left.
     """
     first = int(sizes[:column].sum())
     found = (arranged.order[first : at + 1] - first).tolist()
@@ -133,7 +133,7 @@ def pack_sets(sets: Iterable[int]) -> np.ndarray:
 
 
 def unpack_sets(data: np.ndarray) -> list[int]:
-    """What `packed` packed: no split puts all 256 codes on one side, so that all ones stand for `NUMBER`."""
+    """Read what `pack_sets` wrote. No split puts all 256 codes on one side, so all ones can encode `NUMBER`."""
     found = [int.from_bytes(row.tobytes(), "little") for row in np.ascontiguousarray(data)]
     return [NUMBER if codes == (1 << CODES) - 1 else codes for codes in found]
 

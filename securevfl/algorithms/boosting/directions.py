@@ -1,4 +1,4 @@
-"""Columns along which a model may only rise, or only fall: monotone constraints, which a job names and owners apply."""
+"""Monotone constraints: columns along which scores may only rise or only fall, named by a job."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["check_parties", "column_directions", "split_name"]
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Party and column of ``"party.column"``; the party is empty where the name has no dot."""
+    """Split ``"party.column"`` into party and column; the party is empty if the name has no dot."""
     party, dot, column = name.partition(".")
     return (party, column) if dot and column else ("", name)
 
 
 def check_parties(names: Sequence[str], parties: Sequence[str]) -> None:
-    """Check that constrained columns are of parties of the job.
+    """Check that constrained columns belong to parties of the job.
 
     Args:
         names: ``"party.column"``.
         parties: of the job.
 
     Raises:
-        InputError: one is of another.
+        InputError: a column belongs to a party that is not in the job.
     """
     for name in names:
         party = split_name(name)[0]
@@ -44,7 +44,7 @@ def column_directions(
     Args:
         party: whose columns these are.
         columns: their names.
-        codes: how many codes each has, 0 for numbers.
+        codes: number of codes of each column, 0 for numbers.
         rising: ``"party.column"`` of any parties.
         falling: likewise.
 

@@ -1,7 +1,7 @@
 """One tree, grown at the active party over the histograms of all parties.
 
-It asks its `SumSources` two questions: what are the sums over the rows of some nodes, and on which side of a split is
-each row? So the same code grows a vertical tree and a tree over a pooled table; tests check that the two are equal.
+A `SumSources` provides the sums over the rows of nodes and the side of each row at a split. So the same code grows a
+vertical tree and a tree over a pooled table; tests check that the two are equal.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Chosen:
 
 
 class Owned(NamedTuple):
-    """What the active party knows of a split.
+    """The active party's record of a split.
 
     Attributes:
         owner: as `Tree.owner`.
@@ -79,12 +79,12 @@ class SumSources(Protocol):
 
     @property
     def category_columns(self) -> np.ndarray:
-        """Which of them hold categories, bool (columns,)."""
+        """Which of them contain categories, bool (columns,)."""
         ...
 
     @property
     def can_subtract_siblings(self) -> bool:
-        """Whether a node's sums may be found from those of its parent and its sibling."""
+        """Whether a node's sums may be computed from those of its parent and its sibling."""
         ...
 
     async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
@@ -104,7 +104,7 @@ class SumSources(Protocol):
 
 @dataclass
 class GrownTree:
-    """A tree and where the training rows stand in it.
+    """A grown tree and the leaf of each training row.
 
     Attributes:
         tree: without the leaves' shrinkage.
@@ -148,12 +148,12 @@ class _Growth:
         self.within: dict[int, tuple[float, float]] = {0: (-np.inf, np.inf)}
 
     def may_split(self, node: int, depth: int) -> bool:
-        """Whether a node is worth its sums: not too deep, and enough on it for two sides."""
+        """Whether to sum a node: it is not too deep, and its sum of h is large enough for two children."""
         enough = self.totals[node][1] * self.rule.scales[1] >= 2 * self.rule.min_hessian
         return depth < self.limits.depth and bool(enough) and self.rows_seen(node) > 1
 
     def rows_seen(self, node: int) -> int:
-        """How many of a node's rows the tree sees."""
+        """Number of a node's rows that the tree uses."""
         return int(np.count_nonzero(self.seen & (self.leaf == node)))
 
     async def ask(self, nodes: Sequence[int]) -> np.ndarray:
@@ -180,7 +180,7 @@ class _Growth:
             self.open[node] = _Open(sums, depth, split)
 
     def next_nodes(self) -> list[int]:
-        """The nodes that are split now: all of a level, or the one with the largest gain."""
+        """The nodes to split next: all of a level, or the one with the largest gain."""
         if not self.limits.leaves:
             return sorted(self.open)
         if len(self.tree.owner) // 2 + 1 >= self.limits.leaves:
@@ -222,8 +222,8 @@ class _Growth:
         await self.learn_child_sums(pairs)
 
     def bound_children(self, node: int, column: int, left: int, right: int) -> None:
-        """Within what the values below two children must stay, so that no split below undoes a monotone one: on either
-        side of the middle of their own values (as in XGBoost and scikit-learn)."""
+        """Bounds on the values below two children, so that no later split undoes a monotone one: either side of the
+        midpoint of the two children's values (as in XGBoost and scikit-learn)."""
         low, high = self.within[node]
         self.within[left] = self.within[right] = low, high
         direction = 0 if self.directions is None else int(self.directions[column])
@@ -258,7 +258,7 @@ class _Growth:
                     self.find_best_split(node, found[node], was.depth + 1)
 
     def smaller_sibling(self, left: int, right: int) -> int:
-        """The sibling with fewer rows that the tree sees."""
+        """The sibling with fewer rows that the tree uses."""
         return left if self.rows_seen(left) <= self.rows_seen(right) else right
 
 

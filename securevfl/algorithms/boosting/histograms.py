@@ -15,7 +15,7 @@ _AT_ONCE = 1 << 22
 def plain_sums(
     values: np.ndarray, codes: np.ndarray, counts: Sequence[int], node: np.ndarray, nodes: int
 ) -> np.ndarray:
-    """Sums over the rows of each node that have each code, int64 (nodes, codes of all columns, integers).
+    """Sums over the rows of each node with each code, int64 (nodes, codes of all columns, integers).
 
     Exact while the sums' magnitudes stay below 2^53.
 
@@ -24,7 +24,7 @@ def plain_sums(
         codes: int (n, columns).
         counts: codes of each column.
         node: of each row, −1 for none, (n,).
-        nodes: how many there are.
+        nodes: number of nodes.
     """
     here = np.flatnonzero(node >= 0)
     sizes = np.asarray(counts, dtype=np.int64)
@@ -54,7 +54,7 @@ def to_fixed_point(values: np.ndarray, bits: int) -> tuple[np.ndarray, float]:
 
 
 class Merged:
-    """Bins of one node that were put together.
+    """Merged bins of one node.
 
     Attributes:
         codes: of the node's rows, int64 (n, columns): numbers of groups.
@@ -67,10 +67,10 @@ class Merged:
 
 
 def merged_bins(codes: np.ndarray, counts: Sequence[int], least: int) -> Merged:
-    """Neighbouring bins put together until each group has `least` rows; what is left joins the last group.
+    """Merge neighbouring bins until each group has `least` rows; leftover bins join the last group.
 
-    Rows without a value keep the last code for themselves where they, and the rows with one, are `least` or more; else
-    they count as those of the largest values.
+    Rows without a value keep the last code if at least `least` rows lack a value and at least `least` rows have one.
+    Otherwise they join the group of the largest values.
 
     Args:
         codes: of the node's rows, int (n, columns).

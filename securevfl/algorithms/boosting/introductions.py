@@ -1,4 +1,4 @@
-"""What a passive party says of its columns before the first tree."""
+"""A passive party's description of its columns, sent before the first tree."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ async def hear_introduction(link: Link, most: int) -> tuple[np.ndarray, np.ndarr
     message = await link.receive(Kind.CONTROL, "boost/columns", "bins", "directions", "kinds")
     bins, directions, kinds = (np.asarray(message.arrays[name]) for name in ("bins", "directions", "kinds"))
     if bins.dtype != np.int64 or bins.ndim != 1 or len(bins) > MOST_COLUMNS:
-        raise ProtocolError(f"{link.peer!r} sent {bins.dtype} {bins.shape}, and not the bins of its columns")
+        raise ProtocolError(f"{link.peer!r} sent {bins.dtype} {bins.shape} as the numbers of bins of its columns")
     if len(bins) and not 2 <= bins.min() <= bins.max() <= most + 1:
         raise ProtocolError(
             f"{link.peer!r} has columns of {bins.min()} to {bins.max()} bins, one for missing values among "
             f"them; 2 to {most + 1} are possible"
         )
     if directions.dtype != np.int64 or directions.shape != bins.shape or (np.abs(directions) > 1).any():
-        raise ProtocolError(f"{link.peer!r} does not say along which of its columns scores may only rise")
+        raise ProtocolError(f"{link.peer!r} sent a malformed list of its columns' monotone constraints")
     if kinds.dtype != np.int64 or kinds.shape != bins.shape or ((kinds != 0) & (kinds != 1)).any():
-        raise ProtocolError(f"{link.peer!r} does not say which of its columns hold categories")
+        raise ProtocolError(f"{link.peer!r} sent a malformed list of its columns of categories")
     return bins, directions, kinds

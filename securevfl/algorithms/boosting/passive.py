@@ -1,4 +1,4 @@
-"""A passive party's role: it adds up what it is sent over the bins of its columns, and splits where it is told."""
+"""A passive party's role: it sums gradients over the bins of its columns and applies the chosen splits."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class OwnForest:
     """A passive party's part of the model: its own splits, tree by tree.
 
     Args:
-        role: whose it is.
+        role: the passive party's role.
 
     Attributes:
-        trees: its splits of each tree, none where it has none.
+        trees: its splits of each tree, possibly empty.
     """
 
     def __init__(self, role: BoostingPassive) -> None:
@@ -71,11 +71,11 @@ class BoostingPassive(PassiveRole):
 
     Attributes:
         forest: its part of the model so far.
-        scored: how many trees each numbered row was scored by, (rows,).
+        scored: number of trees that have scored each numbered row, (rows,).
         bins: of its columns, fitted on the training rows.
         codes: of these rows, int16 (n, columns).
-        directions: of its columns, as `column_directions` says.
-        equations: sums of each of its bins that it answered with so far, also before a run went on.
+        directions: of its columns, from `column_directions`.
+        equations: number of sums sent for each bin so far, including those before a run was resumed.
     """
 
     config: BoostingSettings
@@ -101,12 +101,12 @@ class BoostingPassive(PassiveRole):
         return x.reshape(len(rows), -1).double().cpu().numpy() if x.numel() else np.empty((len(rows), self.width))
 
     def closing_notes(self) -> list[str]:
-        """Which of its columns split most often, for the party knows no gains; and what its sums told."""
+        """List the columns that split most often (the party does not learn gains); warn about the sums sent."""
         counts = Counter(column for tree in self.forest.trees for column in tree.column)
         found, rows = [], len(self.table.split.train)
         if counts:
             told = ", ".join(f"{self.table.encoded[column]} {times}" for column, times in counts.most_common(5))
-            found.append(f"{self.site.name}'s columns with most of its splits: {told}")
+            found.append(f"{self.site.name}'s columns with the most splits: {told}")
         if _MANY * self.equations >= rows > 0:
             found.append(
                 f"the active party read {self.equations:,} sums of each bin of {self.site.name!r}, of {rows:,} rows: "
@@ -123,11 +123,11 @@ class BoostingPassive(PassiveRole):
 
     @property
     def width(self) -> int:
-        """How many columns the party has."""
+        """Number of this party's columns."""
         return int(self.features.shape.numel())
 
     def batches(self, epoch: int) -> list[np.ndarray]:
-        """One: a tree sees all training rows."""
+        """A single batch: a tree uses all training rows."""
         return [self.training_rows(epoch)]
 
     async def introduce(self) -> None:
@@ -141,7 +141,7 @@ class BoostingPassive(PassiveRole):
         with count_as_encryption(self.site.clock):
             key = scheme.read_public(read_key(self.site.active, message.arrays["key"]))
             if not isinstance(key, crypto.PaillierPublicKey):
-                raise ProtocolError("sums of rows are sealed under Paillier alone")
+                raise ProtocolError("sums of rows can be sealed only under Paillier")
             self.holder = SumHolder(key, plan_of(key.bits, len(self.codes), self.config.bits, 1))
         self.guard = Guard(scheme.name, key.bits, key.fingerprint)
 

@@ -1,4 +1,4 @@
-"""Which rows and columns a tree sees, and how passive parties learn of it."""
+"""Sample the rows and columns of a tree, and exchange the samples with passive parties."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["drawn_rows", "hear_columns", "one_sided", "receive_rows", "scatter_c
 
 
 def drawn_rows(seed: int, number: int, rows: int, share: float) -> np.ndarray:
-    """The training rows of a tree, drawn by the job's seed: all parties draw the same, and labels have no part in it.
+    """Draw the training rows of a tree from the job's seed: all parties draw the same rows, independently of labels.
 
     Args:
         seed: the job's.
         number: of the tree, from 0.
-        rows: how many training rows there are.
-        share: of them that a tree sees.
+        rows: number of training rows.
+        share: of the rows that a tree uses.
 
     Returns:
-        Their places among the training rows in rising order, int64 (n,): at least 2, where there are as many.
+        Their positions among the training rows, ascending, int64 (n,): at least 2 if there are that many.
     """
     if share == 1:
         return np.arange(rows)
@@ -33,15 +33,15 @@ def drawn_rows(seed: int, number: int, rows: int, share: float) -> np.ndarray:
 
 
 def one_sided(size: np.ndarray, large: float, other: float, generator: np.random.Generator) -> np.ndarray:
-    """How much each row counts by gradient-based one-side sampling (Ke et al. 2017, algorithm 2), float64 (rows,).
+    """Weight of each row in gradient-based one-side sampling (Ke et al. 2017, algorithm 2), float64 (rows,).
 
-    Those of the largest gradients count once, some of the others for all of the others, and the rest not at all.
+    Rows with the largest gradients have weight 1. Drawn others are weighted to represent all others; the rest have 0.
 
     Args:
         size: of the rows' gradients, (rows,).
         large: share of the rows that count for their large gradients.
         other: share of the rows that is drawn from the others.
-        generator: what draws them.
+        generator: draws the other rows.
     """
     rows = len(size)
     top, more = max(1, round(large * rows)), max(1, round(other * rows))
@@ -53,7 +53,7 @@ def one_sided(size: np.ndarray, large: float, other: float, generator: np.random
 
 
 def scatter_columns(sums: np.ndarray, counts: Sequence[int], columns: np.ndarray) -> np.ndarray:
-    """Sums of all columns from those of some: zeros for the others, which no split looks at.
+    """Extend the sums of some columns to all columns, with zeros for the others, which no split uses.
 
     Args:
         sums: of the codes of these columns, int64 (nodes, codes, integers).
@@ -85,7 +85,7 @@ async def receive_rows(link: Link, rows: int) -> np.ndarray:
     """
     bits = np.asarray((await link.receive(Kind.CONTROL, "boost/rows", "bits")).arrays["bits"])
     if bits.dtype != np.uint8 or bits.shape != (-(-rows // 8),) or not np.unpackbits(bits, count=rows).any():
-        raise ProtocolError(f"{link.peer!r} does not say which of {rows} rows a tree sees")
+        raise ProtocolError(f"{link.peer!r} sent a malformed mask of the {rows} rows")
     return np.flatnonzero(np.unpackbits(bits, count=rows))
 
 
@@ -107,5 +107,5 @@ async def hear_columns(link: Link, count: int) -> np.ndarray:
     found = np.asarray((await link.receive(Kind.CONTROL, "boost/drawn", "columns")).arrays["columns"])
     right = found.dtype == np.int64 and found.ndim == 1 and (np.diff(found, prepend=-1, append=count) > 0).all()
     if not right:
-        raise ProtocolError(f"{link.peer!r} does not say by which of {count} columns a tree may split")
+        raise ProtocolError(f"{link.peer!r} sent a malformed mask of the {count} columns")
     return found

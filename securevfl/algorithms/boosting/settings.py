@@ -1,4 +1,4 @@
-"""What a job can ask of boosting, and every message that it sends."""
+"""Boosting's settings and message declarations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GRADIENTS = Sight(of="labels", severity="leak", through="gradients of the loss"
 
 
 class BoostingSettings(Algorithm):
-    """What a job can ask of boosting, for roles: see `Boosting`."""
+    """The settings of boosting as roles use them: see `Boosting`."""
 
     lr: Annotated[float, Meta(gt=0, le=1)] = 0.1
     depth: Annotated[int, Meta(ge=1, le=12)] = 5
@@ -87,30 +87,30 @@ class BoostingSettings(Algorithm):
             )
 
     def shows_nodes(self, protection: Protection) -> bool:
-        """Whether passive parties are told which rows stand in which node."""
+        """Whether the active party sends passive parties the node of each row."""
         return not protection.is_sealed or self.nodes == "shown"
 
     def tells_rows(self, protection: Protection) -> bool:
-        """Whether passive parties know which rows a tree sees, so that nobody encrypts or adds up the others.
+        """Whether passive parties learn which rows a tree uses, so that nobody encrypts or adds up the others.
 
-        Those that are drawn by chance tell of no label; those of large gradients do, as nodes do.
+        Rows drawn by chance reveal no label. Rows chosen for large gradients do, as nodes do.
         """
         return self.goss is None or self.shows_nodes(protection)
 
     @property
     def most_splits(self) -> int:
-        """Of one tree."""
+        """The most splits of a tree."""
         whole = (1 << self.depth) - 1
         return min(whole, self.leaves - 1) if self.leaves else whole
 
     @property
     def most_summed(self) -> int:
-        """Nodes of one tree that are summed at most: those that may be split further."""
+        """The most nodes of a tree that are summed: those that may be split further."""
         return min((1 << self.depth) - 1, 1 + 2 * self.most_splits)
 
     @property
     def merges_small_bins(self) -> bool:
-        """Whether passive parties put small bins together before they answer."""
+        """Whether passive parties merge small bins before they answer."""
         return self.nodes == "shown"
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:

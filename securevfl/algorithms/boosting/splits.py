@@ -15,7 +15,7 @@ __all__ = ["SplitRule", "TreeSplit", "best_split", "leaf_value"]
 
 @dataclass(frozen=True, kw_only=True)
 class SplitRule:
-    """What splits are judged by.
+    """The penalties and bounds that decide between splits.
 
     Attributes:
         l1: penalty of a leaf's magnitude, α.
@@ -37,12 +37,12 @@ class TreeSplit:
     """A split of a node.
 
     Attributes:
-        gain: by which the loss falls, in the second order.
+        gain: reduction of the second-order loss.
         column: among all candidates of all parties, in their order.
         bin: rows with a code up to this one go left.
         missing_left: where rows without a value go.
         left: sums of g and h of the left side, in the histograms' integers, int64 (2,).
-        codes: of categories, the set of codes that go left, missing values among them; `NUMBER` else.
+        codes: of categories, the set of codes that go left, including missing values; `NUMBER` otherwise.
     """
 
     gain: float
@@ -59,14 +59,14 @@ def _shrunk(g: np.ndarray, l1: float) -> np.ndarray:
 
 
 def _score(g: np.ndarray, h: np.ndarray, rule: SplitRule) -> np.ndarray:
-    """Twice what a leaf takes off the loss; zero where no row is."""
+    """Twice the reduction of the loss by a leaf; zero for a leaf without rows."""
     below = h + rule.l2
     found: np.ndarray = np.divide(_shrunk(g, rule.l1) ** 2, below, out=np.zeros_like(below), where=below > 0)
     return found
 
 
 def _held_score(g: np.ndarray, h: np.ndarray, value: np.ndarray, rule: SplitRule) -> np.ndarray:
-    """Twice what leaves of these values take off the loss; `_score` where a value is the best one."""
+    """Twice the reduction of the loss by leaves with these values; equals `_score` for the best value."""
     found: np.ndarray = -(2 * g * value + (h + rule.l2) * value**2 + 2 * rule.l1 * np.abs(value))
     return found
 
@@ -102,23 +102,22 @@ def best_split(
     kinds: np.ndarray | None = None,
     rows: int = 0,
 ) -> TreeSplit | None:
-    """The split with the largest gain; of several with the same one the first, by column, then bin, then missing values
-    to the right.
+    """Find the split with the largest gain. Ties: the first column, then the first bin, then missing values right.
 
     Args:
         sums: of g and h by code, int64 (codes of all columns, 2); each column's last code is that of missing values.
         counts: codes of each column.
         total: of the node, int64 (2,).
-        rule: what counts.
+        rule: penalties and bounds.
         allowed: which columns may be used, bool (columns,); None for all.
-        directions: of each column, 1 where the right side's value may not be below the left one's, −1 where it may not
-            be above, int64 (columns,); None where no column has one.
-        within: least and largest value that leaves below this node may have, where columns have directions.
-        kinds: which columns hold categories, bool (columns,); None for none.
-        rows: of the node, where there are categories.
+        directions: of each column, 1 if the right side's value may not be below the left one's, −1 if it may not be
+            above, 0 otherwise, int64 (columns,); None if no column is constrained.
+        within: smallest and largest value of leaves below this node, if columns have directions.
+        kinds: which columns contain categories, bool (columns,); None if no column does.
+        rows: number of rows of the node, if there are categories.
 
     Returns:
-        None where no split gains anything.
+        None if no split has a positive gain.
     """
     sizes = np.asarray(counts, dtype=np.int64)
     ends = np.cumsum(sizes)

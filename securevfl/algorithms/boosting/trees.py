@@ -1,5 +1,4 @@
-"""Trees as arrays: the active party's, which knows which nodes there are and what leaves say, and the passive ones',
-which know their own thresholds and nothing else."""
+"""Trees as arrays: the active party has the nodes and leaf values, a passive party only its own splits."""
 
 from __future__ import annotations
 
@@ -24,14 +23,14 @@ class Tree:
 
     Attributes:
         output: which output of the model it adds to.
-        owner: of each node: `LEAF`, 0, or the place of a passive party, counted from 1.
+        owner: of each node: `LEAF`, 0 for the active party, or a passive party's position, counted from 1.
         split: of each node: its column among the active party's own; or the number of its owner's split in this tree.
         threshold: of the active party's own nodes: rows up to it go left.
-        levels: of its own nodes that split categories: the set of levels that go left; `NUMBER` else.
+        levels: of its own nodes that split categories: the set of levels that go left; `NUMBER` otherwise.
         missing_left: of its own nodes: where rows without a value go.
         left: number of the left child.
         right: number of the right child.
-        value: of leaves, what they add.
+        value: of leaves, the value added to the raw score.
         gain: of splits.
     """
 
@@ -47,7 +46,7 @@ class Tree:
     gain: list[float] = field(default_factory=list)
 
     def add(self) -> int:
-        """A new leaf; its number."""
+        """Add a leaf and return its number."""
         self.owner.append(LEAF)
         for numbers in (self.split, self.left, self.right):
             numbers.append(0)
@@ -63,7 +62,7 @@ class Tree:
         Args:
             own: the active party's columns of these rows, float64 (rows, columns).
             sides: passive party's place → whether rows go left at each of its splits, bool (splits, rows).
-            rows: how many there are.
+            rows: number of rows.
         """
         at = np.zeros(rows, dtype=np.int64)
         for node, owner in enumerate(self.owner):
@@ -79,7 +78,7 @@ class Tree:
         return at
 
     def splits_of(self, owner: int) -> int:
-        """How many nodes a party splits."""
+        """Number of nodes that a party splits."""
         return self.owner.count(owner)
 
 
@@ -91,7 +90,7 @@ class OwnSplits:
         column: of its own.
         threshold: rows up to it go left.
         missing_left: where rows without a value go.
-        levels: of categories, the set of levels that go left; `NUMBER` else.
+        levels: of categories, the set of levels that go left; `NUMBER` otherwise.
     """
 
     column: list[int] = field(default_factory=list)
@@ -133,7 +132,7 @@ def _sets(sets: list[int]) -> torch.Tensor:
 def _read_sets(tensor: object) -> list[int]:
     found = as_tensor(tensor)
     if found.dtype != torch.uint8 or found.ndim != 2 or found.shape[1] != CODES // 8:
-        raise InputError("a part of a boosted model whose sets of levels are none: it is damaged")
+        raise InputError("a part of a boosted model with malformed sets of levels: it is damaged")
     return unpack_sets(found.numpy())
 
 
@@ -153,7 +152,7 @@ def write_trees(trees: list[Tree]) -> State:
 
 
 def read_trees(state: State, *, owners: int, outputs: int, columns: int) -> list[Tree]:
-    """Trees from what `write_trees` wrote, checked: a part of a model may come from a file.
+    """Read and check what `write_trees` wrote, because a part of a model may come from a file.
 
     Args:
         state: as written.
@@ -162,7 +161,7 @@ def read_trees(state: State, *, owners: int, outputs: int, columns: int) -> list
         columns: of the active party.
 
     Raises:
-        InputError: lengths differ, or a number names what is not there.
+        InputError: lengths differ, or a number is out of range.
     """
     whole = {name: as_tensor(state[name]).tolist() for name in (*_INTEGERS, *_FLOATS, "missing_left")}
     whole["levels"] = _read_sets(state["levels"])
@@ -185,7 +184,7 @@ def read_trees(state: State, *, owners: int, outputs: int, columns: int) -> list
             if owner == LEAF:
                 continue
             if not 0 <= owner <= owners or not (node < tree.left[node] < size and node < tree.right[node] < size):
-                raise InputError("a part of a boosted model with a node that leads nowhere: it is damaged")
+                raise InputError("a part of a boosted model with a node whose child does not exist: it is damaged")
             if not 0 <= tree.split[node] < (columns if owner == 0 else size):
                 raise InputError("a part of a boosted model with a split by a column that is not there: it is damaged")
             counted[owner] += 1
@@ -209,14 +208,14 @@ def write_splits(trees: list[OwnSplits]) -> State:
 
 
 def read_splits(state: State, *, columns: int) -> list[OwnSplits]:
-    """Splits from what `write_splits` wrote, checked.
+    """Read and check what `write_splits` wrote.
 
     Args:
         state: as written.
         columns: of the party.
 
     Raises:
-        InputError: lengths differ, or a column is not there.
+        InputError: lengths differ, or a column does not exist.
     """
     column, threshold, missing, sizes = (
         as_tensor(state[name]).tolist() for name in ("column", "threshold", "missing_left", "sizes")

@@ -83,7 +83,7 @@ def mask_values(values: np.ndarray, shares: crypto.ZeroShares) -> np.ndarray:
 
 
 def unmasked_mean(parts: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """The mean of the parties' numbers, from what `masked` made of them, (count,) float64.
+    """The mean of the parties' numbers from the outputs of `mask_values`, (count,) float64.
 
     Raises:
         ProtocolError: a part of another size.
@@ -105,7 +105,9 @@ def _mean(sums: Sequence[int], parties: int) -> np.ndarray:
 def _finite(array: object, count: int, peer: str, what: str) -> np.ndarray:
     found = np.asarray(array)
     if found.dtype != np.float64 or found.shape != (count,) or not np.isfinite(found).all():
-        raise ProtocolError(f"{peer!r} sent {what} of shape {found.shape}, or not finite ones; {count} were expected")
+        raise ProtocolError(
+            f"{peer!r} sent {what} of shape {found.shape} or with values that are not finite; {count} were expected"
+        )
     return found
 
 
@@ -152,7 +154,7 @@ class Averaging(ABC):
         )
 
     def state(self) -> State:
-        """What has to be kept to go on later."""
+        """The state to resume from."""
         return {}
 
     def load(self, state: State) -> None:
@@ -162,7 +164,7 @@ class Averaging(ABC):
 
 
 class MaskedAveraging(Averaging):
-    """The coordinator adds masked changes up, and steps."""
+    """Aggregation by a coordinator that adds masked changes and steps the server optimiser."""
 
     async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
         if self.chief:
@@ -185,7 +187,7 @@ class BlindAveraging(Averaging):
     Args:
         site: see `Averaging`.
         scheme: that adds up.
-        optimiser: the server's, which each label owner has a copy of.
+        optimiser: this label owner's copy of the server optimiser.
     """
 
     def __init__(self, site: PartyContext, scheme: Aggregation, optimiser: ServerOptimiser) -> None:

@@ -43,7 +43,7 @@ class MultiVFL(ConvolvedSplitNN):
         beta1: decay of the server's momentum.
         beta2: decay of its second moment.
         tau: τ of the server.
-        demon: how FedDemonAdam is read: ``"printed"``, the paper's algorithm line by line, whose decay of β1 compounds;
+        demon: variant of FedDemonAdam: ``"printed"``, the paper's algorithm line by line, whose decay of β1 compounds;
             ``"closed"``, Chen et al.'s decay, without a correction by 1 − β1^r.
         aggregation: how changes are added up: ``"masked"``, the coordinator learns the sum; ``"paillier"`` or
             ``"ckks"``, it learns nothing.
@@ -114,11 +114,11 @@ class MultiVFL(ConvolvedSplitNN):
         return MaskedAveraging(site)
 
     def optimiser(self, plan: Plan) -> ServerOptimiser:
-        """A server optimiser as it begins."""
+        """A new server optimiser."""
         return ServerOptimiser(self.server, plan.epochs, self.server_lr, self.beta1, self.beta2, self.tau, self.demon)
 
     def scheme(self) -> Aggregation:
-        """What adds changes up under encryption."""
+        """The scheme that adds up changes under encryption."""
         if self.aggregation == "paillier":
             return PaillierAggregation(self.paillier_bits)
         return CkksAggregation()
@@ -136,7 +136,7 @@ class MultiVFL(ConvolvedSplitNN):
         """See `Algorithm.check`.
 
         Raises:
-            PolicyError: masked aggregation of a sealed cut, or a Paillier key that the protection finds too small.
+            PolicyError: masked aggregation of a sealed cut, or a Paillier key that is too small for the protection.
         """
         super().check(protection)
         if protection.is_sealed and not self.is_blind:

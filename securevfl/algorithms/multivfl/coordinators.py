@@ -49,7 +49,7 @@ class Coordinator(Program):
         """Combine one round's changes."""
 
     def state(self) -> State:
-        """What it has to keep, beside where it stands."""
+        """The state to resume from, apart from the epoch."""
         return {}
 
     async def run(self) -> Trained:
@@ -96,7 +96,7 @@ class Coordinator(Program):
 
 
 class MaskedCoordinator(Coordinator):
-    """Adds up masked changes, steps the server optimiser, and tells the label owners their new weights.
+    """Adds up masked changes, steps the server optimiser, and sends the new weights to the label owners.
 
     Args:
         site: see `Coordinator`.
@@ -113,7 +113,7 @@ class MaskedCoordinator(Coordinator):
         message = await self.chief.receive(Kind.STATISTIC, "multi/weights", "weights")
         self.weights = np.asarray(message.arrays["weights"])
         if self.weights.ndim != 1 or self.weights.dtype != np.float64 or not np.isfinite(self.weights).all():
-            raise ProtocolError(f"{self.chief.peer!r} sent initial weights that are no finite float64 (d,)")
+            raise ProtocolError(f"{self.chief.peer!r} sent malformed initial weights; finite float64 (d,) are needed")
         if saved is not None:
             self.server.load(as_dict(saved["server"]))
             self.weights = np.asarray(saved["weights"])
@@ -152,7 +152,9 @@ class BlindCoordinator(Coordinator):
         message = await self.chief.receive(Kind.PUBLIC_KEY, "multi/key", "key")
         told = [message.meta.get(name) for name in ("weights", "shares", "share bits")]
         if not all(isinstance(value, int) and value >= 0 for value in told):
-            raise ProtocolError(f"{self.chief.peer!r} announces {told} as numbers of weights, of shares and their bits")
+            raise ProtocolError(
+                f"{self.chief.peer!r} announced invalid numbers of weights, of shares and of their bits: {told}"
+            )
         weights, shares, bits = (int(str(value)) for value in told)
         parties = len(self.owners)
         with count_as_encryption(self.site.clock):

@@ -132,7 +132,7 @@ class DataOwner(Program):
             copy.half.restore((weights, (mean, None)))
 
     def keep(self, epoch: int, kept: object, *, stop: bool) -> None:
-        """End `epoch`, and write a checkpoint where the run keeps any: every copy's own, in one."""
+        """End `epoch`, and write one checkpoint with the state of all copies if the run keeps checkpoints."""
         for program in self.programs.values():
             program.checkpoints.keep(epoch, {"stop": stop})
         if not self.site.keeper.is_due(epoch):
@@ -142,7 +142,7 @@ class DataOwner(Program):
         self.site.keeper.save(epoch, where | {"kept": kept, "copies": self._held(), "readings": readings})
 
     def resume(self) -> State | None:
-        """Come back to the last checkpoint where there is one, after the copies' setup."""
+        """Restore the last checkpoint, if there is one, after the copies' setup."""
         saved = self.site.keeper.load()
         if saved is None:
             return None
@@ -156,10 +156,10 @@ class DataOwner(Program):
         return {owner: shelf.held for owner, shelf in self.shelves.items()}
 
     def close_books(self) -> Trained:
-        """Close the books.
+        """Close the release accounts of all copies.
 
         Raises:
-            ProtectionInactive: what was to be released with noise was not.
+            ProtectionInactive: a release that needs noise got none.
         """
         trained = self.trained
         trained.finish = self.site.clock.lap()
@@ -179,7 +179,7 @@ class DataOwner(Program):
 
 
 def _snapshot(state: object) -> tuple[Mapping[str, torch.Tensor], Any]:
-    """A bottom's weights and a block of the cut, or the share of one, from a snapshot of a passive half."""
+    """A bottom's weights and a block of the cut, or a share of that block, from a snapshot of a passive half."""
     bottom, cut = as_pair(state)
     block: Any
     block, _ = as_pair(cut)  # the other is its velocity, which begins anew after a mean

@@ -18,7 +18,7 @@ _WEIGHTS = "weights of the label owners' model"
 
 
 def masked_exchanges() -> tuple[Exchange, ...]:
-    """Where the coordinator adds masked changes up: it steps the server optimiser and tells the weights."""
+    """Messages if the coordinator adds up masked changes: it steps the server optimiser and sends the weights."""
     return (
         _SEED,
         Exchange("multi/weights", Kind.STATISTIC, ACTIVE, COORDINATOR, _WEIGHTS),
@@ -36,12 +36,12 @@ def masked_exchanges() -> tuple[Exchange, ...]:
 
 
 def blind_exchanges(scheme: str, key_bits: int, *, shares: bool) -> tuple[Exchange, ...]:
-    """Where the coordinator adds ciphertexts up: the first label owner opens the sum and tells the mean.
+    """Messages if the coordinator adds up ciphertexts: the first label owner opens the sum and sends the mean.
 
     Args:
         scheme: that adds up.
-        key_bits: least size of its modulus, where it is Paillier; 0 otherwise.
-        shares: whether shares of the cut's weights are averaged too.
+        key_bits: least size of a Paillier modulus; 0 for other schemes.
+        shares: whether shares of the cut's weights are also averaged.
     """
 
     def sealed(

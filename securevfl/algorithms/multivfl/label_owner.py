@@ -67,7 +67,7 @@ class LabelOwner(ConvolvedActive):
         return np.concatenate([np.asarray(values, dtype=object).ravel() for values, _ in shares.values()])
 
     def put_shares(self, flat: np.ndarray) -> None:
-        """Set the shares from what `shares` gave; their velocities begin anew."""
+        """Set the shares from the output of `shares`; their velocities restart at zero."""
         shares, at = as_dict(self.half.cut.snapshot()), 0
         for name, state in shares.items():
             values, _ = read_snapshot(state)
@@ -76,7 +76,7 @@ class LabelOwner(ConvolvedActive):
         self.half.cut.restore(shares)
 
     def share_sizes(self, parties: int) -> Addends | None:
-        """Sizes of the shares, as so many label owners add them up; None where there are none."""
+        """Sizes of the shares for the sum over this many label owners; None if there are no shares."""
         shares = self.shares()
         if shares is None:
             return None

@@ -25,7 +25,7 @@ ServerName = Literal["fedavg", "fedadam", "fedyogi", "feddemonadam"]
 SERVERS: tuple[ServerName, ...] = get_args(ServerName)
 DemonReading = Literal["printed", "closed"]
 RATES: dict[str, float] = {"fedavg": 1.0, "fedadam": 1e-3, "fedyogi": 1e-3, "feddemonadam": 1e-3}
-"""η_s where none is given: FedAvg takes the mean as it is, the others have the rate of Multi-VFL's Table 2."""
+"""Default η_s: 1 for FedAvg, which then takes the mean; for the others the rate of Multi-VFL's Table 2."""
 
 
 def demon_momentum(beta: float, done: float) -> float:
@@ -46,11 +46,11 @@ class ServerOptimiser:
     Attributes:
         kind: one of `SERVERS`.
         rounds: R.
-        lr: η_s; None for that of `RATES`.
+        lr: η_s; None for the rate in `RATES`.
         beta1: decay of the momentum.
         beta2: decay of the second moment.
         tau: τ, which keeps steps finite.
-        reading: of FedDemonAdam.
+        reading: variant of FedDemonAdam.
     """
 
     kind: str
@@ -113,11 +113,11 @@ class ServerOptimiser:
         return np.asarray(np.sqrt(v) / correction + self.tau)
 
     def state(self) -> dict[str, object]:
-        """What it remembers."""
+        """The state to resume from."""
         return {"m": self.m, "v": self.v, "round": self.round, "decay": self.decay}
 
     def load(self, state: dict[str, object]) -> None:
-        """Go on from a `state`."""
+        """Resume from a `state`."""
         self.m, self.v = (None if state[k] is None else np.asarray(state[k]) for k in ("m", "v"))
         self.round = int(str(state["round"]))
         self.decay = float(str(state["decay"]))

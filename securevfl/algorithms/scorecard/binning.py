@@ -1,9 +1,9 @@
 """Bins of columns, and the weight of evidence of each bin.
 
 With P rows of the second class and N of the first, and p_b and n_b of them in bin b:
-``woe_b = ln((p_b + ½) / (n_b + ½)) − ln((P + ½) / (N + ½))``, above zero where the second class is more frequent than
-on the whole. ``iv = Σ_b (p_b / P − n_b / N) woe_b`` (Siddiqi, "Credit Risk Scorecards", 2006, chapter 6, with halves
-added so that an empty class gives no infinity).
+``woe_b = ln((p_b + ½) / (n_b + ½)) − ln((P + ½) / (N + ½))``, above zero if the second class is more frequent in the
+bin than overall. ``iv = Σ_b (p_b / P − n_b / N) woe_b`` (Siddiqi, "Credit Risk Scorecards", 2006, chapter 6, with
+halves added so that an empty class gives no infinity).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MOST = 6.0
 
 
 def cut_points(x: np.ndarray, bins: int, least: int) -> list[np.ndarray]:
-    """For each column the values that end its bins, ascending, float32: a bin holds what is above the one before and up
-    to its own, and the last one what is above all.
+    """Upper edges of each column's bins, ascending, float32: a bin contains the values above the previous edge up to
+    its own, and the last bin all values above the last edge.
 
     Cuts are quantiles; those that would leave a bin with fewer than `least` rows are dropped. A column without a cut is
     one bin.
@@ -72,7 +72,7 @@ class Evidence:
 
     @classmethod
     def from_counts(cls, rows: np.ndarray, positives: np.ndarray) -> Evidence:
-        """From counts of a column's bins, int64."""
+        """Compute the evidence of a column from the counts of its bins, int64."""
         negatives, p, n = rows - positives, int(positives.sum()), int((rows - positives).sum())
         whole = np.log((p + 0.5) / (n + 0.5))
         woe = np.clip(np.log((positives + 0.5) / (negatives + 0.5)) - whole, -_MOST, _MOST)
@@ -83,8 +83,8 @@ class Evidence:
 def merge_to_monotone(
     cuts: np.ndarray, rows: np.ndarray, positives: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Neighbouring bins merged until the share of the second class only rises, or only falls: pooled violators of the
-    direction that changes the shares less.
+    """Merge neighbouring bins until the share of the second class only rises or only falls: pool adjacent violators in
+    the direction that changes the shares less.
 
     Args:
         cuts: of one column.
@@ -92,7 +92,7 @@ def merge_to_monotone(
         positives: those of the second class.
 
     Returns:
-        Cuts, rows and positives of the bins that are left.
+        Cuts, rows and positives of the remaining bins.
     """
     if len(rows) < 3:
         return cuts, rows, positives
@@ -128,7 +128,7 @@ class EvidenceEncoder(nn.Module):
         self.register_buffer("woe", torch.zeros((columns, bins)))
 
     def fill(self, cuts: Sequence[np.ndarray], found: Sequence[Evidence]) -> None:
-        """Take the bins and the weights of evidence."""
+        """Set the bins and the weights of evidence."""
         for j, (cut, one) in enumerate(zip(cuts, found, strict=True)):
             self.cuts[j] = torch.inf
             self.cuts[j, : len(cut)] = torch.from_numpy(cut)

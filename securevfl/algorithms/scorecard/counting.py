@@ -85,7 +85,9 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
         message = await link.receive(Kind.CONTROL, SIZES, "bins", "omitted")
         sizes = np.asarray(message.arrays["bins"])
         if sizes.dtype != np.int64 or sizes.ndim != 1 or not 1 <= len(sizes) <= _MOST_COLUMNS:
-            raise ProtocolError(f"{link.peer!r} tells bins as {sizes.dtype} {sizes.shape}; int64 (columns,) is needed")
+            raise ProtocolError(
+                f"{link.peer!r} sent numbers of bins as {sizes.dtype} {sizes.shape}; int64 (columns,) is needed"
+            )
         if sizes.min() < 1 or sizes.max() > bins:
             raise ProtocolError(
                 f"{link.peer!r} has columns of {sizes.min()} to {sizes.max()} bins; the job says {bins}"
@@ -99,11 +101,11 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
         count, positives = found[:, 0], found[:, 1]
         alone = np.repeat(sizes == 1, sizes)
         if (positives < 0).any() or (positives > count).any():
-            raise ProtocolError(f"{link.peer!r} answers with counts that are none of these labels")
+            raise ProtocolError(f"{link.peer!r} returned counts that do not match these labels")
         if (count[~alone] < least).any():
             raise ProtocolError(
                 f"{link.peer!r} asks for a bin of {count[~alone].min()} rows; the job says at least {least}: nothing "
-                "of its bins was told"
+                "was sent of its bins"
             )
         await link.send(Kind.STATISTIC, POSITIVES, positives=positives.astype(np.int64))
         told.append(int((sizes - 1).sum()) + 1)  # the bins of every column have the same sum
@@ -147,19 +149,19 @@ async def request_counts(
     message = await link.receive(Kind.STATISTIC, POSITIVES, "positives")
     told = np.asarray(message.arrays["positives"])
     if told.dtype != np.int64 or told.shape != (sum(sizes),) or (told < 0).any() or (told > len(codes)).any():
-        raise ProtocolError(f"{link.peer!r} tells counts as {told.dtype} {told.shape}; int64 ({sum(sizes)},) was asked")
+        raise ProtocolError(f"{link.peer!r} sent counts as {told.dtype} {told.shape}; int64 ({sum(sizes)},) was needed")
     found = [np.empty(0, dtype=np.int64)] * len(sizes)
     start = 0
     for j, new in zip(columns.tolist(), bins, strict=True):
         found[j] = told[start : start + sizes[j]][new]
         if (found[j] > np.bincount(codes[:, j], minlength=sizes[j])).any():
-            raise ProtocolError(f"{link.peer!r} tells more rows of the second class than a bin has rows")
+            raise ProtocolError(f"{link.peer!r} sent more rows of the second class than a bin has rows")
         start += sizes[j]
     return found
 
 
 def check_features(shape: Sequence[int], party: str) -> None:
-    """Refuse what has no columns to cut.
+    """Refuse features that are not columns.
 
     Raises:
         InputError: images, or a passive party without columns.

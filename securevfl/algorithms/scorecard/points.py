@@ -39,7 +39,7 @@ def party_card(
     Args:
         names: of its encoded columns.
         cuts: of each column, as the model compares them.
-        units: the same in the column's own units, NaN where it has none.
+        units: the same in the column's original units, NaN if they cannot be computed.
         found: evidence of each column.
         weights: β_j, (columns,) float64.
         factor: of points.
@@ -72,14 +72,14 @@ def party_card(
 
 
 def _format_ends(ends: np.ndarray) -> list[float]:
-    """Ends as people read them: to six digits of the largest, for they were single-precision numbers on the way."""
+    """Round bin ends for people: to six digits of the largest, because they were single-precision numbers before."""
     largest = float(np.abs(ends).max(initial=0.0))
     digits = 5 - int(np.floor(np.log10(largest))) if largest > 0 else 0
     return [round(float(end), digits) + 0.0 for end in ends]
 
 
 def summarise_columns(party: str, names: Sequence[str], found: Sequence[Evidence]) -> str:
-    """One sentence for the report: which columns tell most."""
+    """One sentence for the report: the columns with the largest information value."""
     single = sum(len(one.rows) < 2 for one in found)
     best = sorted(zip(names, found, strict=True), key=lambda pair: -pair[1].iv)[:5]
     text = ", ".join(f"{name} {one.iv:.3f}" for name, one in best if len(one.rows) > 1) or "none"

@@ -26,12 +26,12 @@ __all__ = ["SHARE", "CardActive", "CardActiveProgram", "CardPassive", "CardPassi
 
 SHARE = "scorecard/share"
 _MANY = 4
-"""The report warns from one count for this many training rows on."""
+"""The report warns from one count per this many training rows on."""
 
 
 def _bottom(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
     if not isinstance(architecture, CardArchitecture):
-        raise TypeError(f"a {type(architecture).__name__} says nothing of bins")
+        raise TypeError(f"a {type(architecture).__name__} has no bins")
     return EvidenceEncoder(shape[0], architecture.bins), shape[0]
 
 
@@ -46,7 +46,7 @@ class _PassiveHalf(PassiveHalf):
 
 
 def _by_column(codes: np.ndarray, labels: np.ndarray | None, cuts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """How many rows each bin of each column has, int64, or how many of label 1."""
+    """Count the rows in each bin of each column, int64; with labels, only the rows of label 1."""
     kept = codes if labels is None else codes[labels == 1]
     return [np.bincount(column, minlength=len(cut) + 1) for column, cut in zip(kept.T, cuts, strict=True)]
 
@@ -63,7 +63,7 @@ class _CardRole(Role):
     config: ScorecardSettings
 
     def begin_card(self) -> None:
-        """Start without bins."""
+        """Initialise without bins."""
         self.cuts: list[np.ndarray] = []
         self.found: list[Evidence] = []
         self.card: State = {}
@@ -80,7 +80,7 @@ class _CardRole(Role):
         return x
 
     def cut_columns(self, x: np.ndarray) -> np.ndarray:
-        """Cut the columns; each row's bins."""
+        """Cut the columns and return each row's bins."""
         config = self.config
         if len(x) < 2 * config.least:
             raise InputError(
@@ -96,14 +96,14 @@ class _CardRole(Role):
         return codes_of(x, self.cuts)
 
     def take_counts(self, rows: Sequence[np.ndarray], positives: Sequence[np.ndarray], bottom: nn.Module) -> None:
-        """Evidence from the counts of each column, with neighbours merged where the job says so."""
+        """Compute each column's evidence from its counts; merge neighbouring bins if `monotone` is set."""
         columns = [*zip(self.cuts, rows, positives, strict=True)]
         if self.config.monotone:
             columns = [merge_to_monotone(*column) for column in columns]
         self.cuts = [cut for cut, _, _ in columns]
         self.found = [Evidence.from_counts(count, good) for _, count, good in columns]
         if not isinstance(bottom, EvidenceEncoder):
-            raise TypeError(f"a {type(bottom).__name__} is no bottom of a scorecard")
+            raise TypeError(f"a {type(bottom).__name__} is not the bottom of a scorecard")
         bottom.fill(self.cuts, self.found)
 
     def names(self) -> list[str]:
@@ -132,7 +132,7 @@ class _CardRole(Role):
 
 
 class CardActive(_CardRole, Active):
-    """Seals the labels, opens the counts, and hands each passive party its share of the finished coefficients."""
+    """Seals the labels, opens the counts, and sends each passive party its share of the finished coefficients."""
 
     config: ScorecardSettings
 
@@ -161,8 +161,8 @@ class CardActive(_CardRole, Active):
         found, rows = super().closing_notes(), len(self.table.split.train)
         if _MANY * self.told >= rows > 0:
             found += [
-                f"a passive party was told {self.told} independent counts of the labels of {rows} training rows: each "
-                "is an equation, so it computes labels that its columns do not tell, and all of them from about as "
+                f"a passive party got {self.told} independent counts of the labels of {rows} training rows: each "
+                "is an equation, so it computes labels that its columns do not reveal, and all of them from about as "
                 "many counts as rows (fewer bins, fewer columns of passive parties, or more rows)"
             ]
         return found
@@ -207,7 +207,7 @@ class CardPassive(_CardRole, Passive):
             message = await self.upstream.receive(Kind.MASKED_SHARE, SHARE, "share")
             other = read_share(message.arrays["share"], (width, self.half.cut_width), self.upstream.peer)
         if not isinstance(self.half.cut, OpensWeights):
-            raise TypeError(f"a {type(self.half.cut).__name__} does not tell its weights")
+            raise TypeError(f"a {type(self.half.cut).__name__} does not reveal its weights")
         self.make_card(self.half.cut.weights(other)[:, 0], None)
 
 

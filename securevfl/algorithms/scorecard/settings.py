@@ -1,4 +1,4 @@
-"""What a scorecard is configured by."""
+"""The settings of a scorecard."""
 
 from __future__ import annotations
 
