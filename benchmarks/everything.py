@@ -78,7 +78,6 @@ BENCHMARKS = (
     Benchmark("benchmarks.gate", quick=("--quick",)),
     Benchmark("benchmarks.frozen_bottoms", quick=("--quick", "--data", "credit")),
     Benchmark("benchmarks.handed_out", quick=("--seeds", "1", "--rows", "3000", "--epochs", "2")),
-    Benchmark("benchmarks.serving", quick=("--quick",)),
     Benchmark("benchmarks.latency", quick=("--quick",)),
     Benchmark("benchmarks.shares_latency", quick=("--quick",)),
     Benchmark("benchmarks.shares_noise", quick=("--quick",)),

@@ -1,4 +1,4 @@
-"""The view rule over all orders of events: `securevfl.testing.rendezvous_search` drives `Gathering` itself."""
+"""The view rule over all orders of events: `support.rendezvous_search` drives `Gathering` itself."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from support.rendezvous_search import Bounds, Search, Wrong
 
 from securevfl.errors import ProtocolError
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import CheckpointKey, Ready, Report, View, decode, encode, view_of
-from securevfl.testing.rendezvous_search import Bounds, Search, Wrong
 
 NONCE = "0" * 32
 

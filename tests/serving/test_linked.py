@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 from securevfl_psi.linkage import FamilyErrors, simulate_families
+from support.companies import Companies
 from support.servers import until
 
 import securevfl as sv
@@ -16,7 +17,6 @@ from securevfl.agreement import ServingTerms
 from securevfl.serving import ServeActive, make_token
 from securevfl.serving.process import ServingProcess, run_server
 from securevfl.serving.process_tasks import serve_http
-from securevfl.testing.companies import Companies
 
 FIELDS = ("given_name", "surname", "phone", "date_of_birth")
 JOB = """

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from support.companies import Companies
 from support.servers import JOB, trained, until
 
 import securevfl as sv
@@ -21,7 +22,6 @@ from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServeActive, make_token
 from securevfl.serving.process import ServingProcess, run_server
 from securevfl.serving.process_tasks import predict_all, serve_http
-from securevfl.testing.companies import Companies
 from securevfl.testing.parties import parties
 
 NAMES = ("bank", "shop1", "shop2")
