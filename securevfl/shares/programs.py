@@ -49,6 +49,10 @@ _LEFT_OUT = (
 )
 
 
+_NEVER_CALLED = ("build_loss", "setup", "activations", "adjust_logits", "train_batch", "score", "answer")
+"""Hooks of roles in whose place the computing parties run the network that they share."""
+
+
 def _sizes(parts: Sequence[np.ndarray]) -> list[int]:
     return [len(part) for part in parts]
 
@@ -92,6 +96,23 @@ class _DealtRows:
         return entering.reshape(len(rows), math.prod(entering.shape[1:]))
 
 
+def _refuse_ignored_hooks(role: Role) -> None:
+    """Refuse a role that overrides a hook of the split network that training on shares never calls.
+
+    Raises:
+        InputError: it does; the job would train without the change, and nothing would show it.
+    """
+    kind = type(role)
+    # The class that makes the half is the split network's; what a class below it changes is the author's.
+    network = next((base for base in reversed(kind.__mro__) if "build_half" in vars(base)), None)
+    for hook in ("build_loss",) if network is None else _NEVER_CALLED:
+        if getattr(kind, hook, None) not in (None, getattr(network or ActiveRole, hook, None)):
+            raise InputError(
+                f"{kind.__qualname__} overrides {hook}, which training on shares never calls; take another "
+                "protection, or leave shares=True out of the algorithm's fits"
+            )
+
+
 def _half_of(role: Role) -> ActiveHalf | PassiveHalf:
     half = role.parts.get("half")
     if not isinstance(half, ActiveHalf | PassiveHalf):
@@ -106,12 +127,7 @@ class SharesActive(ActiveProgram):
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role)
-        # The network on shares knows its own losses only: another one would be ignored without a word.
-        if type(role).build_loss is not ActiveRole.build_loss:
-            raise InputError(
-                f"{type(role).__qualname__} overrides build_loss, which training on shares never calls; take another "
-                "protection, or leave shares=True out of the algorithm's fits"
-            )
+        _refuse_ignored_hooks(role)
         half = _half_of(role)
         role.task = role.task.clipped_at(ERROR_BOUND) if isinstance(role.task, Regression) else role.task
         self.sharing = sharing
@@ -275,6 +291,7 @@ class SharesPassive(PassiveProgram):
 
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
         super().__init__(role)
+        _refuse_ignored_hooks(role)
         self.sharing = sharing
         self.fed = _DealtRows(role, _half_of(role), sharing.algorithm.trainable)
         self.model = SharedModel()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import parties, scarce
 
 import securevfl as sv
 from securevfl.privacy import Releases, RowRelease
@@ -125,5 +125,26 @@ def test_the_pages_programs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert len(list(parametrised.args[1])) > 20
     result = runpy.run_path("train_smoothed.py")["result"]
     assert result.run("plain").test["auc"] > 0.5
-    used_elsewhere = {"smoothed.py", "entry_points.txt", "job.toml"}
+    used_elsewhere = {"smoothed.py", "softened.py", "entry_points.txt", "job.toml"}
     assert set(FILES) == used_elsewhere | {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("protection", [sv.Shares(), sv.Plain()], ids=lambda protection: protection.name)
+def test_smoothing_in_targets_trains_on_shares(
+    protection: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "softened.py").write_text(FILES["softened.py"], encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    softened = importlib.import_module("softened")
+    told: list[torch.Tensor] = []
+    targets = softened.SoftenedActive.targets
+
+    def watched(self: Any, rows: Any) -> torch.Tensor:
+        told.append(targets(self, rows))
+        return told[-1]
+
+    monkeypatch.setattr(softened.SoftenedActive, "targets", watched)
+    algorithm = softened.Softened(hidden=4, top=(4,), smoothing=0.2)
+    result = sv.simulate(sv.Job(algorithm=algorithm, protection=protection, epochs=1, batch_size=16), parties(2, 120))
+    assert 0 < result.record.runs[-1].test["log_loss"] < 5
+    assert {round(float(value), 6) for value in torch.cat(told).flatten()} == {0.1, 0.9}

@@ -17,8 +17,9 @@ from securevfl_crypto.replicated import Dealt, Share, deal_shares
 from support.helpers import parties
 
 import securevfl as sv
-from securevfl.algorithms.splitnn import Active, SplitNN
+from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.data import Parties
+from securevfl.privacy import Noised
 from securevfl.privacy.loss import Loss
 from securevfl.run import Result
 from securevfl.shares import input_words
@@ -343,3 +344,52 @@ class _OwnLoss(SplitNN):
 def test_a_loss_that_shares_would_ignore_is_refused() -> None:
     with pytest.raises(sv.InputError, match="_OwnLossActive overrides build_loss, which training on shares"):
         sv.simulate(_job().replace(algorithm=_OwnLoss(hidden=4)), parties(2, 120))
+
+
+class _OwnSetupActive(Active):
+    async def setup(self) -> None:
+        await super().setup()
+
+
+class _OwnActivationsActive(Active):
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor:
+        return super().activations(rows, train=train)
+
+
+class _OwnLogitsActive(Active):
+    def adjust_logits(self, logits: torch.Tensor, rows: np.ndarray, *, train: bool) -> torch.Tensor:
+        return super().adjust_logits(logits, rows, train=train)
+
+
+class _OwnActivationsPassive(Passive):
+    def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
+        return super().activations(rows, train=train)
+
+
+class _OwnBatchPassive(Passive):
+    async def train_batch(self, rows: np.ndarray) -> None:
+        await super().train_batch(rows)
+
+
+@pytest.mark.parametrize(
+    ("role", "hook"),
+    [
+        (_OwnSetupActive, "setup"),
+        (_OwnActivationsActive, "activations"),
+        (_OwnLogitsActive, "adjust_logits"),
+        (_OwnActivationsPassive, "activations"),
+        (_OwnBatchPassive, "train_batch"),
+    ],
+)
+def test_a_hook_that_shares_would_ignore_is_refused(
+    role: type[Active] | type[Passive], hook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a job would train without the change, and nothing would show it."""
+    side = "active" if issubclass(role, Active) else "passive"
+
+    def made(config: SplitNN, setting: Setting) -> Active | Passive:
+        return role(config, setting)
+
+    monkeypatch.setattr(SplitNN, side, made)
+    with pytest.raises(sv.InputError, match=f"{role.__name__} overrides {hook}, which training on shares never calls"):
+        sv.simulate(_job(), parties(2, 120))
