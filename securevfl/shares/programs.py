@@ -108,8 +108,9 @@ def _refuse_ignored_hooks(role: Role) -> None:
     for hook in ("build_loss",) if network is None else _NEVER_CALLED:
         if getattr(kind, hook, None) not in (None, getattr(network or ActiveRole, hook, None)):
             raise InputError(
-                f"{kind.__qualname__} overrides {hook}, which training on shares never calls; take another "
-                "protection, or leave shares=True out of the algorithm's fits"
+                f"{kind.__qualname__} overrides {hook}, which training on shares never calls: it calls begin_epoch, "
+                "training_rows, feed and targets. Put the change there, take another protection, or leave shares=True "
+                "out of the algorithm's fits"
             )
 
 
