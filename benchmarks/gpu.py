@@ -34,7 +34,7 @@ from securevfl.cut import CKKS, Plain, Protection
 from securevfl.data.datasets import load
 from securevfl.party import Job
 from securevfl.run.simulation import join_parties, run_parties
-from securevfl.testing.parties import scarce
+from securevfl.testing.parties import low_overlap_parties
 from securevfl.training import find_algorithm
 
 Row = Callable[[], Mapping[str, object] | None]
@@ -80,7 +80,7 @@ def epoch_seconds(job: Job, rows: int, *, passive: int = 1) -> dict[str, object]
         rows: of all parties together.
         passive: how many passive parties there are.
     """
-    people = scarce(passive, rows=rows, overlap=0.5)
+    people = low_overlap_parties(passive, rows=rows, overlap=0.5)
     aligned = join_parties(people, job)
     waits = 0
     with warnings.catch_warnings(record=True) as seen:

@@ -19,7 +19,7 @@ from securevfl.party_context import PartySecret
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.rows import RowRelease
 from securevfl.run import join_parties
-from securevfl.testing.parties import parties, scarce
+from securevfl.testing.parties import low_overlap_parties, parties
 from securevfl.training import find_algorithm
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -49,7 +49,7 @@ def tables(name: str, rows: int) -> sv.Parties:
         bank = people["bank"]
         bank = replace(bank, fold=hold_out(len(bank.ids), valid=0.2, test=0.2, seed=0))
         return sv.Parties.of(bank, replace(bank, name="lender"), people["shop1"])
-    return scarce(1, rows=2 * rows, width=2) if kind.uses_others else parties(passive=1, rows=rows)
+    return low_overlap_parties(1, rows=2 * rows, width=2) if kind.uses_others else parties(passive=1, rows=rows)
 
 
 def watch(file: Path) -> None:

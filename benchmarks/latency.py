@@ -24,7 +24,7 @@ from benchmarks.common import write
 from benchmarks.parties import through_processes
 from benchmarks.shaping import shaped
 from securevfl.report import Record
-from securevfl.testing.company import found
+from securevfl.testing.company import create_company
 from securevfl.testing.parties import parties
 
 LINES = ((0.0, 0.0), (20.0, 100.0), (80.0, 100.0), (20.0, 20.0), (20.0, 5.0))
@@ -43,7 +43,7 @@ def one(folder: Path, protection: str, line: tuple[float, float], rows: int, epo
     job = sv.Job(
         algorithm=sv.SplitNN(hidden=16), protection=PROTECTIONS[protection], epochs=epochs, batch_size=256, seed=3
     )
-    company = found(folder, parties(passive=1, rows=rows, width=8), job)
+    company = create_company(folder, parties(passive=1, rows=rows, width=8), job)
     latency, megabits = line
     bank, shop = company.folder / "bank.toml", company.folder / "shop1.toml"
     port = next(text for text in bank.read_text().splitlines() if text.startswith("listen ="))
@@ -56,7 +56,7 @@ def one(folder: Path, protection: str, line: tuple[float, float], rows: int, epo
     if any(codes.values()):
         said = "\n".join((company.folder / f"{name}.output").read_text()[-1500:] for name in company.names)
         raise SystemExit(f"{protection} over {line}: {codes}\n{said}")
-    run = Record.read(company.state("bank") / "report" / "metrics.json").runs[0]
+    run = Record.read(company.state_folder("bank") / "report" / "metrics.json").runs[0]
     later = run.epochs[1:]
     return {
         "protection": protection,

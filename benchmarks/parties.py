@@ -34,7 +34,7 @@ from securevfl.process.launch import read_start
 from securevfl.report import Record
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
-from securevfl.testing.company import Company, found
+from securevfl.testing.company import Company, create_company
 from securevfl.training import Algorithm, find_algorithm, registered_algorithms
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -126,7 +126,7 @@ def compare(company: Company, job: sv.Job, secrets: dict[str, PartySecret]) -> l
     alone = sv.simulate(job, company.people, secrets=secrets)
     run, parts = alone.record.runs[-1], alone.model().parts
     chief = company.people.label_owners[0].name
-    own = Record.read(company.state(chief) / "report" / "metrics.json").runs[0]
+    own = Record.read(company.state_folder(chief) / "report" / "metrics.json").runs[0]
     wrong = []
     if job.protection.dp is None:
         near = 1e-3 if isinstance(job.protection, sv.CKKS | sv.Auto) else 0.0
@@ -135,14 +135,14 @@ def compare(company: Company, job: sv.Job, secrets: dict[str, PartySecret]) -> l
         if own.test.keys() != run.test.keys() or not np.allclose(mine, theirs, rtol=near, atol=near):
             wrong.append(f"{chief} shows {own.test}, the simulation {run.test}")
         for name in () if job.protection.is_sealed else parts:
-            kept = read_tree(company.state(name) / "model" / f"{name}.model.safetensors")
+            kept = read_tree(company.state_folder(name) / "model" / f"{name}.model.safetensors")
             if tree_digest(kept) != tree_digest(model_part(job, name, parts[name])):
                 wrong.append(f"{name}'s part of the model differs")
     else:
         told = {
             (line.party, line.what, round(line.epsilon_rdp, 9), line.releases)
             for name in company.people
-            for line in Record.read(company.state(name) / "report" / "metrics.json").runs[0].epsilon
+            for line in Record.read(company.state_folder(name) / "report" / "metrics.json").runs[0].epsilon
         }
         expected = {(line.party, line.what, round(line.epsilon_rdp, 9), line.releases) for line in run.epsilon}
         if told != expected:
@@ -150,7 +150,7 @@ def compare(company: Company, job: sv.Job, secrets: dict[str, PartySecret]) -> l
     collected = company.folder / "collected"
     (collected / "ledgers").mkdir(parents=True)
     for name in company.names:
-        shutil.copy(company.state(name) / "ledgers" / f"{name}.jsonl", collected / "ledgers")
+        shutil.copy(company.state_folder(name) / "ledgers" / f"{name}.jsonl", collected / "ledgers")
     audit = sv.audit(collected)
     wrong += [] if audit.complete else ["the ledgers do not have both ends of every link"]
     return wrong + list(audit.incomplete)
@@ -163,9 +163,9 @@ def every_cell(folder: Path, *, quick: bool) -> dict[str, Any]:
         where = f"{name} {protection}"
         begin = time.perf_counter()
         try:
-            company = found(folder / where.replace(" ", "-"), tables(name, 64), job)
+            company = create_company(folder / where.replace(" ", "-"), tables(name, 64), job)
             secrets = {one: PartySecret.from_seed(7, one) for one in company.people}
-            company.keep(secrets)
+            company.store_secrets(secrets)
             codes = through_processes(company)
             different = [f"{party} ended with {code}" for party, code in codes.items() if code]
             if different:
@@ -189,10 +189,10 @@ def plain_epoch(folder: Path, *, quick: bool) -> dict[str, Any]:
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=16), epochs=epochs, batch_size=256, seed=3)
     ratios, seconds = [], []
     for round_ in range(1 if quick else 3):
-        company = found(folder / f"epoch-{round_}", people, job)
+        company = create_company(folder / f"epoch-{round_}", people, job)
         if any(through_processes(company).values()):
             raise SystemExit("a party failed")
-        own = Record.read(company.state("bank") / "report" / "metrics.json").runs[0]
+        own = Record.read(company.state_folder("bank") / "report" / "metrics.json").runs[0]
         alone = sv.simulate(job, company.people, checkpoints=folder / f"kept-{round_}").record.runs[-1]
         mine, theirs = ([e.seconds for e in run.epochs[1:]] for run in (own, alone))
         ratios.append(statistics.median(mine) / statistics.median(theirs))

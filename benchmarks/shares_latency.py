@@ -29,7 +29,7 @@ from benchmarks.common import write
 from benchmarks.parties import through_processes
 from benchmarks.shaping import shaped
 from securevfl.report import Record
-from securevfl.testing.company import Company, found
+from securevfl.testing.company import Company, create_company
 
 LATENCIES = (0.2, 20.0, 80.0)
 """Round trips in milliseconds."""
@@ -60,7 +60,7 @@ def one(folder: Path, protection: str, latency: float, rows: int, epochs: int) -
         batch_size=256,
         seed=3,
     )
-    company = found(folder, sv.datasets.default_credit(overlap=0.85, seed=0, rows=rows), job)
+    company = create_company(folder, sv.datasets.default_credit(overlap=0.85, seed=0, rows=rows), job)
     load = os.getloadavg()[0]
     with ExitStack() as held:
         through_lines(company, held, latency)
@@ -68,7 +68,7 @@ def one(folder: Path, protection: str, latency: float, rows: int, epochs: int) -
     if any(codes.values()):
         said = "\n".join((company.folder / f"{name}.output").read_text()[-1500:] for name in company.names)
         raise SystemExit(f"{protection} over {latency} ms: {codes}\n{said}")
-    runs = {name: Record.read(company.state(name) / "report" / "metrics.json").runs[0] for name in company.names}
+    runs = {name: Record.read(company.state_folder(name) / "report" / "metrics.json").runs[0] for name in company.names}
     own = runs["bank"]
     later = [e.seconds for e in own.epochs[1:]]
     return {

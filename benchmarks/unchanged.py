@@ -145,15 +145,16 @@ def people_of(algorithm: str, classes: int, *, small: bool) -> Any:
     passive party where the algorithm takes one."""
     with suppress(ModuleNotFoundError):  # older versions have the file in tests/ itself
         sys.modules["helpers"] = import_module("support.helpers")
-    parties, scarce = (vars(import_module("helpers"))[name] for name in ("parties", "scarce"))
+    helpers = vars(import_module("helpers"))
+    low_overlap = helpers.get("low_overlap_parties") or helpers["scarce"]  # its name in older versions
     from securevfl.training import find_algorithm
 
     rows = 90 if small else 160
     if algorithm == "multi_vfl":
         return owners()
     if algorithm in ("splitnn", "logistic_regression", "boosting", "scorecard"):
-        return parties(passive=2, rows=rows, classes=classes)
-    return scarce(find_algorithm(algorithm).most_passive or 2, rows=rows, classes=classes)
+        return helpers["parties"](passive=2, rows=rows, classes=classes)
+    return low_overlap(find_algorithm(algorithm).most_passive or 2, rows=rows, classes=classes)
 
 
 def messages_of(result: Any, key: str) -> tuple[str, str]:

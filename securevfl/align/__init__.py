@@ -8,7 +8,7 @@ parties verified can be trained on.
 """
 
 from securevfl.align.clear_join import join
-from securevfl.align.exchanges import EXCHANGES, declarable, exchanges
+from securevfl.align.exchanges import EXCHANGES, declarable_exchanges, exchanges
 from securevfl.align.linkage import CodeField, DateField, Linkage, NumberField, TextField
 from securevfl.align.linking import LinkedRows, check_fields, link_exchanges, link_rows
 from securevfl.align.options import Align
@@ -27,7 +27,7 @@ __all__ = [
     "TextField",
     "align",
     "check_fields",
-    "declarable",
+    "declarable_exchanges",
     "exchanges",
     "join",
     "link_exchanges",

@@ -11,7 +11,7 @@ from securevfl.align.options import Align
 from securevfl.transport import NO_GUARD, Exchange, Guard, Kind
 from securevfl.transport.exchange import ACTIVE, PASSIVE, PartyRole
 
-__all__ = ["CROSSINGS", "EXCHANGES", "Crossing", "crossing", "declarable", "exchanges"]
+__all__ = ["CROSSINGS", "EXCHANGES", "Crossing", "crossing", "declarable_exchanges", "exchanges"]
 
 _BLINDED = Guard("blinded", 128, "Curve25519")
 _TABLE = Guard("blinded", 128, "oblivious key-value store")
@@ -194,6 +194,6 @@ def _needed(found: tuple[Exchange, ...], align: Align) -> tuple[Exchange, ...]:
     return tuple(exchange for exchange in found if exchange.step not in only)
 
 
-def declarable(align: Align) -> tuple[Exchange, ...]:
+def declarable_exchanges(align: Align) -> tuple[Exchange, ...]:
     """All that an alignment may send, whatever parties there are."""
     return (*_needed(EXCHANGES, align), *_more(align))

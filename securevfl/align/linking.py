@@ -128,7 +128,7 @@ class _Own:
         except LinkageError as error:
             raise InputError(f"the table of {self.site.name!r}: {error}") from None
 
-    def weighed(self, weights: np.ndarray | None) -> np.ndarray | None:
+    def expand_weights(self, weights: np.ndarray | None) -> np.ndarray | None:
         """Weights of all rows, 1 for duplicates that were left out."""
         if weights is None:
             return None
@@ -136,7 +136,7 @@ class _Own:
         whole[self.rows] = weights
         return whole
 
-    def spread(self, ids: np.ndarray) -> tuple[str, ...]:
+    def expand_ids(self, ids: np.ndarray) -> tuple[str, ...]:
         """Identifiers of all rows: those that came for the encoded ones, random ones for duplicates."""
         whole = np.frombuffer(secrets.token_bytes(ID * self.size), dtype=np.uint8).reshape(-1, ID).copy()
         whole[self.rows] = ids
@@ -202,7 +202,7 @@ async def _linked_passive(own: _Own, key: bytes) -> LinkedRows:
     link = site.links[site.coordinator if own.how.coordinator() else site.active]
     await send(link, await own.encoded(key, site.name))
     ids, meta = await _ids(link, len(own.rows))
-    return LinkedRows(ids=own.spread(ids), words=_describe_linkage(site, own.how, [meta]))
+    return LinkedRows(ids=own.expand_ids(ids), words=_describe_linkage(site, own.how, [meta]))
 
 
 async def _linked_outside(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
@@ -224,7 +224,9 @@ async def _linked_outside(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
                 f"{link.peer!r} sent weights as {weights.dtype} {weights.shape}, or some outside of 0 to 1; float64 "
                 f"({len(own.rows)},) was expected"
             )
-    return LinkedRows(ids=own.spread(ids), words=_describe_linkage(site, own.how, metas), weights=own.weighed(weights))
+    return LinkedRows(
+        ids=own.expand_ids(ids), words=_describe_linkage(site, own.how, metas), weights=own.expand_weights(weights)
+    )
 
 
 async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
@@ -239,7 +241,7 @@ async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
     metas = [made.meta[passive] for passive in site.passive]
     weights = made.weights if own.how.weights else None
     return LinkedRows(
-        ids=own.spread(made.ids), words=_describe_linkage(site, own.how, metas), weights=own.weighed(weights)
+        ids=own.expand_ids(made.ids), words=_describe_linkage(site, own.how, metas), weights=own.expand_weights(weights)
     )
 
 

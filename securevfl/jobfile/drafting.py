@@ -21,7 +21,7 @@ from securevfl.jobfile.joining import (
     count_distinct,
     counts_rows,
     describe_obstacle,
-    distinct,
+    distinct_values,
     find_compound_ids,
     find_single_ids,
     whole_numbers,
@@ -86,9 +86,9 @@ class _Table:
                 table = table.set_column(table.column_names.index(column), column, texts[column])
         return table
 
-    def distinct(self, column: str) -> set[str]:
-        """See `joining.distinct`."""
-        return distinct(self.table, column)
+    def distinct_values(self, column: str) -> set[str]:
+        """See `joining.distinct_values`."""
+        return distinct_values(self.table, column)
 
 
 def draft_job(
@@ -217,7 +217,7 @@ def _find_label(tables: list[_Table], given: str) -> None:
         (one, column)
         for one in tables
         for column in one.columns
-        if column not in one.ids and _LABELS.search(column.lower()) and len(one.distinct(column)) > 1
+        if column not in one.ids and _LABELS.search(column.lower()) and len(one.distinct_values(column)) > 1
     ]
     if len(likely) == 1:
         likely[0][0].label = likely[0][1]
@@ -250,7 +250,7 @@ def _names(ids: tuple[str, ...]) -> str:
     return " + ".join(map(repr, ids or ("?",)))
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """A text as TOML has it."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -262,7 +262,7 @@ def _task(tables: list[_Table]) -> str:
         if one.labels:
             return "multilabel"
         if one.label:
-            kind, found = one.table[one.label].type, one.distinct(one.label)
+            kind, found = one.table[one.label].type, one.distinct_values(one.label)
             numeric = pa.types.is_floating(kind) or pa.types.is_integer(kind)
             read = sum(_NUMBER.fullmatch(text) is not None for text in found) if pa.types.is_string(kind) else 0
             if len(found) > _NUMBER_FROM and (numeric or read >= _MOSTLY * len(found)):
@@ -285,7 +285,7 @@ def _left_out(one: _Table) -> dict[str, str]:
             continue
         if count_distinct(one.table, column) <= _FREE_TEXT * one.table.num_rows:
             continue
-        values = one.distinct(column)
+        values = one.distinct_values(column)
         read = sum(_NUMBER.fullmatch(text) is not None for text in values)
         if read < _MOSTLY * len(values):
             found[column] = f"{len(values):,} different texts in {one.table.num_rows:,} rows: a name, or free text"
@@ -298,12 +298,12 @@ def _text(tables: list[_Table], folder: Path) -> str:
         "# Drafted by `securevfl init` from the tables' headers and first rows. Read it, then:",
         "#   securevfl check job.toml     lists what is wrong",
         "#   securevfl run job.toml       trains, and writes a report",
-        f"name = {quoted(_title(owner))}",
+        f"name = {quote_text(_title(owner))}",
         "",
         "[job]",
         "epochs = 20",
         "patience = 5       # ends after 5 epochs without a gain on the validation rows",
-        f"task = {quoted(task)}" + ("   # the label has many different numbers" if task == "regression" else ""),
+        f"task = {quote_text(task)}" + ("   # the label has many different numbers" if task == "regression" else ""),
         "",
         "[algorithm]",
         'name = "splitnn"   # "boosting" grows trees; `docs/algorithms` has them all',
@@ -333,23 +333,23 @@ def _party(one: _Table, folder: Path) -> list[str]:
         file = one.path.resolve().relative_to(folder.resolve())
     except ValueError:
         file = one.path.resolve()
-    lines = ["[[party]]", f"name = {quoted(one.name)}", f"file = {quoted(str(file))}"]
+    lines = ["[[party]]", f"name = {quote_text(one.name)}", f"file = {quote_text(str(file))}"]
     if isinstance(one.source, CsvRows):
         lines[-1] += f"    # {one.source.dialect.words}: detected; override with delimiter, encoding and decimal"
     if len(one.ids) == 1:
-        lines.append(f"id = {quoted(one.ids[0])}   # different in every row, and shared with the other tables")
+        lines.append(f"id = {quote_text(one.ids[0])}   # different in every row, and shared with the other tables")
     elif one.ids:
-        several = ", ".join(map(quoted, one.ids))
+        several = ", ".join(map(quote_text, one.ids))
         lines.append(f"id = [{several}]   # no single column identifies the rows; these do together, in all tables")
     else:
         lines.append('id = "FILL IN"   # no column, and no two or three together, identify each row in all tables')
     if one.label:
-        several = "[" + ", ".join(map(quoted, one.labels)) + "]   # zeros and ones; a row can have more than one"
-        lines.append(f"label = {several if one.labels else quoted(one.label)}")
+        several = "[" + ", ".join(map(quote_text, one.labels)) + "]   # zeros and ones; a row can have more than one"
+        lines.append(f"label = {several if one.labels else quote_text(one.label)}")
     left = _left_out(one)
     features = [column for column in one.columns if column not in {*left, *one.ids, one.label, *one.labels}]
-    lines += [f"# left out: {quoted(column)}, {why}" for column, why in left.items()]
+    lines += [f"# left out: {quote_text(column)}, {why}" for column, why in left.items()]
     if left or (one.label and not features):
-        lines.append("features = [" + ", ".join(map(quoted, features)) + "]")
+        lines.append("features = [" + ", ".join(map(quote_text, features)) + "]")
     lines.append('prepare = "auto"   # gaps, dates, categories, skewed numbers: fitted on the training rows')
     return [*lines, ""]

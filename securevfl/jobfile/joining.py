@@ -20,7 +20,7 @@ __all__ = [
     "count_distinct",
     "counts_rows",
     "describe_obstacle",
-    "distinct",
+    "distinct_values",
     "find_compound_ids",
     "find_single_ids",
     "identifies_rows",
@@ -50,7 +50,7 @@ _SURELY = 0.5
 """Whole numbers under a generic name join tables if they share at least this part of their values."""
 
 
-def distinct(table: pa.Table, column: str) -> set[str]:
+def distinct_values(table: pa.Table, column: str) -> set[str]:
     """Distinct values as texts, without missing ones."""
     return {str(one) for one in table[column].unique().to_pylist() if one is not None and str(one).strip()}
 
@@ -69,7 +69,7 @@ def identifies_rows(table: pa.Table, column: str) -> bool:
     values = table[column]
     if pa.types.is_floating(values.type) or values.null_count or count_distinct(table, column) < len(values):
         return False
-    return len(distinct(table, column)) == len(values) and (_named(column) or not counts_rows(table, column))
+    return len(distinct_values(table, column)) == len(values) and (_named(column) or not counts_rows(table, column))
 
 
 def whole_numbers(table: pa.Table) -> list[str]:
@@ -113,10 +113,10 @@ def find_single_ids(tables: Sequence[pa.Table]) -> list[str]:
     candidates = [[column for column in one.column_names if identifies_rows(one, column)] for one in tables]
     best, chosen = 0.0, list[str]()
     for first in candidates[0]:
-        mine, score, row = distinct(tables[0], first), 0.0, [first]
+        mine, score, row = distinct_values(tables[0], first), 0.0, [first]
         for one, columns in zip(tables[1:], candidates[1:], strict=True):
             rows = min(len(mine), one.num_rows)
-            shared = {column: _rate(first, mine, column, distinct(one, column), rows) for column in columns}
+            shared = {column: _rate(first, mine, column, distinct_values(one, column), rows) for column in columns}
             top = max(shared, key=lambda column: (shared[column], _likely(column)), default="")
             score += shared.get(top, 0.0) + _likely(top) / 100
             row.append(top)
@@ -211,7 +211,7 @@ def describe_obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], nam
 def _apart(tables: Sequence[pa.Table], shared: Sequence[tuple[str, ...]], names: Sequence[str]) -> str:
     """A column that all tables have with no value in common, and the remedy; empty if there is none."""
     for row in shared:
-        texts = [distinct(one, column) for one, column in zip(tables, row, strict=True)]
+        texts = [distinct_values(one, column) for one, column in zip(tables, row, strict=True)]
         if reduce(set.__and__, texts) or not (_likely(row[0]) or not _are_numbers(texts[0])):
             continue
         found = find_spellings({repr(name): some for name, some in zip(names, texts, strict=True)})
@@ -300,12 +300,12 @@ def _same(first: str, own: pa.Table, table: pa.Table, columns: list[str]) -> str
             return column
     if len(columns) > _COMPARED or count_distinct(own, first) < 3:
         return ""
-    values = distinct(own, first)
+    values = distinct_values(own, first)
     if _are_numbers(values):
         return ""
     best, chosen = _ALIKE, ""
     for column in columns:
-        other = distinct(table, column)
+        other = distinct_values(table, column)
         alike = len(values & other) / max(min(len(values), len(other)), 1)
         if alike > best and len(other) > 2:
             best, chosen = alike, column

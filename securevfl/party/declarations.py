@@ -6,7 +6,7 @@ Links enforce it, receipts and audits take their words from it, refusals and fin
 
 from __future__ import annotations
 
-from securevfl.align import declarable, link_exchanges
+from securevfl.align import declarable_exchanges, link_exchanges
 from securevfl.party import consent, numbering
 from securevfl.party import ledger_heads as heads
 from securevfl.party.job import Job
@@ -24,7 +24,7 @@ def job_exchanges(job: Job, passive: int) -> Exchanges:
     training = job.algorithm.all_exchanges(job.planned(passive), passive) if passive else ()
     parts: tuple[tuple[Exchange, ...], ...] = (
         consent.EXCHANGES,
-        declarable(job.align),
+        declarable_exchanges(job.align),
         () if job.link is None else link_exchanges(job.link),
         numbering.EXCHANGES,
         training,

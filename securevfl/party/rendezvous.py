@@ -22,7 +22,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from securevfl.errors import ProtocolError
-from securevfl.party.reports import Ready, Report, View, decode, encode, view_of
+from securevfl.party.reports import Ready, Report, View, decode_note, encode_note, view_of
 
 __all__ = ["Action", "Began", "Go", "Park", "Rendezvous", "Say"]
 
@@ -152,7 +152,7 @@ class Rendezvous:
         Raises:
             ProtocolError: `payload` is not a message that the peer may send now.
         """
-        at, said = self._at(peer), decode(peer, payload)
+        at, said = self._at(peer), decode_note(peer, payload)
         if isinstance(said, Ready):
             self.state = replace(self.state, ready=_put(self.state.ready, at, said.mark))
             return self._advance()
@@ -180,7 +180,7 @@ class Rendezvous:
         """
         own = msgspec.structs.replace(report, parks=self.state.own.parks + 1)
         self.state = replace(self.state, own=own, phase="reporting", view=None)
-        told: list[Action] = [Say(peer, encode(own)) for peer in self._connected_peers()]
+        told: list[Action] = [Say(peer, encode_note(own)) for peer in self._connected_peers()]
         return told + self._advance()
 
     def waits(self) -> dict[str, str]:
@@ -218,7 +218,7 @@ class Rendezvous:
             self.state = state = replace(state, phase="ready", view=view)
             # The agreement is on disk before READY leaves, so a crash in between cannot hide an attempt.
             actions.append(Began(view, reports))
-            actions += [Say(peer, encode(Ready(view.mark))) for peer in self._connected_peers()]
+            actions += [Say(peer, encode_note(Ready(view.mark))) for peer in self._connected_peers()]
         if all(mark == view.mark for mark in state.ready):
             self.state = replace(state, phase="going")
             actions.append(Go(view))
@@ -233,9 +233,9 @@ class Rendezvous:
         state = self.state
         if state.phase == "parking":
             return []
-        said: list[Action] = [Say(peer, encode(state.own))]
+        said: list[Action] = [Say(peer, encode_note(state.own))]
         if state.view is not None:
-            said.append(Say(peer, encode(Ready(state.view.mark))))
+            said.append(Say(peer, encode_note(Ready(state.view.mark))))
         return said
 
     def _park(self, why: str) -> list[Action]:

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from securevfl.errors import ProtocolError
 
-__all__ = ["REPORT_BYTES", "CheckpointKey", "Ready", "Report", "View", "decode", "encode", "view_of"]
+__all__ = ["REPORT_BYTES", "CheckpointKey", "Ready", "Report", "View", "decode_note", "encode_note", "view_of"]
 
 REPORT_BYTES = 64 << 10
 """The longest note of this kind."""
@@ -109,12 +109,12 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Report | Ready)
 
 
-def encode(said: Report | Ready) -> bytes:
+def encode_note(said: Report | Ready) -> bytes:
     """The payload of a note."""
     return _encoder.encode(said)
 
 
-def decode(peer: str, payload: bytes) -> Report | Ready:
+def decode_note(peer: str, payload: bytes) -> Report | Ready:
     """Decode a peer's message.
 
     Raises:
@@ -138,7 +138,7 @@ def view_of(reports: Mapping[str, Report]) -> View:
         reports: party → its report, of all parties.
     """
     every = sorted(reports.items())
-    digests = [(name, hashlib.sha256(encode(report)).digest()) for name, report in every]
+    digests = [(name, hashlib.sha256(encode_note(report)).digest()) for name, report in every]
     mark = hashlib.sha256(_encoder.encode(["securevfl view v1", digests])).digest()[:_MARK]
     aligned = {report.alignment for _, report in every}
     alignment = aligned.pop() if len(aligned) == 1 else ""

@@ -13,7 +13,7 @@ from securevfl.testing.trial import Trial
 from securevfl.training import Algorithm, find_algorithm, registered_algorithms
 from securevfl.transport import Exchange, Exchanges, Kind
 
-__all__ = ["KINDS", "accepted", "check_configuration", "check_declarations", "check_refusals", "check_registry"]
+__all__ = ["KINDS", "check_configuration", "check_declarations", "check_refusals", "check_registry", "is_accepted"]
 
 _STOP = Gaussian(epsilon=20.0, noise_multiplier=3.0, on_budget="stop")
 KINDS: Mapping[str, tuple[DP, ...]] = {
@@ -24,7 +24,7 @@ KINDS: Mapping[str, tuple[DP, ...]] = {
 """Kind in `Fits.dp` → settings of differential privacy that request it, one for each place in a job."""
 
 
-def accepted(algorithm: Algorithm, protection: Protection) -> bool:
+def is_accepted(algorithm: Algorithm, protection: Protection) -> bool:
     """Whether an algorithm accepts a protection.
 
     Raises:
@@ -87,7 +87,7 @@ def check_declarations(trial: Trial) -> None:
         trial.sealing,
         Plain(dp=DP(features=Gaussian(), labels=Gaussian())),
     ):
-        if not accepted(algorithm, protection):
+        if not is_accepted(algorithm, protection):
             continue
         for passive in range(1, trial.passive + 1):
             where = f"under {protection.name!r} with {passive} passive parties"
@@ -131,7 +131,7 @@ def check_refusals(trial: Trial) -> None:
     algorithm = trial.algorithm
     declared = algorithm.fits.dp
     for kind, forms in KINDS.items():
-        taken = [dp for dp in forms if accepted(algorithm, Plain(dp=dp))]
+        taken = [dp for dp in forms if is_accepted(algorithm, Plain(dp=dp))]
         if taken and kind not in declared:
             raise CheckFailed(
                 f"it accepts {taken[0]!r}, and fits.dp does not name {kind!r}: does check() call super()?"

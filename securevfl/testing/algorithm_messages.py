@@ -10,9 +10,9 @@ from securevfl.party import job_exchanges as declared_by_all
 from securevfl.privacy import READABLE_KINDS, verify
 from securevfl.run.receipt import message_summary
 from securevfl.run.simulation import RunOutcome
-from securevfl.testing.algorithm_configuration import accepted
+from securevfl.testing.algorithm_configuration import is_accepted
 from securevfl.testing.failure import CheckFailed
-from securevfl.testing.trial import Trial, same
+from securevfl.testing.trial import Trial, check_equal_runs
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Kind, PartyRole
 
 __all__ = ["check_findings", "check_ledgers", "check_messages", "check_receipt", "check_window"]
@@ -21,7 +21,7 @@ __all__ = ["check_findings", "check_ledgers", "check_messages", "check_receipt",
 def check_messages(trial: Trial) -> None:
     """Check that every message sent was declared, and every declared one is sent, in the clear and sealed."""
     for protection in (Plain(), trial.sealing):
-        if not trial.talks or not accepted(trial.algorithm, protection):
+        if not trial.talks or not is_accepted(trial.algorithm, protection):
             continue
         try:
             ran = trial.sealed if protection.is_sealed else trial.plain
@@ -40,7 +40,7 @@ def _check_crossed(trial: Trial, ran: RunOutcome, protection: Protection) -> Non
         for entry in ledger.entries
         if entry.way == "sent"
     }
-    for exchange in trial.declared(protection):
+    for exchange in trial.declared_exchanges(protection):
         key = (exchange.step, exchange.kind, exchange.sender, exchange.receiver)
         if key not in crossed and not exchange.optional:
             raise CheckFailed(
@@ -96,7 +96,7 @@ def check_findings(trial: Trial) -> None:
     passive = [table.name for table in trial.people().passive]
     owners = [table.name for table in trial.people().label_owners]
     for protection in (Plain(), trial.sealing):
-        if not accepted(algorithm, protection):
+        if not is_accepted(algorithm, protection):
             continue
         for owner in owners:
             found = algorithm.findings(protection, passive, owner)
@@ -118,4 +118,4 @@ def check_findings(trial: Trial) -> None:
 
 def check_window(trial: Trial) -> None:
     """Check that the parties do not deadlock with one message at a time on each link, and get the same bits."""
-    same(trial.plain, trial.run(trial.job(), window=1), "with one message at a time on each link")
+    check_equal_runs(trial.plain, trial.run(trial.job(), window=1), "with one message at a time on each link")

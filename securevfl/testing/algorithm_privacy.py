@@ -11,9 +11,9 @@ from securevfl.errors import PolicyError
 from securevfl.party import Job
 from securevfl.privacy import DP, READABLE_KINDS, Gaussian, RandomisedResponse
 from securevfl.run.simulation import RunOutcome
-from securevfl.testing.algorithm_configuration import KINDS, accepted
+from securevfl.testing.algorithm_configuration import KINDS, is_accepted
 from securevfl.testing.failure import CheckFailed
-from securevfl.testing.trial import Trial, roles_begun, same, seen
+from securevfl.testing.trial import Trial, check_equal_runs, results_of, roles_begun
 from securevfl.training.active_role import ActiveRole
 from securevfl.transport import ACTIVE, PASSIVE, Kind, PartyRole
 
@@ -33,7 +33,7 @@ _LOGITS = 64
 def check_sealing(trial: Trial) -> None:
     """Check that sealed runs equal plain runs in the same integers bit by bit; with `reveals`, sealing is refused."""
     algorithm, sealed = trial.algorithm, trial.sealing
-    takes = accepted(algorithm, sealed)
+    takes = is_accepted(algorithm, sealed)
     if algorithm.reveals:
         if takes:
             raise CheckFailed(f"it {algorithm.reveals}, and check() accepts {sealed!r}: PolicyError was expected")
@@ -42,7 +42,7 @@ def check_sealing(trial: Trial) -> None:
     if not takes:
         _check_refused(trial, sealed)
         return
-    same(trial.run(trial.few_job(trial.exact), trial.few), trial.sealed, "plain in fixed point, and sealed")
+    check_equal_runs(trial.run(trial.few_job(trial.exact), trial.few), trial.sealed, "plain in fixed point, and sealed")
     for name, ledger in trial.sealed.ledgers.items():
         readable = {entry.what for entry in ledger.entries if entry.kind in READABLE_KINDS - {Kind.STATISTIC}}
         if readable:
@@ -61,7 +61,7 @@ def _check_refused(trial: Trial, sealed: Protection) -> None:
 def check_noise_on_features(trial: Trial) -> None:
     """Check that with noise on features, each passive party adds it to all values that it sends, and counts its ε."""
     protection = Plain(dp=DP(features=Gaussian(epsilon=_EPSILON)))
-    if trial.talks and accepted(trial.algorithm, protection):
+    if trial.talks and is_accepted(trial.algorithm, protection):
         for steps in (None, 5):
             _check_noise(trial, trial.job(protection, steps=steps), PASSIVE)
 
@@ -69,7 +69,7 @@ def check_noise_on_features(trial: Trial) -> None:
 def check_noise_on_labels(trial: Trial) -> None:
     """Check that with noise on labels, the active party adds it to all gradients that it sends, and counts its ε."""
     protection = Plain(dp=DP(labels=Gaussian(epsilon=_EPSILON)))
-    if trial.talks and accepted(trial.algorithm, protection):
+    if trial.talks and is_accepted(trial.algorithm, protection):
         for steps in (None, 5):
             _check_noise(trial, trial.job(protection, steps=steps), ACTIVE)
 
@@ -78,7 +78,7 @@ def _check_noise(trial: Trial, job: Job, side: PartyRole) -> None:
     ran = _protected(trial, job)
     owners = {table.name for table in trial.people().label_owners}
     parties = owners if side == ACTIVE else {table.name for table in trial.people().passive}
-    noised = {(e.step, e.kind) for e in trial.declared(job.protection) if e.noised and e.sender == side}
+    noised = {(e.step, e.kind) for e in trial.declared_exchanges(job.protection) if e.noised and e.sender == side}
     if not noised:
         raise CheckFailed(f"no message of the {side} party is declared noised, and check() accepts {job.protection!r}")
     for name in parties:
@@ -101,7 +101,7 @@ def _check_noise(trial: Trial, job: Job, side: PartyRole) -> None:
             )
     if side == ACTIVE and any(ran.trained[table.name].spent for table in trial.people().passive):
         raise CheckFailed("noise on labels was asked for, and a passive party counts releases")
-    if job.steps is None and seen(ran) == seen(_protected(trial, job)):
+    if job.steps is None and results_of(ran) == results_of(_protected(trial, job)):
         raise CheckFailed("two runs with noise give the same bits: noise comes from the operating system, and must act")
 
 
@@ -115,7 +115,7 @@ def _protected(trial: Trial, job: Job) -> RunOutcome:
 def check_randomised_labels(trial: Trial) -> None:
     """Check that with randomised response, the active party trains on drawn labels and counts ε once."""
     protection = Plain(dp=DP(labels=RandomisedResponse(epsilon=2.0)))
-    if not trial.talks or not accepted(trial.algorithm, protection):
+    if not trial.talks or not is_accepted(trial.algorithm, protection):
         return
     ran = _protected(trial, trial.job(protection))
     for table in trial.people().label_owners:
@@ -129,7 +129,7 @@ def check_further_protections(trial: Trial) -> None:
     algorithm = trial.algorithm
     for kind in sorted(algorithm.fits.dp):
         for dp in KINDS[kind]:
-            if not accepted(algorithm, Plain(dp=dp)):
+            if not is_accepted(algorithm, Plain(dp=dp)):
                 continue
             ran = _protected(trial, trial.job(Plain(dp=dp)))
             spent = [one for trained in ran.trained.values() for one in trained.spent]

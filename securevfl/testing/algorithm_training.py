@@ -21,7 +21,7 @@ from securevfl.run.partial_scoring import party_sets
 from securevfl.run.simulation import COORDINATOR, RunOutcome, join_parties
 from securevfl.run.store import read_tree, write_tree
 from securevfl.testing.failure import CheckFailed
-from securevfl.testing.trial import Trial, same, seen
+from securevfl.testing.trial import Trial, check_equal_runs, results_of
 from securevfl.training import PassiveRole
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.role import Role
@@ -108,7 +108,7 @@ def check_learning_from_others(trial: Trial) -> None:
             replace(table, columns={column: -np.abs(values) for column, values in table.columns.items()})
             for table in people.passive
         ]
-        if seen(trial.run(trial.job(), Parties.of(people.active, *changed))) == seen(trial.plain):
+        if results_of(trial.run(trial.job(), Parties.of(people.active, *changed))) == results_of(trial.plain):
             raise CheckFailed(
                 "other columns of the passive parties train the same model, bit by bit: does it use them?"
             )
@@ -131,9 +131,9 @@ def _check_auc(trial: Trial, people: Parties, what: str) -> None:
 
 def check_determinism(trial: Trial) -> None:
     """Check that two runs with one seed are equal bit by bit, and a run with another seed differs."""
-    same(trial.plain, trial.run(trial.job()), "two runs with one seed")
+    check_equal_runs(trial.plain, trial.run(trial.job()), "two runs with one seed")
     other = trial.run(trial.job(seed=4))
-    if seen(other) == seen(trial.plain):
+    if results_of(other) == results_of(trial.plain):
         raise CheckFailed("two runs with different seeds give the same bits: derive what is random from role.seed(…)")
 
 
@@ -192,7 +192,7 @@ class _Kept(Keeper):
     def _file(self, epoch: int, step: int) -> Path:
         return self._path.with_suffix(f".{epoch}-{step}.safetensors")
 
-    def within(self) -> list[tuple[int, int]]:
+    def list_steps_within(self) -> list[tuple[int, int]]:
         """Stored checkpoints inside epochs: epoch and batch."""
         found = [file.name.split(".")[-2].split("-") for file in self._path.parent.glob(f"{self._path.name}.*-*.*")]
         return sorted((int(epoch), int(step)) for epoch, step in found if step != "0")
@@ -209,10 +209,10 @@ def check_resuming(trial: Trial) -> None:
             whole = trial.run(work, keepers=first)
         except TypeError as error:
             raise CheckFailed(f"its state cannot be kept: {error}") from error
-        same(trial.plain, whole, "a run that keeps checkpoints, and one that does not")
+        check_equal_runs(trial.plain, whole, "a run that keeps checkpoints, and one that does not")
         last = max(len(trained.epochs) for trained in whole.trained.values())
         places = [(epoch, 0) for epoch in range(1, last + 1)]
-        within = sorted(set.intersection(*(set(one.within()) for one in first.values())))
+        within = sorted(set.intersection(*(set(one.list_steps_within()) for one in first.values())))
         for epoch, step in [*places, *within[len(within) // 2 :][:1]]:
             what = f"resumed after epoch {epoch} of {last} (does remember() return all that later epochs depend on?)"
             if step:
@@ -222,7 +222,7 @@ def check_resuming(trial: Trial) -> None:
                 again = trial.run(work, keepers=kept)
             except (SecureVFLError, TypeError) as error:
                 raise CheckFailed(f"{what}, the run ends with {type(error).__name__}: {error}") from error
-            same(whole, again, what)
+            check_equal_runs(whole, again, what)
 
 
 def check_prediction(trial: Trial) -> None:

@@ -44,7 +44,7 @@ from securevfl.run.events import RunEvents
 from securevfl.run.simulated_parties import coordinator_of
 from securevfl.transport import MemoryHub
 
-__all__ = ["Company", "found"]
+__all__ = ["Company", "create_company"]
 
 
 def _free_port() -> int:
@@ -119,14 +119,14 @@ class Company:
         """The agreement."""
         return self.folder / "agreement.toml"
 
-    def state(self, name: str) -> Path:
+    def state_folder(self, name: str) -> Path:
         """A party's state folder."""
         return self.folder / f"{name}.state"
 
-    def keep(self, secrets: Mapping[str, PartySecret]) -> None:
+    def store_secrets(self, secrets: Mapping[str, PartySecret]) -> None:
         """Store secrets that the parties start with."""
         for name, secret in secrets.items():
-            with StateFolder.lock(self.state(name), party=name, agreement=self.agreement.digest) as state:
+            with StateFolder.lock(self.state_folder(name), party=name, agreement=self.agreement.digest) as state:
                 state.secret(secret)
 
     @contextmanager
@@ -137,7 +137,7 @@ class Company:
         with ExitStack() as held:
             parties = {}
             for name in names:
-                taken = StateFolder.lock(self.state(name), party=name, agreement=self.agreement.digest)
+                taken = StateFolder.lock(self.state_folder(name), party=name, agreement=self.agreement.digest)
                 own = read_start(self.file, name).own
                 parties[name] = JobProcess(
                     held.enter_context(taken),
@@ -195,7 +195,7 @@ class Company:
         return [sys.executable, "-m", "securevfl", "party", str(self.file), "--as", name]
 
 
-def found(
+def create_company(
     folder: Path, people: Parties, job: Job, *, policies: Mapping[str, Policy] | None = None, **limits: object
 ) -> Company:
     """Create everything that parties need to train a job over loopback, as they would themselves."""

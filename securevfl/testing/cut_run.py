@@ -16,7 +16,7 @@ from securevfl.privacy import Noised, NoiseShare, Policy, strip_noise_mark
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.linked_parties import link_in_memory
 
-__all__ = ["SPEC", "WIDTHS", "Batch", "CutRun", "batches", "drive", "link_cut_parties", "within"]
+__all__ = ["SPEC", "WIDTHS", "Batch", "CutRun", "link_cut_parties", "make_batches", "run_concurrently", "run_cut"]
 
 SPEC = CutSpec(width=3, lr=0.5, batch_size=16, activation_bound=8.0)
 """The cut that checks use, with a few fields changed per check."""
@@ -73,7 +73,9 @@ class CutRun:
     kept: list[torch.Tensor] = field(default_factory=list, repr=False)
 
 
-def batches(spec: CutSpec, passive: Sequence[str], *, sizes: Sequence[int] = (8, 5, 1), seed: int = 0) -> list[Batch]:
+def make_batches(
+    spec: CutSpec, passive: Sequence[str], *, sizes: Sequence[int] = (8, 5, 1), seed: int = 0
+) -> list[Batch]:
     """Batches of standardised activations below 4 and of gradients of a mean loss, of these sizes."""
     rng = np.random.default_rng(seed)
     found = []
@@ -102,7 +104,7 @@ def link_cut_parties(
     )
 
 
-def within(programs: Sequence[Awaitable[T]], seconds: float | None = None) -> list[T]:
+def run_concurrently(programs: Sequence[Awaitable[T]], seconds: float | None = None) -> list[T]:
     """Run programs concurrently and return their results.
 
     Args:
@@ -126,7 +128,7 @@ def within(programs: Sequence[Awaitable[T]], seconds: float | None = None) -> li
         ) from error
 
 
-def drive(
+def run_cut(
     protection: Protection,
     spec: CutSpec,
     passive: Sequence[str],
@@ -187,7 +189,7 @@ def drive(
                 cut.restore(kept)
                 await cut.forward(a, train=False)
 
-    within([active(), *(one(name) for name in passive)])
+    run_concurrently([active(), *(one(name) for name in passive)])
     return run
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from securevfl.data import Parties, PartyTable, hold_out, limited_overlap
 from securevfl.data import label_owners as split_over_owners
 
-__all__ = ["label_owners", "parties", "scarce", "silent_active"]
+__all__ = ["label_owners", "low_overlap_parties", "parties", "silent_active"]
 
 
 def parties(passive: int = 2, rows: int = 120, seed: int = 0, classes: int = 2, width: int = 3) -> Parties:
@@ -43,7 +43,7 @@ def parties(passive: int = 2, rows: int = 120, seed: int = 0, classes: int = 2, 
     return Parties.of(*tables)
 
 
-def scarce(
+def low_overlap_parties(
     passive: int = 1,
     rows: int = 400,
     *,

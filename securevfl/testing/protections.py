@@ -13,7 +13,7 @@ from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.errors import SecureVFLError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise, Policy, Releases, strip_noise_mark
-from securevfl.testing.cut_run import SPEC, WIDTHS, Batch, CutRun, batches, drive
+from securevfl.testing.cut_run import SPEC, WIDTHS, Batch, CutRun, make_batches, run_cut
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.linear_reference import LinearReference
 from securevfl.testing.refusals import check_alone, check_refusals
@@ -59,10 +59,10 @@ def check_protection(protection: Protection | type[Protection], *, tolerance: fl
     _check_description(made)
     for spec, parties in _USES:
         passive = tuple(WIDTHS)[:parties]
-        with _stage(_told(made, spec, parties)):
+        with _stage(_describe_case(made, spec, parties)):
             _check_declarations(made.exchanges(spec.use, parties), made)
-            steps = batches(spec, passive)
-            run = drive(made, spec, passive, steps)
+            steps = make_batches(spec, passive)
+            run = run_cut(made, spec, passive, steps)
             _check_numbers(run, spec, steps, bound)
             _check_messages(run.sites, Exchanges(made.exchanges(spec.use, parties)), noised=0)
     _check_noise(made, bound)
@@ -82,7 +82,7 @@ def _stage(where: str) -> Iterator[None]:
         raise CheckFailed(f"{where}: {type(error).__name__}: {error}") from error
 
 
-def _told(protection: Protection, spec: CutSpec, parties: int) -> str:
+def _describe_case(protection: Protection, spec: CutSpec, parties: int) -> str:
     bottoms = "with trainable bottoms" if spec.trainable else "with identity bottoms"
     rule = f", momentum {spec.momentum:g}, weight decay {spec.weight_decay:g}" if spec.rule.rounds else ""
     return f"{protection!r}, {parties} passive, {bottoms}, reduce={spec.reduce!r}{rule}"
@@ -129,7 +129,7 @@ def _check_numbers(run: CutRun, spec: CutSpec, steps: Sequence[Batch], bound: fl
     reference = LinearReference(spec, run.weights)
     for number, (batch, z) in enumerate(zip(steps, run.z, strict=True)):
         wanted = reference.forward(batch.values)
-        _close(f"z of step {number}", z, wanted + _added(batch, spec), bound)
+        _close(f"z of step {number}", z, wanted + _noise_in_z(batch, spec), bound)
         backs = reference.backward(batch.values, strip_noise_mark(batch.gradient))
         for name, back in backs.items():
             found = run.back[name][number]
@@ -158,7 +158,7 @@ def _close(what: str, found: torch.Tensor, wanted: torch.Tensor, bound: float) -
         raise CheckFailed(f"{what} is {error:.3g} away from float64; the tolerance is {bound:g}")
 
 
-def _added(batch: Batch, spec: CutSpec) -> torch.Tensor:
+def _noise_in_z(batch: Batch, spec: CutSpec) -> torch.Tensor:
     """The noise in z."""
     shares = [share.noise for share in batch.noise.values()]
     if not shares:
@@ -220,15 +220,15 @@ def _check_noise(protection: Protection, bound: float) -> None:
             noisy = protection.replace(dp=dp)
         except SecureVFLError:
             continue  # it refuses this kind of noise
-        with _stage(_told(noisy, spec, len(passive))):
+        with _stage(_describe_case(noisy, spec, len(passive))):
             declared = noisy.exchanges(spec.use, len(passive))
             _check_declarations(declared, noisy)
             demanded = noisy.policy().noised
             for exchange in declared:
                 if exchange.noised and exchange.kind in READABLE_KINDS and exchange.kind not in demanded:
                     raise CheckFailed(f"{exchange.step!r} is declared noised, and the policy does not demand it")
-            steps = _with_noise(batches(spec, passive), dp, spec)
-            run = drive(noisy, spec, passive, steps, floor=noisy.policy().replace(noised=frozenset()))
+            steps = _with_noise(make_batches(spec, passive), dp, spec)
+            run = run_cut(noisy, spec, passive, steps, floor=noisy.policy().replace(noised=frozenset()))
             _check_numbers(run, spec, steps, bound)
             _check_messages(run.sites, Exchanges(declared), noised=len(steps))
 

@@ -10,7 +10,7 @@ import torch
 from securevfl.cut import CutSpec, Protection
 from securevfl.errors import ProtectionInactive, ProtocolError, RangeError
 from securevfl.party_context import PartyContext
-from securevfl.testing.cut_run import SPEC, WIDTHS, link_cut_parties, within
+from securevfl.testing.cut_run import SPEC, WIDTHS, link_cut_parties, run_concurrently
 from securevfl.testing.failure import CheckFailed
 from securevfl.transport import Kind
 
@@ -65,7 +65,7 @@ def _meet(protection: Protection, peers: _Peers) -> None:
         world["p1"].close()
 
     try:
-        within([active(), passive()])
+        run_concurrently([active(), passive()])
     except Exception as error:
         raise _Met(world, error) from error
 
@@ -84,7 +84,7 @@ class _Met(Exception):
         self.error = error
 
 
-def _refused(protection: Protection, what: str, peers: _Peers, kind: type[Exception] = ProtocolError) -> _Met:
+def _expect_refusal(protection: Protection, what: str, peers: _Peers, kind: type[Exception] = ProtocolError) -> _Met:
     """Run both sides and return how they refused.
 
     Raises:
@@ -108,23 +108,25 @@ def check_refusals(protection: Protection) -> None:
     Raises:
         CheckFailed: something was not refused; the first such case is named.
     """
-    _refused(protection, "a peer whose cut has another width", _Peers(theirs=replace(SPEC, width=5)))
+    _expect_refusal(protection, "a peer whose cut has another width", _Peers(theirs=replace(SPEC, width=5)))
     for claims in (True, False):
         asked = replace(SPEC, trainable=not claims)
         what = f"a bottom that is announced {'with' if claims else 'without'} parameters against the job"
-        met = _refused(protection, what, _Peers(spec=asked, theirs=asked, trainable=claims))
+        met = _expect_refusal(protection, what, _Peers(spec=asked, theirs=asked, trainable=claims))
         told = [e.what for e in met.world["a"].ledger.entries if e.way == "sent" and e.kind is not Kind.CONTROL]
         if told:
             raise CheckFailed(f"{protection!r} sends {told} before it refuses {what}")
-    _refused(protection, "a batch of fewer rows than expected", _Peers(rows=8, gradient=torch.zeros(8, SPEC.width)))
-    _refused(protection, "a gradient of fewer rows than were fed", _Peers(gradient=torch.zeros(3, SPEC.width)))
-    _refused(protection, "a backward step after a forward one without training", _Peers(train=False))
+    _expect_refusal(
+        protection, "a batch of fewer rows than expected", _Peers(rows=8, gradient=torch.zeros(8, SPEC.width))
+    )
+    _expect_refusal(protection, "a gradient of fewer rows than were fed", _Peers(gradient=torch.zeros(3, SPEC.width)))
+    _expect_refusal(protection, "a backward step after a forward one without training", _Peers(train=False))
     if protection.uses_integers:
         for value in (SPEC.activation_bound, float("nan"), float("inf")):
             fed = torch.full((_ROWS, WIDTHS["p1"]), value)
-            _refused(protection, f"activations of {value}", _Peers(fed=fed), RangeError)
+            _expect_refusal(protection, f"activations of {value}", _Peers(fed=fed), RangeError)
         huge = torch.full((_ROWS, SPEC.width), 1e6)
-        _refused(protection, "gradients of 1e6", _Peers(gradient=huge), RangeError)
+        _expect_refusal(protection, "gradients of 1e6", _Peers(gradient=huge), RangeError)
 
 
 def check_alone(protection: Protection) -> None:
@@ -143,7 +145,7 @@ def check_alone(protection: Protection) -> None:
         return z
 
     try:
-        (z,) = within([alone()])
+        (z,) = run_concurrently([alone()])
     except ProtectionInactive:
         return
     if z.shape != (4, SPEC.width) or z.any():

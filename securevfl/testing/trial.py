@@ -20,12 +20,12 @@ from securevfl.run.receipt import check_recorded_protection
 from securevfl.run.simulated_parties import COORDINATOR, Simulated
 from securevfl.run.simulation import RunOutcome, join_parties
 from securevfl.testing.failure import CheckFailed
-from securevfl.testing.parties import label_owners, scarce, silent_active
+from securevfl.testing.parties import label_owners, low_overlap_parties, silent_active
 from securevfl.training import Algorithm, Trained
 from securevfl.training.role import Role
 from securevfl.transport import WINDOW, Exchange
 
-__all__ = ["Trial", "roles_begun", "same", "seen"]
+__all__ = ["Trial", "check_equal_runs", "results_of", "roles_begun"]
 
 T = TypeVar("T")
 _TICK, _IDLE = 0.25, 12
@@ -72,7 +72,7 @@ class Trial:
             self._people[key] = (
                 label_owners(2, count, max(rows // 3, 20), classes=classes)
                 if self.algorithm.many_owners
-                else scarce(count, rows, classes=classes, overlap=overlap)
+                else low_overlap_parties(count, rows, classes=classes, overlap=overlap)
             )
         return self._people[key]
 
@@ -85,14 +85,14 @@ class Trial:
         plan = {"epochs": max(4, self.algorithm.least_epochs + 1), "batch_size": 32, "seed": 3} | changes
         return Job(algorithm=self.algorithm, protection=protection or Plain(), **plan)
 
-    def declared(self, protection: Protection, passive: int | None = None) -> tuple[Exchange, ...]:
+    def declared_exchanges(self, protection: Protection, passive: int | None = None) -> tuple[Exchange, ...]:
         """The messages that the algorithm declares."""
         return self.algorithm.exchanges(protection, self.passive if passive is None else passive)
 
     @property
     def talks(self) -> bool:
         """Whether the parties exchange anything to train with."""
-        return bool(self.declared(Plain()))
+        return bool(self.declared_exchanges(Plain()))
 
     @cached_property
     def plain(self) -> RunOutcome:
@@ -233,7 +233,7 @@ def roles_begun() -> Iterator[list[Role]]:
         yield found
 
 
-def seen(ran: RunOutcome) -> dict[str, tuple[object, ...]]:
+def results_of(ran: RunOutcome) -> dict[str, tuple[object, ...]]:
     """Party with labels → all of its results, exactly."""
     return {
         name: ([(e.loss, e.valid) for e in t.epochs], t.test, t.best_epoch, t.stopped, t.scores.tolist())
@@ -242,7 +242,7 @@ def seen(ran: RunOutcome) -> dict[str, tuple[object, ...]]:
     }
 
 
-def same(one: RunOutcome, other: RunOutcome, what: str) -> None:
+def check_equal_runs(one: RunOutcome, other: RunOutcome, what: str) -> None:
     """Compare two runs bit by bit.
 
     Args:
@@ -253,8 +253,8 @@ def same(one: RunOutcome, other: RunOutcome, what: str) -> None:
     Raises:
         CheckFailed: the first difference.
     """
-    for name, first in seen(one).items():
-        second = seen(other).get(name)
+    for name, first in results_of(one).items():
+        second = results_of(other).get(name)
         if second == first:
             continue
         if second is None or len(first) != len(second):

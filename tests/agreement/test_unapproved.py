@@ -19,7 +19,7 @@ from securevfl.agreement.approvals import SIGNED
 from securevfl.errors import InputError, Parked, PeerRefused, SecureVFLError
 from securevfl.ledger import Closing, Opening, read_private_key
 from securevfl.ledger import NoteLine as LedgerNote
-from securevfl.party.reports import Ready, Report, decode, encode, view_of
+from securevfl.party.reports import Ready, Report, decode_note, encode_note, view_of
 from securevfl.privacy import PrivateKey, read
 from securevfl.process.launch import read_start
 from securevfl.process.party_process import JobProcess
@@ -27,7 +27,7 @@ from securevfl.process.refused_connections import NOTE
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.events import RunEvents
 from securevfl.run.timeouts import Timeouts
-from securevfl.testing.company import Company, found
+from securevfl.testing.company import Company, create_company
 from securevfl.testing.parties import parties
 from securevfl.transport import Kind, MemoryHub, Message, NoteReceived, Scalar
 
@@ -37,7 +37,7 @@ LIMIT = 120.0
 
 @pytest.fixture
 def company(tmp_path: Path) -> Company:
-    return found(
+    return create_company(
         tmp_path, parties(passive=1, rows=60), sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1)
     )
 
@@ -95,17 +95,17 @@ def _attacked(company: Company, approval: bytes, held: Agreement) -> Seen:
     async def peer(hub: MemoryHub, seen: list[int]) -> None:
         mesh = hub[PEER]
         own = Report(incarnation=str(mesh.incarnation), approval=approval)
-        await mesh.note(ME, b"\x01" + encode(own))
+        await mesh.note(ME, b"\x01" + encode_note(own))
         while True:
             event = await mesh.next()
             if not isinstance(event, NoteReceived) or event.payload[:1] != b"\x01":
                 continue
-            said = decode(ME, event.payload[1:])
+            said = decode_note(ME, event.payload[1:])
             if isinstance(said, Ready):
                 seen[0] += 1
                 continue
             view = view_of({ME: said, PEER: own})
-            await mesh.note(ME, b"\x01" + encode(Ready(view.mark)))
+            await mesh.note(ME, b"\x01" + encode_note(Ready(view.mark)))
             channels = mesh.begin(view.mark)
             mesh.open()
             task = asyncio.ensure_future(channels[ME].send(Message(Kind.CONTROL, "party/consent")))
@@ -125,7 +125,7 @@ def _attacked(company: Company, approval: bytes, held: Agreement) -> Seen:
         return Seen(ended.value, *seen)
 
     start = read_start(company.file, ME)
-    with StateFolder.lock(company.state(ME), party=ME, agreement=held.digest) as state:
+    with StateFolder.lock(company.state_folder(ME), party=ME, agreement=held.digest) as state:
         party = JobProcess(state, held, ME, start.own.signing_key(), start.own.table(), patience=Timeouts(gather=0.5))
         seen = asyncio.run(meet(party))
         assert not state.attempts
@@ -178,7 +178,7 @@ def test_an_approval_beside_the_file_is_verified_at_every_start(company: Company
 
 def test_a_changed_agreement_has_no_state_and_no_approvals(company: Company) -> None:
     """A folder is of one agreement: another version begins nowhere, with nobody's approval."""
-    with StateFolder.lock(company.state(ME), party=ME, agreement=company.agreement.digest):
+    with StateFolder.lock(company.state_folder(ME), party=ME, agreement=company.agreement.digest):
         pass
     other = company.agreement.proposal.replace(purpose="another purpose")
     company.file.write_bytes(other.raw)
@@ -186,7 +186,7 @@ def test_a_changed_agreement_has_no_state_and_no_approvals(company: Company) -> 
         read_agreement(company.file)
     with (
         pytest.raises(InputError, match="give each agreement a separate state folder"),
-        StateFolder.lock(company.state(ME), party=ME, agreement=other.digest),
+        StateFolder.lock(company.state_folder(ME), party=ME, agreement=other.digest),
     ):
         pass
 
@@ -245,7 +245,7 @@ def test_other_agreements_are_refused_by_field_at_both_parties(company: Company)
     with ExitStack() as stack:
         held = {
             name: stack.enter_context(
-                StateFolder.lock(company.state(name), party=name, agreement=start.agreement.digest)
+                StateFolder.lock(company.state_folder(name), party=name, agreement=start.agreement.digest)
             )
             for name, start in starts.items()
         }

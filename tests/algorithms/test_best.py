@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import SIZES, make
 
 import securevfl as sv
@@ -29,8 +29,8 @@ from securevfl.training.program import Program
 from securevfl.training.split import Split
 from securevfl.training.submodels import submodel_context, submodel_setting
 
-PEOPLE = scarce(1, rows=140, overlap=0.4)
-FEW = scarce(1, rows=100, overlap=0.25)
+PEOPLE = low_overlap_parties(1, rows=140, overlap=0.4)
+FEW = low_overlap_parties(1, rows=100, overlap=0.25)
 METHODS = ("residual", "local")
 
 

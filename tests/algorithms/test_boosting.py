@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from support.forests import Pooled, job, part, pooled_forest, run, same_trees
-from support.helpers import ready_keys, scarce
+from support.helpers import low_overlap_parties, ready_keys
 
 import securevfl as sv
 from securevfl.algorithms.boosting.bins import fit_bins
@@ -269,7 +269,7 @@ def test_codes_and_thresholds_say_the_same() -> None:
 
 @pytest.mark.parametrize("settings_", [{}, {"leaves": 5}, {"depth": 2, "l1": 0.5}], ids=["depth", "leaves", "l1"])
 def test_vertical_trees_are_pooled_ones_split_by_split(settings_: dict[str, Any]) -> None:
-    people, work = scarce(2, rows=300, overlap=1.0), job(sv.Plain(), **settings_)
+    people, work = low_overlap_parties(2, rows=300, overlap=1.0), job(sv.Plain(), **settings_)
     with roles_begun() as roles:
         ran = run(work, people)
     train, order = ran.split.train, [people.active.name, *sorted(t.name for t in people.passive)]
@@ -350,7 +350,7 @@ def test_sealed_trees_over_categories_are_the_plain_ones(nodes: str, monkeypatch
 @pytest.mark.parametrize("nodes", ["hidden", "shown"])
 def test_sealed_constrained_trees_are_the_plain_ones(nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ready_keys(monkeypatch)
-    people = scarce(2, rows=90, width=2, overlap=1.0)
+    people = low_overlap_parties(2, rows=90, width=2, overlap=1.0)
     first = {name: f"{name}.{next(iter(people[name].columns))}" for name in ("bank", "shop1")}
     free = run(job(sv.Plain(), nodes=nodes, merge=4).replace(epochs=2), people)
     ways = {"falling": (first["shop1"],), "rising": (first["bank"],)}
@@ -413,7 +413,7 @@ def test_where_bins_are_put_together_rows_go_where_their_groups_go(merge: int) -
 @pytest.mark.parametrize("classes", [2, 3])
 def test_sealed_trees_are_the_plain_ones(nodes: str, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ready_keys(monkeypatch)
-    people = scarce(2, rows=90, classes=classes, width=2, overlap=1.0)
+    people = low_overlap_parties(2, rows=90, classes=classes, width=2, overlap=1.0)
     plain = run(job(sv.Plain(), nodes=nodes, merge=4, rows=0.8).replace(epochs=2), people)
     sealed = run(job(sv.Paillier(bits=2048), nodes=nodes, merge=4, rows=0.8).replace(epochs=2), people)
     assert same_trees(plain, sealed)
@@ -441,7 +441,7 @@ def test_hidden_passive_parties_get_the_same_number_of_ciphertexts_whatever_the_
     "changes", [{"goss": (0.2, 0.3)}, {"rows": 0.6, "columns": 0.5}, {"leaves": 4, "depth": 6}], ids=str
 )
 def test_what_thins_trees_out_still_learns(changes: dict[str, Any]) -> None:
-    people = scarce(2, rows=500, overlap=1.0)
+    people = low_overlap_parties(2, rows=500, overlap=1.0)
     ran = run(job(sv.Plain(), **changes).replace(epochs=12), people)
     assert ran.trained["bank"].test["auc"] > 0.8
     trees = read_trees(part(ran, "bank")["trees"], owners=2, outputs=1, columns=99)
@@ -462,7 +462,7 @@ def test_a_tree_sees_the_share_of_rows_that_was_asked_for(monkeypatch: pytest.Mo
         await begin(self, values, rows, *rest)
 
     monkeypatch.setattr(asking.TreeQueries, "begin", counted)
-    run(job(sv.Plain(), rows=0.5), scarce(1, rows=200, overlap=1.0))
+    run(job(sv.Plain(), rows=0.5), low_overlap_parties(1, rows=200, overlap=1.0))
     assert seen
     assert all(abs(count - total / 2) <= 1 for count, total in seen)
 
@@ -508,7 +508,10 @@ def test_a_damaged_part_of_a_model_is_refused() -> None:
 
 
 def test_randomised_labels_are_what_trees_are_grown_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = run(job(sv.Plain(dp=sv.DP(labels=sv.RandomisedResponse(epsilon=2.0)))), scarce(1, rows=200, overlap=1.0))
+    ran = run(
+        job(sv.Plain(dp=sv.DP(labels=sv.RandomisedResponse(epsilon=2.0)))),
+        low_overlap_parties(1, rows=200, overlap=1.0),
+    )
     spent = [one for one in ran.trained["bank"].spent if one.what == "labels"]
     assert [one.times for one in spent] == [1]
 
@@ -573,7 +576,7 @@ def test_directions_of_what_is_not_there_are_refused(name: str, words: str) -> N
 def test_categories_and_several_classes_have_no_direction() -> None:
     with pytest.raises(sv.InputError, match="categories"):
         column_directions("shop", ["a", "colour"], [0, 4], ["shop.colour"], [])
-    people = scarce(1, rows=60, classes=3, width=2, overlap=1.0)
+    people = low_overlap_parties(1, rows=60, classes=3, width=2, overlap=1.0)
     column = f"{people.active.name}.{next(iter(people.active.columns))}"
     with pytest.raises(sv.InputError, match="two classes or a number"):
         run(job(sv.Plain(), rising=(column,)), people)
@@ -614,7 +617,7 @@ def read_cells(nodes: str, monkeypatch: pytest.MonkeyPatch) -> float:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     from benchmarks.gate.on_trees import cells_read, watch
 
-    people = scarce(2, rows=300, overlap=1.0)
+    people = low_overlap_parties(2, rows=300, overlap=1.0)
     with watch() as sights, roles_begun() as begun:
         run(job(sv.Plain(), nodes=nodes, merge=5, bins=32).replace(epochs=4), people)
     roles: dict[str, Any] = {role.site.name: role for role in begun}
@@ -629,7 +632,7 @@ def test_merged_bins_hide_the_single_rows_that_hidden_nodes_show(monkeypatch: py
 
 
 def test_a_class_that_counts_more_is_predicted_more() -> None:
-    people = scarce(1, rows=300, overlap=1.0)
+    people = low_overlap_parties(1, rows=300, overlap=1.0)
     plain, heavy = (
         run(job(sv.Plain()).replace(class_weight=weight), people).trained["bank"].scores[:, 1].mean()
         for weight in (None, {"1": 5.0})

@@ -12,7 +12,7 @@ import pytest
 import torch
 from securevfl_crypto.sums import SumHolder
 from support.forests import job, run
-from support.helpers import ready_keys, scarce
+from support.helpers import low_overlap_parties, ready_keys
 
 import securevfl as sv
 from securevfl.algorithms.boosting.answering import TreeAnswers
@@ -112,7 +112,7 @@ def test_hidden_nodes_have_no_numbers_either(nodes: str) -> None:
         await send(self, kind, step, **rest)
 
     with mock.patch.object(Link, "send", watched):
-        run(job(sv.Plain(), nodes=nodes, merge=4), scarce(1, rows=200, overlap=1.0))
+        run(job(sv.Plain(), nodes=nodes, merge=4), low_overlap_parties(1, rows=200, overlap=1.0))
     assert numbers
     assert any(numbers) == (nodes == "shown")
 
@@ -142,4 +142,4 @@ def test_sealed_sums_that_need_not_add_up_are_refused(nodes: str, monkeypatch: p
 
     monkeypatch.setattr(SumHolder, "compute_sums", some)
     with pytest.raises(sv.ProtocolError, match="does not leave out one bin of each column"):
-        run(job(sv.Paillier(bits=2048), nodes=nodes, merge=4), scarce(1, rows=60, width=2, overlap=1.0))
+        run(job(sv.Paillier(bits=2048), nodes=nodes, merge=4), low_overlap_parties(1, rows=60, width=2, overlap=1.0))

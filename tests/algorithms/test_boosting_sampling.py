@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from securevfl_crypto.sums import SumHolder, SumOwner
 from support.forests import job, part, pooled_forest, run, same_trees
-from support.helpers import ready_keys, scarce
+from support.helpers import low_overlap_parties, ready_keys
 
 import securevfl as sv
 from securevfl.algorithms.boosting import answering
@@ -67,7 +67,7 @@ def rows_known() -> Iterator[dict[str, list[np.ndarray]]]:
 
 @pytest.mark.parametrize(("leaves", "share"), [(0, 1.0), (5, 0.5)])
 def test_vertical_trees_of_some_rows_are_those_over_a_pooled_table_of_these_rows(leaves: int, share: float) -> None:
-    people = scarce(2, rows=300, overlap=1.0)
+    people = low_overlap_parties(2, rows=300, overlap=1.0)
     work = job(sv.Plain(), rows=0.4, leaves=leaves, columns=share)
     with roles_begun() as roles:
         ran = run(work, people)
@@ -102,7 +102,7 @@ def test_only_rows_that_a_tree_sees_are_encrypted_and_added_up(
     nodes: str, changes: dict[str, Any], share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready_keys(monkeypatch)
-    people = scarce(1, rows=150, width=2, overlap=1.0)
+    people = low_overlap_parties(1, rows=150, width=2, overlap=1.0)
     settings: dict[str, Any] = {"nodes": nodes, "merge": 4, "depth": 2, **changes}
     plain = run(job(sv.Plain(), **settings).replace(epochs=2), people)
     with counted() as work:
@@ -128,7 +128,7 @@ def test_only_rows_that_a_tree_sees_are_encrypted_and_added_up(
 def test_columns_that_a_tree_does_not_see_are_not_added_up(nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With two of six columns a tree, some trees see none of a party's."""
     ready_keys(monkeypatch)
-    people = scarce(2, rows=120, width=2, overlap=1.0)
+    people = low_overlap_parties(2, rows=120, width=2, overlap=1.0)
     settings: dict[str, Any] = {"nodes": nodes, "merge": 4, "depth": 1, "columns": 0.34}
     plain = run(job(sv.Plain(), **settings).replace(epochs=4), people)
     with counted() as work, roles_begun() as begun:
@@ -149,7 +149,7 @@ def test_columns_that_a_tree_does_not_see_are_not_added_up(nodes: str, monkeypat
 
 def test_a_draw_by_chance_knows_no_labels_and_one_by_gradients_tells_them() -> None:
     """A passive party ranks labels by how often a row is among those that it sums: what it sees beside splits."""
-    people = scarce(1, rows=400, overlap=1.0)
+    people = low_overlap_parties(1, rows=400, overlap=1.0)
     label = np.random.default_rng(1).permutation(np.asarray(people.active.label))
     other = sv.Parties.of(replace(people.active, label=label), *people.passive)
     found: dict[str, float] = {}
@@ -196,7 +196,7 @@ def test_merged_bins_have_enough_rows_that_the_tree_sees(
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     from benchmarks.gate.on_trees import cells_read, watch
 
-    people = scarce(2, rows=400, overlap=1.0)
+    people = low_overlap_parties(2, rows=400, overlap=1.0)
     with watch() as sights, roles_begun() as begun:
         run(job(sv.Plain(), nodes="shown", merge=shared, bins=32, rows=rows), people)
     roles: dict[str, Any] = {role.site.name: role for role in begun}
@@ -213,7 +213,7 @@ def test_sums_of_many_trees_tell_every_row_s_bin_and_findings_say_so(
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     from benchmarks.gate.on_trees import cells_read, cells_solved, watch
 
-    people, trees = scarce(1, rows=100, overlap=1.0), 40
+    people, trees = low_overlap_parties(1, rows=100, overlap=1.0), 40
     with watch() as sights, roles_begun() as begun:
         ran = run(job(sv.Plain(), nodes=nodes, merge=10).replace(epochs=trees), people)
     (shop,) = (role for role in begun if role.site.name == "shop1")
@@ -246,7 +246,7 @@ def test_sides_that_are_not_those_of_the_sums_are_refused() -> None:
         mock.patch.object(answering, "np", SimpleNamespace(**{**vars(np), "packbits": turned})),
         pytest.raises(sv.ProtocolError, match="on the left of a split by passive party 1"),
     ):
-        run(job(sv.Plain()), scarce(1, rows=200, overlap=1.0))
+        run(job(sv.Plain()), low_overlap_parties(1, rows=200, overlap=1.0))
 
 
 @pytest.mark.parametrize("columns", [[2, 1], [0, 3], [-1, 0], [0.0, 1.0], [[0, 1]]], ids=str)

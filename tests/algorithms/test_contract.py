@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.helpers import ready_keys, scarce
+from support.helpers import low_overlap_parties, ready_keys
 from support.small_algorithms import KINDS, SETTINGS, SEVERAL, make
 
 import securevfl as sv
@@ -76,7 +76,7 @@ def run(work: sv.Job, people: sv.Parties, keeping: Mapping[str, Keeper] | None =
 
 @functools.cache
 def people(passive: int = 1, rows: int = 140, classes: int = 2, overlap: float = 0.25) -> sv.Parties:
-    return scarce(passive, rows=rows, classes=classes, overlap=overlap)
+    return low_overlap_parties(passive, rows=rows, classes=classes, overlap=overlap)
 
 
 def told(ran: RunOutcome) -> tuple[object, ...]:
@@ -122,7 +122,7 @@ def test_sealed_equals_plain_in_the_same_integers(
     ready_keys(monkeypatch)
     work = job(name, epochs=2, hidden=2, top=(), bottom=(2,) if bottom else (), **TINY.get(name, {}))
     work = work.replace(batch_size=16)
-    table = scarce(passive, rows=56, width=2, overlap=0.5)
+    table = low_overlap_parties(passive, rows=56, width=2, overlap=0.5)
     plain = run(work.replace(protection=sv.Plain(fixed_point=True)), table)
     sealed = run(work.replace(protection=sv.Paillier(bits=2048)), table)
     assert told(plain) == told(sealed)
@@ -278,7 +278,7 @@ def test_a_job_that_would_end_before_the_last_stage_is_refused(name: str) -> Non
 @pytest.mark.parametrize("name", [name for name in SETTINGS if KINDS[name].uses_book])
 def test_labels_of_other_parties_rows_have_to_be_known(name: str) -> None:
     with pytest.raises(sv.InputError, match="no label book"):
-        run(job(name), scarce(1, rows=140, labels="own"))
-    everything = scarce(1, rows=140, overlap=1.0)
+        run(job(name), low_overlap_parties(1, rows=140, labels="own"))
+    everything = low_overlap_parties(1, rows=140, overlap=1.0)
     assert everything["bank"].book is None
     assert run(job(name), everything).trained["bank"].test

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -67,7 +67,7 @@ def test_no_step_of_training_waits_for_a_number(name: str, monkeypatch: pytest.M
         protection=sv.Plain(), algorithm=algorithm, epochs=algorithm.least_epochs + 1, steps=2, batch_size=16, seed=1
     )
     with waits:
-        sv.simulate(job, scarce(1, rows=120))
+        sv.simulate(job, low_overlap_parties(1, rows=120))
     assert waits.found == []
     assert waits.steps
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 
 import securevfl as sv
@@ -88,7 +88,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def few_steps(name: str) -> sv.run.simulation.Ran:  # type: ignore[name-defined]
     algorithm = make(name, **FEW.get(name, {}))
-    people = scarce(1 if name in ONE_OTHER else 2, rows=120)
+    people = low_overlap_parties(1 if name in ONE_OTHER else 2, rows=120)
     epochs = max(algorithm.least_epochs, 2)
     job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=epochs, batch_size=16, seed=3, device="meta")
     return run_parties(job, people, join_parties(people, job), run="far")
@@ -180,7 +180,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run() -> Any:
-    people = scarce(2, rows=120)
+    people = low_overlap_parties(2, rows=120)
     job = sv.Job(protection=sv.Plain(), algorithm=make("splitnn"), epochs=2, batch_size=16, seed=3)
     return run_parties(job, people, join_parties(people, job), run="late")
 
@@ -282,7 +282,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is n
 @needs_gpu
 @pytest.mark.parametrize("name", ["splitnn", "risa", "fedcvt", "fedda", "mftl"])
 def test_training_on_a_gpu(name: str) -> None:
-    people = scarce(1, rows=160)
+    people = low_overlap_parties(1, rows=160)
     algorithm = make(name)
     epochs = max(algorithm.least_epochs, 2)
     job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=epochs, batch_size=16, seed=3, device="cuda")
@@ -309,7 +309,7 @@ def test_no_step_on_a_gpu_synchronises(monkeypatch: pytest.MonkeyPatch) -> None:
             torch.cuda.set_sync_debug_mode("default")
 
     monkeypatch.setattr(Active, "train_batch", watched)
-    people = scarce(2, rows=160)
+    people = low_overlap_parties(2, rows=160)
     job = sv.Job(protection=sv.Plain(), algorithm=make("splitnn"), epochs=2, batch_size=16, seed=3, device="cuda")
     run_parties(job, people, join_parties(people, job), run="gpu")
     assert len(steps) > 2

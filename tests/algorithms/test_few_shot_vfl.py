@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 from torch import nn
 
@@ -38,7 +38,7 @@ def job(few_shot: bool = True, **settings: object) -> sv.Job:
 
 @functools.cache
 def ran(few_shot: bool, passive: int = 1) -> RunOutcome:
-    people, work = scarce(passive, rows=200, overlap=0.4), job(few_shot)
+    people, work = low_overlap_parties(passive, rows=200, overlap=0.4), job(few_shot)
     return run_parties(work, people, join_parties(people, work), run="run")
 
 
@@ -59,7 +59,7 @@ def test_rounds_are_those_of_the_paper(few_shot: bool, uploads: int, downloads: 
 
 
 def test_bytes_do_not_grow_with_epochs() -> None:
-    people = scarce(1, rows=120, overlap=0.4)
+    people = low_overlap_parties(1, rows=120, overlap=0.4)
 
     def sent(epochs: int) -> int:
         work = job().replace(epochs=epochs)
@@ -72,7 +72,7 @@ def test_bytes_do_not_grow_with_epochs() -> None:
 @pytest.mark.parametrize(("few_shot", "uploads"), [(False, 2), (True, 3)])
 def test_uploads_are_all_that_noise_is_sized_for(few_shot: bool, uploads: int) -> None:
     """However many epochs: the classifier trains on what was uploaded."""
-    people = scarce(1, rows=120, overlap=0.4)
+    people = low_overlap_parties(1, rows=120, overlap=0.4)
     dp = sv.DP(features=sv.Gaussian(epsilon=8.0))
     multipliers = set()
     for epochs in (1, 5):
@@ -114,7 +114,7 @@ def test_purity_by_hand() -> None:
 def test_gradients_of_two_classes_are_told_apart() -> None:
     """What step 3 rests on, and what it leaks: a new classifier's gradients group rows by their labels exactly."""
     with roles_begun() as roles:
-        people, work = scarce(1, rows=200, classes=3, overlap=0.5), job()
+        people, work = low_overlap_parties(1, rows=200, classes=3, overlap=0.5), job()
         run_parties(work, people, join_parties(people, work), run="run")
     active = next(role for role in roles if role.site.role == "active")
     first, second = active.pure  # type: ignore[attr-defined]
@@ -163,7 +163,7 @@ def test_augmentations() -> None:
 def test_what_a_party_lacks_is_estimated_over_the_aligned_rows() -> None:
     """SDPA by loops: weights are softmax(h · h_i / √d) over the aligned training rows, of the holder's space."""
     with roles_begun() as roles:
-        people, work = scarce(1, rows=100, overlap=0.4), job()
+        people, work = low_overlap_parties(1, rows=100, overlap=0.4), job()
         run_parties(work, people, join_parties(people, work), run="run")
     active: Any = next(role for role in roles if role.site.role == "active")
     train, rows = active.table.split.train, active.table.rows_only_at("shop1")[:3]
@@ -184,20 +184,20 @@ def test_two_classifiers_have_to_agree() -> None:
 
 def test_labels_that_it_gives_are_counted() -> None:
     with roles_begun() as roles:
-        result = sv.simulate(job(), scarce(1, rows=300))
+        result = sv.simulate(job(), low_overlap_parties(1, rows=300))
     (record,) = result.record.runs
     active = next(role for role in roles if role.site.role == "active")
     y = active.y.numpy()[active.table.rows_only_at("shop1")]  # type: ignore[attr-defined]
     labelled = int(record.self_training.split(" of ")[0].replace(",", ""))
     assert labelled == (y >= 0).sum() > 0
-    none = sv.simulate(job(agreement=1.0), scarce(1, rows=300)).record.runs[0]
+    none = sv.simulate(job(agreement=1.0), low_overlap_parties(1, rows=300)).record.runs[0]
     assert none.self_training.startswith("0 of ")
     assert any("labelled none of" in warning for warning in none.warnings)
 
 
 def test_the_active_party_alone_sends_nothing() -> None:
     with roles_begun() as roles:
-        sv.simulate(job(), scarce(1, rows=200))
+        sv.simulate(job(), low_overlap_parties(1, rows=200))
     active = next(role for role in roles if role.site.role == "active")
     rows = active.table.split.test
     logits = active.score_alone(rows)  # type: ignore[attr-defined]

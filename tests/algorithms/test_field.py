@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 
 import securevfl as sv
@@ -27,7 +27,7 @@ def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def ran(algorithm: sv.Algorithm, *, passive: int = 1, epochs: int = 2, **more: object) -> RunOutcome:
-    people = scarce(passive, rows=110, width=2)
+    people = low_overlap_parties(passive, rows=110, width=2)
     terms: dict[str, Any] = {"protection": sv.Plain(), **more}
     job = sv.Job(algorithm=algorithm, epochs=epochs, batch_size=16, seed=2, **terms)
     return run_parties(job, people, join_parties(people, job), run="run")
@@ -142,7 +142,7 @@ def test_rows_are_scored_without_a_message_and_without_the_partner(name: str) ->
     assert bank.alone == bank.test
     assert np.array_equal(bank.alone_scores, bank.scores)
     people, job = (
-        scarce(1, rows=110, width=2),
+        low_overlap_parties(1, rows=110, width=2),
         sv.Job(protection=sv.Plain(), algorithm=make(name), epochs=2, batch_size=16, seed=2),
     )
     result = sv.simulate(job, people, baselines=())

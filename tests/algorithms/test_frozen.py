@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import parties, scarce
+from support.helpers import low_overlap_parties, parties
 from torch import nn
 
 import securevfl as sv
@@ -118,7 +118,7 @@ def test_the_active_party_trains_its_own() -> None:
 
 
 def test_it_learns_from_all_own_rows_without_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    people = scarce(rows=120, overlap=0.3)
+    people = low_overlap_parties(rows=120, overlap=0.3)
     secrets = {name: PartySecret(number) for number, name in enumerate(people)}
     seen: list[int] = []
     pretrain = frozen.pretrain
@@ -148,7 +148,7 @@ def test_it_learns_where_every_row_is_aligned() -> None:
     bottom = sv.Frozen(6, learned="own rows", steps=2)
     sv.simulate(
         sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(bottom=bottom, **SMALL), epochs=1),
-        scarce(rows=60, overlap=1.0),
+        low_overlap_parties(rows=60, overlap=1.0),
     )
 
 

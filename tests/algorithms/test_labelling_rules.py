@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 
 import securevfl as sv
@@ -61,7 +61,8 @@ def test_a_run_tells_how_many_labels_of_rows_held_out_are_right(rule: str) -> No
     with roles_begun() as roles:
         algorithm = make("risa", labelling=rule, confidence=0.6, held_out=0.3)
         result = sv.simulate(
-            sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=5, batch_size=32, seed=1), scarce(1, rows=300)
+            sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=5, batch_size=32, seed=1),
+            low_overlap_parties(1, rows=300),
         )
     active = next(role for role in roles if role.site.role == "active")
     passive = next(role for role in roles if role.site.role == "passive")
@@ -83,7 +84,8 @@ def test_each_row_held_out_is_seen_by_one_passive_party() -> None:
     with roles_begun() as roles:
         algorithm = make("risa", held_out=0.3)
         sv.simulate(
-            sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=4, batch_size=32, seed=1), scarce(2, rows=300)
+            sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=4, batch_size=32, seed=1),
+            low_overlap_parties(2, rows=300),
         )
     active = next(role for role in roles if role.site.role == "active")
     parts = [active.held_by(name) for name in active.site.passive]  # type: ignore[attr-defined]
@@ -104,7 +106,10 @@ def test_rules_that_look_at_exact_labels_are_refused_with_noise_on_gradients() -
 def test_the_sum_of_logits_has_no_network_above_it() -> None:
     with roles_begun() as roles:
         algorithm = make("risa", self_training=0, evidential=False, sum_logits=True)
-        sv.simulate(sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=1, batch_size=32), scarce(1, rows=200))
+        sv.simulate(
+            sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=1, batch_size=32),
+            low_overlap_parties(1, rows=200),
+        )
     active = next(role for role in roles if role.site.role == "active")
     half = active.half  # type: ignore[attr-defined]
     assert list(half.top.parameters()) == []

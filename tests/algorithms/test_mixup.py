@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from support.helpers import aligned, scarce
+from support.helpers import aligned, low_overlap_parties
 
 import securevfl as sv
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
@@ -18,7 +18,7 @@ from securevfl.run.simulation import run_parties
 from securevfl.training import ActiveRole, PassiveRole, Setting
 from securevfl.training.role import Role
 
-PEOPLE = scarce(1, rows=160, overlap=0.5)
+PEOPLE = low_overlap_parties(1, rows=160, overlap=0.5)
 SHARE = 0.7
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import KINDS, SETTINGS, SEVERAL, make
 
 import securevfl as sv
@@ -66,7 +66,7 @@ def variants() -> Iterator[Algorithm]:
 def alone(algorithm: Algorithm) -> tuple[int, int]:
     """How many rows were fed, and of how many exactly one passive party fed something that is no constant."""
     FED.clear()
-    people = label_owners(2, 2) if algorithm.many_owners else scarce(2, rows=330)
+    people = label_owners(2, 2) if algorithm.many_owners else low_overlap_parties(2, rows=330)
     job = sv.Job(
         algorithm=algorithm, protection=Watched(), epochs=algorithm.least_epochs + 1, batch_size=32, steps=4, seed=3
     )

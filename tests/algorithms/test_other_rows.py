@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 
 import securevfl as sv
@@ -35,7 +35,7 @@ def test_a_row_is_no_key_of_its_own_estimate() -> None:
 def test_fedcvt_runs_either_way_and_counts_all_rows_that_it_drew(own_key: bool) -> None:
     with roles_begun() as roles:
         job = sv.Job(protection=sv.Plain(), algorithm=make("fedcvt", own_key=own_key), epochs=2, steps=2, batch_size=16)
-        result = sv.simulate(job, scarce(1, rows=300))
+        result = sv.simulate(job, low_overlap_parties(1, rows=300))
     active = next(role for role in roles if role.site.role == "active")
     table, drawn = active.table, 0
     for name in (active.site.active, *active.site.passive):
@@ -46,7 +46,8 @@ def test_fedcvt_runs_either_way_and_counts_all_rows_that_it_drew(own_key: bool) 
 def test_fedcvt_scores_rows_alone_by_its_own_classifier() -> None:
     with roles_begun() as roles:
         sv.simulate(
-            sv.Job(protection=sv.Plain(), algorithm=make("fedcvt"), epochs=1, batch_size=32), scarce(1, rows=200)
+            sv.Job(protection=sv.Plain(), algorithm=make("fedcvt"), epochs=1, batch_size=32),
+            low_overlap_parties(1, rows=200),
         )
     active: Any = next(role for role in roles if role.site.role == "active")
     rows = active.table.split.test
@@ -74,7 +75,7 @@ def test_what_was_generated_does_not_go_stale(frozen: bool, monkeypatch: pytest.
         algorithm = make("fedda", frozen=frozen)
         sv.simulate(
             sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=5, batch_size=32, keep="last"),
-            scarce(1, rows=200),
+            low_overlap_parties(1, rows=200),
         )
     assert len(kept) == 2
     for role in roles:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.helpers import parties, scarce
+from support.helpers import low_overlap_parties, parties
 
 import securevfl as sv
 from securevfl.privacy import Releases, RowRelease
@@ -65,7 +65,7 @@ def test_smoothing_is_the_mean_with_the_uniform_distribution(smoothed: ModuleTyp
 @pytest.mark.parametrize("protection", [sv.Plain(), sv.BFV()], ids=lambda protection: protection.name)
 def test_the_report_has_its_title_and_its_findings(smoothed: ModuleType, protection: Any, tmp_path: Path) -> None:
     job = sv.Job(algorithm=small(smoothed, smoothing=0.25), protection=protection, epochs=1, batch_size=16)
-    page = sv.simulate(job, scarce(1, rows=60)).report(tmp_path).read_text(encoding="utf-8")
+    page = sv.simulate(job, low_overlap_parties(1, rows=60)).report(tmp_path).read_text(encoding="utf-8")
     text = re.sub(r"<[^>]*>|\s+", " ", page)
     assert "SplitNN, smoothed labels (0.25)" in text
     assert "how far it smoothed its labels, which bounds what a gradient tells of one" in text
@@ -87,7 +87,7 @@ def test_noise_is_sized_by_twice_the_clip_as_the_loss_states_no_sensitivity(
     monkeypatch.setattr(Releases, "plan_rows", watched)
     protection = sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8.0, clip=clip)))
     job = sv.Job(algorithm=small(smoothed), protection=protection, epochs=2, batch_size=16)
-    result = sv.simulate(job, scarce(1, rows=60))
+    result = sv.simulate(job, low_overlap_parties(1, rows=60))
     (release,) = made
     assert release.what == "gradients"
     assert release.sensitivity == 2 * clip

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from protection_page import CIPHERS, FEW, NOISE, PAGE, accepted, made, written
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import KINDS, SETTINGS, make
 
 import securevfl as sv
@@ -25,7 +25,7 @@ def scores(name: str, protection: Protection) -> np.ndarray:
     work = sv.Job(
         algorithm=algorithm, epochs=max(2, algorithm.least_epochs), steps=1, batch_size=16, protection=protection
     )
-    table = scarce(1, rows=80, width=2, overlap=0.5)
+    table = low_overlap_parties(1, rows=80, width=2, overlap=0.5)
     alike = {party: PartySecret.from_seed(0, party) for party in table}
     return run_parties(work, table, join_parties(table, work), run="run", secrets=alike).trained["bank"].scores
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 
 import securevfl as sv
 from securevfl.algorithms import risa, splitnn
@@ -73,7 +73,7 @@ def test_every_row_that_is_fed_is_counted(
         return release(self, values, rows, **more)
 
     passive = 1 if KINDS[name].most_passive else 2
-    people = scarce(passive, rows=110, width=2)
+    people = low_overlap_parties(passive, rows=110, width=2)
     common = len(set.intersection(*(set(table.ids) for table in people.values())))
     others = sum(table.rows - common for table in people.values()) if KINDS[name].uses_others else 0
     total = common + others  # all numbers; those beyond are the same rows, hidden
@@ -109,7 +109,7 @@ def test_every_label_that_is_used_is_counted(
         looked.clear()
         return await batch(self, rows)
 
-    people = scarce(1 if KINDS[name].most_passive else 2, rows=110, width=2)
+    people = low_overlap_parties(1 if KINDS[name].most_passive else 2, rows=110, width=2)
     monkeypatch.setattr(ActiveRole, "labels", watched)
     monkeypatch.setattr(RowRelease, "__call__", released)
     monkeypatch.setattr(splitnn.Active, "train_batch", from_here)
@@ -132,7 +132,7 @@ def test_both_sides_of_the_cut_plan_for_the_same_noise(
             return original(self, site, spec)
 
         monkeypatch.setattr(sv.Plain, side, watched)
-    people = scarce(1, rows=110, width=2)
+    people = low_overlap_parties(1, rows=110, width=2)
     few = sv.Parties.of(people["bank"], people["shop1"].take(np.arange(70)))
     much = sv.Gaussian(epsilon=1.0)
     train(KINDS[name](**settings), few, sv.DP(features=much, labels=None if name == "fedcvt" else much), None)
@@ -159,7 +159,7 @@ def test_what_fedda_hands_over_went_through_the_noise(monkeypatch: pytest.Monkey
         lambda self, values, *more: drawn(self, values, *more).map(lambda v: torch.full_like(v, 0.125)),
     )
     dp = sv.DP(features=sv.Gaussian(epsilon=50.0))
-    ran = train(KINDS["fedda"](**SETTINGS["fedda"]), scarce(1, rows=110, width=2), dp, None)
+    ran = train(KINDS["fedda"](**SETTINGS["fedda"]), low_overlap_parties(1, rows=110, width=2), dp, None)
     assert set(sent) == {(party, what) for party in ran.trained for what in ("fedda/aligned", "fedda/generated")}
     assert all(len(u) and bool((u == 0.125).all()) for u in sent.values())
     assert [s.what for s in ran.trained["bank"].spent] == ["representations"]
@@ -197,7 +197,7 @@ def test_a_person_with_two_numbers_has_one_budget(name: str, uses: int) -> None:
 @pytest.mark.parametrize("name", ["entity_augmentation", "random_match"])
 def test_a_row_that_comes_twice_in_a_batch_is_drawn_once(name: str) -> None:
     """Identity bottoms: noise is drawn once for a row, however often it is put in."""
-    people = scarce(1, rows=120, width=2)
+    people = low_overlap_parties(1, rows=120, width=2)
     few = people["shop1"].take(np.arange(90))  # fewer others than the active party has: they come again
     again = sv.Parties.of(people["bank"], few)
     ran = train(KINDS[name](hidden=4, top=()), again, sv.DP(features=sv.Gaussian(epsilon=50.0)), None)
@@ -215,7 +215,7 @@ def test_risa_releases_no_mean_of_rows_and_keeps_hidden_rows_apart(monkeypatch: 
         return await original(self, epoch)
 
     monkeypatch.setattr(risa._Passive, "begin_epoch", watched)
-    people = scarce(1, rows=110, width=2)
+    people = low_overlap_parties(1, rows=110, width=2)
     settings = {**SETTINGS["risa"], "bottom": ()}
     drawn = RowRelease._noised
     monkeypatch.setattr(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 
 import securevfl as sv
@@ -17,7 +17,7 @@ from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 from securevfl.training.role import Role
 
-PEOPLE = scarce(1, rows=140, overlap=0.4)
+PEOPLE = low_overlap_parties(1, rows=140, overlap=0.4)
 SIZES = {"hidden": 8, "top": (8,), "lr": 0.02, "bottom": (6,)}
 
 
@@ -65,7 +65,7 @@ def test_an_offset_knows_nothing_of_its_own_label(out_of_fold: bool) -> None:
 
 def test_alone_it_is_the_local_model_bit_by_bit() -> None:
     """Fewer than fifty common rows: nothing is chosen, and it is what `Local` has after its last epoch."""
-    few = scarce(1, rows=140, overlap=0.25)
+    few = low_overlap_parties(1, rows=140, overlap=0.25)
     ran, role = run("residual", few, local_weight_decay=0.0)
     _, local = run("local", few)
     again, _ = run("residual", sv.Parties.of(replace(few["bank"], book=None)), local_weight_decay=0.0)
@@ -125,6 +125,6 @@ def test_noise_on_gradients_is_refused_with_the_cure() -> None:
 
 
 def test_the_report_says_how_the_local_model_was_trained() -> None:
-    ran, _ = run("residual", scarce(1, rows=400, overlap=0.4))
+    ran, _ = run("residual", low_overlap_parties(1, rows=400, overlap=0.4))
     (note,) = [note for note in ran.trained["bank"].notes if "out of fold" in note]
     assert note.startswith("the local model learned from ")

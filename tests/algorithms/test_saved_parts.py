@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import SETTINGS, SEVERAL, make
 
 import securevfl as sv
@@ -64,7 +64,11 @@ def holds(part: Mapping[str, Any], wanted: np.ndarray) -> list[str]:
 
 
 def trained(algorithm: Algorithm) -> tuple[dict[str, Mapping[str, Any]], list[Role], sv.Job, Parties, Aligned]:
-    people = label_owners(2, 2) if algorithm.many_owners else scarce(1 if algorithm.most_passive else 2, rows=330)
+    people = (
+        label_owners(2, 2)
+        if algorithm.many_owners
+        else low_overlap_parties(1 if algorithm.most_passive else 2, rows=330)
+    )
     job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=algorithm.least_epochs + 2, batch_size=32, seed=3)
     aligned = join_parties(people, job)
     with roles_begun() as roles:
@@ -108,7 +112,7 @@ def test_the_search_finds_labels_and_features() -> None:
 @pytest.mark.parametrize("evidential", [True, False])
 def test_risa_tells_each_party_of_its_own_rows_only(evidential: bool) -> None:
     algorithm = make("risa", evidential=evidential, confidence=0.6, uncertainty=0.4)
-    people = scarce(2, rows=330)
+    people = low_overlap_parties(2, rows=330)
     job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=6, batch_size=32, seed=3)
     with roles_begun() as roles:
         run_parties(job, people, join_parties(people, job), run="told")

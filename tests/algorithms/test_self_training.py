@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 
 import securevfl as sv
@@ -18,7 +18,7 @@ LABELLING = ["risa", "fedda", "fedcvt"]
 def run(name: str, confidence: float) -> sv.Result:
     algorithm = make(name, confidence=confidence)
     job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=algorithm.least_epochs + 2, batch_size=32, seed=3)
-    return sv.simulate(job, scarce(1, rows=300))
+    return sv.simulate(job, low_overlap_parties(1, rows=300))
 
 
 @pytest.mark.parametrize("name", LABELLING)
@@ -72,7 +72,8 @@ def test_labels_of_one_class_are_warned_of() -> None:
 
 def test_algorithms_that_label_nothing_stay_silent() -> None:
     result = sv.simulate(
-        sv.Job(protection=sv.Plain(), algorithm=make("zero_imputation"), epochs=1, batch_size=32), scarce(1, rows=200)
+        sv.Job(protection=sv.Plain(), algorithm=make("zero_imputation"), epochs=1, batch_size=32),
+        low_overlap_parties(1, rows=200),
     )
     assert result.record.runs[0].self_training == ""
     assert self_training_text(result.record) is None

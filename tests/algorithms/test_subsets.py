@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 from torch import nn
 from torch.nn import functional
@@ -144,7 +144,7 @@ def test_the_information_on_labels_is_an_upper_bound_where_the_reader_is_right()
 
 
 def test_a_reader_of_labels_finds_less_where_passive_parties_train_against_it() -> None:
-    people = scarce(1, rows=160, overlap=0.8)
+    people = low_overlap_parties(1, rows=160, overlap=0.8)
     found = {}
     for disguise in (1e-6, 20.0):
         with roles_begun() as roles:
@@ -271,7 +271,7 @@ def watched(work: sv.Job, people: sv.Parties) -> tuple[Watching, RunOutcome]:
 @pytest.mark.parametrize("name", SUBSETS)
 def test_rows_without_a_passive_party_are_not_exchanged(name: str) -> None:
     """z and gradients of the aligned rows that take part alone; zero imputation exchanges all."""
-    people = scarce(2, rows=160, overlap=0.25)
+    people = low_overlap_parties(2, rows=160, overlap=0.25)
     exchanged: dict[str, int] = {}
     for kind in (name, "zero_imputation"):
         ran = run(job(kind), people)
@@ -289,7 +289,7 @@ def test_a_party_that_is_left_out_feeds_zeros_and_does_not_learn(name: str, monk
     """Of two passive parties one takes part in no row: its part of z is zero, and its weights stay as they began."""
     only_first = lambda generator, rows, parties: np.tile([True, False], (rows, 1))  # noqa: E731
     monkeypatch.setattr(type(make(name)), "draw", lambda self: only_first)
-    people = scarce(2, rows=120, overlap=0.5)
+    people = low_overlap_parties(2, rows=120, overlap=0.5)
     short, longer = (run(job(name, epochs=epochs, bottom=(4,), masks="fixed"), people) for epochs in (1, 3))
     for shop, learns in (("shop1", True), ("shop2", False)):
         one, two = (flat(ran.trained[shop].model["parts"]) for ran in (short, longer))
@@ -310,7 +310,7 @@ def flat(state: object) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SUBSETS)
 def test_validation_and_test_rows_are_opened_whole(name: str) -> None:
-    observer, ran = watched(job(name), scarce(2, rows=120, overlap=0.5))
+    observer, ran = watched(job(name), low_overlap_parties(2, rows=120, overlap=0.5))
     whole = {row for epoch, rows, _ in observer.z if not epoch for row in rows}
     assert whole == {*ran.split.valid, *ran.split.test}
     for shop in ("shop1", "shop2"):
@@ -351,7 +351,7 @@ def by_differences(observer: Watching, about: str) -> tuple[np.ndarray, np.ndarr
 def test_differences_of_two_sums_of_one_row_tell_a_partys_part(name: str) -> None:
     """The trap: with masks drawn anew the active party gets single parts out of sums. By default it never has one
     part by itself; with one subset a row for the whole run it has no two sums of a row that differ by a party."""
-    people = scarce(2, rows=160, overlap=0.6)
+    people = low_overlap_parties(2, rows=160, overlap=0.6)
     settings: dict[str, Any] = {"epochs": 6, "bottom": (6,), "hidden": 4, "cut_lr": 0.05, "lr": 0.003}
     assert type(make(name))().masks == "together"
     observer, _ = watched(job(name, masks="redrawn", **settings), people)
@@ -392,7 +392,7 @@ def trained(name: str, people: sv.Parties, **settings: Any) -> tuple[Watching, R
 @pytest.mark.parametrize("name", SUBSETS)
 def test_a_model_scores_without_a_party_that_left(name: str) -> None:
     """As the formula says, with the parties that are left; without any, as training scored the test rows alone."""
-    people = scarce(2, rows=120, overlap=0.5)
+    people = low_overlap_parties(2, rows=120, overlap=0.5)
     _, ran, model = trained(name, people, epochs=1, bottom=(4,), masks="fixed")
     fewer = sv.Parties.of(people["bank"], people["shop1"])
     found = sv.predict(model, fewer)
@@ -412,7 +412,7 @@ def test_a_model_scores_without_a_party_that_left(name: str) -> None:
 
 
 def test_masks_together_are_not_fit_for_some_of_the_parties() -> None:
-    people = scarce(2, rows=120, overlap=0.5)
+    people = low_overlap_parties(2, rows=120, overlap=0.5)
     _, _, model = trained("laser", people, epochs=1, masks="together")
     with pytest.raises(sv.InputError, match="is not fit for rows without the columns of shop2"):
         sv.predict(model, sv.Parties.of(people["bank"], people["shop1"]))
@@ -423,7 +423,7 @@ def test_masks_together_are_not_fit_for_some_of_the_parties() -> None:
 def test_a_prediction_of_rows_that_trained_can_open_a_second_sum(masks: str, told: bool) -> None:
     """The trap once more: a row trained with one passive party, and predicted with both. With all of them together
     there is no such row."""
-    people = scarce(2, rows=160, overlap=0.6)
+    people = low_overlap_parties(2, rows=160, overlap=0.6)
     settings: dict[str, Any] = {"epochs": 4, "bottom": (6,), "hidden": 4, "cut_lr": 0.05, "lr": 0.003}
     before, _, model = trained("laser", people, masks=masks, **settings)
     last: dict[int, tuple[frozenset[str], np.ndarray]] = {}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 from torch import nn
 
@@ -22,7 +22,7 @@ from securevfl.training import ActiveRole
 
 def trained(name: str, classes: int = 2, passive: int = 1, **settings: Any) -> tuple[RunOutcome, ActiveRole]:
     algorithm = make(name, **settings)
-    people = scarce(passive, rows=150, classes=classes, overlap=0.4)
+    people = low_overlap_parties(passive, rows=150, classes=classes, overlap=0.4)
     job = sv.Job(
         protection=sv.Plain(), algorithm=algorithm, epochs=max(algorithm.least_epochs, 2), batch_size=32, seed=3
     )
@@ -127,7 +127,7 @@ def test_reconstruction_is_of_features() -> None:
 
 
 def test_sfhtl_counts_its_labels_and_warns_at_none() -> None:
-    people = scarce(1, rows=300)
+    people = low_overlap_parties(1, rows=300)
     job = sv.Job(protection=sv.Plain(), algorithm=make("sfhtl", confidence=0.6), epochs=4, batch_size=32, seed=3)
     with roles_begun() as roles:
         (record,) = sv.simulate(job, people).record.runs

@@ -14,7 +14,7 @@ import pytest
 import securevfl_psi as psi
 from securevfl_psi.blinding import ChunkQueue
 from securevfl_psi.cpace import Comparison
-from support.helpers import parties, scarce
+from support.helpers import low_overlap_parties, parties
 
 import securevfl as sv
 from securevfl.align import EXCHANGES
@@ -197,7 +197,7 @@ def test_a_label_book_names_rows_that_two_parties_know() -> None:
 
 
 def test_the_join_in_the_clear_finds_what_the_protocol_finds() -> None:
-    for people in (_with_book(), parties(passive=2), scarce(2, rows=120)):
+    for people in (_with_book(), parties(passive=2), low_overlap_parties(2, rows=120)):
         one, two = align_parties(people, JOB), join_parties(people, JOB)
         for name, found in one.parties.items():
             other = two.parties[name]

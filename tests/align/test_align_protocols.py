@@ -16,7 +16,7 @@ from support.helpers import parties
 import securevfl as sv
 from securevfl.agreement import Proposal
 from securevfl.agreement.plain_words import describe_proposal
-from securevfl.align import EXCHANGES, Align, declarable, exchanges
+from securevfl.align import EXCHANGES, Align, declarable_exchanges, exchanges
 from securevfl.data import LabelBook
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.ledger import NoteLine
@@ -49,7 +49,7 @@ def test_every_protocol_finds_the_same_rows_and_the_ledgers_say_which_ran(protoc
     expected = {"ot": "oblivious transfer", "unbalanced": "unbalanced PSI", "unsafe_salted_hash": "not private"}
     expected["auto"] = "as auto chose" if passive == 1 else "shows no party a pairwise intersection"
     assert expected[protocol] in words
-    declared = {(e.step, e.kind) for e in declarable(Align(protocol=protocol))}
+    declared = {(e.step, e.kind) for e in declarable_exchanges(Align(protocol=protocol))}
     seen = {(e.what, e.kind) for x in found.ledgers.values() for e in x.entries if e.what.startswith("psi/")}
     assert seen <= declared
     if protocol in ("ot", "unbalanced") and passive == 1:
@@ -145,9 +145,9 @@ def test_only_the_agreed_protocol_crosses() -> None:
         patch.setattr("securevfl.align.run.psi.JointTerms", lambda **given: made(**given | {"protocol": "ot"}))
         with pytest.raises(ProtocolError, match=r"psi/transfers.*declare"):
             align_parties(people, _job())
-    steps = {e.step for e in declarable(Align(protocol="ot"))}
+    steps = {e.step for e in declarable_exchanges(Align(protocol="ot"))}
     assert not steps & {"psi/blinded", "psi/doubled", "psi/tokens", "psi/slots", "psi/seed"}
-    assert {e.step for e in EXCHANGES} == {e.step for e in declarable(Align())}
+    assert {e.step for e in EXCHANGES} == {e.step for e in declarable_exchanges(Align())}
 
 
 def test_a_table_above_the_agreed_size_is_refused_and_padding_hides_sizes() -> None:

@@ -13,7 +13,7 @@ import securevfl as sv
 from securevfl.align import exchanges
 from securevfl.align.shelf import FolderShelf
 from securevfl.process.party_process import JobProcess
-from securevfl.testing.company import Company, found
+from securevfl.testing.company import Company, create_company
 
 DAY = 86_400
 JOB = sv.Job(
@@ -45,7 +45,7 @@ def _rows(ran: dict[str, JobProcess], company: Company) -> list[list[str]]:
 
 
 def test_a_second_agreement_between_the_same_parties_needs_no_filter(tmp_path: Path) -> None:
-    one, other = (found(tmp_path / name, parties(passive=1, rows=60), JOB) for name in ("one", "other"))
+    one, other = (create_company(tmp_path / name, parties(passive=1, rows=60), JOB) for name in ("one", "other"))
     first = one.over_network()
     for name in one.names:
         assert len(list((one.folder / f"{name}.filters").glob("*.psi"))) == 1

@@ -28,7 +28,7 @@ from securevfl.party.aligning import with_link_weights
 from securevfl.privacy import Link, Policy
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.simulation import align_parties, run_parties
-from securevfl.testing.company import Company, found
+from securevfl.testing.company import Company, create_company
 from securevfl.transport import Kind
 
 FIELDS = dict.fromkeys(("given_name", "surname", "street"), "text") | {"phone": "code", "date_of_birth": "date"}
@@ -301,11 +301,11 @@ def test_three_parties_link_with_the_active_one_and_align_globally() -> None:
 def test_parties_of_a_network_link_too_and_go_on_from_what_they_linked(tmp_path: Path) -> None:
     """Each with its own files, ledger and report; the coordinator without data compares, and does nothing else."""
     job = _job(weights=True).replace(epochs=1)
-    company = found(tmp_path, _parties(), job)
+    company = create_company(tmp_path, _parties(), job)
     assert company.names == ("bank", "coordinator", "shop")
     company.over_memory()
     for name in company.names:
-        (path,) = company.state(name).glob("ledgers/*.jsonl")
+        (path,) = company.state_folder(name).glob("ledgers/*.jsonl")
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         steps = {line["what"] for line in lines if "what" in line}
         assert any(line.get("note") == "linkage" and "recall between" in line["values"]["what"] for line in lines)
@@ -321,7 +321,7 @@ def test_parties_of_a_network_link_too_and_go_on_from_what_they_linked(tmp_path:
 
 
 def _stored(company: Company, name: str) -> Alignment:
-    with StateFolder.lock(company.state(name), party=name, agreement=company.agreement.digest) as state:
+    with StateFolder.lock(company.state_folder(name), party=name, agreement=company.agreement.digest) as state:
         kept = state.alignment()
     assert kept is not None
     return kept.alignments["bank"]

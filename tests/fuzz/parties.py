@@ -18,9 +18,7 @@ from securevfl_net.identity.handshake import Handshake
 from securevfl_net.identity.making import Key, self_signed
 
 from securevfl.errors import WireError
-from securevfl.party.reports import CheckpointKey, Ready, Report
-from securevfl.party.reports import decode as decode_note
-from securevfl.party.reports import encode as encode_note
+from securevfl.party.reports import CheckpointKey, Ready, Report, decode_note, encode_note
 
 __all__ = ["beats", "endorsements", "proxies", "reports", "verdicts"]
 

@@ -11,7 +11,7 @@ from support.rendezvous_search import Bounds, Search, Wrong
 
 from securevfl.errors import ProtocolError
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
-from securevfl.party.reports import CheckpointKey, Ready, Report, View, decode, encode, view_of
+from securevfl.party.reports import CheckpointKey, Ready, Report, View, decode_note, encode_note, view_of
 
 NONCE = "0" * 32
 
@@ -88,24 +88,28 @@ def gathering(**more: object) -> Rendezvous:
 
 
 def said_by(actions: list[Action], peer: str) -> list[Report | Ready]:
-    return [decode("a", action.payload) for action in actions if isinstance(action, Say) and action.peer == peer]
+    return [decode_note("a", action.payload) for action in actions if isinstance(action, Say) and action.peer == peer]
 
 
 def test_a_connection_that_comes_back_parks_nobody() -> None:
     one = gathering(kept=(CheckpointKey(3, 0, 1, "dd"),))
     for peer in ("b", "c"):
         one.on_connected(peer, f"1-{NONCE}", False)
-        said = one.on_note(peer, encode(Report(f"1-{NONCE}", alignment="aa", kept=(CheckpointKey(3, 0, 1, "ee"),))))
+        said = one.on_note(
+            peer, encode_note(Report(f"1-{NONCE}", alignment="aa", kept=(CheckpointKey(3, 0, 1, "ee"),)))
+        )
     (began,) = [action for action in said if isinstance(action, Began)]
     assert began.view.start == (3, 0, 1)  # digests differ: each party's file is its own
-    one.on_note("b", encode(Ready(began.view.mark)))
+    one.on_note("b", encode_note(Ready(began.view.mark)))
     assert one.waits() == {"c": "ready"}
-    assert one.on_note("c", encode(Ready(began.view.mark))) == [Go(began.view)]
+    assert one.on_note("c", encode_note(Ready(began.view.mark))) == [Go(began.view)]
     assert one.on_disconnected("b") == []
     again = one.on_connected("b", f"1-{NONCE}", True)
     assert said_by(again, "b") == [one.state.own, Ready(began.view.mark)]
     assert one.state.phase == "going"
-    assert one.on_note("b", encode(Report(f"1-{NONCE}", alignment="aa", kept=(CheckpointKey(3, 0, 1, "ee"),)))) == []
+    assert (
+        one.on_note("b", encode_note(Report(f"1-{NONCE}", alignment="aa", kept=(CheckpointKey(3, 0, 1, "ee"),)))) == []
+    )
     assert [type(action) for action in one.on_connected("b", f"2-{NONCE}", False)] == [Park]
 
 
@@ -124,10 +128,10 @@ def test_what_a_peer_may_not_say() -> None:
     one = gathering()
     one.on_connected("b", f"1-{NONCE}", False)
     with pytest.raises(ProtocolError, match="reports for 2-"):
-        one.on_note("b", encode(Report(f"2-{NONCE}")))
-    one.on_note("b", encode(Report(f"1-{NONCE}")))
+        one.on_note("b", encode_note(Report(f"2-{NONCE}")))
+    one.on_note("b", encode_note(Report(f"1-{NONCE}")))
     with pytest.raises(ProtocolError, match="two different reports"):
-        one.on_note("b", encode(Report(f"1-{NONCE}", agreed=1)))
+        one.on_note("b", encode_note(Report(f"1-{NONCE}", agreed=1)))
     with pytest.raises(ProtocolError, match="not a party of this run"):
         one.on_connected("x", f"1-{NONCE}", False)
 
@@ -137,24 +141,24 @@ def test_what_a_peer_may_not_say() -> None:
     [
         b"",
         b"\xc1",
-        encode(Ready(bytes(16)))[:-1],
-        encode(Report("1-00")),
-        encode(Report(f"1-{NONCE}", kept=(CheckpointKey(0, 0, 0),) * 65)),
-        encode(Report(f"1-{NONCE}", approval=bytes(5000))),
-        encode(Report(f"1-{NONCE}", agreed=-1)),
-        b"\xdc\x00\x02" + encode(Ready(bytes(16)))[1:],  # the same in a longer form
+        encode_note(Ready(bytes(16)))[:-1],
+        encode_note(Report("1-00")),
+        encode_note(Report(f"1-{NONCE}", kept=(CheckpointKey(0, 0, 0),) * 65)),
+        encode_note(Report(f"1-{NONCE}", approval=bytes(5000))),
+        encode_note(Report(f"1-{NONCE}", agreed=-1)),
+        b"\xdc\x00\x02" + encode_note(Ready(bytes(16)))[1:],  # the same in a longer form
         bytes(70_000),
     ],
 )
 def test_notes_that_are_no_reports(payload: bytes) -> None:
     with pytest.raises(ProtocolError):
-        decode("b", payload)
+        decode_note("b", payload)
 
 
 def test_who_does_not_admit_waits() -> None:
     one = Rendezvous("a", ["b"], Report(f"1-{NONCE}"), admits=lambda every: all(r.approval for r in every.values()))
     one.on_connected("b", f"1-{NONCE}", False)
-    assert one.on_note("b", encode(Report(f"1-{NONCE}"))) == []
+    assert one.on_note("b", encode_note(Report(f"1-{NONCE}"))) == []
     assert said_by(one.on_parked(Report(f"1-{NONCE}", approval=b"yes")), "b") == [one.state.own]
-    said = one.on_note("b", encode(Report(f"1-{NONCE}", parks=1, approval=b"yes")))
+    said = one.on_note("b", encode_note(Report(f"1-{NONCE}", parks=1, approval=b"yes")))
     assert [type(action) for action in said] == [Began, Say]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 
 import securevfl as sv
@@ -51,7 +51,7 @@ def memory(value: Any, seen: set[int], path: str = "") -> Iterator[tuple[int, st
 @pytest.mark.parametrize("name", ["splitnn", "risa", "entity_augmentation", "fedcvt"])
 def test_parties_reach_no_numbers_of_each_other(name: str) -> None:
     algorithm = make(name)
-    people = scarce(1 if algorithm.most_passive else 2, rows=200)
+    people = low_overlap_parties(1 if algorithm.most_passive else 2, rows=200)
     job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=algorithm.least_epochs + 1, batch_size=32, seed=3)
     with roles_begun() as roles:
         run_parties(job, people, join_parties(people, job), run="shared")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.helpers import parties, scarce
+from support.helpers import low_overlap_parties, parties
 
 import securevfl as sv
 from securevfl.data import Parties, PartyTable
@@ -57,13 +57,13 @@ def test_whole_programs_over_memory_are_the_simulation(passive: int) -> None:
 )
 def test_a_window_of_one_message_changes_nothing(algorithm: sv.Algorithm, window: int) -> None:
     job = PLAIN.replace(algorithm=algorithm, epochs=3)
-    found, _ = together(job, scarce(1, rows=160, width=2), window=window)
-    reference, _ = together(job, scarce(1, rows=160, width=2))
+    found, _ = together(job, low_overlap_parties(1, rows=160, width=2), window=window)
+    reference, _ = together(job, low_overlap_parties(1, rows=160, width=2))
     assert np.array_equal(found["bank"].scores, reference["bank"].scores)
 
 
 def test_the_marked_split_reaches_the_passive_parties_as_a_message() -> None:
-    people = scarce(1, rows=160, width=2)  # its active table marks which rows validate and test
+    people = low_overlap_parties(1, rows=160, width=2)  # its active table marks which rows validate and test
     found, sites = together(PLAIN, people)
     (start,) = [e for e in sites["shop1"].ledger.entries if e.what == "train/start"]
     common = len(found["bank"].split.train) + len(found["bank"].split.valid) + len(found["bank"].split.test)

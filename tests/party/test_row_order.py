@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
-from support.helpers import scarce
+from support.helpers import low_overlap_parties
 
 import securevfl as sv
 from securevfl.data import Parties, PartyTable
@@ -54,7 +54,7 @@ def tells(values: np.ndarray) -> bool:
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.name)
 @pytest.mark.parametrize("align", [align_parties, join_parties], ids=["protocol", "join"])
 def test_numbers_do_not_tell_how_a_table_is_sorted(align: object, algorithm: sv.Algorithm) -> None:
-    people = scarce(2, rows=900, width=2)
+    people = low_overlap_parties(2, rows=900, width=2)
     people = Parties.of(*(sorted_by_a_column(table) for table in people.values()))
     job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=1, batch_size=64, seed=7)
     tables = numbered(algorithm, people, align(people, job), job)  # type: ignore[operator]
@@ -79,7 +79,7 @@ def test_numbers_do_not_tell_how_a_table_is_sorted(align: object, algorithm: sv.
 
 
 def test_predictions_come_in_the_common_order() -> None:
-    people = Parties.of(*(sorted_by_a_column(table) for table in scarce(1, rows=600, width=2).values()))
+    people = Parties.of(*(sorted_by_a_column(table) for table in low_overlap_parties(1, rows=600, width=2).values()))
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1, batch_size=64, seed=7)
     aligned = join_parties(people, job)
     found = sv.predict(sv.simulate(job, people, aligned=aligned).model(), people, aligned=aligned)
@@ -90,7 +90,7 @@ def test_predictions_come_in_the_common_order() -> None:
 
 def test_the_order_is_the_party_s_own_and_stays() -> None:
     """Another secret gives another order, the same secret the same: a run that is resumed numbers rows as before."""
-    people = scarce(1, rows=300, width=2)
+    people = low_overlap_parties(1, rows=300, width=2)
     job = sv.Job(protection=sv.Plain(), algorithm=ALGORITHMS[0], epochs=1, batch_size=64, seed=7)
     aligned = join_parties(people, job)
     first, again = (numbered(ALGORITHMS[0], people, aligned, job)["shop1"] for _ in range(2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.helpers import parties, scarce
+from support.helpers import low_overlap_parties, parties
 
 import securevfl as sv
 from securevfl.errors import InputError, PolicyError
@@ -71,7 +71,9 @@ def test_fixed_features_are_released_once_and_never_end_it() -> None:
 
 def test_dp_sgd_ends_too() -> None:
     dp = sv.DP(model=FIXED)
-    ran = _ran(JOB.replace(algorithm=sv.Local(hidden=4, top=()), protection=sv.Plain(dp=dp)), scarce(1, rows=200))
+    ran = _ran(
+        JOB.replace(algorithm=sv.Local(hidden=4, top=()), protection=sv.Plain(dp=dp)), low_overlap_parties(1, rows=200)
+    )
     assert {len(t.readings) for t in ran.trained.values()} == {ALLOWED}
     assert ran.trained["bank"].spent[0].epsilon_rdp <= 5.0
 

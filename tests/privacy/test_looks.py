@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.helpers import parties, scarce
+from support.helpers import low_overlap_parties, parties
 
 import securevfl as sv
 from securevfl.algorithms import LaserVFL, PartyDropout
@@ -147,7 +147,7 @@ def test_what_a_party_counts_is_what_its_peer_saw(kind: type[Algorithm]) -> None
     more = {"self_training": 1} if kind is sv.RISA else {"teacher_steps": 4, "folds": 2} if kind is sv.Distilled else {}
     mine = job(kind).replace(algorithm=job(kind).algorithm.replace(**more))
     recorder = Recorder()
-    people = scarce(passive=2, rows=80, labels="all") if kind.uses_book else PEOPLE
+    people = low_overlap_parties(passive=2, rows=80, labels="all") if kind.uses_book else PEOPLE
     result = sv.simulate(mine, people, observers=dict.fromkeys(people, recorder))
     table = recorder._notes["shop1", "bank"].rows
     assert table is not None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from opacus.accountants import RDPAccountant
-from support.helpers import parties, ready_keys, scarce
+from support.helpers import low_overlap_parties, parties, ready_keys
 
 import securevfl as sv
 from securevfl.algorithms.splitnn import Active
@@ -205,7 +205,7 @@ def test_training_sees_drawn_labels_only_and_scoring_exact_ones(monkeypatch: pyt
 )
 def test_algorithms_that_use_labels_in_other_ways_train_on_drawn_ones_too(algorithm: object) -> None:
     job = JOB.replace(algorithm=algorithm, epochs=2)
-    people = scarce(1, rows=160)
+    people = low_overlap_parties(1, rows=160)
     ran = run_parties(job, people, join_parties(people, job), run="run")
     (spent,) = ran.trained["bank"].spent
     assert (spent.what, spent.times) == ("labels", 1)
@@ -248,7 +248,7 @@ LOCAL = sv.Job(
 
 
 def test_a_party_alone_trains_with_dp_sgd_and_the_record_says_its_price() -> None:
-    people = scarce(1, rows=1600)
+    people = low_overlap_parties(1, rows=1600)
     result = sv.simulate(LOCAL, people, baselines=())
     run = result.record.runs[-1]
     (line,) = run.epsilon
@@ -271,4 +271,4 @@ def test_dp_sgd_is_for_a_model_of_one_party() -> None:
         LOCAL.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())))
     strict = LOCAL.replace(policies={"bank": sv.Policy(max_epsilon=1.0)})
     with pytest.raises(PolicyError, match=r"releasing model as planned spends"):
-        sv.simulate(strict, scarce(1, rows=200), baselines=())
+        sv.simulate(strict, low_overlap_parties(1, rows=200), baselines=())

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
-from support.helpers import parties, scarce
+from support.helpers import low_overlap_parties, parties
 
 import securevfl as sv
 from securevfl.cut.leakage import OTHERS_VIEW
@@ -226,7 +226,7 @@ def test_no_plan_makes_more_looks_than_it_says(name: str, bottom: tuple[int, ...
         return
     if algorithm.many_owners or name == "local":
         return
-    people = scarce(1 if algorithm.most_passive == 1 else 2, rows=80)
+    people = low_overlap_parties(1 if algorithm.most_passive == 1 else 2, rows=80)
     looks = algorithm.max_releases(job.protection, job.plan, len(people.passive))
     ran = run_parties(job, people, join_parties(people, job), run="run")
     for party, trained in ran.trained.items():

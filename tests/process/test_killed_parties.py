@@ -17,7 +17,7 @@ from securevfl.party_context import Observer, PartySecret
 from securevfl.process.launch import read_start
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
-from securevfl.testing.company import Company, found
+from securevfl.testing.company import Company, create_company
 from securevfl.testing.parties import parties
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="parties run as processes on Unix alone")
@@ -56,9 +56,9 @@ def _start(company: Company, name: str, *, dies: int = 0) -> BaseProcess:
 def test_a_party_that_is_killed_in_mid_epoch_goes_on(protection: sv.Plain, killed: str, tmp_path: Path) -> None:
     people = parties(passive=2, rows=120)
     job = sv.Job(algorithm=sv.SplitNN(hidden=4, bottom=[3]), protection=protection, epochs=3, batch_size=16, seed=3)
-    company = found(tmp_path, people, job)
+    company = create_company(tmp_path, people, job)
     secrets = {name: PartySecret.from_seed(7, name) for name in company.names}
-    company.keep(secrets)
+    company.store_secrets(secrets)
     running: list[BaseProcess] = []
     try:
         every = {name: _start(company, name, dies=2 if name == killed else 0) for name in company.names}
@@ -78,9 +78,9 @@ def test_a_party_that_is_killed_in_mid_epoch_goes_on(protection: sv.Plain, kille
     ledgers = tmp_path / "collected"
     ledgers.mkdir()
     for name in company.names:
-        kept = read_tree(company.state(name) / "model" / f"{name}.model.safetensors")
+        kept = read_tree(company.state_folder(name) / "model" / f"{name}.model.safetensors")
         assert tree_digest(kept) == tree_digest(model_part(job, name, simulated.parts[name]))
-        shutil.copy(company.state(name) / "ledgers" / f"{name}.jsonl", ledgers)
+        shutil.copy(company.state_folder(name) / "ledgers" / f"{name}.jsonl", ledgers)
     audit = sv.audit(ledgers)
     assert audit.complete
     assert not audit.incomplete

@@ -17,7 +17,7 @@ from securevfl.privacy import RowRelease
 from securevfl.process.launch import read_start
 from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
-from securevfl.testing.company import Company, found
+from securevfl.testing.company import Company, create_company
 from securevfl.testing.parties import parties
 from securevfl.transport import MemoryHub
 
@@ -64,7 +64,7 @@ def test_what_was_released_before_it_parked_counts(dies: str, tmp_path: Path, mo
     job = sv.Job(
         algorithm=sv.SplitNN(hidden=4, bottom=[3]), protection=sv.Plain(dp=dp), epochs=EPOCHS, batch_size=12, seed=3
     )
-    company = found(tmp_path, parties(passive=2, rows=80), job)
+    company = create_company(tmp_path, parties(passive=2, rows=80), job)
     made: dict[tuple[str, int], int] = {}
     call = RowRelease.__call__
 
@@ -79,7 +79,7 @@ def test_what_was_released_before_it_parked_counts(dies: str, tmp_path: Path, mo
     with ExitStack() as held:
         states = {
             name: held.enter_context(
-                StateFolder.lock(company.state(name), party=name, agreement=company.agreement.digest)
+                StateFolder.lock(company.state_folder(name), party=name, agreement=company.agreement.digest)
             )
             for name in company.names
         }

@@ -14,8 +14,8 @@ from securevfl.party_context import PartySecret
 from securevfl.report import Record
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
-from securevfl.testing.company import Company, found
-from securevfl.testing.parties import label_owners, parties, scarce
+from securevfl.testing.company import Company, create_company
+from securevfl.testing.parties import label_owners, low_overlap_parties, parties
 
 
 def _secrets(company: Company) -> dict[str, PartySecret]:
@@ -28,7 +28,7 @@ def _compare(company: Company, job: sv.Job) -> None:
     run, parts = alone.record.runs[-1], alone.model().parts
     chief = alone.record.parties[0].name
     for name in company.names:
-        state = company.state(name)
+        state = company.state_folder(name)
         if name in parts and not job.protection.is_sealed:
             kept = read_tree(state / "model" / f"{name}.model.safetensors")
             assert tree_digest(kept) == tree_digest(model_part(job, name, parts[name]))
@@ -50,15 +50,15 @@ def _collected(company: Company) -> sv.auditing.Audit:  # type: ignore[name-defi
     folder = company.folder / "collected"
     (folder / "ledgers").mkdir(parents=True)
     for name in company.names:
-        shutil.copy(company.state(name) / "ledgers" / f"{name}.jsonl", folder / "ledgers")
+        shutil.copy(company.state_folder(name) / "ledgers" / f"{name}.jsonl", folder / "ledgers")
     return sv.audit(folder)
 
 
 @pytest.mark.parametrize("protection", [sv.Plain(), sv.BFV()], ids=lambda p: p.name)
 def test_parties_with_gates_train_what_a_simulation_trains(protection: Protection, tmp_path: Path) -> None:
     job = sv.Job(algorithm=sv.SplitNN(hidden=4), protection=protection, epochs=2, batch_size=32, seed=3)
-    company = found(tmp_path, parties(passive=2, rows=120), job)
-    company.keep(_secrets(company))
+    company = create_company(tmp_path, parties(passive=2, rows=120), job)
+    company.store_secrets(_secrets(company))
     company.over_network()
     _compare(company, job)
     audit = _collected(company)
@@ -68,16 +68,16 @@ def test_parties_with_gates_train_what_a_simulation_trains(protection: Protectio
 
 def test_several_label_owners_and_a_coordinator(tmp_path: Path) -> None:
     job = sv.Job(protection=sv.Plain(), algorithm=sv.MultiVFL(hidden=4), epochs=2, batch_size=16, seed=3)
-    company = found(tmp_path, label_owners(2, 2, 40), job)
-    company.keep(_secrets(company))
+    company = create_company(tmp_path, label_owners(2, 2, 40), job)
+    company.store_secrets(_secrets(company))
     company.over_memory()
     _compare(company, job)
     assert not _collected(company).incomplete
 
 
 def test_a_fold_and_a_label_book_come_from_files(tmp_path: Path) -> None:
-    people = scarce(1, rows=80, labels="all")
-    company = found(tmp_path, people, sv.Job(protection=sv.Plain(), algorithm=sv.FedCVT(bottom=(4,)), seed=3))
+    people = low_overlap_parties(1, rows=80, labels="all")
+    company = create_company(tmp_path, people, sv.Job(protection=sv.Plain(), algorithm=sv.FedCVT(bottom=(4,)), seed=3))
     mine, theirs = people["bank"], company.people["bank"]
     assert theirs.fold is not None
     assert mine.fold is not None
@@ -94,10 +94,10 @@ def test_a_fold_and_a_label_book_come_from_files(tmp_path: Path) -> None:
 
 def test_who_is_done_starts_again_for_nothing(tmp_path: Path) -> None:
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1, batch_size=64, seed=3)
-    company = found(tmp_path, parties(passive=1, rows=60), job)
+    company = create_company(tmp_path, parties(passive=1, rows=60), job)
     company.over_memory()
     from securevfl.process.launch import read_start
 
-    before = (company.state("bank") / "ledgers" / "bank.jsonl").read_bytes()
+    before = (company.state_folder("bank") / "ledgers" / "bank.jsonl").read_bytes()
     assert read_start(company.file, "bank").run() is None
-    assert (company.state("bank") / "ledgers" / "bank.jsonl").read_bytes() == before
+    assert (company.state_folder("bank") / "ledgers" / "bank.jsonl").read_bytes() == before

@@ -18,7 +18,7 @@ from securevfl.party_context import Observer, PartySecret
 from securevfl.process.status import read_status
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
-from securevfl.testing.company import Company, found
+from securevfl.testing.company import Company, create_company
 from securevfl.testing.parties import parties
 
 
@@ -37,9 +37,9 @@ class _Ends(Observer):
 
 def test_a_party_that_is_ended_by_sigterm_goes_on(tmp_path: Path) -> None:
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=12, batch_size=16, seed=3)
-    company = found(tmp_path, parties(passive=2, rows=120), job)
+    company = create_company(tmp_path, parties(passive=2, rows=120), job)
     secrets = {name: PartySecret.from_seed(7, name) for name in company.people}
-    company.keep(secrets)
+    company.store_secrets(secrets)
     processes: list[asyncio.subprocess.Process] = []
     told: list[str] = []
     before: list[dict[str, object]] = []
@@ -52,7 +52,7 @@ def test_a_party_that_is_ended_by_sigterm_goes_on(tmp_path: Path) -> None:
             processes.append(process)
             out, err = await process.communicate()
             told.append(out.decode() + err.decode())
-            before.append(read_status(company.state("shop2")))
+            before.append(read_status(company.state_folder("shop2")))
 
     company.over_network(["bank", "shop1"], hearers={"bank": [_Ends(processes)]}, beside=shop2)
     assert [process.returncode for process in processes] == [75, 0], told
@@ -63,14 +63,14 @@ def test_a_party_that_is_ended_by_sigterm_goes_on(tmp_path: Path) -> None:
     assert re.search(r"attempt [23] begins, from epoch", told[1])
     alone = sv.simulate(job, company.people, secrets=secrets).model().parts
     for name in company.people:
-        kept = read_tree(company.state(name) / "model" / f"{name}.model.safetensors")
+        kept = read_tree(company.state_folder(name) / "model" / f"{name}.model.safetensors")
         assert tree_digest(kept) == tree_digest(model_part(job, name, alone[name]))
     _status(company)
 
 
 def _status(company: Company) -> None:
     """What the command shows of a party that is done."""
-    state = str(company.state("shop2"))
+    state = str(company.state_folder("shop2"))
     shown = CliRunner().invoke(app, ["status", state, "--json"])
     content = json.loads(shown.output)
     assert content["phase"] == "done"

@@ -17,7 +17,7 @@ from securevfl.process.attempt_store import StoredAttempts
 from securevfl.process.launch import read_start
 from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
-from securevfl.testing.company import Company, found
+from securevfl.testing.company import Company, create_company
 from securevfl.testing.parties import parties
 
 
@@ -26,7 +26,7 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Company:
     """Two parties that trained three epochs."""
     people = parties(passive=1, rows=80)
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=3, batch_size=16, seed=3)
-    made = found(tmp_path_factory.mktemp("company"), people, job)
+    made = create_company(tmp_path_factory.mktemp("company"), people, job)
     made.over_memory()
     return made
 
@@ -50,7 +50,7 @@ def _reports(company: Company, folder: Path, name: str) -> tuple[StoredAttempts,
         reports[name] = mine.report()
     for peer in company.names:
         if peer != name:
-            taken = StateFolder.lock(company.state(peer), party=peer, agreement=company.agreement.digest)
+            taken = StateFolder.lock(company.state_folder(peer), party=peer, agreement=company.agreement.digest)
             with taken as state:
                 reports[peer] = _attending(company, peer, state).attempts.report()
     return mine, reports
@@ -58,21 +58,21 @@ def _reports(company: Company, folder: Path, name: str) -> tuple[StoredAttempts,
 
 def test_words_are_given_in_mid_run(company: Company) -> None:
     for name in company.names:
-        words = [peer for peer, _ in _words(company.state(name) / "ledgers" / f"{name}.jsonl") if peer != name]
+        words = [peer for peer, _ in _words(company.state_folder(name) / "ledgers" / f"{name}.jsonl") if peer != name]
         assert len(words) >= 2  # three checkpoints; words that come after the last epoch find a closed ledger
-        sv.audit(company.state(name))
+        sv.audit(company.state_folder(name))
 
 
 def test_the_newest_folder_is_admitted(company: Company) -> None:
     for name in company.names:
-        mine, reports = _reports(company, company.state(name), name)
+        mine, reports = _reports(company, company.state_folder(name), name)
         assert mine.admits(reports)
 
 
 @pytest.mark.parametrize("older", ["the ledger", "the attempts", "both"])
 def test_an_older_folder_is_refused(older: str, company: Company, tmp_path: Path) -> None:
     copy = tmp_path / "bank.state"
-    shutil.copytree(company.state("bank"), copy)
+    shutil.copytree(company.state_folder("bank"), copy)
     ledger = copy / "ledgers" / "bank.jsonl"
     if older != "the attempts":
         lines = ledger.read_bytes().splitlines(keepends=True)

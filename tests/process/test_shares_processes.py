@@ -33,7 +33,7 @@ from securevfl.party_context import Observer, PartySecret
 from securevfl.process.launch import read_start
 from securevfl.report import Record
 from securevfl.run.store import read_tree
-from securevfl.testing.company import Company, found
+from securevfl.testing.company import Company, create_company
 from securevfl.testing.parties import parties
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="parties run as processes on Unix alone")
@@ -216,16 +216,16 @@ def _weights(one: Any, other: Any) -> dict[str, np.ndarray]:
 def test_a_computing_party_without_data_is_killed(tmp_path: Path) -> None:
     protection = sv.Shares(computing=("bank", "shop1", "notary"))
     job = sv.Job(algorithm=sv.SplitNN(hidden=4), protection=protection, epochs=2, batch_size=32, keep="last", seed=3)
-    company = found(tmp_path / "real", parties(passive=1, rows=120), job)
+    company = create_company(tmp_path / "real", parties(passive=1, rows=120), job)
     secrets = {name: PartySecret.from_seed(7, name) for name in company.people}
-    company.keep(secrets)
+    company.store_secrets(secrets)
 
     def process(name: str, dies: int) -> BaseProcess:
         arguments = (company, name, dies)
         return multiprocessing.get_context("fork").Process(target=_take_part_in, args=arguments)
 
     _together(process, company.names, killed="notary")
-    states = {name: company.state(name) for name in company.names}
+    states = {name: company.state_folder(name) for name in company.names}
     _is_resumed_under_fresh_keys(states, "notary", tmp_path / "collected")
     files = {name: states[name] / "model" / f"{name}.model.safetensors" for name in company.names}
     ours = _weights(read_tree(files["bank"]), read_tree(files["shop1"]))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pytest
-from support.helpers import parties, ready_keys, scarce
+from support.helpers import low_overlap_parties, parties, ready_keys
 
 import securevfl as sv
 from securevfl.algorithms import splitnn
@@ -203,7 +203,7 @@ def test_a_window_of_one_message_changes_nothing(name: str, monkeypatch: pytest.
     if job.algorithm.many_owners:
         people = _owners()
     elif job.algorithm.uses_others:
-        people = scarce(1, rows=160, width=2)
+        people = low_overlap_parties(1, rows=160, width=2)
     else:
         people = parties(passive=2, rows=80)
     alike = {name: PartySecret.fresh() for name in people}

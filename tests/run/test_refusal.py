@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.helpers import parties, ready_keys, scarce
+from support.helpers import low_overlap_parties, parties, ready_keys
 
 import securevfl as sv
 from securevfl.data import LabelBook, hold_out
@@ -242,7 +242,7 @@ def test_what_is_held_against_policies_before_a_run_is_never_more_than_its_plan(
         )
     except sv.SecureVFLError as error:
         pytest.skip(str(error))
-    people = scarce()
+    people = low_overlap_parties()
     planned: dict[str, float] = {}
     monkeypatch.setattr(Policy, "check_epsilon", lambda s, epsilon, what, delta=0.0: planned.update({what: epsilon}))
     run_parties(job, people, join_parties(people, job), run="x")
@@ -347,7 +347,7 @@ def test_an_algorithm_that_hands_over_representations_is_judged_by_them() -> Non
         policies={"shop1": Policy(forbidden=frozenset({Kind.REPRESENTATION}))},
     )
     with pytest.raises(PolicyError, match="messages of kind representation"):
-        consent_parties([job], scarce())
+        consent_parties([job], low_overlap_parties())
 
 
 TRAINABLE = sv.SplitNN(hidden=2, top=(), bottom=(2,))
@@ -377,7 +377,7 @@ def test_no_party_sends_a_kind_that_its_terms_do_not_name(
     job: sv.Job, passive: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready_keys(monkeypatch)
-    found = sv.simulate(job, scarce() if isinstance(job.algorithm, sv.FedCVT) else parties(passive))
+    found = sv.simulate(job, low_overlap_parties() if isinstance(job.algorithm, sv.FedCVT) else parties(passive))
     names = [f"shop{number + 1}" for number in range(passive)]
     for name in ("bank", *names):
         promised = terms_of_job(job, name, active="bank", passive=names).sends

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.helpers import aligned, parties, scarce
+from support.helpers import aligned, low_overlap_parties, parties
 
 import securevfl as sv
 from securevfl.party_context import PartySecret
@@ -74,7 +74,7 @@ CELLS = [
 @pytest.mark.parametrize(("name", "protection"), CELLS, ids=lambda one: getattr(one, "name", one))
 def test_it_goes_on_inside_an_epoch(name: str, protection: Any, tmp_path: Path) -> None:
     job = _job(name, protection)
-    people = scarce(1, rows=80, width=2) if name == "entity_augmentation" else parties(passive=1, rows=80)
+    people = low_overlap_parties(1, rows=80, width=2) if name == "entity_augmentation" else parties(passive=1, rows=80)
     first = _keepers(tmp_path, job, people)
     whole = _run(job, people, first)
     without = _run(job, people, None)
@@ -97,7 +97,7 @@ def test_it_goes_on_inside_an_epoch(name: str, protection: Any, tmp_path: Path) 
 
 
 def test_an_algorithm_whose_epochs_begin_with_something_goes_on_from_epochs(tmp_path: Path) -> None:
-    job, people = _job("fedcvt", sv.Plain()), scarce(1, rows=120, width=2)
+    job, people = _job("fedcvt", sv.Plain()), low_overlap_parties(1, rows=120, width=2)
     keepers = _keepers(tmp_path, job, people)
     _run(job, people, keepers)
     assert all({step for _, step in keeper.positions()} == {0} for keeper in keepers.values())

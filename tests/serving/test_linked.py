@@ -53,7 +53,7 @@ def test_the_active_party_links_and_serves(tmp_path: Path) -> None:
     where = Companies(tmp_path, people, JOB, ServingTerms(asks=("bank",)))
     job = where.proposal.job_of()
     model = sv.simulate(job, people, baselines=()).model()
-    where.put(model.parts)
+    where.write_models(model.parts)
     found = sv.predict(model, people)
     expected = dict(zip(found.ids, found.probabilities, strict=True))
     token = make_token(tmp_path / "bank" / "tokens.toml", "teller")

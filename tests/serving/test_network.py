@@ -59,7 +59,7 @@ def companies(
     folder: Path, parts: Parts, serving: ServingTerms | None, people: Parties | None = None, job: str = JOB_FILE
 ) -> Companies:
     where = Companies(folder, people or parties(), job, serving)
-    where.put({name: part.tree for name, part in parts.items()})
+    where.write_models({name: part.tree for name, part in parts.items()})
     return where
 
 

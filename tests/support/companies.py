@@ -89,7 +89,7 @@ class Companies:
         )
         return path
 
-    def put(self, parts: Mapping[str, Mapping[str, object]]) -> None:
+    def write_models(self, parts: Mapping[str, Mapping[str, object]]) -> None:
         """Write what training leaves in the parties' state folders.
 
         Args:

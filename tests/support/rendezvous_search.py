@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
-from securevfl.party.reports import CheckpointKey, Ready, Report, View, decode
+from securevfl.party.reports import CheckpointKey, Ready, Report, View, decode_note
 
 NAMES = ("a", "b", "c")
 LINKS = ((0, 0, 1), (1, 0, 2), (2, 1, 0), (3, 1, 2), (4, 2, 0), (5, 2, 1))
@@ -264,7 +264,7 @@ class Search:
         return found
 
     def _moot(self, reports: Mapping[str, Report], note: Any) -> bool:
-        said = decode("", note[1]) if note[0] == "note" else None
+        said = decode_note("", note[1]) if note[0] == "note" else None
         return isinstance(said, Ready) and self._past(reports, said.mark)
 
     def _past(self, reports: Mapping[str, Report], mark: bytes) -> bool:

@@ -304,7 +304,7 @@ def test_frames_with_several_labels() -> None:
 def test_parties_with_files_of_their_own_learn_the_same_labels(tmp_path: Path) -> None:
     from securevfl.agreement.plain_words import describe_proposal
     from securevfl.report.record import Record
-    from securevfl.testing.company import found as company_of
+    from securevfl.testing.company import create_company as company_of
 
     job = _job(epochs=1)
     company = company_of(tmp_path, _people(120), job)
@@ -312,7 +312,7 @@ def test_parties_with_files_of_their_own_learn_the_same_labels(tmp_path: Path) -
     told = " ".join(str(part) for part in describe_proposal(company.agreement.proposal))
     assert "3 labels, of which a row can have several: card, loan, fund" in told
     company.over_memory()
-    (path,) = company.state("bank").glob("**/metrics.json")
+    (path,) = company.state_folder("bank").glob("**/metrics.json")
     run = Record.read(path).runs[-1]
     assert run.test == pytest.approx(sv.simulate(job, company.people).run("plain").test)
     assert run.evaluation is not None

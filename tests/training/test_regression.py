@@ -299,19 +299,19 @@ def test_a_gradient_in_the_clear_gives_the_number_away_and_the_report_says_so(pr
 def test_parties_with_files_of_their_own_learn_the_same_number(tmp_path) -> None:
     """By an agreement, over memory, each from its own CSV; with weights, and split by time."""
     from securevfl.report.record import Record
-    from securevfl.testing.company import found
+    from securevfl.testing.company import create_company
 
     weight, time = np.linspace(0.5, 1.5, ROWS), np.arange(ROWS, dtype=np.float64)
     people = sv.Parties.of(replace(PEOPLE["bank"], weight=weight, time=time), PEOPLE["shop"])
     job = _job(epochs=1, split_by="time", loss="huber")
-    company = found(tmp_path, people, job)
+    company = create_company(tmp_path, people, job)
     assert company.people["bank"].target == "number"
     company.over_memory()
-    (path,) = company.state("bank").glob("**/metrics.json")
+    (path,) = company.state_folder("bank").glob("**/metrics.json")
     run = Record.read(path).runs[-1]
     expected = sv.simulate(job, company.people).run("plain")
     assert run.test == pytest.approx(expected.test)
     assert run.evaluation.weighted
     assert any("two points in time" in line.learns for line in run.learned)
-    (path,) = company.state("shop").glob("**/metrics.json")
+    (path,) = company.state_folder("shop").glob("**/metrics.json")
     assert Record.read(path).runs[-1].evaluation is None
