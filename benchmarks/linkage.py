@@ -43,9 +43,9 @@ from securevfl_psi.linkage import (
     XorFold,
     assign_greedy,
     blocking_tokens,
-    encode,
+    encode_records,
     hamming_tokens,
-    link,
+    link_records,
     similar_pairs,
 )
 from sklearn.linear_model import LogisticRegression
@@ -118,11 +118,11 @@ def schema(names: tuple[str, ...], hardening: tuple[Hardening, ...] = (XorFold()
 
 def ours(files: Files, plan: Schema, rules: list[dict[str, object]] | str | None = None) -> dict[str, object]:
     start = time.perf_counter()
-    a, b = (encode(table, plan, KEY) for table in files.tables)
+    a, b = (encode_records(table, plan, KEY) for table in files.tables)
     blocks = blocks_of(files, plan, rules, (a, b))
     encoded = time.perf_counter()
     try:
-        linked = link(a, b, blocks=blocks)
+        linked = link_records(a, b, blocks=blocks)
     except LinkageError as error:
         return {"refused": str(error)}
     done = time.perf_counter()
@@ -261,8 +261,8 @@ def end_to_end(train: int = 5000) -> dict[str, object]:
     test = tuple(c[rows[train:]] for c in columns)
     out: dict[str, object] = {}
     for name, names in {**FIELDS, "names + suburb": ("given_name", "surname", "suburb")}.items():
-        a, b = (encode(table, schema(names), KEY) for table in filled(files, names).tables)
-        linked = link(a, b)
+        a, b = (encode_records(table, schema(names), KEY) for table in filled(files, names).tables)
+        linked = link_records(a, b)
         of = [np.array([client[p] for p in filled(files, names).people[side][r].tolist()])
               for side, r in ((0, linked.rows_a), (1, linked.rows_b))]  # fmt: skip
         got = auc(columns[0][of[0]], columns[1][of[1]], columns[2][of[0]], test)  # type: ignore[arg-type]

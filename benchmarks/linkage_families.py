@@ -25,11 +25,11 @@ from securevfl_psi.linkage import (
     Text,
     Whole,
     assign_greedy,
-    encode,
+    encode_records,
     estimate,
     estimate_by_witnesses,
     find_duplicates,
-    link,
+    link_records,
     similar_pairs,
     simulate_families,
     witness_tokens,
@@ -73,7 +73,7 @@ def ours(files: Files, names: tuple[str, ...]) -> dict[str, object]:
     keep = [np.flatnonzero([any(v) for v in zip(*(t[n] for n in names), strict=True)]) for t in files.tables]
     tables = [{n: [t[n][i] for i in k] for n in names} for t, k in zip(files.tables, keep, strict=True)]
     people = tuple(p[k] for p, k in zip(files.people, keep, strict=True))
-    a, b = (encode(table, schema(names), KEY) for table in tables)
+    a, b = (encode_records(table, schema(names), KEY) for table in tables)
     candidates = similar_pairs(a, b)
     taken = assign_greedy(candidates)
     scores, rows_a, rows_b = candidates.scores[taken], candidates.rows_a[taken], candidates.rows_b[taken]
@@ -107,7 +107,7 @@ def weights(files: Files, seed: int, train: int = 3000) -> dict[str, float]:
     everyone = np.union1d(*files.people)
     client = dict(zip(everyone.tolist(), rows[: len(everyone)].tolist(), strict=True))
     test = rows[len(everyone) :]
-    a, b = (encode(table, schema(NAMES), KEY) for table in files.tables)
+    a, b = (encode_records(table, schema(NAMES), KEY) for table in files.tables)
     out: dict[str, float] = {}
 
     def auc(of_a: np.ndarray, of_b: np.ndarray, weight: np.ndarray | None) -> float:
@@ -119,8 +119,11 @@ def weights(files: Files, seed: int, train: int = 3000) -> dict[str, float]:
 
     true = np.array([client[p] for p in np.intersect1d(*files.people).tolist()])
     out["true pairs"] = auc(true, true, None)
-    automatic = link(a, b)
-    for name, linked in (("automatic", automatic), ("generous", link(a, b, threshold=automatic.threshold - 0.1))):
+    automatic = link_records(a, b)
+    for name, linked in (
+        ("automatic", automatic),
+        ("generous", link_records(a, b, threshold=automatic.threshold - 0.1)),
+    ):
         of = [np.array([client[p] for p in people[r].tolist()]) for people, r in
               zip(files.people, (linked.rows_a, linked.rows_b), strict=True)]  # fmt: skip
         out[f"{name}, wrong"] = float((of[0] != of[1]).mean())
@@ -136,7 +139,7 @@ def witnessed(rows: int, common: float, together: float, seed: int, errors: Fami
     keep = [np.flatnonzero([any(v) for v in zip(*(t[n] for n in NAMES), strict=True)]) for t in files.tables]
     tables = [{n: [t[n][i] for i in k] for n in NAMES} for t, k in zip(files.tables, keep, strict=True)]
     people = [p[k] for p, k in zip(files.people, keep, strict=True)]
-    a, b = (encode(table, schema(NAMES), KEY) for table in tables)
+    a, b = (encode_records(table, schema(NAMES), KEY) for table in tables)
     one, other = (witness_tokens(table, schema(NAMES), WITNESSES, KEY) for table in tables)
     candidates = similar_pairs(a, b)
     taken = assign_greedy(candidates)

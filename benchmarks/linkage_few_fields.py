@@ -14,7 +14,14 @@ import statistics
 from collections.abc import Sequence
 
 import numpy as np
-from securevfl_psi.linkage import Families, LinkageError, encode, find_placeholders, link, simulate_families
+from securevfl_psi.linkage import (
+    Families,
+    LinkageError,
+    encode_records,
+    find_placeholders,
+    link_records,
+    simulate_families,
+)
 
 from benchmarks.common import write
 from benchmarks.linkage import KEY
@@ -49,9 +56,9 @@ def one(made: Families, case: str) -> dict[str, float | str]:
     fields, instead = CASES[case]
     tables = tables_of(made, fields, instead)
     told = len(find_placeholders(tables[0], fields))
-    a, b = (encode(table, schema(fields), KEY) for table in tables)
+    a, b = (encode_records(table, schema(fields), KEY) for table in tables)
     try:
-        linked = link(a, b)
+        linked = link_records(a, b)
     except LinkageError as error:
         return {"refused": str(error), "placeholders told": told}
     right = made.people[0][linked.rows_a] == made.people[1][linked.rows_b]

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from securevfl_psi.linkage import FamilyErrors, LinkageError, assign_greedy, encode, link, similar_pairs
+from securevfl_psi.linkage import FamilyErrors, LinkageError, assign_greedy, encode_records, link_records, similar_pairs
 
 from benchmarks.common import write
 from benchmarks.linkage import KEY
@@ -35,17 +35,17 @@ def one(rows: int, common: float, together: float, seed: int, names: tuple[str, 
     keep = [np.flatnonzero([any(v) for v in zip(*(t[n] for n in names), strict=True)]) for t in files.tables]
     tables = [{n: [t[n][i] for i in k] for n in names} for t, k in zip(files.tables, keep, strict=True)]
     people = [p[k] for p, k in zip(files.people, keep, strict=True)]
-    a, b = (encode(table, schema(names), KEY) for table in tables)
+    a, b = (encode_records(table, schema(names), KEY) for table in tables)
     pairs = similar_pairs(a, b)
     taken = assign_greedy(pairs)
     right = np.cumsum(people[0][pairs.rows_a[taken]] == people[1][pairs.rows_b[taken]])
     best = float((2 * right / (np.arange(1, len(taken) + 1) + files.common)).max())
     try:
-        found = link(a, b)
+        found = link_records(a, b)
     except LinkageError as error:
         out: dict[str, object] = {"refused": str(error), "best f1": best}
         try:
-            sure = link(a, b, precision=SURE)
+            sure = link_records(a, b, precision=SURE)
         except LinkageError:
             return out
         true = int((people[0][sure.rows_a] == people[1][sure.rows_b]).sum())

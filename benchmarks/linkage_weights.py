@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from securevfl_psi.linkage import FamilyErrors, encode, link
+from securevfl_psi.linkage import FamilyErrors, encode_records, link_records
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
@@ -26,10 +26,13 @@ def one(seed: int, rows: int) -> dict[str, dict[str, float]]:
     order, everyone = np.random.default_rng(seed).permutation(len(label)), np.union1d(*files.people)
     client = dict(zip(everyone.tolist(), order[: len(everyone)].tolist(), strict=True))
     test, own = order[len(everyone) :], bank.shape[1]
-    a, b = (encode({n: table[n] for n in NAMES}, schema(NAMES), KEY) for table in files.tables)
-    automatic = link(a, b)
+    a, b = (encode_records({n: table[n] for n in NAMES}, schema(NAMES), KEY) for table in files.tables)
+    automatic = link_records(a, b)
     out = {}
-    for name, found in (("automatic", automatic), ("generous", link(a, b, threshold=automatic.threshold - 0.1))):
+    for name, found in (
+        ("automatic", automatic),
+        ("generous", link_records(a, b, threshold=automatic.threshold - 0.1)),
+    ):
         of_a, of_b = (
             np.array([client[p] for p in people[taken].tolist()])
             for people, taken in zip(files.people, (found.rows_a, found.rows_b), strict=True)

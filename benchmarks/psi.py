@@ -33,7 +33,7 @@ from securevfl_crypto.engine import Engine, available_paths, choose_engine
 from securevfl_psi.multiparty import Leader, Party
 from securevfl_psi.okvs import slots_for
 from securevfl_psi.terms import Protocol
-from securevfl_psi.unbalanced import Client, Filter, FilterTerms, Server
+from securevfl_psi.unbalanced import Filter, FilterClient, FilterServer, FilterTerms
 
 from benchmarks import skip
 from benchmarks.psi_party import run_party, run_transfer
@@ -131,14 +131,14 @@ def multi_party(n: int, parties: int = 3) -> dict[str, Any]:
 def unbalanced(n: int, queries: int = 1000) -> dict[str, Any]:
     """A large side that publishes a filter once, and a small one that asks."""
     tag = psi.IdRules().tag()
-    server = Server(FilterTerms(server="large", rules_tag=tag, not_before=0, expires=100, max_queries=queries))
+    server = FilterServer(FilterTerms(server="large", rules_tag=tag, not_before=0, expires=100, max_queries=queries))
     large = [f"user-{i}@example.com" for i in range(n)]
     small = large[: queries // 2] + [f"other-{i}" for i in range(queries - queries // 2)]
     start = time.perf_counter()
     published = server.publish(large)
     data = published if isinstance(published, bytes) else published.to_bytes()
     made = time.perf_counter()
-    client = Client(small, Filter.from_bytes(data, max_items=n), rules_tag=tag, now=1)
+    client = FilterClient(small, Filter.from_bytes(data, max_items=n), rules_tag=tag, now=1)
     blinded = list(client.blinded())
     answers = list(server.answer("small", client.key_id, blinded, queries, now=1))
     rows = client.rows(answers)

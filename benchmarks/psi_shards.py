@@ -34,7 +34,7 @@ from securevfl_crypto.pools import LocalPool
 from securevfl_psi.errors import PSIError
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import Terms
-from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, lead
+from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, lead_run
 from securevfl_psi_cli.shards.party import write_common
 from securevfl_psi_cli.shards.source import source_of
 from securevfl_psi_cli.shards.worker import Line
@@ -145,7 +145,7 @@ def _measured(role: str, folder: Path, ids: int, protocol: str, port: int, stop:
     with _connected(role, port) as sock, LocalPool() as pool:
         cpu, start = time.process_time(), time.perf_counter()
         try:
-            run = lead(sock, terms, source, work, pool, line, say=say)
+            run = lead_run(sock, terms, source, work, pool, line, say=say)
             joining = time.perf_counter()
             out = folder / f"common-{role}-{ids}-{protocol}.parquet"
             write_common(out, ("id",), ",", run)

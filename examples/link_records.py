@@ -52,10 +52,12 @@ schema = linkage.Schema(
     )
 )
 key = secrets.token_bytes(32)
-encoded = [linkage.encode(records(table, errors), schema, key) for table, errors in ((bank, 0.05), (network, 0.4))]
+encoded = [
+    linkage.encode_records(records(table, errors), schema, key) for table, errors in ((bank, 0.05), (network, 0.4))
+]
 
 # The linker sees encodings only, and answers with random identifiers.
-linked = linkage.link(*encoded)
+linked = linkage.link_records(*encoded)
 print(linked.describe())
 pairs = zip(linked.rows_a.tolist(), linked.rows_b.tolist(), strict=True)
 right = sum(bank.ids[a] == network.ids[b] for a, b in pairs)

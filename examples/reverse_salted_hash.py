@@ -41,7 +41,7 @@ if set(found.values()) != set(shop):
 # it. The bank can compute H(number) and a·H(number) of every number, with any a of its own; without k none of their
 # hashes is a token.
 session = psi.Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag=psi.IdRules().tag())
-tokens = np.concatenate(list(psi.Server(psi.normalise(shop, psi.IdRules()), session).chunks()))
+tokens = np.concatenate(list(psi.DHServer(psi.normalise(shop, psi.IdRules()), session).chunks()))
 tried = sorted(set(numbers[:20_000]) | set(shop))  # all customers are among them
 column = psi.Identifiers.of_texts(tried)
 hashed = hash_many_to_u(column, session.dst)

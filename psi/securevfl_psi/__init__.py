@@ -4,8 +4,8 @@ Protocols are state machines over arrays of bytes; whoever uses them moves the b
 
 >>> import secrets
 >>> session = Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag=IdRules().tag())
->>> bank = Client(["ann", "bob", "eve"], session)
->>> shop = Server(["eve", "zoe", "ann"], session)
+>>> bank = DHClient(["ann", "bob", "eve"], session)
+>>> shop = DHServer(["eve", "zoe", "ann"], session)
 >>> for points in bank.chunks():
 ...     shop.take(points)
 ...     bank.take_answers(shop.answer())
@@ -21,7 +21,7 @@ from securevfl_psi.chunks import split
 from securevfl_psi.circle import Circle, PairwiseKeys
 from securevfl_psi.conversations import Pseudonyms, Result
 from securevfl_psi.cpace import Comparison
-from securevfl_psi.dh import TOKEN_BYTES, Client, Server, Session, intersect_in_process
+from securevfl_psi.dh import TOKEN_BYTES, DHClient, DHServer, Session, intersect_in_process
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import (
     BudgetError,
@@ -54,9 +54,10 @@ __all__ = [
     "BudgetError",
     "CertificateError",
     "Circle",
-    "Client",
     "Comparison",
     "ConnectionLost",
+    "DHClient",
+    "DHServer",
     "DisagreementError",
     "Endpoint",
     "ExpiredError",
@@ -77,7 +78,6 @@ __all__ = [
     "Pseudonyms",
     "Result",
     "RowsDifferError",
-    "Server",
     "Session",
     "SetSizeError",
     "ShardError",

@@ -16,14 +16,14 @@ _PART = 1 << 20
 _MOST_EQUAL = 64  # first halves; three equal ones among 2^24 honest tokens have probability 2^-58
 
 
-def _halves(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _split_halves(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     words = np.ascontiguousarray(tokens).view("<u8")
     return words[:, 0], words[:, 1]
 
 
 def count_duplicates(tokens: np.ndarray) -> int:
     """Count the rows of uint8 (n, 16) that equal an earlier row."""
-    first, second = _halves(tokens)
+    first, second = _split_halves(tokens)
     ordered = np.sort(first)  # equal first halves are rare, so one sort of 64-bit words settles nearly every call
     if not (ordered[1:] == ordered[:-1]).any():
         return 0
@@ -56,14 +56,14 @@ def match_rows(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.nda
     Raises:
         MalformedError: more of `theirs` have equal first halves than chance explains.
     """
-    their_first, their_second = _halves(theirs)
+    their_first, their_second = _split_halves(theirs)
     order = np.argsort(their_first)
     if len(order) < 1 << 32:
         order = order.astype(np.uint32)  # half the memory, of which large sets need much here
     sorted_first, sorted_second = their_first[order], their_second[order]
     rows, positions = [_NONE], [_NONE]
     for start in range(0, len(mine), _PART):
-        first, second = _halves(mine[start : start + _PART])
+        first, second = _split_halves(mine[start : start + _PART])
         ascending = np.argsort(first)  # neighbours are then looked up near each other, which is several times as fast
         place = np.empty(len(first), dtype=np.int64)
         place[ascending] = np.searchsorted(sorted_first, first[ascending])

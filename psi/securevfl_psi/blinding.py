@@ -17,7 +17,7 @@ from securevfl_psi.group import Scalar, hash_to_group
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.session import Session
 
-__all__ = ["MAX_SET_SIZE", "ChunkQueue", "Party", "RowBuffer"]
+__all__ = ["MAX_SET_SIZE", "BlindingParty", "ChunkQueue", "RowBuffer"]
 
 MAX_SET_SIZE = 1 << 28
 """Default bound of a set. It is a policy: tokens are long enough for 2^40, but memory may not be; cut sets of more than
@@ -117,7 +117,7 @@ class ChunkQueue:
         return self._chunks.popleft()
 
 
-class Party:
+class BlindingParty:
     """A party with its identifiers, which it hashes and blinds in a secret order.
 
     Args:

@@ -106,7 +106,7 @@ class Identifiers(Sequence[str]):
             else:
                 yield places, np.empty((len(places), 0), dtype=np.uint8)
 
-    def framed(self, rows: np.ndarray) -> Iterator[bytes]:
+    def iter_framed(self, rows: np.ndarray) -> Iterator[bytes]:
         """Yield the texts of some rows in their order, each after its length in four big-endian bytes, in batches."""
         for start in range(0, len(rows), _PART):
             part = rows[start : start + _PART]
@@ -124,7 +124,7 @@ class Identifiers(Sequence[str]):
         """The texts from `start` to before `stop`, over the same bytes."""
         return Identifiers(self._data, self._starts[start:stop], self._lengths[start:stop])
 
-    def padded(self, size: int) -> Identifiers:
+    def pad(self, size: int) -> Identifiers:
         """Append random texts of 32 hexadecimal digits up to `size`; with 128 bits each, none equals another text."""
         more = size - len(self)
         if more <= 0:
@@ -135,7 +135,7 @@ class Identifiers(Sequence[str]):
         lengths = np.concatenate([self._lengths, np.full(more, 32, dtype=self._lengths.dtype)])
         return Identifiers(np.concatenate([self._data[:end], digits]), starts, lengths)
 
-    def concatenated(self, rows: np.ndarray) -> np.ndarray:
+    def concatenate(self, rows: np.ndarray) -> np.ndarray:
         """Concatenate the texts of some rows, uint8 (total,). Temporarily takes eight bytes for each of theirs."""
         lengths = self._lengths[rows].astype(np.int64)
         ends = np.cumsum(lengths)

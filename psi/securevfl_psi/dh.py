@@ -36,7 +36,7 @@ from functools import cached_property
 import numpy as np
 
 from securevfl_psi.arrays import match_rows
-from securevfl_psi.blinding import MAX_SET_SIZE, ChunkQueue, Party, RowBuffer
+from securevfl_psi.blinding import MAX_SET_SIZE, BlindingParty, ChunkQueue, RowBuffer
 from securevfl_psi.chunks import check_points, require_rows, split
 from securevfl_psi.errors import PSIError, SetSizeError
 from securevfl_psi.group import TOKEN_BYTES, hash_to_group
@@ -45,10 +45,10 @@ from securevfl_psi.oprf import finalise
 from securevfl_psi.proofs import OUTPUT_BYTES, Outputs
 from securevfl_psi.session import Session
 
-__all__ = ["MAX_SET_SIZE", "TOKEN_BYTES", "Client", "Server", "Session", "intersect_in_process"]
+__all__ = ["MAX_SET_SIZE", "TOKEN_BYTES", "DHClient", "DHServer", "Session", "intersect_in_process"]
 
 
-class _Side(Party):
+class _Side(BlindingParty):
     """Base of both ends: the outputs of this party's rows, filled in as they become known."""
 
     _filled = 0
@@ -81,7 +81,7 @@ class _Side(Party):
         self._filled += len(rows)
 
 
-class Client(_Side):
+class DHClient(_Side):
     """The party that asks and compares tokens."""
 
     _answered = 0
@@ -137,7 +137,7 @@ class Client(_Side):
         return match_rows(self.outputs.tokens(), theirs)[0]
 
 
-class Server(_Side):
+class DHServer(_Side):
     """The party that has the key; it learns the size of the client's set and which of its rows the client proves."""
 
     def chunks(self) -> Iterator[np.ndarray]:
@@ -213,8 +213,8 @@ def intersect_in_process(
     """
     rules = rules or IdRules()
     session = Session(names=("client", "server"), nonce=secrets.token_bytes(16), rules_tag=rules.tag())
-    client = Client(normalise_column(client_ids, rules), session)
-    server = Server(normalise_column(server_ids, rules), session)
+    client = DHClient(normalise_column(client_ids, rules), session)
+    server = DHServer(normalise_column(server_ids, rules), session)
     for part in client.chunks():
         server.take(part)
         client.take_answers(server.answer())

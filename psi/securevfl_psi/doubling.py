@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from securevfl_psi.arrays import match_rows, require_unique, secret_order
-from securevfl_psi.blinding import ChunkQueue, Party, RowBuffer
+from securevfl_psi.blinding import BlindingParty, ChunkQueue, RowBuffer
 from securevfl_psi.chunks import check_points, require_rows
 from securevfl_psi.errors import SetSizeError
 from securevfl_psi.group import TOKEN_BYTES, tokens
@@ -31,7 +31,7 @@ _PEERS = "the peer's set"
 _DOUBLED = "the doubled set"  # this party's set under both keys
 
 
-class Counter(Party):
+class Counter(BlindingParty):
     """A party of `cardinality`, in either role."""
 
     _doubled: RowBuffer | None = None
@@ -49,7 +49,7 @@ class Counter(Party):
             self._doubled = RowBuffer(TOKEN_BYTES, self._max, _PEERS)
         self._doubled.add(tokens(self._key.multiply(points, _PEERS), self._session.dst, by=self._by))
 
-    def shuffled(self, count: int | None = None) -> np.ndarray:
+    def shuffle_tokens(self, count: int | None = None) -> np.ndarray:
         """At the sender, tokens of the peer's complete set in a secret order, uint8 (n, 16). Call it once.
 
         Args:
@@ -99,7 +99,7 @@ class Counter(Party):
         return (self._doubled or RowBuffer(TOKEN_BYTES, 0, _PEERS)).take_all(count)
 
 
-class Namer(Party):
+class Namer(BlindingParty):
     """A party of `pseudonyms`, in either role."""
 
     _named = 0
@@ -162,7 +162,7 @@ class Namer(Party):
             raise SetSizeError(f"{_DOUBLED} contains {self._named} points; {self.size} were sent")
         return self._names[: len(self._ids)]
 
-    def shuffled(self) -> np.ndarray:
+    def shuffle_names(self) -> np.ndarray:
         """The names that the sender sends: `own` and the padding's names in a secret order, uint8 (n, 16)."""
         self.own()
         require_unique(self._names, "the own set")

@@ -155,7 +155,7 @@ class Filter:
         reader = Reader(data, _MAGIC, "a filter")
         key_id = reader.take(KEY_ID_BYTES)
         terms = reader.terms()
-        hashes = gcs.decode(reader.rest(), max_items=max_items)
+        hashes = gcs.decode_golomb(reader.rest(), max_items=max_items)
         if hashes.bits != terms.bits:
             raise MalformedError(f"a filter has {hashes.bits} bits; its terms give {terms.bits}")
         return cls(terms, key_id, hashes)

@@ -20,7 +20,7 @@ import numpy as np
 from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
 from securevfl_psi.okvs import scale_fractions
 
-__all__ = ["HASH_BYTES", "MAX_BITS", "MAX_ITEMS", "GolombSet", "decode", "encode"]
+__all__ = ["HASH_BYTES", "MAX_BITS", "MAX_ITEMS", "GolombSet", "decode_golomb", "encode_golomb"]
 
 HASH_BYTES = 16
 MAX_ITEMS = 1 << 28
@@ -52,7 +52,7 @@ class GolombSet:
         return found
 
 
-def encode(hashes: np.ndarray, bits: int = 40) -> bytes:
+def encode_golomb(hashes: np.ndarray, bits: int = 40) -> bytes:
     """Encode a set of hashes.
 
     Args:
@@ -82,7 +82,7 @@ def encode(hashes: np.ndarray, bits: int = 40) -> bytes:
     return b"".join([_HEADER.pack(_MAGIC, bits, count, len(packed)), packed, *remainders])
 
 
-def decode(data: bytes, *, max_items: int = MAX_ITEMS) -> GolombSet:
+def decode_golomb(data: bytes, *, max_items: int = MAX_ITEMS) -> GolombSet:
     """The set in these bytes; takes about 60 bytes of memory an item, whose number their length confirms first.
 
     Raises:

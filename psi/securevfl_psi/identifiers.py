@@ -120,8 +120,8 @@ def normalise_column(ids: Iterable[object], rules: IdRules) -> Identifiers:
     """
     if rules.columns > 1:
         return Identifiers.of_texts(normalise(ids, rules))
-    raw: Sequence[object] = ids if isinstance(ids, list | Identifiers) else _listed(ids)
-    joined = _joined(raw)
+    raw: Sequence[object] = ids if isinstance(ids, list | Identifiers) else _require_column(ids)
+    joined = _column_of_texts(raw)
     quick = None if joined is None else ascii_column(joined, rules)
     return Identifiers.of_texts(normalise(raw, rules)) if quick is None or quick.find_duplicates() else quick
 
@@ -140,7 +140,7 @@ def _require_assigned(text: str, row: int) -> None:
         )
 
 
-def _joined(raw: Sequence[object]) -> Identifiers | None:
+def _column_of_texts(raw: Sequence[object]) -> Identifiers | None:
     """Make a column, or return None if not all are texts."""
     try:
         return Identifiers.of_texts(raw)  # type: ignore[arg-type]
@@ -175,7 +175,7 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
         IdentifierError: nulls, empty texts, other types, mixed types, texts that are not Unicode or longer than
             `MAX_ID_BYTES`, or identifiers that are equal once normalised; names the rows (counted from 0).
     """
-    normal = normalise_rows(_listed(ids), rules)
+    normal = normalise_rows(_require_column(ids), rules)
     _refuse_duplicates(normal)
     return normal
 
@@ -229,7 +229,7 @@ def _require_short(text: str, row: int) -> None:
         )
 
 
-def _listed(ids: Iterable[object]) -> list[object]:
+def _require_column(ids: Iterable[object]) -> list[object]:
     if isinstance(ids, str | bytes | bytearray):
         raise IdentifierError(f"identifiers are one {type(ids).__name__}, not a column: pass a list with one per row")
     return list(ids)

@@ -112,7 +112,7 @@ class Party(_Member):
         if name == circle.leader:
             raise PSIError(f"{name!r} is the leader: use Leader")
         super().__init__(ids, name, circle, seeds, max_set_size, by)
-        self._oprf = oprf.Server(circle.dst, length=SHARE_BYTES + RESULT_BYTES, max_set_size=max_set_size, by=by)
+        self._oprf = oprf.OPRFServer(circle.dst, length=SHARE_BYTES + RESULT_BYTES, max_set_size=max_set_size, by=by)
         self._own: np.ndarray | None = None
         self._asked = False
 
@@ -132,7 +132,7 @@ class Party(_Member):
         outputs = self._oprf.outputs(self._ids)
         self._own = outputs[:, SHARE_BYTES:].copy()
         values = _mask(outputs) ^ self._shares()
-        return okvs.encode(self._digests, values.view(np.uint8).reshape(-1, SHARE_BYTES))
+        return okvs.encode_table(self._digests, values.view(np.uint8).reshape(-1, SHARE_BYTES))
 
     def rows(self, announced: Iterable[np.ndarray], count: int) -> np.ndarray:
         """Find this party's rows of the global intersection, in the leader's order, int64 (k,).
@@ -167,7 +167,7 @@ class Leader(_Member):
         by: Engine | None = None,
     ) -> None:
         super().__init__(ids, circle.leader, circle, seeds, max_set_size, by)
-        self._client = oprf.Client(
+        self._client = oprf.OPRFClient(
             self._ids,
             circle.dst,
             length=SHARE_BYTES + RESULT_BYTES,
@@ -203,7 +203,7 @@ class Leader(_Member):
         require_size(count, self._max, f"the set of {name!r}")
         outputs = self._client.outputs(evaluated, name)
         table = okvs.Table(seed, join_chunks(slots, okvs.slots_for(count), SHARE_BYTES, f"the table of {name!r}"))
-        self._sum ^= _mask(outputs) ^ okvs.decode(table, self._digests).view(np.uint64)[:, 0]
+        self._sum ^= _mask(outputs) ^ okvs.decode_table(table, self._digests).view(np.uint64)[:, 0]
         self._results[name] = outputs[:, SHARE_BYTES:].copy()
 
     def intersect(self) -> np.ndarray:

@@ -46,12 +46,12 @@ __all__ = [
     "MAX_KEYS",
     "SEED_BYTES",
     "Table",
-    "decode",
-    "encode",
+    "decode_table",
+    "encode_table",
     "failure_exponent",
-    "positions",
     "prf",
     "scale_fractions",
+    "slot_positions",
     "slots_for",
 ]
 
@@ -114,7 +114,7 @@ class Table:
             )
 
 
-def encode(keys: np.ndarray, values: np.ndarray, by: BitLoops | None = None) -> Table:
+def encode_table(keys: np.ndarray, values: np.ndarray, by: BitLoops | None = None) -> Table:
     """Encode values under their keys.
 
     Args:
@@ -146,7 +146,7 @@ def encode(keys: np.ndarray, values: np.ndarray, by: BitLoops | None = None) -> 
     )
 
 
-def decode(table: Table, keys: np.ndarray) -> np.ndarray:
+def decode_table(table: Table, keys: np.ndarray) -> np.ndarray:
     """Look up the value of each key, uint8 (n, L); a key that was not stored gives bytes that depend on the table only.
 
     Raises:
@@ -206,7 +206,7 @@ def _describe(array: object) -> str:
     return f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else f"a {type(array).__name__}"
 
 
-def positions(keys: np.ndarray, seed: bytes, count: int) -> tuple[np.ndarray, np.ndarray]:
+def slot_positions(keys: np.ndarray, seed: bytes, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Each key's row in a table of `count` keys: its three slots, uint32 (n, 3), its dense bits, uint8 (n, DENSE / 8).
 
     A position is ⌊h w / 2^40⌋ for 40 bits h: within a factor 1 ± w/2^40 of uniform.

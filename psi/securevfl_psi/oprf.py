@@ -31,7 +31,7 @@ from securevfl_psi.errors import IdentifierError, PSIError, SetSizeError
 from securevfl_psi.group import POINT_BYTES, Scalar, hash_to_group
 from securevfl_psi.identifiers import Identifiers
 
-__all__ = ["DEFAULT_MAX", "MAX_OUTPUT_BYTES", "Client", "Server", "column_of", "finalise", "hash_items"]
+__all__ = ["DEFAULT_MAX", "MAX_OUTPUT_BYTES", "OPRFClient", "OPRFServer", "column_of", "finalise", "hash_items"]
 
 MAX_OUTPUT_BYTES = 64  # of one SHA-512
 DEFAULT_MAX = 1 << 28
@@ -96,7 +96,7 @@ def _checked_length(length: int) -> int:
     return length
 
 
-class Client:
+class OPRFClient:
     """The side that learns F_k at its identifiers.
 
     Args:
@@ -169,7 +169,7 @@ class Client:
         return out
 
 
-class Server:
+class OPRFServer:
     """The side that has the key.
 
     Args:

@@ -35,7 +35,7 @@ __all__ = [
     "Offer",
     "Publication",
     "RunStore",
-    "bits_for",
+    "fingerprint_bits",
     "load_or_publish",
     "max_filter_bytes",
 ]
@@ -64,7 +64,7 @@ class RunStore(Protocol):
         """Delete the stored bytes."""
 
 
-def bits_for(count: int) -> int:
+def fingerprint_bits(count: int) -> int:
     """Bits of the false-positive rate of a filter of `count` items: as many as 64-bit values allow, at most 56.
 
     That is 44 at 2^20 items and 40 at 2^24. A false positive ends the run, as its proof matches no row; it never gives
@@ -75,7 +75,7 @@ def bits_for(count: int) -> int:
 
 def max_filter_bytes(count: int) -> int:
     """Bytes of the longest possible filter of `count` items."""
-    return _GCS_HEADER + (2 * count + 7) // 8 + -(-count * bits_for(count) // 8)
+    return _GCS_HEADER + (2 * count + 7) // 8 + -(-count * fingerprint_bits(count) // 8)
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Publication:
         ids = oprf.column_of(ids, gcs.MAX_ITEMS)  # checks for duplicates once, so that the parts need not
         nonce, secret = secrets.token_bytes(NONCE_BYTES), Scalar(by=by).to_bytes()
         tag = session(nonce).dst
-        server = oprf.Server(tag, Scalar(secret, by), length=OUTPUT_BYTES, by=by)
+        server = oprf.OPRFServer(tag, Scalar(secret, by), length=OUTPUT_BYTES, by=by)
         outputs = np.empty((len(ids), OUTPUT_BYTES), dtype=np.uint8)
         for start in range(0, len(ids), STEP):
             outputs[start : start + STEP] = server.outputs(ids.part(start, min(start + STEP, len(ids))).mark_unique())
@@ -166,7 +166,7 @@ class Publication:
             secret=secret,
             tag=tag,
             set_digest=_digest(ids),
-            filter=gcs.encode(tokens, bits_for(len(ids))),
+            filter=gcs.encode_golomb(tokens, fingerprint_bits(len(ids))),
             rest=np.ascontiguousarray(outputs[:, TOKEN_BYTES:]),
         )
 
@@ -241,6 +241,6 @@ def load_or_publish(
 
 def _digest(ids: Identifiers) -> bytes:
     digest = hashlib.sha256()
-    for part in ids.framed(np.arange(len(ids))):
+    for part in ids.iter_framed(np.arange(len(ids))):
         digest.update(part)
     return digest.digest()

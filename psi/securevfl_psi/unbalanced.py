@@ -37,7 +37,7 @@ from securevfl_psi.errors import BudgetError, MalformedError, PSIError
 from securevfl_psi.filters import KEY_ID_BYTES, MAX_NAME_BYTES, Filter, FilterTerms, Reader, framed_text
 from securevfl_psi.group import Scalar
 
-__all__ = ["Client", "Filter", "FilterTerms", "Server"]
+__all__ = ["Filter", "FilterClient", "FilterServer", "FilterTerms"]
 
 SECRET_BYTES = 32
 _PROTOCOL = b"unbalanced v1"
@@ -51,7 +51,7 @@ def _dst(terms: FilterTerms, key_id: bytes) -> bytes:
     return b"securevfl-psi" + hashlib.sha512(_PROTOCOL + key_id + terms.to_bytes()).digest()[:32]
 
 
-class Server:
+class FilterServer:
     """The side with the large set: one key, one filter, many clients.
 
     `to_bytes` encodes the key, the terms and each client's number of queries. Store it after each `answer` and before
@@ -81,8 +81,8 @@ class Server:
         """
         if self._published:
             raise PSIError("publish was called twice; each filter has its own key: make a new Server")
-        server = oprf.Server(_dst(self.terms, self.key_id), self._scalar, length=gcs.HASH_BYTES)
-        body = gcs.encode(server.outputs(ids), self.terms.bits)
+        server = oprf.OPRFServer(_dst(self.terms, self.key_id), self._scalar, length=gcs.HASH_BYTES)
+        body = gcs.encode_golomb(server.outputs(ids), self.terms.bits)
         self._published = True
         return Filter.pack(self.terms, self.key_id, body)
 
@@ -122,7 +122,7 @@ class Server:
         # Counted before the answer exists: a client that breaks off must not get its queries back.
         self._spent[client] = self._spent.get(client, 0) + count
         dst = _dst(self.terms, self.key_id)
-        return oprf.Server(dst, self._scalar, length=gcs.HASH_BYTES).evaluate(blinded, count)
+        return oprf.OPRFServer(dst, self._scalar, length=gcs.HASH_BYTES).evaluate(blinded, count)
 
     def to_bytes(self) -> bytes:
         """Encode key, terms and counts. They are secret: store them where only the server can read them."""
@@ -131,7 +131,7 @@ class Server:
         return b"".join([_STATE_MAGIC, self._secret, flag, self.terms.to_bytes(), _COUNTER.pack(len(spent)), *spent])
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Server:
+    def from_bytes(cls, data: bytes) -> FilterServer:
         """Restore the server that wrote these bytes. Raises MalformedError for other bytes."""
         reader = Reader(data, _STATE_MAGIC, "a server's state")
         secret, flag, terms = reader.take(SECRET_BYTES), reader.take(1), reader.terms()
@@ -148,7 +148,7 @@ class Server:
         return server
 
 
-class Client:
+class FilterClient:
     """The side with the small set: one session.
 
     Args:
@@ -171,7 +171,7 @@ class Client:
         if len(ids) > terms.max_queries:
             raise BudgetError(f"{len(ids)} identifiers; {terms.server!r} lets a client ask {terms.max_queries}")
         self._hashes = published.hashes
-        self._oprf = oprf.Client(ids, _dst(terms, published.key_id), length=gcs.HASH_BYTES)
+        self._oprf = oprf.OPRFClient(ids, _dst(terms, published.key_id), length=gcs.HASH_BYTES)
         self.key_id = published.key_id
         """Fingerprint of the filter's key; send it to the server, so that both use the same key."""
 

@@ -27,6 +27,6 @@ def list_digest(ids: Sequence[str], rows: np.ndarray | None = None) -> bytes:
     column = Identifiers.of_texts(ids)
     wanted = np.arange(len(column)) if rows is None else rows
     digest = hashlib.sha512(b"securevfl order v2" + len(wanted).to_bytes(8, "big"))
-    for framed in column.framed(wanted):
+    for framed in column.iter_framed(wanted):
         digest.update(framed)
     return digest.digest()

@@ -22,17 +22,17 @@ from securevfl_psi.errors import (
 from securevfl_psi.filters import Filter, FilterTerms
 from securevfl_psi.group import POINT_BYTES
 from securevfl_psi.identifiers import IdRules, normalise_column
-from securevfl_psi.unbalanced import Server
+from securevfl_psi.unbalanced import FilterServer
 from securevfl_psi.wire import Kind
 
-from securevfl_psi_cli.channel import Address, left_politely
+from securevfl_psi_cli.channel import Address, hanging_up
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.listening import Listener
-from securevfl_psi_cli.summary import counted
+from securevfl_psi_cli.summary import format_count
 from securevfl_psi_cli.table import Table
 
-__all__ = ["REASONS", "VERSION", "clients_of", "publish", "serve"]
+__all__ = ["REASONS", "VERSION", "clients_of", "publish_filter", "serve_clients"]
 
 VERSION = 1
 REASONS = {
@@ -53,7 +53,7 @@ _WORDS = (
 )
 
 
-def publish(
+def publish_filter(
     table: Table, rules: IdRules, *, name: str, hours: float, most: int, bits: int, filter_to: Path, state_to: Path
 ) -> Filter:
     """Writes the filter of a table, which clients may have, and the server's state, which nobody may have.
@@ -68,7 +68,7 @@ def publish(
     try:
         ids = normalise_column(table.ids, rules)
     except IdentifierError as error:
-        raise table.explained(error, rules) from None
+        raise table.explain_error(error, rules) from None
     now = int(time.time())
     try:
         terms = FilterTerms(
@@ -81,7 +81,7 @@ def publish(
         )
     except PSIError as error:
         raise InputError(str(error)) from None
-    server = Server(terms)
+    server = FilterServer(terms)
     made = server.publish(ids)
     _write_state(state_to, server)
     try:
@@ -91,7 +91,7 @@ def publish(
     return Filter.from_bytes(made)
 
 
-def _write_state(path: Path, server: Server) -> None:
+def _write_state(path: Path, server: FilterServer) -> None:
     """Whole or not at all, for its owner alone, and on the disk before it counts."""
     try:
         write_atomic(path, server.to_bytes(), private=True)
@@ -113,7 +113,7 @@ def clients_of(cert: Path, key: Path, texts: Mapping[str, str]) -> Pins:
     return found
 
 
-def serve(
+def serve_clients(
     filter_from: Path,
     state: Path,
     clients: Pins,
@@ -135,7 +135,7 @@ def serve(
         ExpiredError: a filter that has expired when this begins.
         ConnectionLost, CertificateError: nobody came within `wait` seconds.
     """
-    server = Server.from_bytes(_content(state))
+    server = FilterServer.from_bytes(_content(state))
     published = _content(filter_from)
     if Filter.from_bytes(published).key_id != server.key_id:
         raise InputError(f"{filter_from} and {state} are of two keys: take those that one publish wrote")
@@ -150,7 +150,7 @@ def serve(
                 say("The filter has expired: delete its state, publish another one")
                 break
             sock, where = door.meet(left if wait is None else min(wait, left))
-            with left_politely(sock):
+            with hanging_up(sock):
                 name = clients.party(sock)
                 stream = FrameStream(sock, name or where, timeout=timeout, deadline=deadline, reasons=REASONS)
                 try:
@@ -164,11 +164,11 @@ def serve(
                     continue
             done += 1
             asked[name] = asked.get(name, 0) + count
-            say(f"{name} asked {counted(count, 'identifier')}; it may ask {server.remaining(name)} more")
+            say(f"{name} asked {format_count(count, 'identifier')}; it may ask {server.remaining(name)} more")
     return asked
 
 
-def _session(server: Server, published: bytes, name: str, stream: FrameStream, keep: Callable[[], None]) -> int:
+def _session(server: FilterServer, published: bytes, name: str, stream: FrameStream, keep: Callable[[], None]) -> int:
     """One client; returns how many identifiers it asked."""
     if not name:
         raise ConnectionLost("it showed no certificate of a client")

@@ -14,7 +14,7 @@ from securevfl_psi.errors import InputError
 from securevfl_psi.identifiers import IdRules
 
 from securevfl_psi_cli.channel import parse_address
-from securevfl_psi_cli.comparison import compare
+from securevfl_psi_cli.comparison import compare_tables
 from securevfl_psi_cli.credentials import make_certificate
 from securevfl_psi_cli.link_app import link_command
 from securevfl_psi_cli.options import (
@@ -33,11 +33,11 @@ from securevfl_psi_cli.options import (
     Out,
     Shown,
     Squeeze,
-    takes,
+    take_options,
 )
 from securevfl_psi_cli.party import Watch, run_party
-from securevfl_psi_cli.reporting import exit_code, reported, show
-from securevfl_psi_cli.several import neighbours, run_several
+from securevfl_psi_cli.reporting import exit_code, report_errors, show
+from securevfl_psi_cli.several import parse_neighbours, run_several
 from securevfl_psi_cli.shards.party import run_sharded
 from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
 from securevfl_psi_cli.table_rows import MAX_BYTES
@@ -56,7 +56,7 @@ app = typer.Typer(
 
 def _run(options: Options, *, listens: bool) -> None:
     watch = Watch()
-    with reported(watch) as err:
+    with report_errors(watch) as err:
         watch.least = options.min_intersection
         if options.shard_key is not None and options.shards is None:
             raise InputError("--shard-key without --shards: say how many shards, or 'auto'")
@@ -78,8 +78,8 @@ def _connect(options: Options) -> None:
     _run(options, listens=False)
 
 
-app.command("listen")(takes(_listen))
-app.command("connect")(takes(_connect))
+app.command("listen")(take_options(_listen))
+app.command("connect")(take_options(_connect))
 
 
 @app.command("compare")
@@ -104,7 +104,7 @@ def _compare(
 ) -> None:
     """Compare two tables on this machine: for tests, and for somebody whom both parties trust with their tables."""
     watch = Watch(least=min_intersection)
-    with reported(watch):
+    with report_errors(watch):
         columns = column_b or column
         if len(columns) != len(column):
             raise InputError(
@@ -118,7 +118,7 @@ def _compare(
             numeric=numeric,
             columns=len(column),
         )
-        found = compare(
+        found = compare_tables(
             one,
             other,
             column,
@@ -167,8 +167,8 @@ def _several(
 ) -> None:
     """Compare with two or more others at once: which rows do all hold? Each party runs this, all over mutual TLS."""
     watch = Watch(least=min_intersection)
-    with reported(watch) as err:
-        others = neighbours(name, cert, key, peer, peer_cert)
+    with report_errors(watch) as err:
+        others = parse_neighbours(name, cert, key, peer, peer_cert)
         here = parse_address(at, "--at")
         rules = IdRules(
             form=form.value,
@@ -210,7 +210,7 @@ def _certificate(
     days: Annotated[int, typer.Option(help="Until it expires.")] = 365,
 ) -> None:
     """Make a key and a certificate of this party; the peer gets the certificate, nobody the key."""
-    with reported(Watch()):
+    with report_errors(Watch()):
         certificate, key, digits = make_certificate(name, folder, days)
         show(
             f"A certificate of {name}, for {days} days",

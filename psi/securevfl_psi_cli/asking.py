@@ -12,19 +12,19 @@ from securevfl_psi.filters import Filter
 from securevfl_psi.gcs import MAX_ITEMS
 from securevfl_psi.group import POINT_BYTES
 from securevfl_psi.identifiers import IdRules, normalise_column
-from securevfl_psi.unbalanced import Client
+from securevfl_psi.unbalanced import FilterClient
 from securevfl_psi.wire import Kind
 
 from securevfl_psi_cli.answering import REASONS, VERSION
-from securevfl_psi_cli.channel import Address, connect, secured
+from securevfl_psi_cli.channel import Address, connect, secure_connection
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.options import Shown
 from securevfl_psi_cli.result_file import require_writable
-from securevfl_psi_cli.summary import counted, sized
+from securevfl_psi_cli.summary import format_bytes, format_count
 from securevfl_psi_cli.table import Table
 
-__all__ = ["Asked", "ask"]
+__all__ = ["Asked", "ask_server"]
 
 _HEAD = 4096  # bytes of a filter beside its items
 _EACH = 16  # most bytes of an item
@@ -64,27 +64,27 @@ class Asked:
 
     def title(self) -> str:
         """The result in one line."""
-        return f"{self.server} has {self.found:,} of {counted(self.rows, 'identifier')}"
+        return f"{self.server} has {self.found:,} of {format_count(self.rows, 'identifier')}"
 
     def lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
         until = time.strftime("%Y-%m-%d %H:%M", time.gmtime(self.expires))
-        filter_ = f"fetched, {sized(self.fetched)}" if self.fetched else "the one that was kept"
+        filter_ = f"fetched, {format_bytes(self.fetched)}" if self.fetched else "the one that was kept"
         return [
             (
                 f"{self.name} learned",
-                f"{counted(self.server_rows, 'row')} at {self.server}; which of its own it has",
+                f"{format_count(self.server_rows, 'row')} at {self.server}; which of its own it has",
             ),
-            (f"{self.server} learned", f"that {counted(self.rows, 'identifier')} were asked; not which"),
+            (f"{self.server} learned", f"that {format_count(self.rows, 'identifier')} were asked; not which"),
             ("filter", f"{filter_}; until {until} UTC"),
-            ("moved", f"{sized(self.sent)} sent, {sized(self.received)} received"),
+            ("moved", f"{format_bytes(self.sent)} sent, {format_bytes(self.received)} received"),
             ("took", f"{self.seconds:.2f} s"),
             ("channel", "TLS 1.3, both certificates pinned"),
             *([("written", self.out)] if self.out else []),
         ]
 
 
-def ask(
+def ask_server(
     table: Table,
     rules: IdRules,
     pins: Pins,
@@ -110,9 +110,9 @@ def ask(
     try:
         ids = normalise_column(table.ids, rules)
     except IdentifierError as error:
-        raise table.explained(error, rules) from None
-    filter_ = _kept(kept, max_set_size)
-    with secured(connect(at, wait), pins, timeout=timeout) as sock:
+        raise table.explain_error(error, rules) from None
+    filter_ = _load_filter(kept, max_set_size)
+    with secure_connection(connect(at, wait), pins, timeout=timeout) as sock:
         started = time.perf_counter()
         stream = FrameStream(sock, server, timeout=timeout, deadline=deadline, reasons=REASONS)
         has = "" if filter_ is None else filter_.key_id.hex()
@@ -129,7 +129,7 @@ def ask(
             data = stream.receive_bytes(size)
             filter_ = Filter.from_bytes(data, max_items=max_set_size)
             if kept is not None:
-                _keep(kept, data)
+                _store_filter(kept, data)
         if filter_ is None or filter_.key_id.hex() != key_id or filter_.terms.server != server:
             raise MalformedError(f"{server!r} has a filter that is not {server!r}'s, or of another key than it says")
         client = _client(ids, filter_, rules)
@@ -155,17 +155,17 @@ def ask(
     )
 
 
-def _client(ids: object, filter_: Filter, rules: IdRules) -> Client:
+def _client(ids: object, filter_: Filter, rules: IdRules) -> FilterClient:
     """A mistake of this party's options ends in one sentence."""
     if filter_.terms.rules_tag != rules.tag():
         raise InputError(
             f"identifiers are normalised by {rules.tag()!r} here, and by {filter_.terms.rules_tag!r} at "
             f"{filter_.terms.server!r}: give the same --form, --casefold, --no-strip, --squeeze, --numeric"
         )
-    return Client(ids, filter_, rules_tag=rules.tag(), now=int(time.time()))  # type: ignore[arg-type]
+    return FilterClient(ids, filter_, rules_tag=rules.tag(), now=int(time.time()))  # type: ignore[arg-type]
 
 
-def _kept(path: Path | None, most: int) -> Filter | None:
+def _load_filter(path: Path | None, most: int) -> Filter | None:
     if path is None or not path.exists():
         return None
     try:
@@ -176,7 +176,7 @@ def _kept(path: Path | None, most: int) -> Filter | None:
         raise InputError(f"{path} is no filter ({error}): name the file where filters are kept, or a new one") from None
 
 
-def _keep(path: Path, data: bytes) -> None:
+def _store_filter(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
     except OSError as error:

@@ -14,7 +14,16 @@ from securevfl_psi.errors import ConnectionLost, InputError
 
 from securevfl_psi_cli.credentials import Pins, explain_refusal, wrong_input
 
-__all__ = ["Address", "connect", "hang_up", "is_local", "left_politely", "make_address", "parse_address", "secured"]
+__all__ = [
+    "Address",
+    "connect",
+    "hang_up",
+    "hanging_up",
+    "is_local",
+    "make_address",
+    "parse_address",
+    "secure_connection",
+]
 
 _AGAIN = 0.2  # seconds between two attempts to connect
 _LINGER = 2.0  # seconds in which a peer may take what was said last
@@ -80,8 +89,8 @@ def connect(address: Address, wait: float) -> socket.socket:
 
 
 @contextmanager
-def secured(sock: socket.socket, pins: Pins | None, *, timeout: float) -> Iterator[socket.socket]:
-    """The calling side's connection for the run, plain without `pins`; closed at the end, see `left_politely`.
+def secure_connection(sock: socket.socket, pins: Pins | None, *, timeout: float) -> Iterator[socket.socket]:
+    """The calling side's connection for the run, plain without `pins`; closed at the end, see `hanging_up`.
 
     Raises:
         CertificateError: another certificate than the expected one, here or there.
@@ -93,7 +102,7 @@ def secured(sock: socket.socket, pins: Pins | None, *, timeout: float) -> Iterat
                 tls = pins.context(server=False).wrap_socket(sock, do_handshake_on_connect=False)
                 sock = tls
         finally:
-            stack.enter_context(left_politely(sock))
+            stack.enter_context(hanging_up(sock))
         if pins is not None:
             tls.setblocking(False)
             try:
@@ -105,7 +114,7 @@ def secured(sock: socket.socket, pins: Pins | None, *, timeout: float) -> Iterat
 
 
 @contextmanager
-def left_politely(sock: socket.socket) -> Iterator[None]:
+def hanging_up(sock: socket.socket) -> Iterator[None]:
     """Closes a connection at the end, after the peer could take what was said."""
     try:
         yield

@@ -16,11 +16,11 @@ from securevfl_psi.terms import Terms
 from securevfl_psi_cli.party import end_of
 from securevfl_psi_cli.result_file import require_writable, write_csv
 from securevfl_psi_cli.spelling_hints import more_matches
-from securevfl_psi_cli.summary import counted
+from securevfl_psi_cli.summary import format_count
 from securevfl_psi_cli.table import Missing, Table
 from securevfl_psi_cli.table_rows import MAX_BYTES
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare_tables"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,9 @@ class Comparison:
 
     def title(self) -> str:
         """The result in one line."""
-        return f"{counted(self.common, 'common row')} of {self.rows_a:,} in {self.a} and {self.rows_b:,} in {self.b}"
+        return (
+            f"{format_count(self.common, 'common row')} of {self.rows_a:,} in {self.a} and {self.rows_b:,} in {self.b}"
+        )
 
     def lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
@@ -64,7 +66,12 @@ class Comparison:
             ("private", "no: both tables are on this machine, and whoever runs this sees both"),
             ("verified", "each end of the protocol proved each common row to the other"),
             *(
-                [("left out", f"without an identifier: {counted(self.dropped_a, 'row')} of A, {self.dropped_b:,} of B")]
+                [
+                    (
+                        "left out",
+                        f"without an identifier: {format_count(self.dropped_a, 'row')} of A, {self.dropped_b:,} of B",
+                    )
+                ]
                 if self.dropped_a or self.dropped_b
                 else []
             ),
@@ -74,7 +81,7 @@ class Comparison:
         ]
 
 
-def compare(
+def compare_tables(
     one: Path,
     other: Path,
     columns_a: Sequence[str],

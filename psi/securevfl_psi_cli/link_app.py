@@ -22,9 +22,9 @@ from securevfl_psi_cli.mesh import meet_all
 from securevfl_psi_cli.options import Delimiter, Json, MostBytes, Out, Shown
 from securevfl_psi_cli.party import Watch
 from securevfl_psi_cli.record_table import Records
-from securevfl_psi_cli.reporting import reported, show
+from securevfl_psi_cli.reporting import report_errors, show
 from securevfl_psi_cli.result_file import require_writable
-from securevfl_psi_cli.several import named, neighbours
+from securevfl_psi_cli.several import parse_named, parse_neighbours
 from securevfl_psi_cli.table_rows import MAX_BYTES
 
 __all__ = ["link_command"]
@@ -78,8 +78,8 @@ def link_command(
     json: Json = False,
 ) -> None:
     """Link records without a common identifier with another party's, over mutual TLS. Weaker than an intersection."""
-    with reported(Watch()) as err:
-        others = neighbours(name, cert, key, peer, peer_cert, least=1)
+    with report_errors(Watch()) as err:
+        others = parse_neighbours(name, cert, key, peer, peer_cert, least=1)
         if len(others) > 2:
             raise InputError(
                 f"{len(others)} --peer; the other party and, where a third one compares, that one are needed"
@@ -139,7 +139,7 @@ def _own(
         raise InputError(f"{plan.name!r} has records: give its table, and --field for each field that is compared")
     schema = schema_of(fields)
     names = {one.name: one.name for one in schema.fields}
-    given = named(columns, "--column", "FIELD=COLUMN")
+    given = parse_named(columns, "--column", "FIELD=COLUMN")
     if set(given) - set(names):
         raise InputError(f"--column {min(set(given) - set(names))}: no --field has that name ({', '.join(names)})")
     records = Records.read(table, names | given, delimiter, max_rows=plan.max_set_size, max_bytes=max_bytes)

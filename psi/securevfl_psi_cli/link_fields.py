@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 
 from securevfl_psi.errors import InputError, LinkageError
-from securevfl_psi.linkage import Code, Date, Field, Kind, Number, Prefix, Schema, Soundex, Text, Whole
+from securevfl_psi.linkage import Code, Date, Field, FieldKind, Number, Prefix, Schema, Soundex, Text, Whole
 from securevfl_psi.linkage.blocking import BlockKey
 
-from securevfl_psi_cli.several import named
+from securevfl_psi_cli.several import parse_named
 
 __all__ = ["blocks_of", "schema_of"]
 
-_KINDS: Mapping[str, Kind] = {
+_KINDS: Mapping[str, FieldKind] = {
     "text": Text(),
     "code": Code(),
     "date": Date(),
@@ -31,7 +31,7 @@ def schema_of(fields: Sequence[str], bits: int = 1024) -> Schema:
     Raises:
         InputError: texts of another form.
     """
-    found = [_field(name, text) for name, text in sorted(named(fields, "--field", _FORM).items())]
+    found = [_field(name, text) for name, text in sorted(parse_named(fields, "--field", _FORM).items())]
     try:
         return Schema(fields=tuple(found), bits=bits)
     except LinkageError as error:

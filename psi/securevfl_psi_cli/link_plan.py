@@ -10,7 +10,7 @@ from securevfl_psi.errors import InputError
 from securevfl_psi.linkage import Schema
 from securevfl_psi.linkage.blocking import BlockKey
 
-from securevfl_psi_cli.summary import counted, sized
+from securevfl_psi_cli.summary import format_bytes, format_count
 
 __all__ = ["Linking", "Plan", "require_linker"]
 
@@ -28,7 +28,7 @@ class Plan:
         rules: blocks.
         witnesses: two sets of fields for an estimate of recall, or none.
         deduplicate: whether to leave out rows of one person.
-        threshold, precision: at the linker, see `securevfl_psi.linkage.link`.
+        threshold, precision: at the linker, see `securevfl_psi.linkage.link_records`.
         max_set_size: most records of another party.
     """
 
@@ -110,7 +110,7 @@ class Linking:
 
     def title(self) -> str:
         """The result in one line."""
-        return f"{counted(self.pairs, 'pair')} of records of {' and '.join(self.parties)} are linked"
+        return f"{format_count(self.pairs, 'pair')} of records of {' and '.join(self.parties)} are linked"
 
     def lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
@@ -118,14 +118,14 @@ class Linking:
         learned = "encodings of all records, and could test guesses on them: it has the key"
         if not inside:
             learned = "keyed encodings of all records, and which are alike; known attacks read names from these"
-        left_out = [("left out", f"{counted(self.duplicates, 'row')} of people who stand here twice")]
+        left_out = [("left out", f"{format_count(self.duplicates, 'row')} of people who stand here twice")]
         left_out = left_out if self.duplicates else []
         return [
             ("estimated", f"precision {self.precision:.3f}, {self._recall()}"),
             ("threshold", f"similarity {self.threshold:.3f}"),
             (f"{self.linker} learned", learned),
             *left_out,
-            ("moved", f"{sized(self.sent)} sent, {sized(self.received)} received"),
+            ("moved", f"{format_bytes(self.sent)} sent, {format_bytes(self.received)} received"),
             ("took", f"{self.seconds:.2f} s"),
             ("channel", "TLS 1.3, certificates of both ends pinned, one connection between each two parties"),
             *([("written", self.out)] if self.out else []),

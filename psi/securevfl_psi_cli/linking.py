@@ -18,7 +18,14 @@ import numpy as np
 from securevfl_psi.chunks import split
 from securevfl_psi.circle import Circle, PairwiseKeys
 from securevfl_psi.errors import DisagreementError, LinkageError, MalformedError, PSIError
-from securevfl_psi.linkage import Encodings, blocking_tokens, encode, find_duplicates, link, witness_tokens
+from securevfl_psi.linkage import (
+    Encodings,
+    blocking_tokens,
+    encode_records,
+    find_duplicates,
+    link_records,
+    witness_tokens,
+)
 from securevfl_psi.terms import parse_nonce
 from securevfl_psi.wire import Kind
 
@@ -81,7 +88,7 @@ def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.soc
         rows, duplicates, found, links = _run(plan, records, streams)
     except PSIError as error:
         for stream in streams.values():
-            stream.refuse(_word(error))
+            stream.refuse(_refusal_code(error))
         raise
     return Linking(
         name=plan.name,
@@ -102,7 +109,7 @@ def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.soc
     )
 
 
-def _word(error: PSIError) -> str:
+def _refusal_code(error: PSIError) -> str:
     if isinstance(error, LinkageError):
         return "keys" if "tags differ" in str(error) else "scores"
     return {"DisagreementError": "terms", "SetSizeError": "size", "MalformedError": "malformed"}.get(
@@ -118,7 +125,7 @@ def _run(
         found = _compare_for_both(plan, streams)
         return 0, 0, found, []
     (peer,) = [name for name in plan.parties if name != plan.name]
-    key = _key(plan, streams[peer], peer, nonces)
+    key = _agree_key(plan, streams[peer], peer, nonces)
     table, rows = records.table, np.arange(records.rows)
     if plan.deduplicate:
         rows = find_duplicates(table, plan.schema).rows
@@ -126,19 +133,19 @@ def _run(
     table = {name: [values[row] for row in rows.tolist()] for name, values in table.items()}
     with_key = {"schema": plan.schema, "key": key, "context": plan.context}
     own = _Sent(
-        encode(table, **with_key),  # type: ignore[arg-type]
+        encode_records(table, **with_key),  # type: ignore[arg-type]
         blocking_tokens(table, rules=plan.rules, **with_key) if plan.rules else None,  # type: ignore[arg-type]
         witness_tokens(table, rules=plan.witnesses, **with_key) if plan.witnesses else None,  # type: ignore[arg-type]
     )
     if plan.linker == plan.name:
-        theirs = _take(plan, streams[peer])
+        theirs = _receive_encodings(plan, streams[peer])
         mine, other, figures = _compare(plan, own, theirs)
-        _tell(streams[peer], other, figures)
+        _send_links(streams[peer], other, figures)
         found = Compared(mine, figures)
     else:
         stream = streams[plan.linker]
-        _give(stream, own)
-        found = _told(stream, len(rows))
+        _send_encodings(stream, own)
+        found = _receive_links(stream, len(rows))
     linked = np.flatnonzero(found.names.any(axis=1))
     links = sorted((found.names[at].tobytes().hex(), int(rows[at])) for at in linked.tolist())
     _require_same(streams[peer], [name for name, _ in links], plan)
@@ -165,7 +172,7 @@ def _greet(plan: Plan, streams: Mapping[str, FrameStream]) -> dict[str, bytes]:
     return found
 
 
-def _key(plan: Plan, stream: FrameStream, peer: str, nonces: Mapping[str, bytes]) -> bytes:
+def _agree_key(plan: Plan, stream: FrameStream, peer: str, nonces: Mapping[str, bytes]) -> bytes:
     """What encodings are made under; a linker that is a third party has no part in it."""
     nonce = b"".join(nonces[name] for name in sorted(plan.parties))
     own = PairwiseKeys(Circle(names=tuple(sorted(plan.parties)), nonce=nonce, rules_tag=plan.what), plan.name)
@@ -173,7 +180,7 @@ def _key(plan: Plan, stream: FrameStream, peer: str, nonces: Mapping[str, bytes]
     return own.seeds({peer: stream.receive_frame(Kind.KEY)})[peer]
 
 
-def _give(stream: FrameStream, sent: _Sent) -> None:
+def _send_encodings(stream: FrameStream, sent: _Sent) -> None:
     data = sent.encodings.to_bytes()
     tokens = [b"" if of is None else of.astype("<u8").tobytes() for of in (sent.blocks, sent.witnesses)]
     stream.send_frame(Kind.COUNT, b"".join(len(part).to_bytes(_SIZE, "big") for part in (data, *tokens)))
@@ -181,7 +188,7 @@ def _give(stream: FrameStream, sent: _Sent) -> None:
         stream.send_bytes(part)
 
 
-def _take(plan: Plan, stream: FrameStream) -> _Sent:
+def _receive_encodings(plan: Plan, stream: FrameStream) -> _Sent:
     head = stream.receive_frame(Kind.COUNT)
     if len(head) != 3 * _SIZE:
         raise MalformedError(f"{stream.peer!r} announces its records in {len(head)} bytes; {3 * _SIZE} were expected")
@@ -205,7 +212,9 @@ def _tokens(stream: FrameStream, size: int, rows: int) -> np.ndarray | None:
     return np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(rows, -1)
 
 
-def _both(one: np.ndarray | None, other: np.ndarray | None, option: str) -> tuple[np.ndarray, np.ndarray] | None:
+def _require_both(
+    one: np.ndarray | None, other: np.ndarray | None, option: str
+) -> tuple[np.ndarray, np.ndarray] | None:
     if one is None and other is None:
         return None
     if one is None or other is None or one.shape[1] != other.shape[1]:
@@ -215,8 +224,11 @@ def _both(one: np.ndarray | None, other: np.ndarray | None, option: str) -> tupl
 
 def _compare(plan: Plan, one: _Sent, other: _Sent) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
     a, b = one.encodings, other.encodings
-    blocks, seen = _both(one.blocks, other.blocks, "--block"), _both(one.witnesses, other.witnesses, "--witness")
-    found = link(a, b, blocks=blocks, witnesses=seen, threshold=plan.threshold, precision=plan.precision)
+    blocks, seen = (
+        _require_both(one.blocks, other.blocks, "--block"),
+        _require_both(one.witnesses, other.witnesses, "--witness"),
+    )
+    found = link_records(a, b, blocks=blocks, witnesses=seen, threshold=plan.threshold, precision=plan.precision)
     names = np.frombuffer(secrets.token_bytes(_ID * len(found)), dtype=np.uint8).reshape(-1, _ID)
     given = []
     for size, rows in ((len(a), found.rows_a), (len(b), found.rows_b)):
@@ -232,19 +244,19 @@ def _compare(plan: Plan, one: _Sent, other: _Sent) -> tuple[np.ndarray, np.ndarr
 
 def _compare_for_both(plan: Plan, streams: Mapping[str, FrameStream]) -> Compared:
     first, second = plan.parties
-    taken = {name: _take(plan, streams[name]) for name in (first, second)}
+    taken = {name: _receive_encodings(plan, streams[name]) for name in (first, second)}
     one, other, figures = _compare(plan, taken[first], taken[second])
-    _tell(streams[first], one, figures)
-    _tell(streams[second], other, figures)
+    _send_links(streams[first], one, figures)
+    _send_links(streams[second], other, figures)
     return Compared(one[:0], figures)
 
 
-def _tell(stream: FrameStream, names: np.ndarray, figures: Mapping[str, float]) -> None:
+def _send_links(stream: FrameStream, names: np.ndarray, figures: Mapping[str, float]) -> None:
     stream.send_fields(figures)
     stream.send_rows(Kind.TOKENS, split(names))
 
 
-def _told(stream: FrameStream, rows: int) -> Compared:
+def _receive_links(stream: FrameStream, rows: int) -> Compared:
     said = stream.receive_fields({})
     figures = {}
     more = (_COMMON,) if _COMMON in said else ()

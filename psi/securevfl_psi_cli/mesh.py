@@ -18,7 +18,7 @@ from securevfl_psi.joint import Joint
 from securevfl_psi.wire import Kind
 
 from securevfl_psi_cli.byte_stream import ActivityTimer, Traffic
-from securevfl_psi_cli.channel import Address, connect, left_politely, secured
+from securevfl_psi_cli.channel import Address, connect, hanging_up, secure_connection
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.listening import Listener
@@ -82,7 +82,7 @@ def meet_all(
                 left = max(0.1, end - time.monotonic())
                 sock = connect(other.address, left)
                 left = max(0.1, end - time.monotonic())
-                found[other.name] = stack.enter_context(secured(sock, other.pins, timeout=left))
+                found[other.name] = stack.enter_context(secure_connection(sock, other.pins, timeout=left))
                 say(f"Connected with {other.name}")
         while door is not None and not callers.keys() <= found.keys():
             missing = [one for one in callers if one not in found]
@@ -95,7 +95,7 @@ def meet_all(
                 caught.close()
                 door.refuse(where, CertificateError("that party is here already"))
                 continue
-            stack.enter_context(left_politely(caught))
+            stack.enter_context(hanging_up(caught))
             found[caller] = caught
             say(f"Connected with {caller}")
     return found

@@ -34,7 +34,7 @@ __all__ = [
     "Options",
     "Out",
     "Shown",
-    "takes",
+    "take_options",
 ]
 
 _WHO, _WHAT, _WHERE, _RESULT = "Parties and table", "Protocol", "Connection", "Result"
@@ -271,7 +271,7 @@ class Options:
             if self.lasting:
                 if self.protocol != "pseudonyms":
                     raise InputError(f"--lasting belongs to --protocol pseudonyms; {self.protocol} draws fresh keys")
-                given["lasting"] = _lasting(self.lasting)
+                given["lasting"] = _lasting_key(self.lasting)
         except PSIError as error:
             raise InputError(str(error)) from None
         if self.out and self.protocol == "cardinality":
@@ -286,7 +286,7 @@ def _content(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _lasting(path: Path) -> LastingKey:
+def _lasting_key(path: Path) -> LastingKey:
     """The key in a file; a new one if there is no file."""
     if path.exists():
         return LastingKey.from_bytes(_content(path))
@@ -296,7 +296,7 @@ def _lasting(path: Path) -> LastingKey:
     return made
 
 
-def takes(run: Callable[[Options], None]) -> Callable[..., None]:
+def take_options(run: Callable[[Options], None]) -> Callable[..., None]:
     """A command whose options are the fields of `Options`."""
 
     def command(**given: Any) -> None:

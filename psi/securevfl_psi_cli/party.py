@@ -21,14 +21,14 @@ from securevfl_psi.session import Session
 from securevfl_psi.terms import Protocol, Role, Terms
 
 from securevfl_psi_cli.byte_stream import Traffic
-from securevfl_psi_cli.channel import connect, is_local, left_politely, secured
+from securevfl_psi_cli.channel import connect, hanging_up, is_local, secure_connection
 from securevfl_psi_cli.credentials import Pins, format_fingerprint
 from securevfl_psi_cli.driver import run_endpoint
 from securevfl_psi_cli.listening import Listener
 from securevfl_psi_cli.options import Options, Shown
 from securevfl_psi_cli.result_file import require_writable, write_csv
 from securevfl_psi_cli.spelling_hints import case_hint
-from securevfl_psi_cli.summary import Summary, counted, sized
+from securevfl_psi_cli.summary import Summary, format_bytes, format_count
 from securevfl_psi_cli.table import Table
 
 __all__ = ["Watch", "end_of", "run_party"]
@@ -86,21 +86,21 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
     terms = _WatchedTerms(**given, watch=watch)
     endpoint = end_of(table, terms)
     columns = " and ".join(map(repr, table.columns))
-    left_out = f", {counted(table.dropped, 'row')} without an identifier left out" if table.dropped else ""
-    _say(
+    left_out = f", {format_count(table.dropped, 'row')} without an identifier left out" if table.dropped else ""
+    _print_line(
         console,
-        f"{table.path}: {counted(len(table.ids), 'row')}{left_out}, column{'s' if len(table.columns) > 1 else ''} "
+        f"{table.path}: {format_count(len(table.ids), 'row')}{left_out}, column{'s' if len(table.columns) > 1 else ''} "
         f"{columns} ({terms.rules.describe()})",
     )
     if hint := case_hint(table, terms.rules):
-        _say(console, hint)
+        _print_line(console, hint)
     channel = "plain TCP on this machine" if is_local(options.address) else "plain TCP, as accepted"
     if pins is not None:
         channel = "TLS 1.3, both certificates pinned"
-        _say(console, f"{terms.peer}'s certificate: {format_fingerprint(pins.peers[options.peer])}")
+        _print_line(console, f"{terms.peer}'s certificate: {format_fingerprint(pins.peers[options.peer])}")
 
     def converse_with(sock: socket.socket, where: str, end: Endpoint) -> tuple[Traffic, float]:
-        _say(console, f"Connected with {where}, {channel}")
+        _print_line(console, f"Connected with {where}, {channel}")
         started = time.perf_counter()
         with _progress(console, terms, len(table.ids)) as progress:
             moved = run_endpoint(end, sock, timeout=options.timeout, deadline=options.deadline, progress=progress)
@@ -109,7 +109,7 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
     if listens:
         traffic, seconds, endpoint = _listen(options, pins, console, endpoint, converse_with)
     else:
-        with secured(_call(options, console), pins, timeout=options.timeout) as sock:
+        with secure_connection(_call(options, console), pins, timeout=options.timeout) as sock:
             traffic, seconds = converse_with(sock, str(options.address), endpoint)
     result = endpoint.result
     return Summary(
@@ -130,7 +130,7 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
         seconds=seconds,
         engine=(bit_loops() if result.protocol == "ot" else choose_engine()).name,
         channel=channel,
-        out=_written(options, table, result),
+        out=_write_result(options, table, result),
     )
 
 
@@ -139,10 +139,10 @@ def end_of(table: Table, terms: Terms) -> Endpoint:
     try:
         return Endpoint(table.ids, terms, by=None if terms.protocol == "ot" else choose_engine())
     except IdentifierError as error:
-        raise table.explained(error, terms.rules) from None
+        raise table.explain_error(error, terms.rules) from None
 
 
-def _say(console: Console, text: str) -> None:
+def _print_line(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -161,12 +161,14 @@ def _listen(
 ) -> tuple[Traffic, float, Endpoint]:
     """Listens until the peer came and the run is done. Without certificates, whoever agrees on the terms is the peer;
     whoever breaks off before, or talks nonsense, is a stranger."""
-    with Listener(options.address, pins, timeout=options.timeout, refused=lambda line: _say(console, line)) as listener:
-        _say(console, f"Listening at {listener.where}")
+    with Listener(
+        options.address, pins, timeout=options.timeout, refused=lambda line: _print_line(console, line)
+    ) as listener:
+        _print_line(console, f"Listening at {listener.where}")
         while True:
             with console.status(f"waiting for {options.peer}; press Ctrl-C to stop"):
                 sock, where = listener.meet(options.wait)
-            with left_politely(sock):
+            with hanging_up(sock):
                 try:
                     return *converse_with(sock, where, end), end
                 except (MalformedError, ConnectionLost) as error:
@@ -191,14 +193,14 @@ def _progress(console: Console, terms: _WatchedTerms, own: int) -> Iterator[Call
 
         def show(traffic: Traffic) -> None:
             peer = terms.watch.peer_rows
-            total = None if peer is None else _expected(terms, peer, max(own, terms.pad_to or 0))
-            note = f"{sized(traffic.sent)} sent, {sized(traffic.received)} received"
+            total = None if peer is None else _expected_bytes(terms, peer, max(own, terms.pad_to or 0))
+            note = f"{format_bytes(traffic.sent)} sent, {format_bytes(traffic.received)} received"
             bar.update(task, total=total, completed=min(traffic.received, total or 0), note=note)
 
         yield show
 
 
-def _expected(terms: _WatchedTerms, peer: int, own: int) -> int | None:
+def _expected_bytes(terms: _WatchedTerms, peer: int, own: int) -> int | None:
     """About how many bytes arrive; None where too few to show."""
     receives = terms.role == "receiver"
     match terms.watch.protocol:
@@ -218,7 +220,7 @@ def _expected(terms: _WatchedTerms, peer: int, own: int) -> int | None:
             return None
 
 
-def _written(options: Options, table: Table, result: Result) -> str | None:
+def _write_result(options: Options, table: Table, result: Result) -> str | None:
     if options.out is None:
         return None
     if result.pseudonyms is not None:

@@ -34,7 +34,7 @@ from securevfl_psi.errors import (
 
 from securevfl_psi_cli.party import Watch
 
-__all__ = ["exit_code", "reported", "show"]
+__all__ = ["exit_code", "report_errors", "show"]
 
 
 def _console(*, stderr: bool = False) -> Console:
@@ -65,7 +65,7 @@ def exit_code(error: Exception, watch: Watch) -> int:
 
 
 @contextmanager
-def reported(watch: Watch) -> Iterator[Console]:
+def report_errors(watch: Watch) -> Iterator[Console]:
     """One message and an exit code instead of a traceback."""
     err = _console(stderr=True)
     try:

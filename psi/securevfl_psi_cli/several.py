@@ -22,10 +22,10 @@ from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.mesh import Neighbour, meet_all, run_joint
 from securevfl_psi_cli.options import Shown
 from securevfl_psi_cli.result_file import require_writable
-from securevfl_psi_cli.summary import counted, sized
+from securevfl_psi_cli.summary import format_bytes, format_count
 from securevfl_psi_cli.table import Table
 
-__all__ = ["Several", "named", "neighbours", "run_several"]
+__all__ = ["Several", "parse_named", "parse_neighbours", "run_several"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,24 +63,24 @@ class Several:
 
     def title(self) -> str:
         """The result in one line."""
-        return f"{counted(self.common, 'row')} of {self.rows:,} here are common to all"
+        return f"{format_count(self.common, 'row')} of {self.rows:,} here are common to all"
 
     def lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
-        sizes = ", ".join(f"{counted(number, 'row')} at {name}" for name, number in self.announced.items())
+        sizes = ", ".join(f"{format_count(number, 'row')} at {name}" for name, number in self.announced.items())
         return [
             (f"{self.name} learned", f"{sizes}; which of its rows all parties hold, and no smaller intersection"),
             ("checked", "all parties named the same rows in the same order"),
             ("run", self.run),
-            ("moved", f"{sized(self.sent)} sent, {sized(self.received)} received"),
+            ("moved", f"{format_bytes(self.sent)} sent, {format_bytes(self.received)} received"),
             ("took", f"{self.seconds:.2f} s, engine {choose_engine().name}"),
             ("channel", "TLS 1.3, certificates of both ends pinned, one connection between each two parties"),
-            *([("left out", f"{counted(self.dropped, 'row')} without an identifier")] if self.dropped else []),
+            *([("left out", f"{format_count(self.dropped, 'row')} without an identifier")] if self.dropped else []),
             *([("written", self.out)] if self.out else []),
         ]
 
 
-def neighbours(
+def parse_neighbours(
     name: str, cert: Path, key: Path, peers: Sequence[str], certs: Sequence[str], *, least: int = 2
 ) -> dict[str, Neighbour]:
     """The other parties, from ``--peer NAME=HOST:PORT`` and ``--peer-cert NAME=FILE``; `least` at least.
@@ -88,7 +88,7 @@ def neighbours(
     Raises:
         InputError: texts of another form; a party without one of the two, or named twice; fewer than two others.
     """
-    places, files = named(peers, "--peer", "NAME=HOST:PORT"), named(certs, "--peer-cert", "NAME=FILE")
+    places, files = parse_named(peers, "--peer", "NAME=HOST:PORT"), parse_named(certs, "--peer-cert", "NAME=FILE")
     if places.keys() != files.keys():
         odd = ", ".join(sorted(places.keys() ^ files.keys()))
         raise InputError(f"{odd}: give --peer and --peer-cert of each other party")
@@ -103,7 +103,7 @@ def neighbours(
     return {one: Neighbour(name=one, address=where, pins=pins.only(one)) for one, where in addresses.items()}
 
 
-def named(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
+def parse_named(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
     """From texts ``NAME=VALUE``.
 
     Raises:
@@ -164,13 +164,15 @@ def run_several(
     try:
         ids = normalise_column(table.ids, rules)
     except IdentifierError as error:
-        raise table.explained(error, rules) from None
+        raise table.explain_error(error, rules) from None
     announced: dict[str, int] = {}
 
     def allow(count: int, _found: Mapping[str, int], sizes: Mapping[str, int]) -> None:
         announced.update(sizes)
         if count < least:
-            raise SmallIntersectionError(f"{counted(count, 'row')} common to all; at least {least} are demanded here")
+            raise SmallIntersectionError(
+                f"{format_count(count, 'row')} common to all; at least {least} are demanded here"
+            )
 
     def order(rows: np.ndarray) -> np.ndarray:
         return np.array(sorted(rows.tolist(), key=lambda row: _rank(context, ids, row)), dtype=np.int64)

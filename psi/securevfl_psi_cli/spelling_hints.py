@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from securevfl_psi.identifiers import IdRules
 
-from securevfl_psi_cli.summary import counted
+from securevfl_psi_cli.summary import format_count
 from securevfl_psi_cli.table import Table
 
 __all__ = ["case_hint", "more_matches"]
@@ -29,7 +29,7 @@ def more_matches(a: Table, b: Table, rules: IdRules) -> list[str]:
         wider = replace(rules, **{name: True})  # type: ignore[arg-type]
         more = len(_normal(a, wider) & _normal(b, wider)) - common
         if more > 0:
-            found.append(f"{option} would find {counted(more, 'more common row')}")
+            found.append(f"{option} would find {format_count(more, 'more common row')}")
     return found
 
 
@@ -47,7 +47,7 @@ def case_hint(table: Table, rules: IdRules) -> str:
     if not capital or not small or capital == small:  # one case, or every identifier has both, as a name has
         return ""
     return (
-        f"{capital:,} of {counted(looked, 'identifier')} here have capital letters and {small:,} small ones; what "
+        f"{capital:,} of {format_count(looked, 'identifier')} here have capital letters and {small:,} small ones; what "
         "the peer writes in another case does not match: --casefold at both ignores case"
     )
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from securevfl_psi.terms import Learns, Protocol, Role
 
-__all__ = ["Summary", "counted", "sized"]
+__all__ = ["Summary", "format_bytes", "format_count"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Summary:
         """The result in one line."""
         if self.common is None:
             return f"Done; {self.name} is not told what is common"
-        return f"{counted(self.common, 'common row')} of {self.rows:,} here and {self.peer_rows:,} at {self.peer}"
+        return f"{format_count(self.common, 'common row')} of {self.rows:,} here and {self.peer_rows:,} at {self.peer}"
 
     def lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
@@ -70,10 +70,10 @@ class Summary:
             (f"{self.peer} learned", self._learned(self.role != "receiver", self.name, self.announced)),
             ("verified", checked),
             *([("ran", f"{self.protocol}: {self.why}")] if self.why else []),
-            ("moved", f"{sized(self.sent)} sent, {sized(self.received)} received"),
+            ("moved", f"{format_bytes(self.sent)} sent, {format_bytes(self.received)} received"),
             ("took", f"{self.seconds:.2f} s, engine {self.engine}"),
             ("channel", self.channel),
-            *([("left out", f"{counted(self.dropped, 'row')} without an identifier")] if self.dropped else []),
+            *([("left out", f"{format_count(self.dropped, 'row')} without an identifier")] if self.dropped else []),
             *([("written", self.out)] if self.out else []),
         ]
 
@@ -93,7 +93,7 @@ class Summary:
             if receiver
             else (f"which of its rows {other} has" if told else "nothing more"),
         }
-        return f"that {other} sent {counted(size, 'row')}; {texts[self.protocol]}"
+        return f"that {other} sent {format_count(size, 'row')}; {texts[self.protocol]}"
 
 
 def _unverified(run: Summary) -> str:
@@ -102,12 +102,12 @@ def _unverified(run: Summary) -> str:
     return "no: this protocol gives the parties no common list of rows"
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, what: str) -> str:
     """A number with its noun."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def sized(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Bytes for people."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:

@@ -130,7 +130,7 @@ class Table:
         one = self.ids[row]
         return (one,) if isinstance(one, str) else one
 
-    def explained(self, error: IdentifierError, rules: IdRules) -> IdentifierError:
+    def explain_error(self, error: IdentifierError, rules: IdRules) -> IdentifierError:
         """An error about identifiers that are empty, too long or doubled, with the lines where they stand."""
         found = self._wrong(rules)
         return IdentifierError(f"{self.path}: {found}") if found else error

@@ -19,7 +19,7 @@ from typing import IO, Any
 from securevfl_net.table_formats import GZIP, PARQUET, foreign_format
 from securevfl_psi.errors import InputError
 
-from securevfl_psi_cli.summary import counted
+from securevfl_psi_cli.summary import format_count
 
 __all__ = ["MAX_BYTES", "find_column", "is_parquet", "open_parquet", "read_columns", "read_rows"]
 
@@ -188,7 +188,7 @@ def _read_csv(path: Path, delimiter: str, most: int) -> Iterator[tuple[int, list
                 width = width or _require_width(path, len(fields))
                 if len(fields) != width:
                     raise InputError(
-                        f"{path}: line {begin} has {counted(len(fields), 'field')}, the header {width}; "
+                        f"{path}: line {begin} has {format_count(len(fields), 'field')}, the header {width}; "
                         "correct the line, or put fields that contain the delimiter in quotes"
                     )
                 yield begin, fields

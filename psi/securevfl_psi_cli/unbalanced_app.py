@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from securevfl_psi.identifiers import IdRules
 
-from securevfl_psi_cli.answering import clients_of, publish, serve
-from securevfl_psi_cli.asking import ask
+from securevfl_psi_cli.answering import clients_of, publish_filter, serve_clients
+from securevfl_psi_cli.asking import ask_server
 from securevfl_psi_cli.channel import parse_address
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.options import (
@@ -28,9 +28,9 @@ from securevfl_psi_cli.options import (
     Squeeze,
 )
 from securevfl_psi_cli.party import Watch
-from securevfl_psi_cli.reporting import reported, show
-from securevfl_psi_cli.several import named
-from securevfl_psi_cli.summary import counted, sized
+from securevfl_psi_cli.reporting import report_errors, show
+from securevfl_psi_cli.several import parse_named
+from securevfl_psi_cli.summary import format_bytes, format_count
 from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
 from securevfl_psi_cli.table_rows import MAX_BYTES
 
@@ -59,21 +59,21 @@ def publish_command(
     form: FormOption = Form.NFKC,
 ) -> None:
     """Make the filter of a large table once, for many small clients; 'answer' serves it."""
-    with reported(Watch()):
+    with report_errors(Watch()):
         rules = _rules(form, no_strip, casefold, squeeze, numeric, column)
         read = Table.read(table, column, delimiter, missing=missing, max_rows=ONE_SESSION, max_bytes=max_bytes)
-        made = publish(
+        made = publish_filter(
             read, rules, name=name, hours=hours, most=max_queries, bits=bits, filter_to=filter_to, state_to=state
         )
         show(
-            f"A filter of {counted(len(made.hashes.values), 'identifier')}, for {hours:g} hours",
+            f"A filter of {format_count(len(made.hashes.values), 'identifier')}, for {hours:g} hours",
             [
                 (
                     "filter",
-                    f"{filter_to}, {sized(filter_to.stat().st_size)}: 'answer' gives it to clients",
+                    f"{filter_to}, {format_bytes(filter_to.stat().st_size)}: 'answer' gives it to clients",
                 ),
                 ("state", f"{state}: keep it here; with it and the filter anybody can list the set"),
-                ("clients", f"may ask {counted(max_queries, 'identifier')} each"),
+                ("clients", f"may ask {format_count(max_queries, 'identifier')} each"),
             ],
         )
 
@@ -93,11 +93,11 @@ def answer_command(
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for one client.")] = 600.0,
 ) -> None:
     """Answer clients that 'ask', one after the other, over mutual TLS, until the filter expires."""
-    with reported(Watch()) as err:
-        asked = serve(
+    with report_errors(Watch()) as err:
+        asked = serve_clients(
             filter_from,
             state,
-            clients_of(cert, key, named(client, "--client", "NAME=CERTIFICATE")),
+            clients_of(cert, key, parse_named(client, "--client", "NAME=CERTIFICATE")),
             at=parse_address(at, "--at"),
             sessions=sessions,
             wait=wait,
@@ -105,7 +105,7 @@ def answer_command(
             deadline=deadline,
             say=lambda text: err.print(text, markup=False, highlight=False, soft_wrap=True),
         )
-        show("Done", [(name, f"asked {counted(number, 'identifier')}") for name, number in sorted(asked.items())])
+        show("Done", [(name, f"asked {format_count(number, 'identifier')}") for name, number in sorted(asked.items())])
 
 
 def ask_command(
@@ -135,10 +135,10 @@ def ask_command(
     json: Json = False,
 ) -> None:
     """Ask a server with a large set, that 'answer's, which of this small table's identifiers it has."""
-    with reported(Watch()):
+    with report_errors(Watch()):
         rules = _rules(form, no_strip, casefold, squeeze, numeric, column)
         read = Table.read(table, column, delimiter, missing=missing, max_rows=ONE_SESSION, max_bytes=max_bytes)
-        found = ask(
+        found = ask_server(
             read,
             rules,
             Pins.load(cert, key, {server: peer_cert}),

@@ -82,7 +82,7 @@ def _texts(ids: psi.Identifiers) -> Any:
 
     parts = []
     for start in range(0, len(ids), _PART):
-        framed = b"".join(ids.framed(np.arange(start, min(start + _PART, len(ids)))))
+        framed = b"".join(ids.iter_framed(np.arange(start, min(start + _PART, len(ids)))))
         lengths = ids.lengths[start : start + _PART].astype(np.int64)
         borders = np.concatenate([[0], np.cumsum(lengths)])
         keep = np.ones(len(framed), dtype=bool)

@@ -129,13 +129,15 @@ def _random(rows: int) -> np.ndarray:
 
 def _linked(how: Linkage, a: LinkageInput, b: LinkageInput, names: tuple[str, str]) -> Linked:
     from securevfl_psi import LinkageError
-    from securevfl_psi.linkage import link
+    from securevfl_psi.linkage import link_records
 
     blocks = None if a.blocks is None or b.blocks is None else (a.blocks, b.blocks)
     seen = None if a.witnesses is None or b.witnesses is None else (a.witnesses, b.witnesses)
     threshold, precision = how.threshold, how.precision
     try:
-        return link(a.encodings, b.encodings, blocks=blocks, witnesses=seen, threshold=threshold, precision=precision)
+        return link_records(
+            a.encodings, b.encodings, blocks=blocks, witnesses=seen, threshold=threshold, precision=precision
+        )
     except LinkageError as error:
         raise AlignmentError(f"the records of {names[0]!r} and {names[1]!r} cannot be linked: {error}") from None
 

@@ -16,7 +16,7 @@ from securevfl.privacy import Finding
 from securevfl.transport import COORDINATOR, Sight
 
 if TYPE_CHECKING:
-    from securevfl_psi.linkage import Kind as Compared
+    from securevfl_psi.linkage import FieldKind as Compared
     from securevfl_psi.linkage import Schema
     from securevfl_psi.linkage.blocking import BlockKey
 

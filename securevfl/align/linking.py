@@ -118,13 +118,13 @@ class _Own:
 
     def _encoded(self, key: bytes, context: str) -> LinkageInput:
         from securevfl_psi import LinkageError
-        from securevfl_psi.linkage import blocking_tokens, encode, witness_tokens
+        from securevfl_psi.linkage import blocking_tokens, encode_records, witness_tokens
 
         try:
             rules, sets = self.how.rules(), self.how.witness_rules()
             blocks = blocking_tokens(self.table, self.schema, rules, key, context=context) if rules else None
             seen = witness_tokens(self.table, self.schema, sets, key, context=context) if sets else None
-            return LinkageInput(encode(self.table, self.schema, key, context=context), blocks, seen)
+            return LinkageInput(encode_records(self.table, self.schema, key, context=context), blocks, seen)
         except LinkageError as error:
             raise InputError(f"the table of {self.site.name!r}: {error}") from None
 

@@ -103,12 +103,12 @@ def test_identifiers_that_double_once_normalised_are_the_users_mistake() -> None
 
 def test_a_party_with_other_rows_than_it_says_is_found_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose rows are shifted by one: the intersection looks right, its receipt is not."""
-    original = psi.Server.rows
+    original = psi.DHServer.rows
 
-    def shifted(self: psi.Server, proofs: np.ndarray) -> np.ndarray:
+    def shifted(self: psi.DHServer, proofs: np.ndarray) -> np.ndarray:
         return np.roll(original(self, proofs), 1)
 
-    monkeypatch.setattr(psi.Server, "rows", shifted)
+    monkeypatch.setattr(psi.DHServer, "rows", shifted)
     with pytest.raises(
         sv.AlignmentError, match="do not have the same common rows in the same order; nothing was trained"
     ):
@@ -117,7 +117,7 @@ def test_a_party_with_other_rows_than_it_says_is_found_by_all(monkeypatch: pytes
 
 def test_a_lost_match_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A party drops the last common row: receipts, or the lists that are compared, differ."""
-    for kind, passive in ((psi.Server, 1), (psi.multiparty.Party, 2)):
+    for kind, passive in ((psi.DHServer, 1), (psi.multiparty.Party, 2)):
         original = kind.rows
         monkeypatch.setattr(kind, "rows", lambda *given, original=original: original(*given)[:-1])
         with pytest.raises(sv.AlignmentError):
@@ -230,13 +230,13 @@ def test_a_book_that_repeats_the_table_is_the_users_mistake() -> None:
 
 def test_labelled_rows_in_another_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The passive party shifts the labelled rows only: labels would go to other people."""
-    original = psi.Server.rows
+    original = psi.DHServer.rows
 
-    def shifted(self: psi.Server, proofs: np.ndarray) -> np.ndarray:
+    def shifted(self: psi.DHServer, proofs: np.ndarray) -> np.ndarray:
         rows = original(self, proofs)
         return np.concatenate([rows[:12], np.roll(rows[12:], 1)])
 
-    monkeypatch.setattr(psi.Server, "rows", shifted)
+    monkeypatch.setattr(psi.DHServer, "rows", shifted)
     with pytest.raises(sv.AlignmentError, match="nothing was trained"):
         align_parties(_with_book(), JOB)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from securevfl_psi.linkage import Families, FamilyErrors, encode, simulate_families
+from securevfl_psi.linkage import Families, FamilyErrors, encode_records, simulate_families
 from support.agreement_parties import CERTIFICATES, card, proposal
 
 import securevfl as sv
@@ -189,7 +189,7 @@ def _spied(job: sv.Job, step: str, people: sv.Parties | None = None) -> dict[tup
 def test_the_key_does_not_pass_the_coordinator_and_an_active_linker_can_test_guesses() -> None:
     """What findings say, tried: with the key a guess is an encoding, without it no record can be recognised."""
     keys: list[bytes] = []
-    made = encode
+    made = encode_records
 
     def spy(table: Any, schema: Any, key: bytes, **rest: Any) -> Any:
         keys.append(key)
@@ -199,7 +199,7 @@ def test_the_key_does_not_pass_the_coordinator_and_an_active_linker_can_test_gue
         job = _job(linker, deduplicate=False)
         keys.clear()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("securevfl_psi.linkage.encode", spy)
+            patch.setattr("securevfl_psi.linkage.encode_records", spy)
             sent = _spied(job, "link/records")
         taker = "coordinator" if linker == "coordinator" else "bank"
         words = np.concatenate([m["words"] for m in sent["shop", taker]])
@@ -217,14 +217,14 @@ def test_the_key_does_not_pass_the_coordinator_and_an_active_linker_can_test_gue
 
 def test_records_reach_the_linker_in_no_order_of_the_table() -> None:
     orders: list[list[object]] = []
-    made = encode
+    made = encode_records
 
     def spy(table: Any, schema: Any, key: bytes, **rest: Any) -> Any:
         orders.append(list(table["phone"]))
         return made(table, schema, key, **rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("securevfl_psi.linkage.encode", spy)
+        patch.setattr("securevfl_psi.linkage.encode_records", spy)
         people = _parties()
         align_parties(people, _job(deduplicate=False))
     for order, name in zip(orders, ("bank", "shop"), strict=True):
@@ -252,7 +252,7 @@ def test_findings_say_who_could_read_what_and_policies_refuse_it() -> None:
 
 
 def test_another_key_or_other_fields_end_it() -> None:
-    made = encode
+    made = encode_records
 
     def other(table: Any, schema: Any, key: bytes, **rest: Any) -> Any:
         return made(table, schema, bytes(32) if rest["context"].endswith("shop") and _turn() else key, **rest)
@@ -263,7 +263,7 @@ def test_another_key_or_other_fields_end_it() -> None:
         return next(turns) % 2 == 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("securevfl_psi.linkage.encode", other)
+        patch.setattr("securevfl_psi.linkage.encode_records", other)
         with pytest.raises(AlignmentError, match=r"'bank' and 'shop' cannot be linked.*tags differ"):
             align_parties(_parties(), _job(deduplicate=False))
 

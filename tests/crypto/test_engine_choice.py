@@ -15,7 +15,7 @@ from securevfl_crypto.engine import PATHS, Engine, available_paths, choice, choo
 from securevfl_crypto.engine.compiled import Kernels
 from securevfl_crypto.engine.scalar import ScalarEngine
 from securevfl_crypto.errors import EngineError
-from securevfl_psi import Client, Server, Session
+from securevfl_psi import DHClient, DHServer, Session
 from support.engines import runnable
 
 VECTORS = [path.name for path in cpu.VECTOR_PATHS]
@@ -254,8 +254,8 @@ def test_parties_on_different_paths_find_the_same_rows(one: str, other: str) -> 
         pytest.skip(f"this machine cannot run {one} and {other}")
     mine, theirs = [f"id {k}" for k in range(0, 60, 2)], [f"id {k}" for k in range(0, 90, 3)]
     session = Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag="v1")
-    client = Client(mine, session, by=choose_engine(one))
-    server = Server(theirs, session, by=choose_engine(other))
+    client = DHClient(mine, session, by=choose_engine(one))
+    server = DHServer(theirs, session, by=choose_engine(other))
     for points in client.chunks():
         server.take(points)
         client.take_answers(server.answer())

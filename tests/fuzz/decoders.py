@@ -256,11 +256,11 @@ def _greeting() -> tuple[list[bytes], Callable[[bytes], object]]:
 
 def _points() -> tuple[list[bytes], Callable[[bytes], object]]:
     session = psi.Session(names=("a", "b"), nonce=bytes(16), rules_tag="x")
-    data = np.concatenate(list(psi.Client([f"i{i}" for i in range(30)], session).chunks())).tobytes()
+    data = np.concatenate(list(psi.DHClient([f"i{i}" for i in range(30)], session).chunks())).tobytes()
 
     def decode(raw: bytes) -> object:
         rows = np.frombuffer(raw[: len(raw) // 32 * 32], np.uint8).reshape(-1, 32)
-        server = psi.Server(["a", "b"], session)
+        server = psi.DHServer(["a", "b"], session)
         server.take(rows)
         return server.answer()
 
@@ -296,7 +296,9 @@ def _conversation() -> tuple[list[bytes], Callable[[bytes], object]]:
 
 def _filter() -> tuple[bytes, filters.FilterTerms]:
     hashes = np.frombuffer(secrets.token_bytes(16 * 200), np.uint8).reshape(-1, 16)
-    return gcs.encode(hashes, 20), filters.FilterTerms(server="s", rules_tag="r", not_before=0, expires=10**10, bits=20)
+    return gcs.encode_golomb(hashes, 20), filters.FilterTerms(
+        server="s", rules_tag="r", not_before=0, expires=10**10, bits=20
+    )
 
 
 def _published() -> tuple[list[bytes], Callable[[bytes], object]]:
@@ -305,7 +307,7 @@ def _published() -> tuple[list[bytes], Callable[[bytes], object]]:
 
 
 def _served() -> tuple[list[bytes], Callable[[bytes], object]]:
-    return [psi.unbalanced.Server(_filter()[1]).to_bytes()], psi.unbalanced.Server.from_bytes
+    return [psi.unbalanced.FilterServer(_filter()[1]).to_bytes()], psi.unbalanced.FilterServer.from_bytes
 
 
 def _publication() -> tuple[list[bytes], Callable[[bytes], object]]:
@@ -436,7 +438,7 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(name="PSI greeting", make=_greeting, errors=_PSI, change=mixed(blind, json_values)),
     Decoder(name="PSI points", make=_points, errors=_PSI, weight=0.2),
     Decoder(name="PSI run", make=_conversation, errors=_PSI, weight=0.2, exact=False),
-    Decoder(name="PSI filter, Golomb codes", make=lambda: ([_filter()[0]], gcs.decode), errors=_PSI),
+    Decoder(name="PSI filter, Golomb codes", make=lambda: ([_filter()[0]], gcs.decode_golomb), errors=_PSI),
     Decoder(name="PSI filter", make=_published, errors=_PSI),
     Decoder(name="PSI server of a filter", make=_served, errors=_PSI),
     Decoder(name="PSI publication", make=_publication, errors=_PSI),

@@ -30,8 +30,8 @@ def _shop(ids: list[str], **more: Any) -> psi.Endpoint:
 
 
 def _answers(monkeypatch: pytest.MonkeyPatch, change: Callable[[np.ndarray], np.ndarray]) -> None:
-    original = psi.Server.answer
-    monkeypatch.setattr(psi.Server, "answer", lambda self: change(original(self)))
+    original = psi.DHServer.answer
+    monkeypatch.setattr(psi.DHServer, "answer", lambda self: change(original(self)))
 
 
 def _recorded(bank: psi.Endpoint, shop: psi.Endpoint) -> list[bytes]:

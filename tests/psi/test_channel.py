@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from securevfl_net.identity import URI
 from securevfl_net.identity.files import write_new
 from securevfl_psi.errors import CertificateError, ConnectionLost, InputError, PSIError
-from securevfl_psi_cli.channel import Address, connect, is_local, left_politely, secured
+from securevfl_psi_cli.channel import Address, connect, hanging_up, is_local, secure_connection
 from securevfl_psi_cli.credentials import Pins, make_certificate, wrong_input
 from securevfl_psi_cli.listening import Listener
 
@@ -50,7 +50,7 @@ def _meet(bank: Pins | None, shop: Pins | None) -> tuple[object, object]:
     def listen(listener: Listener) -> None:
         try:
             sock, _ = listener.meet(1)
-            with left_politely(sock):
+            with hanging_up(sock):
                 talk("bank", sock)
         except PSIError as error:
             outcomes["bank"] = error
@@ -60,7 +60,7 @@ def _meet(bank: Pins | None, shop: Pins | None) -> tuple[object, object]:
         thread = threading.Thread(target=listen, args=(listener,), daemon=True)
         thread.start()
         try:
-            with secured(connect(Address("127.0.0.1", port), 5), shop, timeout=5) as sock:
+            with secure_connection(connect(Address("127.0.0.1", port), 5), shop, timeout=5) as sock:
                 talk("shop", sock)
         except (PSIError, OSError) as error:
             outcomes["shop"] = error
@@ -122,10 +122,10 @@ def test_strangers_do_not_end_the_wait(keys: Path) -> None:
         thread.start()
         with (
             pytest.raises(CertificateError, match="does not accept this party's certificate"),
-            secured(connect(Address(*where), 5), _pins(keys, "eve", "bank"), timeout=5),
+            secure_connection(connect(Address(*where), 5), _pins(keys, "eve", "bank"), timeout=5),
         ):
             pass
-        with secured(connect(Address(*where), 5), _pins(keys, "shop", "bank"), timeout=5) as sock:
+        with secure_connection(connect(Address(*where), 5), _pins(keys, "shop", "bank"), timeout=5) as sock:
             sock.sendall(b"it is me")
             thread.join(10)
             assert found[0].recv(8) == b"it is me"
@@ -269,7 +269,7 @@ def test_what_was_said_last_arrives_though_the_peer_still_talks() -> None:
         answering, _ = listener.accept()
 
         def refuse() -> None:
-            with left_politely(answering):
+            with hanging_up(answering):
                 answering.sendall(b"no")
 
         thread = threading.Thread(target=refuse, daemon=True)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_psi import (
-    Client,
+    DHClient,
+    DHServer,
     IdentifierError,
     MalformedError,
     PSIError,
     RowsDifferError,
-    Server,
     Session,
     SetSizeError,
     hash_many_to_u,
@@ -31,7 +31,7 @@ def _session(nonce: bytes | None = None, rules: str = "v1") -> Session:
     return Session(names=("bank", "shop"), nonce=nonce or secrets.token_bytes(16), rules_tag=rules)
 
 
-def _compare(client: Client, server: Server) -> np.ndarray:
+def _compare(client: DHClient, server: DHServer) -> np.ndarray:
     """Both run to the point where the client knows its rows."""
     for points in client.chunks():
         server.take(points)
@@ -43,7 +43,7 @@ def _compare(client: Client, server: Server) -> np.ndarray:
 
 def _intersect(mine: list[str], theirs: list[str]) -> tuple[list[int], list[int]]:
     session = _session()
-    client, server = Client(mine, session), Server(theirs, session)
+    client, server = DHClient(mine, session), DHServer(theirs, session)
     rows = _compare(client, server)
     found = server.rows(client.outputs.proofs(rows))
     client.outputs.require_receipt([rows], server.outputs.receipt([found]))
@@ -52,7 +52,7 @@ def _intersect(mine: list[str], theirs: list[str]) -> tuple[list[int], list[int]
 
 def _points(ids: list[str], session: Session | None = None) -> np.ndarray:
     """What a client sends."""
-    return np.concatenate(list(Client(ids, session or _session()).chunks()))
+    return np.concatenate(list(DHClient(ids, session or _session()).chunks()))
 
 
 ids = st.lists(st.text(min_size=1, max_size=6), unique=True, max_size=12)
@@ -81,7 +81,7 @@ def test_small_and_strange_sets(a: list[str], b: list[str]) -> None:
 def test_sets_are_sent_in_a_secret_order() -> None:
     names = [f"{i:03d}" for i in range(200)]
     session = _session()
-    client, server = Client(names, session), Server(names, session)
+    client, server = DHClient(names, session), DHServer(names, session)
     sent = []
     for points in client.chunks():
         server.take(points)
@@ -107,7 +107,7 @@ def test_two_sessions_cannot_be_joined() -> None:
     assert one.dst != _session(nonce, "v2").dst
     assert one.dst != Session(names=("shop", "bank"), nonce=nonce, rules_tag="v1").dst
     assert (hash_many_to_u([b"ann"], one.dst) != hash_many_to_u([b"ann"], other.dst)).any()  # even under one scalar
-    assert len(_compare(Client(["ann"], one), Server(["ann"], other))) == 0
+    assert len(_compare(DHClient(["ann"], one), DHServer(["ann"], other))) == 0
     with pytest.raises(PSIError, match="at least 16"):
         _session(b"short")
 
@@ -119,8 +119,8 @@ def _point(value: int) -> np.ndarray:
 def _refused(bad: np.ndarray, match: str) -> None:
     """By a server as a client's points, and by a client as answers to its own."""
     with pytest.raises(MalformedError, match=match):
-        Server(["x"], _session()).take(bad)
-    client = Client(["a", "b", "c"], _session())
+        DHServer(["x"], _session()).take(bad)
+    client = DHClient(["a", "b", "c"], _session())
     list(client.chunks())
     with pytest.raises(MalformedError, match=match):
         client.take_answers(bad)
@@ -166,7 +166,7 @@ def test_malformed_sets_are_refused(damage: Callable[[np.ndarray], np.ndarray]) 
 
 def test_arrays_that_are_not_contiguous_are_read_right() -> None:
     session = _session()
-    client, server = Client(["a", "b", "c"], session), Server(["c", "a"], session)
+    client, server = DHClient(["a", "b", "c"], session), DHServer(["c", "a"], session)
     wide = np.zeros((3, 64), dtype=np.uint8)
     wide[:, ::2] = next(client.chunks())
     server.take(wide[:, ::2])
@@ -179,31 +179,31 @@ def test_arrays_that_are_not_contiguous_are_read_right() -> None:
 
 def test_sets_larger_than_allowed_or_announced_are_refused() -> None:
     points = _points(["a", "b", "c"])
-    small = Server(["x"], _session(), max_set_size=2)
+    small = DHServer(["x"], _session(), max_set_size=2)
     with pytest.raises(SetSizeError, match="3 points or more; at most 2"):
         small.take(points)
-    client = Client(["a"], _session(), max_set_size=2)
+    client = DHClient(["a"], _session(), max_set_size=2)
     client.take_tokens(np.zeros((2, 16), dtype=np.uint8))
     with pytest.raises(SetSizeError, match="at most 2"):
         client.take_tokens(np.ones((1, 16), dtype=np.uint8))
-    client = Client(["a"], _session())
+    client = DHClient(["a"], _session())
     list(client.chunks())
     with pytest.raises(SetSizeError, match="3 points; 1 were sent"):
         client.take_answers(points)
     with pytest.raises(SetSizeError, match="0 points; 1 were sent"):
         client.finish()
-    client = Client([], _session())
+    client = DHClient([], _session())
     client.take_tokens(np.zeros((1, 16), dtype=np.uint8))
     with pytest.raises(SetSizeError, match="1 points; 2 were announced"):
         client.finish(2)
-    for kind in (Client, Server):
+    for kind in (DHClient, DHServer):
         with pytest.raises(SetSizeError, match="3 identifiers; at most 2"):
             kind(["a", "b", "c"], _session(), max_set_size=2)
 
 
 def test_a_step_cannot_be_taken_twice_or_out_of_order() -> None:
     session = _session()
-    client, server = Client(["a"], session), Server(["a"], session)
+    client, server = DHClient(["a"], session), DHServer(["a"], session)
     with pytest.raises(PSIError, match=r"answers chunks\(\), so call that first"):
         client.take_answers(_points(["a"]))
     with pytest.raises(PSIError, match=r"answers chunks\(\), so call that first"):
@@ -223,10 +223,10 @@ def test_a_step_cannot_be_taken_twice_or_out_of_order() -> None:
 
 
 def test_a_set_replayed_in_another_session_matches_nothing() -> None:
-    old = Server(["a", "b"], _session())
+    old = DHServer(["a", "b"], _session())
     replayed = np.concatenate(list(old.chunks()))
     session = _session()
-    client, server = Client(["a", "b"], session), Server(["a", "b"], session)
+    client, server = DHClient(["a", "b"], session), DHServer(["a", "b"], session)
     for points in client.chunks():
         server.take(points)
         client.take_answers(server.answer())
@@ -250,7 +250,7 @@ def test_parties_with_other_versions_have_nothing_in_common() -> None:
         return Session(names=("bank", "shop"), nonce=bytes(16), rules_tag="v1", version=version)
 
     assert session("v1").dst.startswith(b"securevfl-psi")
-    assert len(_compare(Client(["ann"], session("v1")), Server(["ann"], session("v2")))) == 0
+    assert len(_compare(DHClient(["ann"], session("v1")), DHServer(["ann"], session("v2")))) == 0
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_parties_with_other_versions_have_nothing_in_common() -> None:
 )
 def test_identifiers_that_were_not_normalised_are_refused(ids: list[str], match: str) -> None:
     with pytest.raises(IdentifierError, match=match):
-        Client(ids, _session())
+        DHClient(ids, _session())
 
 
 def test_both_ends_in_one_process() -> None:
@@ -269,9 +269,9 @@ def test_both_ends_in_one_process() -> None:
 
 
 def test_tokens_that_come_twice_or_in_another_form_are_refused() -> None:
-    def client() -> Client:
-        one = Client(["a"], session := _session())
-        server = Server(["a"], session)
+    def client() -> DHClient:
+        one = DHClient(["a"], session := _session())
+        server = DHServer(["a"], session)
         for points in one.chunks():
             server.take(points)
             one.take_answers(server.answer())
@@ -295,7 +295,7 @@ def test_proofs_that_prove_nothing_are_refused() -> None:
         (lambda p: np.concatenate([p, np.zeros((1, 16), dtype=np.uint8)]), "1 of 3 proofs"),
     ):
         session = _session()
-        client, server = Client(["a", "b"], session), Server(["b", "a", "c"], session)
+        client, server = DHClient(["a", "b"], session), DHServer(["b", "a", "c"], session)
         rows = _compare(client, server)
         proofs = client.outputs.proofs(rows)
         with pytest.raises(MalformedError, match=match):
@@ -304,14 +304,14 @@ def test_proofs_that_prove_nothing_are_refused() -> None:
 
 def _other_receipt(session: Session) -> bytes:
     """Of the same rows under another key."""
-    server = Server(["c", "b", "a"], session)
+    server = DHServer(["c", "b", "a"], session)
     list(server.chunks())
     return server.outputs.receipt([np.array([2, 1, 0])])
 
 
 def test_receipts_are_of_these_rows_in_this_order() -> None:
     session = _session()
-    client, server = Client(["a", "b", "c"], session), Server(["c", "b", "a"], session)
+    client, server = DHClient(["a", "b", "c"], session), DHServer(["c", "b", "a"], session)
     rows = _compare(client, server)
     found = server.rows(client.outputs.proofs(rows))
     receipt = server.outputs.receipt([found])
@@ -330,11 +330,11 @@ def test_receipts_are_of_these_rows_in_this_order() -> None:
 
 def test_padding_is_nobodys_row() -> None:
     session = _session()
-    client, server = Client(["a"], session, pad_to=4), Server(["a"], session, pad_to=4)
+    client, server = DHClient(["a"], session, pad_to=4), DHServer(["a"], session, pad_to=4)
     rows = _compare(client, server)
     assert rows.tolist() == [0]
     assert server.rows(client.outputs.proofs(rows)).tolist() == [0]
-    one, two = (Client([], _session(), pad_to=300) for _ in range(2))
+    one, two = (DHClient([], _session(), pad_to=300) for _ in range(2))
     assert len({row.tobytes() for party in (one, two) for row in party._hashed(np.arange(300))}) == 600
 
 

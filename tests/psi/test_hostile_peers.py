@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from securevfl_psi.dh import Server
+from securevfl_psi.dh import DHServer
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import (
     DisagreementError,
@@ -17,8 +17,8 @@ from securevfl_psi.errors import (
     SetSizeError,
     SmallIntersectionError,
 )
-from securevfl_psi.oblivious import Client, row_count
-from securevfl_psi.oblivious import Server as Answering
+from securevfl_psi.oblivious import OTClient, row_count
+from securevfl_psi.oblivious import OTServer as Answering
 from securevfl_psi.oblivious.base import TRANSFERS, Chooser
 from securevfl_psi.terms import PROTOCOLS, Protocol
 from securevfl_psi.wire import HEADER_BYTES, FrameWriter, Kind
@@ -214,8 +214,8 @@ def test_forged_receipts_are_refused(protocol: Protocol, forged: bytes | str) ->
 
 def test_a_receipt_is_of_the_rows_that_were_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that finds other rows than those, by a fault or on purpose, cannot give it."""
-    original = Server.rows
-    monkeypatch.setattr(Server, "rows", lambda self, proofs: np.roll(original(self, proofs), 1))
+    original = DHServer.rows
+    monkeypatch.setattr(DHServer, "rows", lambda self, proofs: np.roll(original(self, proofs), 1))
     bank, shop = ends(BANK, SHOP)
     with pytest.raises(RowsDifferError, match="same common rows in the same order"):
         run_in_process(bank, shop)
@@ -273,7 +273,7 @@ def test_a_sender_of_an_intersection_gets_no_tokens() -> None:
 def test_a_set_that_is_no_set_of_codewords_gets_no_token() -> None:
     """A row with ones added would show in the tokens whether the secret has ones there."""
     bad = Hostile("receiver", Endpoint(["a", "b"], terms("sender", "ot")), 1)
-    client = Client(["a"], bad.session, 2)
+    client = OTClient(["a"], bad.session, 2)
     bad.send(Kind.TRANSFERS, client.message)
     bad.send(Kind.SEED, client.seed)
     client.take_keys(bad.heard(Kind.TRANSFERS))

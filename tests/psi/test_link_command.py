@@ -181,7 +181,7 @@ def test_another_key_other_fields_and_other_blocks_end_it(folder: Path, monkeypa
         key = original(plan, stream, peer, nonces)
         return bytes(32) if plan.name == "shop" else bytes(key)
 
-    _failing(monkeypatch, "_key", wrong)
+    _failing(monkeypatch, "_agree_key", wrong)
     ended = _run(folder, "notary")
     assert isinstance(ended["notary"], errors.LinkageError)
     assert "cannot be compared: other fields, key or context" in str(ended["bank"])
@@ -194,7 +194,7 @@ def test_a_linker_that_tells_the_two_different_things_is_found(folder: Path, mon
             forged[np.flatnonzero(forged.any(axis=1))[0]] ^= 1
         original(stream, forged, figures)
 
-    _failing(monkeypatch, "_tell", lie)
+    _failing(monkeypatch, "_send_links", lie)
     ended = _run(folder, "notary")
     assert any("told the two different things" in str(ended[name]) for name in ("bank", "shop"))
 
@@ -210,7 +210,7 @@ def test_more_records_than_agreed_and_forged_bytes_are_refused(folder: Path, mon
         for part in (data, b"", b""):
             stream.send_bytes(part)
 
-    _failing(monkeypatch, "_give", short)
+    _failing(monkeypatch, "_send_encodings", short)
     ended = _run(folder, "notary")
     assert isinstance(ended["notary"], errors.MalformedError)
 

@@ -34,10 +34,10 @@ from securevfl_psi.linkage import (
     assign_optimal,
     assignment,
     blocking_tokens,
-    encode,
+    encode_records,
     estimate,
     hamming_tokens,
-    link,
+    link_records,
     similar_pairs,
 )
 
@@ -280,10 +280,10 @@ def test_the_threshold_is_near_the_best_and_its_estimates_near_the_truth(
     a: int, b: int, common: int, rate: float
 ) -> None:
     one, two, truth = files(a, b, common, seed=1, rate=rate)
-    linked = link(encode(one, SCHEMA, KEY), encode(two, SCHEMA, KEY))
+    linked = link_records(encode_records(one, SCHEMA, KEY), encode_records(two, SCHEMA, KEY))
     right = truth[linked.rows_b] == linked.rows_a
     precision, recall = right.mean(), right.sum() / common
-    candidates = similar_pairs(encode(one, SCHEMA, KEY), encode(two, SCHEMA, KEY))
+    candidates = similar_pairs(encode_records(one, SCHEMA, KEY), encode_records(two, SCHEMA, KEY))
     taken = assign_greedy(candidates)
     found = np.cumsum(truth[candidates.rows_b[taken]] == candidates.rows_a[taken])
     best = (2 * found / (np.arange(1, len(taken) + 1) + common)).max()
@@ -297,14 +297,14 @@ def test_the_threshold_is_near_the_best_and_its_estimates_near_the_truth(
 
 def test_a_precision_can_be_asked_for() -> None:
     one, two, truth = files(800, 800, 400, seed=2, rate=0.65)
-    a, b = encode(one, SCHEMA, KEY), encode(two, SCHEMA, KEY)
-    best, careful = link(a, b), link(a, b, precision=0.99)
+    a, b = encode_records(one, SCHEMA, KEY), encode_records(two, SCHEMA, KEY)
+    best, careful = link_records(a, b), link_records(a, b, precision=0.99)
     assert careful.precision >= 0.99
     assert careful.threshold > best.threshold
     assert (truth[careful.rows_b] == careful.rows_a).mean() >= 0.975
     for wrong in (0.0, 1.0, float("nan")):
         with pytest.raises(LinkageError, match="above 0 and below 1"):
-            link(a, b, precision=wrong)
+            link_records(a, b, precision=wrong)
 
 
 def test_files_without_a_common_person_are_refused_or_nearly() -> None:
@@ -313,7 +313,7 @@ def test_files_without_a_common_person_are_refused_or_nearly() -> None:
     for seed in range(6):
         one, two, _ = files(300, 300, 0, seed=seed)
         try:
-            linked = len(link(encode(one, SCHEMA, KEY), encode(two, SCHEMA, KEY)))
+            linked = len(link_records(encode_records(one, SCHEMA, KEY), encode_records(two, SCHEMA, KEY)))
         except LinkageError:
             linked, refused = 0, refused + 1
         assert linked < 30
@@ -323,10 +323,10 @@ def test_files_without_a_common_person_are_refused_or_nearly() -> None:
 def test_degenerate_scores_are_answered() -> None:
     empty = Encodings(np.empty((0, 2), dtype=np.uint64), b"t" * 16)
     with pytest.raises(LinkageError, match="no pair was compared"):
-        link(empty, empty)
+        link_records(empty, empty)
     same = random_encodings(1, 2, 0)
     with pytest.raises(LinkageError, match="stand out"):
-        link(same, same)
+        link_records(same, same)
     for scores in (np.ones((12, 12)), np.eye(40)):
         got = estimate(c := candidates_of(scores, 0.0), assign_greedy(c))
         assert np.isfinite(got.probabilities).all()
@@ -337,8 +337,8 @@ def test_degenerate_scores_are_answered() -> None:
 
 def test_a_given_threshold_is_used_and_its_quality_estimated() -> None:
     one, two, truth = files(300, 300, 200)
-    a, b = encode(one, SCHEMA, KEY), encode(two, SCHEMA, KEY)
-    linked = link(a, b, threshold=0.75)
+    a, b = encode_records(one, SCHEMA, KEY), encode_records(two, SCHEMA, KEY)
+    linked = link_records(a, b, threshold=0.75)
     assert linked.threshold == 0.75
     assert linked.scores.min() >= 0.75
     assert linked.recall == pytest.approx((truth[linked.rows_b] == linked.rows_a).sum() / 200, abs=0.06)
@@ -346,28 +346,28 @@ def test_a_given_threshold_is_used_and_its_quality_estimated() -> None:
         r"\d+ pairs of 300 and 300 records at similarity 0.750 or more; estimated precision", linked.describe()
     )
     with pytest.raises(LinkageError, match="give one of them"):
-        link(a, b, threshold=0.75, precision=0.9)
+        link_records(a, b, threshold=0.75, precision=0.9)
     with pytest.raises(LinkageError, match="raise limit"):
-        link(a, b, threshold=0.1, limit=1000)
+        link_records(a, b, threshold=0.1, limit=1000)
 
 
 def test_blocks_find_nearly_all_with_a_hundredth_of_the_comparisons() -> None:
     one, two, truth = files(600, 600, 500, rate=0.25)
-    a, b = encode(one, SCHEMA, KEY), encode(two, SCHEMA, KEY)
+    a, b = encode_records(one, SCHEMA, KEY), encode_records(two, SCHEMA, KEY)
     rules = [{"last": Soundex(), "born": Prefix(4)}, {"born": Whole()}, {"town": Prefix(4), "first": Prefix(2)}]
     blocks = blocking_tokens(one, SCHEMA, rules, KEY), blocking_tokens(two, SCHEMA, rules, KEY)
-    linked = link(a, b, blocks=blocks)
+    linked = link_records(a, b, blocks=blocks)
     assert linked.compared < 600 * 600 / 20
     assert (truth[linked.rows_b] == linked.rows_a).sum() > 450
     assert (truth[linked.rows_b] == linked.rows_a).mean() > 0.97
-    by_bits = link(a, b, blocks=(hamming_tokens(a), hamming_tokens(b)))
+    by_bits = link_records(a, b, blocks=(hamming_tokens(a), hamming_tokens(b)))
     assert by_bits.compared < 600 * 600 / 4
     assert (truth[by_bits.rows_b] == by_bits.rows_a).sum() > 420
 
 
 def test_common_ids_feed_the_ordinary_intersection() -> None:
     one, two, _ = files(80, 90, 50)
-    linked = link(encode(one, SCHEMA, KEY), encode(two, SCHEMA, KEY))
+    linked = link_records(encode_records(one, SCHEMA, KEY), encode_records(two, SCHEMA, KEY))
     pairs = set(zip(linked.rows_a.tolist(), linked.rows_b.tolist(), strict=True))
     for everyone in (False, True):
         a, b = linked.common_ids(unlinked=everyone)
@@ -385,8 +385,8 @@ def test_common_ids_feed_the_ordinary_intersection() -> None:
 
 def test_linking_is_deterministic_and_symmetric_in_its_pairs() -> None:
     one, two, _ = files(200, 150, 100)
-    a, b = encode(one, SCHEMA, KEY), encode(two, SCHEMA, KEY)
-    first, second, turned = link(a, b), link(a, b), link(b, a)
+    a, b = encode_records(one, SCHEMA, KEY), encode_records(two, SCHEMA, KEY)
+    first, second, turned = link_records(a, b), link_records(a, b), link_records(b, a)
     assert (first.rows_a == second.rows_a).all()
     assert first.threshold == pytest.approx(turned.threshold)
     assert set(zip(first.rows_a, first.rows_b, strict=True)) == set(zip(turned.rows_b, turned.rows_a, strict=True))
@@ -431,8 +431,8 @@ def test_febrl4_is_linked_at_a_threshold_chosen_without_the_truth() -> None:
         with gzip.open(HERE / f"febrl4{part}.csv.gz", "rt", encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
         truth.append(np.array([int(row["rec_id"].split("-")[1]) for row in rows]))
-        encoded.append(encode({name: [row[name] for row in rows] for name in kinds}, schema, KEY))
-    linked = link(*encoded)
+        encoded.append(encode_records({name: [row[name] for row in rows] for name in kinds}, schema, KEY))
+    linked = link_records(*encoded)
     right = truth[0][linked.rows_a] == truth[1][linked.rows_b]
     assert right.mean() > 0.999
     assert right.sum() > 0.999 * 5000

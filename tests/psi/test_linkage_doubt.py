@@ -15,8 +15,8 @@ from securevfl_psi.linkage import (
     Schema,
     Text,
     Whole,
-    encode,
-    link,
+    encode_records,
+    link_records,
     similar_pairs,
     simulate_families,
     threshold,
@@ -35,7 +35,7 @@ WITNESSES = ({"surname": Whole(), "date_of_birth": Whole()}, {"given_name": Whol
 
 
 def _encoded(files: Families) -> tuple[Encodings, Encodings]:
-    a, b = (encode(table, SCHEMA, KEY) for table in files.tables)
+    a, b = (encode_records(table, SCHEMA, KEY) for table in files.tables)
     return a, b
 
 
@@ -50,11 +50,11 @@ def test_files_that_do_not_show_who_is_common_get_no_threshold_of_their_own(monk
         files = simulate_families(500, common=0.1, together=0.5, errors=DIRTY, seed=seed)
         pair = _encoded(files)
         with pytest.raises(LinkageError, match=r"not told apart|precision is about|true pairs stand out"):
-            link(*pair)
+            link_records(*pair)
         with monkeypatch.context() as patch:
             patch.setattr(threshold, "_CROWDED", np.inf)
             try:
-                believed = link(*pair)
+                believed = link_records(*pair)
             except LinkageError:  # by the rule of before
                 continue
         true = _precision(files, believed.rows_a, believed.rows_b)
@@ -69,13 +69,13 @@ def test_what_the_refusal_says_to_do_helps() -> None:
     files = simulate_families(1000, common=0.2, together=0.5, errors=DIRTY, seed=100)
     pair = _encoded(files)
     with pytest.raises(LinkageError, match=r"Give witnesses; or ask for a precision, 0\.9 say"):
-        link(*pair)
-    sure = link(*pair, precision=0.9)
+        link_records(*pair)
+    sure = link_records(*pair, precision=0.9)
     assert _precision(files, sure.rows_a, sure.rows_b) > 0.85
     tokens = tuple(witness_tokens(table, SCHEMA, WITNESSES, KEY) for table in files.tables)
-    witnessed = link(*pair, witnesses=(tokens[0], tokens[1]))
+    witnessed = link_records(*pair, witnesses=(tokens[0], tokens[1]))
     assert _precision(files, witnessed.rows_a, witnessed.rows_b) > 0.6
-    own = link(*pair, threshold=0.8)  # whoever knows better says so
+    own = link_records(*pair, threshold=0.8)  # whoever knows better says so
     assert len(own)
 
 
@@ -85,7 +85,7 @@ def test_what_the_refusal_says_to_do_helps() -> None:
 )
 def test_files_that_are_told_apart_are_linked(common: float, together: float, errors: FamilyErrors) -> None:
     files = simulate_families(700, common=common, together=together, errors=errors, seed=102)
-    found = link(*_encoded(files))
+    found = link_records(*_encoded(files))
     assert _precision(files, found.rows_a, found.rows_b) > 0.65
 
 

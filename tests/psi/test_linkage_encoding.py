@@ -21,7 +21,7 @@ from securevfl_psi.linkage import (
     Date,
     Encodings,
     Field,
-    Kind,
+    FieldKind,
     LinkageError,
     Number,
     Prefix,
@@ -32,11 +32,11 @@ from securevfl_psi.linkage import (
     XorFold,
     blocking_tokens,
     dice,
-    encode,
+    encode_records,
     hamming_tokens,
 )
 from securevfl_psi.linkage.blocking import soundex
-from securevfl_psi.linkage.keys import derive, hkdf, permutation, positions
+from securevfl_psi.linkage.keys import bit_positions, derive_key, hkdf, permutation
 
 KEY = bytes(range(32))
 NAME = Field(name="name", kind=Text())
@@ -54,9 +54,9 @@ def bits(encodings: Encodings) -> np.ndarray:
     return np.unpackbits(encodings.words.astype("<u8").view(np.uint8), axis=1, bitorder="little").astype(bool)
 
 
-def similarity(one: object, other: object, kind: Kind, **options: Any) -> float:
+def similarity(one: object, other: object, kind: FieldKind, **options: Any) -> float:
     schema = Schema(fields=(Field(name="x", kind=kind),), hardening=(), **options)
-    a, b = encode({"x": [one]}, schema, KEY), encode({"x": [other]}, schema, KEY)
+    a, b = encode_records({"x": [one]}, schema, KEY), encode_records({"x": [other]}, schema, KEY)
     return float(dice(a, b, np.array([0]), np.array([0]))[0])
 
 
@@ -69,18 +69,23 @@ def test_hkdf_agrees_with_its_rfc() -> None:
 
 
 def test_keys_differ_by_every_part_and_its_bounds() -> None:
-    assert len({derive(KEY, "a", "b"), derive(KEY, "ab"), derive(KEY, "a", "b", ""), derive(KEY, "b", "a")}) == 4
-    assert derive(KEY, "a") != derive(KEY[::-1], "a")
+    assert (
+        len(
+            {derive_key(KEY, "a", "b"), derive_key(KEY, "ab"), derive_key(KEY, "a", "b", ""), derive_key(KEY, "b", "a")}
+        )
+        == 4
+    )
+    assert derive_key(KEY, "a") != derive_key(KEY[::-1], "a")
     for bad in (b"short", KEY[:31], "x" * 32):
         with pytest.raises(LinkageError, match="at least 32 random bytes"):
-            derive(bad, "a")  # type: ignore[arg-type]
+            derive_key(bad, "a")  # type: ignore[arg-type]
 
 
 def test_positions_are_a_stretched_hmac_and_a_prefix_of_more() -> None:
     stream = hashlib.shake_256(hmac.new(KEY, b"token", hashlib.sha256).digest()).digest(40)
     expected = [int.from_bytes(stream[i : i + 4], "little") % 1000 for i in range(0, 40, 4)]
-    assert positions(KEY, b"token", 10, 1000).tolist() == expected
-    assert positions(KEY, b"token", 4, 1000).tolist() == expected[:4]
+    assert bit_positions(KEY, b"token", 10, 1000).tolist() == expected
+    assert bit_positions(KEY, b"token", 4, 1000).tolist() == expected[:4]
     assert sorted(permutation(KEY, 100).tolist()) == list(range(100)) != permutation(KEY, 100).tolist()
 
 
@@ -109,12 +114,12 @@ def test_positions_are_a_stretched_hmac_and_a_prefix_of_more() -> None:
         (Number(step=1, reach=2), np.float32("nan"), None),
     ],
 )
-def test_normal_forms(kind: Kind, value: object, normal: str | None) -> None:
+def test_normal_forms(kind: FieldKind, value: object, normal: str | None) -> None:
     assert kind.normal(value) == normal
 
 
 @given(st.text(max_size=12), st.sampled_from([Text(), Text(q=3), Code(), Code(q=2, positional=False)]))
-def test_normal_forms_are_normal_and_have_distinct_tokens(text: str, kind: Kind) -> None:
+def test_normal_forms_are_normal_and_have_distinct_tokens(text: str, kind: FieldKind) -> None:
     normal = kind.normal(text)
     if normal is not None:
         assert kind.normal(normal) == normal
@@ -157,10 +162,10 @@ def reference(row: int, table: dict[str, list[object]], schema: Schema, key: byt
             salt = salt[:4] if isinstance(other.kind, Date) else salt
         tokens = field.kind.tokens(normal)
         each = max(1, math.floor(schema.hashes(field) / len(tokens) + 0.5))
-        secret = derive(key, "field", context, field.share or "." + field.name)
+        secret = derive_key(key, "field", context, field.share or "." + field.name)
         for token in tokens:
             message = len(salt.encode()).to_bytes(4, "big") + salt.encode() + token.encode()
-            found |= set(positions(secret, message, each, schema.filter_bits).tolist())
+            found |= set(bit_positions(secret, message, each, schema.filter_bits).tolist())
     return found
 
 
@@ -181,7 +186,7 @@ def test_encodings_agree_with_the_slow_reference(
     table: dict[str, list[object]] = dict(zip(("name", "born", "zip"), map(list, zip(*rows, strict=True)), strict=True))
     name = replace(NAME, salt=salt or None, share=share, weight=weight)
     schema = Schema(fields=(name, BORN, replace(ZIP, share=share)), bits=128, hardening=())
-    got = bits(encode(table, schema, KEY, context="job"))
+    got = bits(encode_records(table, schema, KEY, context="job"))
     for row in range(len(rows)):
         assert set(np.flatnonzero(got[row]).tolist()) == reference(row, table, schema, KEY, "job")
 
@@ -189,32 +194,32 @@ def test_encodings_agree_with_the_slow_reference(
 def test_many_records_are_encoded_as_each_alone() -> None:
     names = [f"name {i % 1500}" for i in range(2500)]
     schema = Schema(fields=(NAME,), hardening=(XorFold(), Balanced()))
-    words = encode({"name": names}, schema, KEY).words
+    words = encode_records({"name": names}, schema, KEY).words
     assert (words[:1000] == words[1500:]).all()
     for row in (0, 1023, 1024, 2499):
-        assert (encode({"name": [names[row]]}, schema, KEY).words[0] == words[row]).all()
+        assert (encode_records({"name": [names[row]]}, schema, KEY).words[0] == words[row]).all()
 
 
 def test_writings_of_one_value_are_equal_and_nulls_add_nothing() -> None:
-    encoded = bits(encode(TABLE, PLAIN, KEY))
+    encoded = bits(encode_records(TABLE, PLAIN, KEY))
     assert (encoded[0] == encoded[1]).all()
-    only_zip = bits(encode({"name": [None], "born": [""], "zip": ["90210"]}, PLAIN, KEY))
+    only_zip = bits(encode_records({"name": [None], "born": [""], "zip": ["90210"]}, PLAIN, KEY))
     assert (encoded[3] == only_zip[0]).all()
 
 
 def test_key_context_field_and_schema_change_every_encoding() -> None:
-    base = encode(TABLE, PLAIN, KEY)
+    base = encode_records(TABLE, PLAIN, KEY)
     swapped = Schema(fields=(replace(NAME, name="other"), BORN, ZIP), hardening=())
     others = [
-        encode(TABLE, PLAIN, KEY[::-1]),
-        encode(TABLE, PLAIN, KEY, context="job"),
-        encode({**TABLE, "other": TABLE["name"]}, swapped, KEY),
-        encode(TABLE, replace(PLAIN, fill=0.31), KEY),
+        encode_records(TABLE, PLAIN, KEY[::-1]),
+        encode_records(TABLE, PLAIN, KEY, context="job"),
+        encode_records({**TABLE, "other": TABLE["name"]}, swapped, KEY),
+        encode_records(TABLE, replace(PLAIN, fill=0.31), KEY),
     ]
     assert len({base.tag, *(other.tag for other in others)}) == 5
     for other in others[:2]:
         assert dice(base, other, np.array([0]), np.array([0]))[0] < 0.5
-    assert encode(TABLE, PLAIN, KEY).tag == base.tag
+    assert encode_records(TABLE, PLAIN, KEY).tag == base.tag
 
 
 def test_the_tag_tells_schemas_apart() -> None:
@@ -239,7 +244,7 @@ def test_the_fill_is_as_declared_whatever_the_length_of_the_filter() -> None:
         "zip": [10000 + 37 * i for i in range(200)],
     }
     for size in (512, 2048):
-        share = encode(table, replace(PLAIN, bits=size), KEY).ones().mean() / size
+        share = encode_records(table, replace(PLAIN, bits=size), KEY).ones().mean() / size
         assert share == pytest.approx(0.3, abs=0.02)
 
 
@@ -247,7 +252,8 @@ def test_weights_share_the_bits() -> None:
     fields = (replace(NAME, weight=3), BORN)
     schema = Schema(fields=fields, bits=4096, hardening=())
     only = [
-        encode({"name": [a], "born": [b]}, schema, KEY).ones()[0] for a, b in (("catherine", None), (None, "19710305"))
+        encode_records({"name": [a], "born": [b]}, schema, KEY).ones()[0]
+        for a, b in (("catherine", None), (None, "19710305"))
     ]
     assert only[0] / only[1] == pytest.approx(3, rel=0.1)
 
@@ -255,7 +261,7 @@ def test_weights_share_the_bits() -> None:
 def test_a_salt_takes_equal_names_apart_and_a_share_brings_fields_together() -> None:
     salted = Schema(fields=(replace(NAME, salt="born"), BORN), hardening=())
     table: dict[str, list[object]] = {"name": ["Ann Miller"] * 3, "born": ["1971-03-05", "1971-12-28", "1972-03-05"]}
-    got = encode(table, salted, KEY)
+    got = encode_records(table, salted, KEY)
     birth = [reference(0, {"name": [None], "born": [born]}, salted, KEY, "") for born in table["born"]]
     names = [set(np.flatnonzero(row).tolist()) - set().union(*birth) for row in bits(got)]
     assert len(names[0] & names[1]) > 0.9 * len(names[0])  # the same year
@@ -265,7 +271,7 @@ def test_a_salt_takes_equal_names_apart_and_a_share_brings_fields_together() -> 
     together = Schema(fields=(replace(NAME, share="names"), replace(last, share="names")), hardening=())
     one, two = {"name": ["Ann"], "last": ["Miller"]}, {"name": ["Miller"], "last": ["Ann"]}
     score = [
-        float(dice(encode(one, s, KEY), encode(two, s, KEY), np.array([0]), np.array([0]))[0])
+        float(dice(encode_records(one, s, KEY), encode_records(two, s, KEY), np.array([0]), np.array([0]))[0])
         for s in (apart, together)
     ]
     assert score[0] < 0.6
@@ -290,7 +296,7 @@ def test_hardening_does_what_it_says() -> None:
 )
 def test_lengths_are_as_declared_under_every_hardening(hardening: Any) -> None:
     schema = Schema(fields=(NAME, BORN, ZIP), bits=512, hardening=hardening)
-    assert encode(TABLE, schema, KEY).words.shape == (4, 8)
+    assert encode_records(TABLE, schema, KEY).words.shape == (4, 8)
 
 
 @pytest.mark.parametrize(
@@ -307,16 +313,16 @@ def test_lengths_are_as_declared_under_every_hardening(hardening: Any) -> None:
 )
 def test_unusable_records_are_named(change: dict[str, list[object]], match: str) -> None:
     with pytest.raises(LinkageError, match=match):
-        encode({**TABLE, **change}, PLAIN, KEY)
+        encode_records({**TABLE, **change}, PLAIN, KEY)
 
 
 def test_a_missing_column_and_a_number_off_the_grid_are_named() -> None:
     with pytest.raises(LinkageError, match="no column 'born'"):
-        encode({"name": ["a"]}, PLAIN, KEY)
+        encode_records({"name": ["a"]}, PLAIN, KEY)
     number = Schema(fields=(Field(name="x", kind=Number(step=1, reach=2)),))
     for value in ("ten", "inf", 1e300):
         with pytest.raises(LinkageError, match="row 0 of column 'x' is no number"):
-            encode({"x": [value]}, number, KEY)
+            encode_records({"x": [value]}, number, KEY)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +353,7 @@ def test_declarations_that_cannot_be_used_are_refused(make: Any, match: str) -> 
 
 
 def test_encodings_travel_as_bytes() -> None:
-    encoded = encode(TABLE, PLAIN, KEY)
+    encoded = encode_records(TABLE, PLAIN, KEY)
     data = encoded.to_bytes()
     again = Encodings.from_bytes(data)
     assert (again.words == encoded.words).all()
@@ -416,7 +422,7 @@ def test_blocking_tokens_are_keyed_and_equal_where_keys_are() -> None:
 
 
 def test_hamming_tokens_are_sampled_bits() -> None:
-    encoded = encode(TABLE, PLAIN, KEY)
+    encoded = encode_records(TABLE, PLAIN, KEY)
     tokens = hamming_tokens(encoded, tables=5, bits=7)
     stream = hashlib.shake_256(b"securevfl linkage hamming v1").digest(4 * 35)
     places = [int.from_bytes(stream[i : i + 4], "little") % 1024 for i in range(0, 140, 4)]

@@ -18,11 +18,11 @@ from securevfl_psi.linkage import (
     Schema,
     Text,
     assign_greedy,
-    encode,
+    encode_records,
     estimate,
     find_duplicates,
     format_links,
-    link,
+    link_records,
     link_tables,
     similar_pairs,
     simulate_families,
@@ -45,7 +45,7 @@ def quality(files: Families, rows_a: np.ndarray, rows_b: np.ndarray) -> tuple[fl
 
 def linked_and_best(files: Families) -> tuple[Linked, float, float]:
     """The linkage; the best F1 of any threshold; and F1 at the threshold of an estimate that knows no households."""
-    a, b = (encode(table, SCHEMA, KEY) for table in files.tables)
+    a, b = (encode_records(table, SCHEMA, KEY) for table in files.tables)
     candidates = similar_pairs(a, b)
     taken = assign_greedy(candidates)
     right = np.cumsum(files.people[0][candidates.rows_a[taken]] == files.people[1][candidates.rows_b[taken]])
@@ -53,7 +53,7 @@ def linked_and_best(files: Families) -> tuple[Linked, float, float]:
     f1 = 2 * right / (np.arange(1, len(taken) + 1) + common)
     blind = estimate(candidates, taken).threshold()
     at = int(np.searchsorted(-candidates.scores[taken], -blind, side="right"))
-    return link(a, b), float(f1.max()), float(f1[at - 1])
+    return link_records(a, b), float(f1.max()), float(f1[at - 1])
 
 
 @pytest.mark.parametrize("together", [1.0, 0.8, 0.5])
@@ -71,7 +71,7 @@ def test_the_estimates_hold_on_files_of_other_seeds() -> None:
     precision, recall = [], []
     for seed in range(6):
         files = simulate_families(500, common=0.6, errors=STAYING, seed=seed)
-        linked = link(*(encode(table, SCHEMA, KEY) for table in files.tables))
+        linked = link_records(*(encode_records(table, SCHEMA, KEY) for table in files.tables))
         true = quality(files, linked.rows_a, linked.rows_b)
         precision.append(linked.precision - true[0])
         recall.append(linked.recall - true[1])
@@ -158,7 +158,7 @@ def test_the_bounds_of_the_recall_hold_and_small_overlaps_have_a_threshold(commo
 
 def test_decoys_are_pairs_within_a_file_and_are_brought_to_the_size_of_the_other() -> None:
     files = simulate_families(300, common=0.3, seed=2)
-    a, b = (encode(table, SCHEMA, KEY) for table in files.tables)
+    a, b = (encode_records(table, SCHEMA, KEY) for table in files.tables)
     b = type(b)(b.words[: len(b) // 2], b.tag)
     decoys = decoys_of((a, b), similar_pairs(a, b, minimum=0.7), None)
     for records, pairs in zip((a, b), decoys.files, strict=True):
@@ -173,11 +173,11 @@ def test_decoys_are_pairs_within_a_file_and_are_brought_to_the_size_of_the_other
     sizes = (len(a), len(b))
     bins = lambda scores: np.array([float((scores >= 0.8).sum()), float((scores < 0.8).sum())])  # noqa: E731
     rates = [bins(pairs.scores) / pairs.sizes[0] ** 2 for pairs in decoys.files]
-    assert decoys.counted(bins, sizes) == pytest.approx((rates[0] + rates[1]) / 2 * sizes[0] * sizes[1])
+    assert decoys.expected_counts(bins, sizes) == pytest.approx((rates[0] + rates[1]) / 2 * sizes[0] * sizes[1])
     draws = tuple(np.zeros((1, 2, size)) for size in sizes)
-    played = decoys.played(bins, sizes, (1.0, 1.0), 0.7, draws)  # everybody takes part
-    assert 0 < played.sum() < decoys.counted(bins, sizes).sum()
-    assert decoys.played(bins, sizes, (1.0, 0.0), 0.7, draws).sum() == 0
+    played = decoys.accepted_counts(bins, sizes, (1.0, 1.0), 0.7, draws)  # everybody takes part
+    assert 0 < played.sum() < decoys.expected_counts(bins, sizes).sum()
+    assert decoys.accepted_counts(bins, sizes, (1.0, 0.0), 0.7, draws).sum() == 0
     blocked = decoys_of(
         (a, b),
         similar_pairs(a, b, minimum=0.7),

@@ -15,7 +15,7 @@ from securevfl_psi.linkage import (
     Encodings,
     FamilyErrors,
     Field,
-    Kind,
+    FieldKind,
     LinkageError,
     Linked,
     Schema,
@@ -24,10 +24,10 @@ from securevfl_psi.linkage import (
     WitnessEstimate,
     assign_greedy,
     blocking_tokens,
-    encode,
+    encode_records,
     estimate,
     estimate_by_witnesses,
-    link,
+    link_records,
     link_tables,
     similar_pairs,
     simulate_families,
@@ -36,7 +36,7 @@ from securevfl_psi.linkage import (
 
 KEY = bytes(32)
 NAMES = {name: Text() for name in ("given_name", "surname", "street", "suburb")}
-KINDS: dict[str, Kind] = {**NAMES, "phone": Code(), "postcode": Code(), "date_of_birth": Date()}
+KINDS: dict[str, FieldKind] = {**NAMES, "phone": Code(), "postcode": Code(), "date_of_birth": Date()}
 SCHEMA = Schema(fields=tuple(Field(name=name, kind=kind) for name, kind in KINDS.items()))
 RULES: tuple[dict[str, BlockKey], ...] = (
     {"surname": Whole(), "date_of_birth": Whole()},
@@ -66,7 +66,7 @@ def simulated(common: float, seed: int, rows: int = 1200, typo: float = 0.12) ->
     keep = [np.flatnonzero([any(v) for v in zip(*t.values(), strict=True)]) for t in files.tables]
     tables = [{n: [c[i] for i in k] for n, c in t.items()} for t, k in zip(files.tables, keep, strict=True)]
     people = [who[k] for who, k in zip(files.people, keep, strict=True)]
-    a, b = (encode(table, SCHEMA, KEY) for table in tables)
+    a, b = (encode_records(table, SCHEMA, KEY) for table in tables)
     one, other = (witness_tokens(table, SCHEMA, RULES, KEY) for table in tables)
     candidates = similar_pairs(a, b)
     taken = assign_greedy(candidates)
@@ -136,8 +136,8 @@ def test_pairs_that_were_not_compared_are_not_found() -> None:
     files = simulated(0.5, seed=3)
     a, b = files.encodings
     half = tuple((np.arange(len(one)) % 2 + 1).astype(np.uint64)[:, None] for one in (a, b))
-    found = link(a, b, blocks=half, witnesses=files.tokens, threshold=0.7)  # type: ignore[arg-type]
-    whole = link(a, b, witnesses=files.tokens, threshold=0.7)
+    found = link_records(a, b, blocks=half, witnesses=files.tokens, threshold=0.7)  # type: ignore[arg-type]
+    whole = link_records(a, b, witnesses=files.tokens, threshold=0.7)
     assert found.recall == pytest.approx(whole.recall / 2, abs=0.1)
     assert found.common == whole.common
 
@@ -178,8 +178,8 @@ def test_files_that_are_alike_and_blocks_that_never_meet() -> None:
     table = {name: [f"{name} {row} {chr(97 + row % 26) * 3}" for row in range(40)] for name in NAMES}
     table |= {"phone": [str(1000 + 7 * row) for row in range(40)], "postcode": ["1"] * 40}
     table |= {"date_of_birth": [f"19{40 + row}-01-02" for row in range(40)]}
-    encodings, tokens = encode(table, SCHEMA, KEY), witness_tokens(table, SCHEMA, RULES, KEY)
-    found = link(encodings, encodings, witnesses=(tokens, tokens))
+    encodings, tokens = encode_records(table, SCHEMA, KEY), witness_tokens(table, SCHEMA, RULES, KEY)
+    found = link_records(encodings, encodings, witnesses=(tokens, tokens))
     assert found.threshold == 1
     assert len(found) == 40
     assert found.common == 40
@@ -187,4 +187,4 @@ def test_files_that_are_alike_and_blocks_that_never_meet() -> None:
     assert found.ranges[0][0] <= found.precision <= found.ranges[0][1]
     apart = np.arange(1, 41, dtype=np.uint64)[:, None]
     with pytest.raises(LinkageError, match="no pair was compared"):
-        link(encodings, encodings, blocks=(apart, apart + np.uint64(100)), witnesses=(tokens, tokens))
+        link_records(encodings, encodings, blocks=(apart, apart + np.uint64(100)), witnesses=(tokens, tokens))

@@ -15,7 +15,7 @@ from securevfl_crypto.bits import bit_loops
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
 from securevfl_psi import IdentifierError, MalformedError, PSIError, Session, SetSizeError, okvs, wire
 from securevfl_psi.identifiers import Identifiers
-from securevfl_psi.oblivious import Client, Server, code, edwards, extension, row_count, token_bytes
+from securevfl_psi.oblivious import OTClient, OTServer, code, edwards, extension, row_count, token_bytes
 from securevfl_psi.oblivious.base import TRANSFERS, Chooser, Giver
 from securevfl_psi.oblivious.common import hashed_identifiers
 from securevfl_psi.oblivious.extension import EXTRA, Decoder, Encoder
@@ -284,7 +284,7 @@ def _session(nonce: bytes | None = None) -> Session:
     return Session(names=("bank", "shop"), nonce=nonce or secrets.token_bytes(16), rules_tag="v1", protocol="ot")
 
 
-def _transfer(client: Client, server: Server) -> None:
+def _transfer(client: OTClient, server: OTServer) -> None:
     server.take_message(client.message)
     client.take_keys(server.choices())
     server.take_seed(client.seed)
@@ -295,8 +295,8 @@ def _transfer(client: Client, server: Server) -> None:
 
 def _intersect(mine: list[str], theirs: list[str], paths: tuple[str | None, str | None] = (None, None)) -> list[int]:
     session = _session()
-    client = Client(mine, session, len(theirs), path=paths[0])
-    server = Server(theirs, session, len(mine), path=paths[1])
+    client = OTClient(mine, session, len(theirs), path=paths[0])
+    server = OTServer(theirs, session, len(mine), path=paths[1])
     _transfer(client, server)
     for tokens in server.chunks():
         client.take_tokens(tokens)
@@ -335,13 +335,13 @@ def test_both_ends_make_the_same_outputs_and_others_no_path_to_them() -> None:
     """F at what is common is equal at both ends; at what is not, the client's matrix gives another value than the
     server's."""
     session = _session()
-    client, server = Client(["a", "b"], session, 3), Server(["b", "c", "d"], session, 2)
+    client, server = OTClient(["a", "b"], session, 3), OTServer(["b", "c", "d"], session, 2)
     _transfer(client, server)
     list(server.chunks())
     encoder = client._encoder
     client.evaluate()
     assert np.array_equal(client.outputs._table[1], server.outputs._table[0])
-    stranger = Client(["c", "d"], session, 3)
+    stranger = OTClient(["c", "d"], session, 3)
     stranger._encoder, stranger._seed, stranger._answered = encoder, client.seed, True
     stranger.evaluate()
     assert not (stranger.outputs._table == server.outputs._table[1:]).all(axis=1).any()
@@ -364,7 +364,7 @@ def test_tokens_come_in_a_secret_order_and_parts_of_an_output_are_apart() -> Non
     """In their own order tokens would show how their maker sorts its table; a receipt of tokens could be forged."""
     names = [f"{i:03d}" for i in range(200)]
     session = _session()
-    client, server = Client(names, session, 200), Server(names, session, 200)
+    client, server = OTClient(names, session, 200), OTServer(names, session, 200)
     _transfer(client, server)
     sent = np.concatenate(list(server.chunks()))
     table = server.outputs._table
@@ -378,8 +378,8 @@ def test_tokens_come_in_a_secret_order_and_parts_of_an_output_are_apart() -> Non
 
 def test_padding_equals_nothing() -> None:
     session = _session()
-    client = Client(["a", "b"], session, 40, pad_to=50)
-    server = Server(["b", "c"], session, 50, pad_to=40)
+    client = OTClient(["a", "b"], session, 40, pad_to=50)
+    server = OTServer(["b", "c"], session, 50, pad_to=40)
     _transfer(client, server)
     tokens = list(server.chunks())
     assert sum(map(len, tokens)) == 40
@@ -390,7 +390,7 @@ def test_padding_equals_nothing() -> None:
 
 def test_steps_cannot_be_taken_twice_or_out_of_order() -> None:
     session = _session()
-    client, server = Client(["a"], session, 1), Server(["a"], session, 1)
+    client, server = OTClient(["a"], session, 1), OTServer(["a"], session, 1)
     for early, match in (
         (lambda: next(client.rows()), "take_keys comes first"),
         (client.evaluate, "answer comes first"),
@@ -404,7 +404,7 @@ def test_steps_cannot_be_taken_twice_or_out_of_order() -> None:
             early()
     with pytest.raises(MalformedError, match="before the server had all rows"):
         client.answer(bytes(32))
-    client = Client(["a"], session, 1)
+    client = OTClient(["a"], session, 1)
     _transfer(client, server)
     for again in (
         lambda: server.take_message(client.message),
@@ -421,7 +421,7 @@ def test_steps_cannot_be_taken_twice_or_out_of_order() -> None:
 
 def test_sets_that_cannot_be_used() -> None:
     session = _session()
-    for make in (Client, Server):
+    for make in (OTClient, OTServer):
         with pytest.raises(IdentifierError, match="doubled"):
             make(["a", "a"], session, 1)
         with pytest.raises(SetSizeError, match="sets of 3 and 1; at most 2"):

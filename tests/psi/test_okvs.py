@@ -19,11 +19,11 @@ def _random(count: int, width: int) -> np.ndarray:
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 50, 51, 300, 5000, 40_000])
 def test_every_key_decodes_to_its_value(count: int, width: int) -> None:
     keys, values = _random(count, 16), _random(count, width)
-    table = okvs.encode(keys, values)
+    table = okvs.encode_table(keys, values)
     assert table.slots.shape == (okvs.slots_for(count), width)
     assert table.slots.dtype == np.uint8
-    assert (okvs.decode(table, keys) == values).all()
-    strangers = okvs.decode(table, _random(500, 16))
+    assert (okvs.decode_table(table, keys) == values).all()
+    strangers = okvs.decode_table(table, _random(500, 16))
     assert len(np.unique(strangers, axis=0)) == 500
     assert len(np.unique(np.concatenate([strangers, values]), axis=0)) == 500 + count
 
@@ -35,13 +35,13 @@ def test_keys_need_not_look_random(numbers: set[int], value: int) -> None:
     ordered = sorted(numbers | {0, 1, 2})
     keys = np.array([list(number.to_bytes(16, "little")) for number in ordered], dtype=np.uint8)
     values = np.tile(np.frombuffer(value.to_bytes(8, "little"), dtype=np.uint8), (len(keys), 1))
-    assert (okvs.decode(okvs.encode(keys, values), keys) == values).all()
+    assert (okvs.decode_table(okvs.encode_table(keys, values), keys) == values).all()
 
 
 def test_decoding_is_the_xor_that_the_paper_defines() -> None:
     """Against ten obvious lines: three slots by the row's positions, and the dense columns bit by bit."""
     keys, values = _random(30, 16), _random(30, 16)
-    table = okvs.encode(keys, values)
+    table = okvs.encode_table(keys, values)
     segment = (len(table.slots) - okvs.DENSE) // 3
     first, second = okvs.prf(table.seed[:16], keys), okvs.prf(table.seed[16:], keys)
     for i in range(30):
@@ -59,12 +59,12 @@ def test_decoding_is_the_xor_that_the_paper_defines() -> None:
 def test_slots_are_uniform_and_another_table_each_time() -> None:
     """Each of 64 bits of a slot: within five standard deviations of one half; free slots are random, not zero."""
     keys, values = _random(4000, 16), _random(4000, 8)
-    tables = [okvs.encode(keys, values) for _ in range(4)]
+    tables = [okvs.encode_table(keys, values) for _ in range(4)]
     slots = np.concatenate([table.slots for table in tables])
     ones = np.unpackbits(slots, axis=1).mean(axis=0)
     assert np.abs(ones - 0.5).max() < 5 * 0.5 / len(slots) ** 0.5
     assert len(np.unique(slots, axis=0)) == len(slots)
-    few = okvs.encode(keys[:1], values[:1]).slots
+    few = okvs.encode_table(keys[:1], values[:1]).slots
     assert len(np.unique(few, axis=0)) == len(few)
 
 
@@ -103,22 +103,22 @@ def test_a_seed_that_fails_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     solve = okvs._solve
     monkeypatch.setattr(okvs.secrets, "token_bytes", lambda n: seeds.pop(0) if n == 32 else bytes(n))
     monkeypatch.setattr(okvs, "_solve", lambda k, v, seed: None if seed == bytes(32) else solve(k, v, seed))
-    table = okvs.encode(keys, values)
+    table = okvs.encode_table(keys, values)
     assert table.seed == b"x" * 32
-    assert (okvs.decode(table, keys) == values).all()
+    assert (okvs.decode_table(table, keys) == values).all()
 
 
 def test_a_core_too_large_counts_as_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(okvs, "MAX_CORE", -1)
     with pytest.raises(PSIError, match="randomness is broken"):
-        okvs.encode(_random(5, 16), _random(5, 8))
+        okvs.encode_table(_random(5, 16), _random(5, 8))
 
 
 def test_the_same_key_twice_is_an_error_that_says_so() -> None:
     keys = _random(100, 16).copy()
     keys[70] = keys[3]
     with pytest.raises(PSIError, match="two keys are equal"):
-        okvs.encode(keys, _random(100, 8))
+        okvs.encode_table(keys, _random(100, 8))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_the_same_key_twice_is_an_error_that_says_so() -> None:
 )
 def test_wrong_arrays_are_refused(keys: np.ndarray, values: np.ndarray, error: type[Exception]) -> None:
     with pytest.raises(error):
-        okvs.encode(keys, values)
+        okvs.encode_table(keys, values)
 
 
 @pytest.mark.parametrize(

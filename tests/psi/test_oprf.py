@@ -18,8 +18,8 @@ DST = b"test"
 
 
 def _run(ids: list[str], key: Scalar, length: int = 16) -> np.ndarray:
-    client = oprf.Client(ids, DST, length=length)
-    server = oprf.Server(DST, key, length=length)
+    client = oprf.OPRFClient(ids, DST, length=length)
+    server = oprf.OPRFServer(DST, key, length=length)
     return client.outputs(server.evaluate(client.blinded(), len(ids)))
 
 
@@ -34,7 +34,7 @@ def test_client_and_server_compute_the_same_function(ids: list[str], length: int
     mine = _run(ids, key, length)
     assert len({row.tobytes() for row in mine}) == len(ids) or length < 8
     assert mine.shape == (len(ids), length)
-    assert (mine == oprf.Server(DST, key, length=length).outputs(ids)).all()
+    assert (mine == oprf.OPRFServer(DST, key, length=length).outputs(ids)).all()
     assert (mine == _run(ids, key, length)).all(), "the blind has no influence"
 
 
@@ -45,30 +45,30 @@ def test_the_function_is_the_one_described() -> None:
     element = X25519PrivateKey.from_private_bytes(secret).exchange(point)
     framed = len(tag).to_bytes(2, "big") + tag + b"\x00\x02" + x + b"\x00\x20" + element + b"Finalize"
     expected = hashlib.sha512(framed).digest()
-    assert oprf.Server(DST, Scalar(secret), length=64).outputs(["é"]).tobytes() == expected
+    assert oprf.OPRFServer(DST, Scalar(secret), length=64).outputs(["é"]).tobytes() == expected
 
 
 def test_another_key_domain_or_identifier_gives_another_output() -> None:
     key = Scalar()
     outputs = [
-        oprf.Server(DST, key).outputs(["a"]),
-        oprf.Server(DST, key).outputs(["b"]),
-        oprf.Server(b"other", key).outputs(["a"]),
-        oprf.Server(DST).outputs(["a"]),
+        oprf.OPRFServer(DST, key).outputs(["a"]),
+        oprf.OPRFServer(DST, key).outputs(["b"]),
+        oprf.OPRFServer(b"other", key).outputs(["a"]),
+        oprf.OPRFServer(DST).outputs(["a"]),
     ]
     assert len({out.tobytes() for out in outputs}) == 4
 
 
 def test_two_clients_blind_differently() -> None:
-    one, other = (np.concatenate(list(oprf.Client(["a", "b"], DST).blinded())) for _ in range(2))
+    one, other = (np.concatenate(list(oprf.OPRFClient(["a", "b"], DST).blinded())) for _ in range(2))
     assert not (one == other).all(axis=1).any()
 
 
 def test_several_servers_evaluate_one_blinded_set() -> None:
-    client = oprf.Client(["a", "b", "c"], DST, servers=("one", "two"))
+    client = oprf.OPRFClient(["a", "b", "c"], DST, servers=("one", "two"))
     blinded = list(client.blinded())
     for name in ("two", "one"):
-        server = oprf.Server(DST)
+        server = oprf.OPRFServer(DST)
         assert (client.outputs(server.evaluate(blinded, 3), name) == server.outputs(["a", "b", "c"])).all()
     with pytest.raises(PSIError, match="second time"):
         client.outputs([], "one")
@@ -79,7 +79,7 @@ def test_several_servers_evaluate_one_blinded_set() -> None:
 def test_sets_larger_than_a_chunk_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 4)
     ids = [str(i) for i in range(11)]
-    client, server = oprf.Client(ids, DST), oprf.Server(DST)
+    client, server = oprf.OPRFClient(ids, DST), oprf.OPRFServer(DST)
     sent: list[int] = []
 
     def wire() -> Iterator[np.ndarray]:
@@ -97,7 +97,7 @@ def test_sets_larger_than_a_chunk_stream(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_steps_are_taken_once_and_in_order() -> None:
-    client, server = oprf.Client(["a"], DST), oprf.Server(DST)
+    client, server = oprf.OPRFClient(["a"], DST), oprf.OPRFServer(DST)
     with pytest.raises(PSIError, match="out of order"):
         client.outputs([])
     blinded = list(client.blinded())
@@ -125,8 +125,8 @@ def test_points_of_small_order_are_refused_on_both_sides(u: int) -> None:
     with pytest.raises(MalformedError, match="small order"):
         chunks.check_points(_points(9, u), "the set")
     with pytest.raises(MalformedError, match="small order"):
-        list(oprf.Server(DST).evaluate([_points(9, u)], 2))
-    client = oprf.Client(["a", "b"], DST)
+        list(oprf.OPRFServer(DST).evaluate([_points(9, u)], 2))
+    client = oprf.OPRFClient(["a", "b"], DST)
     list(client.blinded())
     with pytest.raises(MalformedError, match="small order"):
         client.outputs([_points(9, u)])
@@ -135,7 +135,7 @@ def test_points_of_small_order_are_refused_on_both_sides(u: int) -> None:
 @pytest.mark.parametrize("u", [P, P + 1, P + 9, 2**255 - 1, 2**255 + 9, 2**256 - 1])
 def test_coordinates_that_are_not_canonical_are_refused(u: int) -> None:
     with pytest.raises(MalformedError, match="coordinate"):
-        list(oprf.Server(DST).evaluate([_points(9, u)], 2))
+        list(oprf.OPRFServer(DST).evaluate([_points(9, u)], 2))
 
 
 def test_the_largest_canonical_coordinates_are_accepted() -> None:
@@ -165,33 +165,33 @@ def test_the_largest_canonical_coordinates_are_accepted() -> None:
 )
 def test_hostile_sets_are_refused(make: Callable[[], list[np.ndarray]], count: int, error: type[Exception]) -> None:
     with pytest.raises(error):
-        list(oprf.Server(DST).evaluate(make(), count))
+        list(oprf.OPRFServer(DST).evaluate(make(), count))
 
 
 def test_a_point_twice_is_found_before_the_last_chunk_is_answered() -> None:
-    answers = oprf.Server(DST).evaluate([_points(9, 10), _points(11, 9)], 4)
+    answers = oprf.OPRFServer(DST).evaluate([_points(9, 10), _points(11, 9)], 4)
     assert len(next(answers)) == 2
     with pytest.raises(MalformedError, match="twice"):
         next(answers)
 
 
 def test_too_few_answers_are_refused() -> None:
-    client = oprf.Client(["a", "b"], DST)
+    client = oprf.OPRFClient(["a", "b"], DST)
     blinded = np.concatenate(list(client.blinded()))
     with pytest.raises(SetSizeError, match="1 of 2"):
-        client.outputs(oprf.Server(DST).evaluate([blinded[:1]], 1))
+        client.outputs(oprf.OPRFServer(DST).evaluate([blinded[:1]], 1))
 
 
 def test_own_identifiers_are_checked() -> None:
     with pytest.raises(IdentifierError, match="doubled"):
-        oprf.Client(["a", "a"], DST)
+        oprf.OPRFClient(["a", "a"], DST)
     with pytest.raises(IdentifierError):
-        oprf.Server(DST).outputs(["a", "a"])
+        oprf.OPRFServer(DST).outputs(["a", "a"])
     with pytest.raises(SetSizeError):
-        oprf.Client(["a", "b"], DST, max_set_size=1)
+        oprf.OPRFClient(["a", "b"], DST, max_set_size=1)
     for length in (0, 65):
         with pytest.raises(PSIError):
-            oprf.Client([], DST, length=length)
+            oprf.OPRFClient([], DST, length=length)
 
 
 def test_gather_joins_what_split_cuts() -> None:

@@ -11,9 +11,9 @@ from securevfl_psi.linkage import (
     Linked,
     Schema,
     Text,
-    encode,
+    encode_records,
     find_placeholders,
-    link,
+    link_records,
     simulate_families,
 )
 
@@ -70,8 +70,8 @@ def test_with_them_a_linkage_believes_what_it_refuses_without() -> None:
             born = [value if lost else day for day, lost in zip(days, gone.tolist(), strict=True)]
             tables.append({**table, "date_of_birth": born})
         assert [one.value for one in find_placeholders(tables[0], list(KINDS))] == ([value] if value else [])
-        a, b = (encode({name: table[name] for name in KINDS}, SCHEMA, KEY) for table in tables)
-        return link(a, b, precision=0.8)
+        a, b = (encode_records({name: table[name] for name in KINDS}, SCHEMA, KEY) for table in tables)
+        return link_records(a, b, precision=0.8)
 
     found = linked("1900-01-01")
     right = files.people[0][found.rows_a] == files.people[1][found.rows_b]

@@ -13,7 +13,7 @@ from securevfl_psi import gcs, oprf, publication
 from securevfl_psi.conversations.publishing import LookupClient, LookupParameters, LookupServer
 from securevfl_psi.errors import MalformedError, SetSizeError
 from securevfl_psi.group import Scalar
-from securevfl_psi.publication import Offer, Publication, bits_for, max_filter_bytes
+from securevfl_psi.publication import Offer, Publication, fingerprint_bits, max_filter_bytes
 from securevfl_psi.wire import Frame, Kind
 
 LARGE = [f"c{number}" for number in range(200)]
@@ -174,9 +174,9 @@ def test_one_who_lacks_the_points_makes_no_proof_and_reads_no_filter() -> None:
     shelves = (_Drawer(), _Drawer())
     _talk(_ends(LARGE, SMALL, shelves))
     bank = Publication.from_bytes(shelves[0]["publication for shop"])
-    hashes = gcs.decode(shelves[1]["filter of bank"])
+    hashes = gcs.decode_golomb(shelves[1]["filter of bank"])
     for key, expected in ((Scalar(), 0), (Scalar(bank.secret), len(LARGE))):
-        outputs = oprf.Server(bank.tag, key, length=48).outputs(LARGE)
+        outputs = oprf.OPRFServer(bank.tag, key, length=48).outputs(LARGE)
         assert hashes.contains(np.ascontiguousarray(outputs[:, :16])).sum() == expected
         assert (outputs[:, 16:] == bank.rest).all(axis=1).sum() == expected  # the proofs' half
 
@@ -245,12 +245,12 @@ def test_hostile_bytes_end_the_run(kind: Kind, payload: Any, match: str) -> None
 
 @pytest.mark.parametrize("wrong", ["count", "bits"])
 def test_a_filter_of_another_size_than_announced_is_refused(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = publication.gcs.encode
+    real = publication.gcs.encode_golomb
 
     def encode(hashes: np.ndarray, bits: int) -> bytes:
         return real(hashes[:-1], bits) if wrong == "count" else real(hashes, bits - 1)
 
-    monkeypatch.setattr(publication.gcs, "encode", encode)
+    monkeypatch.setattr(publication.gcs, "encode_golomb", encode)
     with pytest.raises(MalformedError, match="a filter of"):
         _talk(_ends(LARGE, SMALL))
 
@@ -264,7 +264,7 @@ def test_answers_in_another_order_match_nothing() -> None:
 def test_a_false_positive_ends_the_run_and_the_next_one_has_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
     shelves = (_Drawer(), _Drawer())
     for module in (publication, __import__("securevfl_psi.conversations.publishing", fromlist=["x"])):
-        monkeypatch.setattr(module, "bits_for", lambda count: 1)
+        monkeypatch.setattr(module, "fingerprint_bits", lambda count: 1)
     strangers = [f"s{number}" for number in range(150)]
     with pytest.raises(MalformedError, match="proofs belong to no row"):
         _talk(_ends(LARGE, strangers, shelves))
@@ -280,12 +280,12 @@ def test_small_sets_and_empty_intersections(sets: tuple[list[str], list[str]]) -
 
 @pytest.mark.parametrize("count", [0, 1, 2, 255, 256, 257, 1000])
 def test_a_filter_is_never_longer_than_its_count_allows(count: int) -> None:
-    assert count << bits_for(count) <= 1 << 64
+    assert count << fingerprint_bits(count) <= 1 << 64
     for hashes in (np.zeros((count, 16), np.uint8), np.full((count, 16), 255, np.uint8)):
-        data = gcs.encode(hashes, bits_for(count))
+        data = gcs.encode_golomb(hashes, fingerprint_bits(count))
         assert len(data) <= max_filter_bytes(count)
         Offer.from_bytes(Offer(bytes(16), len(data), bytes(32)).to_bytes(), count)
-    assert (bits_for(1 << 20), bits_for(1 << 24), bits_for((1 << 24) + 1)) == (44, 40, 39)
+    assert (fingerprint_bits(1 << 20), fingerprint_bits(1 << 24), fingerprint_bits((1 << 24) + 1)) == (44, 40, 39)
 
 
 def test_what_a_publication_does_not_write_it_does_not_read() -> None:

@@ -21,7 +21,7 @@ from securevfl_psi_cli.channel import Address, parse_address
 from securevfl_psi_cli.credentials import make_certificate
 from securevfl_psi_cli.mesh import run_joint
 from securevfl_psi_cli.options import Shown
-from securevfl_psi_cli.several import Several, neighbours, run_several
+from securevfl_psi_cli.several import Several, parse_neighbours, run_several
 from securevfl_psi_cli.table import Table
 from support.commands import run, start
 
@@ -77,7 +77,7 @@ class _Meeting:
 
     def one(self, name: str) -> Several:
         others = [other for other in TABLES if other != name]
-        found = neighbours(
+        found = parse_neighbours(
             name,
             self.folder / f"{name}.crt",
             self.folder / f"{name}.key",

@@ -37,17 +37,17 @@ from securevfl_psi.okvs import MAX_KEYS, scale_fractions, slots_for
 from securevfl_psi.sharded import (
     Batch,
     ShardPlan,
-    bits_for,
     bucket_hashes,
     bucket_of,
     in_batches,
     overflow_exponent,
-    padded,
+    padded_size,
+    shard_bits,
 )
 from securevfl_psi.sharded.reading import normalised_batch, of_arrow
 from securevfl_psi_cli.shards import worker
 from securevfl_psi_cli.shards.files import read_result, read_shard
-from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, ShardedRun, Source, lead
+from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, ShardedRun, Source, lead_run
 from securevfl_psi_cli.shards.partition import part_path, partition, read_part
 from securevfl_psi_cli.shards.shard import ShardSession, sort_shard
 from securevfl_psi_cli.shards.state import RunState, Settings
@@ -75,14 +75,14 @@ def test_the_bucket_hash_is_sha512_of_the_key_in_hexadecimal_and_the_text() -> N
 
 
 def test_shards_are_as_few_as_hold_a_million_each() -> None:
-    assert [bits_for(n) for n in (0, 1, 1 << 20, (1 << 20) + 1, 10**8, 10**9)] == [0, 0, 0, 1, 7, 10]
+    assert [shard_bits(n) for n in (0, 1, 1 << 20, (1 << 20) + 1, 10**8, 10**9)] == [0, 0, 0, 1, 7, 10]
     with pytest.raises(ShardError, match="rows"):
-        bits_for(1 << 40)
+        shard_bits(1 << 40)
 
 
 @pytest.mark.parametrize(("rows", "bits"), [(10**8, 7), (10**6, 4), (1000, 3), (50, 4), (1, 2), (10**9, 16)])
 def test_a_shard_is_filled_up_until_an_overflow_is_out_of_the_question(rows: int, bits: int) -> None:
-    size, mean = padded(rows, bits), rows / 2**bits
+    size, mean = padded_size(rows, bits), rows / 2**bits
     assert size == rows or size >= mean + 8 * (mean * (1 - 2**-bits)) ** 0.5
     assert overflow_exponent(rows, bits, size) <= -40
     if mean >= 10**5:
@@ -181,8 +181,8 @@ def _settings(tmp: Path, name: str = "bank", bits: int = 1, tag: bytes = b"t" * 
         bits=bits,
         own=rows,
         peer_rows=rows,
-        own_pad=padded(rows, bits),
-        peer_pad=padded(rows, bits),
+        own_pad=padded_size(rows, bits),
+        peer_pad=padded_size(rows, bits),
         source="",
     )
 
@@ -352,7 +352,7 @@ def _run(
         line = Line(listens=number == 0, host="127.0.0.1", port=first, timeout=timeout, deadline=60)
         with socks[number], pools[number]() as pool:
             try:
-                found[number] = lead(
+                found[number] = lead_run(
                     socks[number], terms, _source(ids), folder / name, pool, line, bits=bits[number], key=key
                 )
             except PSIError as error:
@@ -650,5 +650,5 @@ def test_hostile_words_on_the_leading_connection_are_refused(tmp_path: Path) -> 
             terms = Terms(name="bank", peer="shop", role="receiver", context=SHARD_CONTEXT)
             line = Line(listens=True, host="127.0.0.1", port=1, timeout=2)
             with pytest.raises(PSIError), LocalPool() as pool:
-                lead(here, terms, _source(BANK), tmp_path / "run", pool, line)
+                lead_run(here, terms, _source(BANK), tmp_path / "run", pool, line)
     assert not list((tmp_path / "run").glob("*"))

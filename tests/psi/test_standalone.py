@@ -12,7 +12,7 @@ from securevfl_crypto import errors as crypto_errors
 from securevfl_psi import errors
 from securevfl_psi_cli.app import exit_code
 from securevfl_psi_cli.party import Watch
-from securevfl_psi_cli.summary import sized
+from securevfl_psi_cli.summary import format_bytes
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,7 +44,7 @@ def test_exit_codes_that_depend_on_the_moment() -> None:
 
 
 def test_bytes_for_people() -> None:
-    assert [sized(n) for n in (0, 999, 1500, 25_165_824, 3 * 10**9)] == [
+    assert [format_bytes(n) for n in (0, 999, 1500, 25_165_824, 3 * 10**9)] == [
         "0 bytes",
         "999 bytes",
         "1.5 kB",

@@ -14,7 +14,7 @@ from securevfl_crypto.bits import bit_loops, byte_tables
 from securevfl_psi import okvs
 from securevfl_psi.endpoint import Endpoint
 from securevfl_psi.identifiers import Identifiers
-from securevfl_psi.oblivious import Client, Server, code, row_count, token_bytes
+from securevfl_psi.oblivious import OTClient, OTServer, code, row_count, token_bytes
 from securevfl_psi.oblivious.common import hashed_identifiers
 from securevfl_psi.wire import HEADER_BYTES, Kind
 from support.psi_ends import Hostile, terms
@@ -22,12 +22,12 @@ from support.psi_ends import Hostile, terms
 SPACE = [f"+4179{number:07d}" for number in range(3_000)]
 
 
-def _entering(ids: list[str], announced: int, bad: Hostile, peer: int) -> Client | None:
+def _entering(ids: list[str], announced: int, bad: Hostile, peer: int) -> OTClient | None:
     """A client whose key-value store, for so many, holds all of these; None where they do not fit."""
-    client = Client(ids[:announced], bad.session, peer)
+    client = OTClient(ids[:announced], bad.session, peer)
     hashed = hashed_identifiers(Identifiers.of_texts(ids), bad.session.dst, bit_loops())
     seed = secrets.token_bytes(okvs.SEED_BYTES)
-    places, bits = okvs.positions(np.ascontiguousarray(hashed[:, :16]), seed, announced)
+    places, bits = okvs.slot_positions(np.ascontiguousarray(hashed[:, :16]), seed, announced)
     size = okvs.slots_for(announced)
     slots = np.frombuffer(bytearray(secrets.token_bytes(16 * size)), dtype=np.uint64).reshape(size, 2)
     values = np.ascontiguousarray(hashed[:, 16:]).view(np.uint64)
@@ -52,7 +52,7 @@ def test_a_client_can_enter_more_than_it_announced_but_not_prove_it() -> None:
     encoder = client._encoder
     assert encoder is not None
     matrix = encoder.matrix
-    reader = Client(known, bad.session, 100)
+    reader = OTClient(known, bad.session, 100)
     reader._compute(matrix, client.seed, 5, None)
     width = token_bytes(5, 100)
     heard = bad.heard(Kind.TOKENS)
@@ -93,7 +93,7 @@ def test_nothing_that_a_server_hears_can_be_searched() -> None:
     assert matrix is not None
     assert server is not None
     session = server._session
-    attacker = Server(SPACE, session, 50)
+    attacker = OTServer(SPACE, session, 50)
     attacker._compute(matrix, seed, 50, masked)
     pieces = {data[start : start + 16] for data in heard for start in range(0, len(data), 2)}
     hits = set()
@@ -107,7 +107,7 @@ def test_nothing_that_a_server_hears_can_be_searched() -> None:
     sent = np.frombuffer(b"".join(data for data in heard if len(data) == 64 * row_count(50)), np.uint8)
     slots = sent.reshape(-1, 64)[: okvs.slots_for(50)]
     hashed = hashed_identifiers(Identifiers.of_texts(SPACE), session.dst, bit_loops())
-    places, bits = okvs.positions(np.ascontiguousarray(hashed[:, :16]), seed, 50)
+    places, bits = okvs.slot_positions(np.ascontiguousarray(hashed[:, :16]), seed, 50)
     rows = np.zeros((len(SPACE), 64), dtype=np.uint8)
     bit_loops().decode(places, bits, byte_tables(slots[-okvs.DENSE :]), slots, rows)
     bit_loops().encode(hashed[:, 16:], code.code_tables(), rows)
@@ -120,11 +120,11 @@ def test_nothing_that_a_server_hears_can_be_searched() -> None:
 def test_a_recorded_encoded_set_fits_no_other_session() -> None:
     """Keys are made of the session's tag, and rows hide behind keys that were used once."""
     session = Hostile("receiver", Endpoint(["a", "b"], terms("sender", "ot")), 2)
-    recorded = Client(["a", "b"], session.session, 2)
+    recorded = OTClient(["a", "b"], session.session, 2)
     recorded.take_keys(_choices(session, recorded))
     old = [rows.copy() for rows in recorded.rows()]
     again = Hostile("receiver", Endpoint(["a", "b"], terms("sender", "ot")), 2)
-    client = Client(["a", "b"], again.session, 2)
+    client = OTClient(["a", "b"], again.session, 2)
     client.take_keys(_choices(again, client))
     list(client.rows())
     for rows in old:
@@ -134,7 +134,7 @@ def test_a_recorded_encoded_set_fits_no_other_session() -> None:
         again.send(Kind.SUMS, answer)
 
 
-def _choices(bad: Hostile, client: Client) -> bytes:
+def _choices(bad: Hostile, client: OTClient) -> bytes:
     bad.send(Kind.TRANSFERS, client.message)
     bad.send(Kind.SEED, client.seed)
     return bad.heard(Kind.TRANSFERS)

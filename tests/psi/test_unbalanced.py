@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_psi.errors import BudgetError, ExpiredError, IdentifierError, MalformedError, PSIError, SetSizeError
-from securevfl_psi.unbalanced import Client, Filter, FilterTerms, Server
+from securevfl_psi.unbalanced import Filter, FilterClient, FilterServer, FilterTerms
 
 NOW = 1_800_000_000
 DAY = 86_400
@@ -18,8 +18,8 @@ def _terms(**other: object) -> FilterTerms:
     return FilterTerms(**{**defaults, **other})  # type: ignore[arg-type]
 
 
-def _ask(server: Server, data: bytes, ids: list[str], client: str = "clinic", now: int = NOW) -> list[int]:
-    asker = Client(ids, Filter.from_bytes(data), rules_tag="v1", now=now)
+def _ask(server: FilterServer, data: bytes, ids: list[str], client: str = "clinic", now: int = NOW) -> list[int]:
+    asker = FilterClient(ids, Filter.from_bytes(data), rules_tag="v1", now=now)
     answers = server.answer(client, asker.key_id, asker.blinded(), len(ids), now=now)
     return asker.rows(answers).tolist()
 
@@ -30,7 +30,7 @@ names = st.sets(st.one_of(st.sampled_from(["", "a", "é", "e\u0301", "🎈"]), s
 @settings(max_examples=30)
 @given(names, names)
 def test_the_rows_are_those_of_a_set_intersection(small: set[str], large: set[str]) -> None:
-    server = Server(_terms())
+    server = FilterServer(_terms())
     ids = sorted(small)
     rows = _ask(server, server.publish(sorted(large)), ids)
     assert {ids[row] for row in rows} == small & large
@@ -38,7 +38,7 @@ def test_the_rows_are_those_of_a_set_intersection(small: set[str], large: set[st
 
 
 def test_one_filter_serves_many_sessions_and_clients() -> None:
-    server = Server(_terms(max_queries=10))
+    server = FilterServer(_terms(max_queries=10))
     data = server.publish([str(i) for i in range(2000)])
     assert _ask(server, data, ["5", "x", "1999"]) == [0, 2]
     assert _ask(server, data, ["y", "5"], now=NOW + DAY - 1) == [1]
@@ -47,24 +47,24 @@ def test_one_filter_serves_many_sessions_and_clients() -> None:
 
 
 def test_the_filter_has_the_stated_size() -> None:
-    server = Server(_terms())
+    server = FilterServer(_terms())
     data = server.publish([str(i) for i in range(20_000)])
     assert 8 * len(data) / 20_000 == pytest.approx(41.58, abs=0.1)
 
 
 @pytest.mark.parametrize("now", [0, NOW - 1, NOW + DAY, 2 * NOW])
 def test_outside_its_time_neither_side_uses_a_filter(now: int) -> None:
-    server = Server(_terms())
+    server = FilterServer(_terms())
     data = server.publish(["a"])
     with pytest.raises(ExpiredError, match=f"it is {now}"):
-        Client(["a"], Filter.from_bytes(data), rules_tag="v1", now=now)
+        FilterClient(["a"], Filter.from_bytes(data), rules_tag="v1", now=now)
     with pytest.raises(ExpiredError):
         server.answer("clinic", server.key_id, [], 0, now=now)
     assert server.remaining("clinic") == 1000
 
 
 def test_the_budget_is_of_each_client_and_over_all_sessions() -> None:
-    server = Server(_terms(max_queries=3))
+    server = FilterServer(_terms(max_queries=3))
     data = server.publish(["a"])
     _ask(server, data, ["a", "b"])
     with pytest.raises(BudgetError, match="it may ask 1 more"):
@@ -73,13 +73,13 @@ def test_the_budget_is_of_each_client_and_over_all_sessions() -> None:
     with pytest.raises(BudgetError):
         _ask(server, data, ["z"])
     with pytest.raises(BudgetError, match="lets a client ask 3"):
-        Client(list("abcd"), Filter.from_bytes(data), rules_tag="v1", now=NOW)
+        FilterClient(list("abcd"), Filter.from_bytes(data), rules_tag="v1", now=NOW)
     assert _ask(server, data, ["a"], client="other") == [0]
 
 
 def test_queries_count_before_the_points_are_looked_at() -> None:
     """A client that sends rubbish, or does not fetch its answer, does not get its queries back."""
-    server = Server(_terms(max_queries=3))
+    server = FilterServer(_terms(max_queries=3))
     answers = server.answer("clinic", server.key_id, [np.zeros((2, 32), np.uint8)], 2, now=NOW)
     assert server.remaining("clinic") == 1
     with pytest.raises(MalformedError, match="small order"):
@@ -95,17 +95,17 @@ def test_queries_count_before_the_points_are_looked_at() -> None:
 
 
 def test_more_points_than_announced_are_not_answered() -> None:
-    server = Server(_terms())
+    server = FilterServer(_terms())
     points = np.arange(1, 65, dtype=np.uint8).reshape(2, 32)
     with pytest.raises(SetSizeError, match="more than the 1"):
         list(server.answer("clinic", server.key_id, [points], 1, now=NOW))
 
 
 def test_a_filter_is_bound_to_its_key_and_its_terms() -> None:
-    one, other = Server(_terms()), Server(_terms())
+    one, other = FilterServer(_terms()), FilterServer(_terms())
     data = one.publish(["a", "b"])
     assert one.key_id != other.key_id
-    client = Client(["a"], Filter.from_bytes(data), rules_tag="v1", now=NOW)
+    client = FilterClient(["a"], Filter.from_bytes(data), rules_tag="v1", now=NOW)
     with pytest.raises(MalformedError, match="another key"):
         other.answer("clinic", client.key_id, client.blinded(), 1, now=NOW)
     # A filter whose expiry, or key id, somebody changed on the way finds nothing.
@@ -117,17 +117,17 @@ def test_a_filter_is_bound_to_its_key_and_its_terms() -> None:
 
 
 def test_each_filter_has_its_own_key() -> None:
-    server = Server(_terms())
+    server = FilterServer(_terms())
     server.publish(["a"])
     with pytest.raises(PSIError, match="its own key"):
         server.publish(["a", "b"])
 
 
 def test_a_server_continues_from_its_bytes() -> None:
-    server = Server(_terms(max_queries=5))
+    server = FilterServer(_terms(max_queries=5))
     data = server.publish(["a", "é"])
     _ask(server, data, ["é", "b"], client="klinik ü")
-    again = Server.from_bytes(server.to_bytes())
+    again = FilterServer.from_bytes(server.to_bytes())
     assert again.to_bytes() == server.to_bytes()
     assert (again.terms, again.key_id) == (server.terms, server.key_id)
     assert again.remaining("klinik ü") == 3
@@ -139,21 +139,21 @@ def test_a_server_continues_from_its_bytes() -> None:
 
 
 def test_other_rules_and_bad_identifiers_are_refused() -> None:
-    server = Server(_terms())
+    server = FilterServer(_terms())
     data = Filter.from_bytes(server.publish(["a"]))
     with pytest.raises(PSIError, match="use its rules"):
-        Client(["a"], data, rules_tag="v2", now=NOW)
+        FilterClient(["a"], data, rules_tag="v2", now=NOW)
     with pytest.raises(IdentifierError):
-        Client(["a", "a"], data, rules_tag="v1", now=NOW)
+        FilterClient(["a", "a"], data, rules_tag="v1", now=NOW)
     with pytest.raises(IdentifierError):
-        Server(_terms()).publish(["a", "a"])
+        FilterServer(_terms()).publish(["a", "a"])
     with pytest.raises(MalformedError, match="name of 2000 bytes"):
         server.answer("x" * 2000, server.key_id, [], 0, now=NOW)
 
 
 def test_steps_are_taken_once() -> None:
-    server = Server(_terms())
-    client = Client(["a"], Filter.from_bytes(server.publish(["a"])), rules_tag="v1", now=NOW)
+    server = FilterServer(_terms())
+    client = FilterClient(["a"], Filter.from_bytes(server.publish(["a"])), rules_tag="v1", now=NOW)
     with pytest.raises(PSIError, match="out of order"):
         client.rows([])
     blinded = list(client.blinded())
@@ -184,7 +184,7 @@ def test_terms_are_checked(other: dict[str, object]) -> None:
 @settings(max_examples=200)
 @given(st.binary(max_size=120))
 def test_any_bytes_are_a_filter_or_an_error(tail: bytes) -> None:
-    start = Server(_terms()).publish([])
+    start = FilterServer(_terms()).publish([])
     for data in (tail, b"PSIF\x01" + tail, start[:37] + tail, start[:-21] + tail):
         try:
             Filter.from_bytes(data)
@@ -197,16 +197,16 @@ def test_any_bytes_are_a_filter_or_an_error(tail: bytes) -> None:
 def test_any_bytes_are_a_state_or_an_error(tail: bytes) -> None:
     for data in (tail, b"PSIK\x01" + tail, b"PSIK\x01" + bytes(32) + b"\x01" + tail):
         try:
-            Server.from_bytes(data)
+            FilterServer.from_bytes(data)
         except MalformedError:
             continue
 
 
 def test_truncated_and_longer_bytes_are_errors() -> None:
-    server = Server(_terms())
+    server = FilterServer(_terms())
     data = server.publish(["a", "b"])
     _ask(server, data, ["a"])
-    for reader, whole in ((Filter.from_bytes, data), (Server.from_bytes, server.to_bytes())):
+    for reader, whole in ((Filter.from_bytes, data), (FilterServer.from_bytes, server.to_bytes())):
         for size in range(len(whole)):
             with pytest.raises(MalformedError):
                 reader(whole[:size])
@@ -215,10 +215,10 @@ def test_truncated_and_longer_bytes_are_errors() -> None:
         with pytest.raises(MalformedError, match="bytes were expected"):
             reader(bytearray(whole))  # type: ignore[arg-type]
     with pytest.raises(MalformedError, match="flag"):
-        Server.from_bytes(server.to_bytes()[:37] + b"\x02" + server.to_bytes()[38:])
+        FilterServer.from_bytes(server.to_bytes()[:37] + b"\x02" + server.to_bytes()[38:])
 
 
 def test_a_filter_larger_than_allowed_is_refused() -> None:
-    data = Server(_terms(bits=1)).publish([str(i) for i in range(3000)])
+    data = FilterServer(_terms(bits=1)).publish([str(i) for i in range(3000)])
     with pytest.raises(SetSizeError, match="at most 2999"):
         Filter.from_bytes(data, max_items=2999)

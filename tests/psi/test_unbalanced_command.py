@@ -13,11 +13,11 @@ import pytest
 from securevfl_net.identity import Handshake, shake
 from securevfl_psi import errors
 from securevfl_psi.identifiers import IdRules
-from securevfl_psi.unbalanced import Server
+from securevfl_psi.unbalanced import FilterServer
 from securevfl_psi.wire import Kind
-from securevfl_psi_cli.answering import clients_of, publish, serve
-from securevfl_psi_cli.asking import Asked, ask
-from securevfl_psi_cli.channel import Address, connect, secured
+from securevfl_psi_cli.answering import clients_of, publish_filter, serve_clients
+from securevfl_psi_cli.asking import Asked, ask_server
+from securevfl_psi_cli.channel import Address, connect, secure_connection
 from securevfl_psi_cli.credentials import Pins, make_certificate
 from securevfl_psi_cli.frame_stream import FrameStream
 from securevfl_psi_cli.options import Shown
@@ -41,7 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _published(folder: Path, to: Path, most: int = 10, hours: float = 1.0) -> tuple[Path, Path]:
     files = to / "set.filter", to / "set.state"
     table = Table.read(folder / "registry.csv", "id")
-    publish(table, IdRules(), name="registry", hours=hours, most=most, bits=40, filter_to=files[0], state_to=files[1])
+    publish_filter(
+        table, IdRules(), name="registry", hours=hours, most=most, bits=40, filter_to=files[0], state_to=files[1]
+    )
     return files
 
 
@@ -56,7 +58,7 @@ class _Served:
 
         def work() -> None:
             try:
-                self.ended = serve(
+                self.ended = serve_clients(
                     *files,
                     clients,
                     at=Address("127.0.0.1", 0),
@@ -98,7 +100,7 @@ def _ask(folder: Path, at: Address, **more: Any) -> Asked:
     rules = more.pop("rules", IdRules())
     pins = more.pop("pins", None) or _pins(folder)
     table = Table.read(folder / "clinic.csv", "patient")
-    return ask(table, rules, pins, at=at, **(given | more))
+    return ask_server(table, rules, pins, at=at, **(given | more))
 
 
 def test_two_processes_over_tls(folder: Path, tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ def test_two_processes_over_tls(folder: Path, tmp_path: Path) -> None:
     said, _ = server.communicate(timeout=30)
     assert server.returncode == 0
     assert "asked 4 identifiers" in said
-    assert Server.from_bytes((tmp_path / "s").read_bytes()).remaining("clinic") == 996
+    assert FilterServer.from_bytes((tmp_path / "s").read_bytes()).remaining("clinic") == 996
 
 
 def test_a_kept_filter_is_used_again_and_queries_are_counted_over_restarts(folder: Path, tmp_path: Path) -> None:
@@ -140,15 +142,15 @@ def test_a_kept_filter_is_used_again_and_queries_are_counted_over_restarts(folde
     served = _Served(folder, files, 1)
     with pytest.raises(errors.PeerRefused, match="it lets this client ask no more identifiers"):
         _ask(folder, served.at, kept=kept)  # 8 of 10 are spent, and it asks 4
-    assert Server.from_bytes(files[1].read_bytes()).remaining("clinic") == 2
+    assert FilterServer.from_bytes(files[1].read_bytes()).remaining("clinic") == 2
 
 
 def test_queries_count_before_the_answer_leaves_so_hanging_up_gains_none(folder: Path, tmp_path: Path) -> None:
     files = _published(folder, tmp_path)
     served = _Served(folder, files, 1)
-    with secured(connect(served.at, 5.0), _pins(folder), timeout=5.0) as sock:
+    with secure_connection(connect(served.at, 5.0), _pins(folder), timeout=5.0) as sock:
         stream = FrameStream(sock, "registry", timeout=5.0, deadline=10.0, reasons={})
-        server = Server.from_bytes(files[1].read_bytes())
+        server = FilterServer.from_bytes(files[1].read_bytes())
         fields = {"version": 1, "what": "ask", "name": "clinic", "server": "registry", "filter": server.key_id.hex()}
         stream.send_fields(fields)
         stream.receive_fields({"bytes": 0})
@@ -158,7 +160,7 @@ def test_queries_count_before_the_answer_leaves_so_hanging_up_gains_none(folder:
         stream.receive_frame(Kind.ANSWERS)  # and no FINISHED
     while not any("listening on" in line for line in served.said):
         served.thread.join(0.05)
-    assert Server.from_bytes(files[1].read_bytes()).remaining("clinic") == 7
+    assert FilterServer.from_bytes(files[1].read_bytes()).remaining("clinic") == 7
 
 
 @pytest.mark.parametrize("what", ["stranger", "garbage", "lies", "too many", "another server"])
@@ -170,13 +172,13 @@ def test_who_deviates_is_told_so_and_does_not_end_the_service(folder: Path, tmp_
         with pytest.raises(errors.CertificateError, match="does not accept this party's certificate"):
             _ask(folder, served.at, pins=_pins(folder, "other"))
     elif what == "garbage":
-        with secured(connect(served.at, 5.0), _pins(folder), timeout=5.0) as sock:
+        with secure_connection(connect(served.at, 5.0), _pins(folder), timeout=5.0) as sock:
             sock.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(64))
     elif what == "another server":
         with pytest.raises(errors.PeerRefused, match="other terms"):
             _ask(folder, served.at, server="regestry")
     else:
-        with secured(connect(served.at, 5.0), _pins(folder), timeout=5.0) as sock:
+        with secure_connection(connect(served.at, 5.0), _pins(folder), timeout=5.0) as sock:
             stream = FrameStream(sock, "registry", timeout=5.0, deadline=10.0, reasons={})
             stream.send_fields(hello | ({"name": "rich"} if what == "lies" else {}))
             if what == "too many":
@@ -192,7 +194,7 @@ def test_who_deviates_is_told_so_and_does_not_end_the_service(folder: Path, tmp_
 @pytest.mark.parametrize("change", ["size", "key", "name", "bytes", "answers"])
 def test_a_client_believes_no_server_that_deviates(folder: Path, tmp_path: Path, change: str) -> None:
     files = _published(folder, tmp_path)
-    server, data = Server.from_bytes(files[1].read_bytes()), files[0].read_bytes()
+    server, data = FilterServer.from_bytes(files[1].read_bytes()), files[0].read_bytes()
     with socket.create_server(("127.0.0.1", 0)) as door:
 
         def work() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from securevfl_psi.endpoint import Endpoint
 from securevfl_psi.group import Scalar, hash_to_group
-from securevfl_psi.oblivious import Client
+from securevfl_psi.oblivious import OTClient
 from securevfl_psi.oblivious.base import TRANSFERS, Chooser, Giver
 from securevfl_psi.terms import RequestedProtocol, Terms
 from securevfl_psi.wire import HEADER_BYTES, TAG_BYTES, FrameWriter, Kind
@@ -84,9 +84,9 @@ class Hostile:
         self.heard(Kind.ROWS)
         self.send(Kind.SEED, bytes(32))
 
-    def transfer(self, ids: list[str], peer_size: int) -> Client:
+    def transfer(self, ids: list[str], peer_size: int) -> OTClient:
         """As the client of `ot`, all until the server makes its tokens."""
-        client = Client(ids, self.session, peer_size)
+        client = OTClient(ids, self.session, peer_size)
         self.send(Kind.TRANSFERS, client.message)
         self.send(Kind.SEED, client.seed)
         client.take_keys(self.heard(Kind.TRANSFERS))

@@ -12,8 +12,8 @@ import numpy as np
 
 from securevfl_psi.chunks import require_chunk
 from securevfl_psi.conversations.proving import Proving, Receiving
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, chunks_of, framed, rows_of
-from securevfl_psi.dh import Client, Server
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, chunks_of, rows_of
+from securevfl_psi.dh import DHClient, DHServer
 from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
 from securevfl_psi.wire import Frame, Kind
 
@@ -43,7 +43,7 @@ class Asking:
     """
 
     def __init__(
-        self, client: Client, peer_size: int, found: Callable[[np.ndarray], None], *, prove: bool = True
+        self, client: DHClient, peer_size: int, found: Callable[[np.ndarray], None], *, prove: bool = True
     ) -> None:
         self.client, self.peer_size, self.found, self.prove = client, peer_size, found, prove
         self.proving = Proving(lambda: client.outputs)
@@ -51,7 +51,7 @@ class Asking:
 
     def sending(self) -> Outgoing:
         """The own set, and proofs of what is common."""
-        yield from framed(Kind.POINTS, self.client.chunks())
+        yield from as_frames(Kind.POINTS, self.client.chunks())
         if self.prove:
             yield from self.proving.sending()
             return
@@ -89,7 +89,7 @@ class Answering:
 
     def __init__(
         self,
-        server: Server,
+        server: DHServer,
         peer_size: int,
         lists: int,
         found: Callable[[list[np.ndarray]], None],
@@ -105,11 +105,11 @@ class Answering:
         tokens = self.server.chunks()
         for kind in _turns(chunks_of(self.peer_size), chunks_of(self.server.size)):
             if kind is Kind.TOKENS:
-                yield from framed(kind, [next(tokens)])
+                yield from as_frames(kind, [next(tokens)])
                 continue
             while not self.server.waiting:
                 yield None
-            yield from framed(kind, [self.server.answer()])
+            yield from as_frames(kind, [self.server.answer()])
         if self.lists:
             yield from self.proofs.sending()
 

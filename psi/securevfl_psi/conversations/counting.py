@@ -13,7 +13,7 @@ from securevfl_crypto.engine import Engine
 
 from securevfl_psi.chunks import require_chunk, split
 from securevfl_psi.conversations.base import Conversation
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, framed, payload, rows_of
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, payload, rows_of
 from securevfl_psi.doubling import Counter
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
@@ -38,11 +38,11 @@ class Cardinality(Conversation):
 
     def sending(self) -> Outgoing:
         """The own set; the receiver then the count, the sender its answers."""
-        yield from framed(Kind.POINTS, self._party.chunks())
+        yield from as_frames(Kind.POINTS, self._party.chunks())
         if not self.receives:
             while self._answers is None:
                 yield None
-            yield from framed(Kind.TOKENS, split(self._answers))
+            yield from as_frames(Kind.TOKENS, split(self._answers))
             return
         while self._count is None:
             yield None
@@ -60,7 +60,7 @@ class Cardinality(Conversation):
             self._party.take(rows)
             done += len(rows)
         if not self.receives:
-            self._answers = self._party.shuffled(self.peer_size)
+            self._answers = self._party.shuffle_tokens(self.peer_size)
             yield from self._end_of_sender()
             return
         done = 0

@@ -9,9 +9,9 @@ from securevfl_crypto.bits import ROW_BYTES
 
 from securevfl_psi.chunks import require_chunk
 from securevfl_psi.conversations.proving import Proving, Receiving
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, framed, payload, rows_of
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, payload, rows_of
 from securevfl_psi.group import POINT_BYTES
-from securevfl_psi.oblivious import Client, Server, token_bytes
+from securevfl_psi.oblivious import OTClient, OTServer, token_bytes
 from securevfl_psi.oblivious.base import TRANSFERS
 from securevfl_psi.oblivious.extension import ANSWER_BYTES, CHALLENGE_BYTES
 from securevfl_psi.okvs import SEED_BYTES
@@ -34,7 +34,7 @@ class Encoding:
     """
 
     def __init__(
-        self, client: Client, peer_size: int, found: Callable[[np.ndarray], None], *, prove: bool = True
+        self, client: OTClient, peer_size: int, found: Callable[[np.ndarray], None], *, prove: bool = True
     ) -> None:
         self.client, self.peer_size, self.found, self.prove = client, peer_size, found, prove
         self.proving = Proving(lambda: client.outputs)
@@ -47,7 +47,7 @@ class Encoding:
         yield Frame(Kind.SEED, self.client.seed)
         while not self._ready:
             yield None
-        yield from framed(Kind.ROWS, self.client.rows())
+        yield from as_frames(Kind.ROWS, self.client.rows())
         while self._sums is None:
             yield None
         yield Frame(Kind.SUMS, self._sums)
@@ -86,7 +86,7 @@ class Decoding:
         found: called with this party's rows of each list; raises if the policy forbids them.
     """
 
-    def __init__(self, server: Server, peer_size: int, lists: int, found: Callable[[list[np.ndarray]], None]) -> None:
+    def __init__(self, server: OTServer, peer_size: int, lists: int, found: Callable[[list[np.ndarray]], None]) -> None:
         self.server, self.peer_size, self.lists, self.found = server, peer_size, lists, found
         self.proofs = Receiving(server.rows, lambda: server.outputs)
         self._begun = self._checked = False
@@ -102,7 +102,7 @@ class Decoding:
         yield Frame(Kind.SEED, self.server.challenge())
         while not self._checked:
             yield None
-        yield from framed(Kind.TOKENS, self.server.chunks())
+        yield from as_frames(Kind.TOKENS, self.server.chunks())
         if self.lists:
             yield from self.proofs.sending()
 

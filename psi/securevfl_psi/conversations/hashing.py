@@ -8,7 +8,7 @@ import numpy as np
 
 from securevfl_psi.chunks import require_chunk
 from securevfl_psi.conversations.proving import Proving, Receiving
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, framed, rows_of
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, rows_of
 from securevfl_psi.group import TOKEN_BYTES
 from securevfl_psi.salted_hash import UnsafeSaltedHash
 from securevfl_psi.wire import Frame, Kind
@@ -77,7 +77,7 @@ class DigestSender:
 
     def sending(self) -> Outgoing:
         """Digests, and the receipt."""
-        yield from framed(Kind.TOKENS, self.party.chunks())
+        yield from as_frames(Kind.TOKENS, self.party.chunks())
         if self.lists:
             yield from self.proofs.sending()
 

@@ -9,7 +9,7 @@ from securevfl_psi.arrays import secret_order
 from securevfl_psi.conversations.asking import Answering, Asking
 from securevfl_psi.conversations.base import Conversation
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
-from securevfl_psi.dh import Client, Server
+from securevfl_psi.dh import DHClient, DHServer
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.session import Session
 from securevfl_psi.terms import Terms
@@ -33,7 +33,7 @@ class AskingIntersection(Conversation):
         self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
     ) -> None:
         super().__init__(ids, terms, session, peer_size, by)
-        client = Client(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by)
+        client = DHClient(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by)
         self._asking = Asking(client, peer_size, self._found, prove=terms.learns == "both")
 
     def sending(self) -> Outgoing:
@@ -62,7 +62,7 @@ class AnsweringIntersection(Conversation):
         self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
     ) -> None:
         super().__init__(ids, terms, session, peer_size, by)
-        server = Server(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by)
+        server = DHServer(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by)
         self._answering = Answering(server, peer_size, int(terms.learns == "both"), self._found)
 
     def sending(self) -> Outgoing:

@@ -13,7 +13,7 @@ from securevfl_psi.arrays import match_rows
 from securevfl_psi.blinding import RowBuffer
 from securevfl_psi.chunks import require_chunk, split
 from securevfl_psi.conversations.base import Conversation, Pseudonyms
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, chunks_of, framed, rows_of
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, chunks_of, rows_of
 from securevfl_psi.doubling import Namer
 from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
 from securevfl_psi.identifiers import Identifiers
@@ -41,17 +41,17 @@ class PseudonymExchange(Conversation):
         chunks = self._party.chunks()
         for number in range(max(own, theirs)):
             if number < own:
-                yield from framed(Kind.POINTS, [next(chunks)])
+                yield from as_frames(Kind.POINTS, [next(chunks)])
             if number < theirs:
                 while not self._party.waiting:
                     yield None
-                yield from framed(Kind.ANSWERS, [self._party.double()])
+                yield from as_frames(Kind.ANSWERS, [self._party.double()])
         while not self._named:
             yield None
         if self.receives:
             yield Frame(Kind.FINISHED, b"")
         else:
-            yield from framed(Kind.TOKENS, split(self._party.shuffled()))
+            yield from as_frames(Kind.TOKENS, split(self._party.shuffle_names()))
 
     def receiving(self) -> Incoming:
         """The peer's set and the own one, doubled, in turns; the receiver then the sender's names."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from securevfl_psi.chunks import split
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, framed, payload, receive_rows
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, payload, receive_rows
 from securevfl_psi.errors import MalformedError, SetSizeError
 from securevfl_psi.proofs import PROOF_BYTES, RECEIPT_BYTES, Outputs
 from securevfl_psi.wire import Frame, Kind
@@ -52,7 +52,7 @@ class Proving:
             yield None
         yield Frame(Kind.COUNT, struct.pack(f">{len(self.lists)}Q", *map(len, self.lists)))
         for rows in self.lists:
-            yield from framed(Kind.PROOFS, split(self._outputs().proofs(rows)))
+            yield from as_frames(Kind.PROOFS, split(self._outputs().proofs(rows)))
 
     def receiving(self) -> Incoming:
         """The receipt."""

@@ -27,13 +27,13 @@ from securevfl_psi import gcs
 from securevfl_psi.blinding import ChunkQueue
 from securevfl_psi.chunks import require_chunk
 from securevfl_psi.conversations.proving import Proving, Receiving
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, chunks_of, framed, payload, rows_of
-from securevfl_psi.dh import Client
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, chunks_of, payload, rows_of
+from securevfl_psi.dh import DHClient
 from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.group import CHUNK, POINT_BYTES, TOKEN_BYTES, Scalar
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.proofs import Outputs
-from securevfl_psi.publication import Offer, Publication, RunStore, bits_for, load_or_publish
+from securevfl_psi.publication import Offer, Publication, RunStore, fingerprint_bits, load_or_publish
 from securevfl_psi.session import Session
 from securevfl_psi.wire import Frame, Kind
 
@@ -82,7 +82,7 @@ class LookupClient:
     ) -> None:
         self._ids, self._how, self._peer_size, self._found = ids, how, peer_size, found
         self._name = "filter of " + how.session(bytes(16)).names[0]
-        self._client: Client | None = None
+        self._client: DHClient | None = None
         self._filter: bytes | None = None
         self._outputs: Outputs | None = None
         self.proving = Proving(self._known)
@@ -97,7 +97,7 @@ class LookupClient:
         while self._client is None:
             yield None
         yield Frame(Kind.WANTED, bytes([self._filter is None]))
-        yield from framed(Kind.POINTS, self._client.chunks())
+        yield from as_frames(Kind.POINTS, self._client.chunks())
         yield from self.proving.sending()
 
     def receiving(self) -> Incoming:
@@ -105,7 +105,7 @@ class LookupClient:
         offer = Offer.from_bytes((yield Kind.OFFER).payload, self._peer_size)
         self._filter = self._kept(offer)
         wanted = self._filter is None
-        client = Client(self._ids, self._how.session(offer.nonce), max_set_size=self._how.most, by=self._how.by)
+        client = DHClient(self._ids, self._how.session(offer.nonce), max_set_size=self._how.most, by=self._how.by)
         self._client = client
         data = self._filter or b""
         if wanted:
@@ -116,11 +116,11 @@ class LookupClient:
             require_chunk(rows, POINT_BYTES, done, client.size, "the answered set")
             done += len(rows)
             client.take_answers(rows)
-        hashes = gcs.decode(data, max_items=self._peer_size)
-        if (len(hashes.values), hashes.bits) != (self._peer_size, bits_for(self._peer_size)):
+        hashes = gcs.decode_golomb(data, max_items=self._peer_size)
+        if (len(hashes.values), hashes.bits) != (self._peer_size, fingerprint_bits(self._peer_size)):
             raise MalformedError(
                 f"a filter of {len(hashes.values)} items and {hashes.bits} bits; {self._peer_size} and "
-                f"{bits_for(self._peer_size)} were announced"
+                f"{fingerprint_bits(self._peer_size)} were announced"
             )
         if wanted and self._how.shelf is not None:
             self._how.shelf.save(self._name, data)
@@ -207,7 +207,7 @@ class LookupServer:
                 yield None
             points = key.multiply(self._waiting.pop_first(), "the client's set")
             self._unanswered -= 1
-            yield from framed(Kind.ANSWERS, [points])
+            yield from as_frames(Kind.ANSWERS, [points])
         yield from self._receiving.sending()
 
     def receiving(self) -> Incoming:

@@ -23,13 +23,13 @@ from securevfl_psi.chunks import require_chunk
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.wire import Frame, Kind
 
-__all__ = ["Incoming", "Outgoing", "chunks_of", "framed", "payload", "receive_rows", "rows_of"]
+__all__ = ["Incoming", "Outgoing", "as_frames", "chunks_of", "payload", "receive_rows", "rows_of"]
 
 Outgoing = Iterator[Frame | None]
 Incoming = Generator[Kind | None, Frame, None]
 
 
-def framed(kind: Kind, parts: Iterable[np.ndarray]) -> Iterator[Frame]:
+def as_frames(kind: Kind, parts: Iterable[np.ndarray]) -> Iterator[Frame]:
     """Yield each part as a frame."""
     for part in parts:
         yield Frame(kind, np.ascontiguousarray(part).tobytes())

@@ -14,7 +14,7 @@ from securevfl_psi.conversations.base import Conversation
 from securevfl_psi.conversations.encoding import Decoding, Encoding
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
 from securevfl_psi.identifiers import Identifiers
-from securevfl_psi.oblivious import Client, Server
+from securevfl_psi.oblivious import OTClient, OTServer
 from securevfl_psi.session import Session
 from securevfl_psi.terms import Terms
 
@@ -38,7 +38,7 @@ class AskingTransfer(Conversation):
     ) -> None:
         super().__init__(ids, terms, session, peer_size, by)
         path = None if by is None else by.name
-        client = Client(ids, session, peer_size, max_set_size=terms.max_set_size, pad_to=terms.pad_to, path=path)
+        client = OTClient(ids, session, peer_size, max_set_size=terms.max_set_size, pad_to=terms.pad_to, path=path)
         self._encoding = Encoding(client, peer_size, self._found, prove=terms.learns == "both")
 
     def sending(self) -> Outgoing:
@@ -68,7 +68,7 @@ class AnsweringTransfer(Conversation):
     ) -> None:
         super().__init__(ids, terms, session, peer_size, by)
         path = None if by is None else by.name
-        server = Server(ids, session, peer_size, max_set_size=terms.max_set_size, pad_to=terms.pad_to, path=path)
+        server = OTServer(ids, session, peer_size, max_set_size=terms.max_set_size, pad_to=terms.pad_to, path=path)
         self._decoding = Decoding(server, peer_size, int(terms.learns == "both"), self._found)
 
     def sending(self) -> Outgoing:

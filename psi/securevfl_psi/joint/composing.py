@@ -19,10 +19,10 @@ from securevfl_psi.conversations.encoding import Decoding, Encoding
 from securevfl_psi.conversations.hashing import DigestReceiver, DigestSender
 from securevfl_psi.conversations.publishing import LookupClient, LookupParameters, LookupServer
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
-from securevfl_psi.dh import Client, Server
+from securevfl_psi.dh import DHClient, DHServer
 from securevfl_psi.joint.state import State
-from securevfl_psi.oblivious import Client as TransferClient
-from securevfl_psi.oblivious import Server as TransferServer
+from securevfl_psi.oblivious import OTClient as TransferClient
+from securevfl_psi.oblivious import OTServer as TransferServer
 from securevfl_psi.salted_hash import UnsafeSaltedHash
 from securevfl_psi.session import Session
 
@@ -46,14 +46,14 @@ def choose_pair_protocol(state: State, passive: str) -> Choice:
     return Choice(state.terms.protocol, "the terms name it")
 
 
-def _session(state: State, passive: str, protocol: str) -> Session:
+def _pairwise_session(state: State, passive: str, protocol: str) -> Session:
     circle = state.circle
     return Session(
         names=(circle.leader, passive), nonce=circle.nonce, rules_tag=circle.rules_tag, protocol=f"joint {protocol}"
     )
 
 
-def _published(state: State, passive: str, protocol: str, *, asks: bool) -> LookupParameters:
+def _lookup_conversation(state: State, passive: str, protocol: str, *, asks: bool) -> LookupParameters:
     server, client = passive, state.terms.active
     if asks == (state.terms.name == passive):
         server, client = client, server
@@ -62,7 +62,7 @@ def _published(state: State, passive: str, protocol: str, *, asks: bool) -> Look
     def session(nonce: bytes) -> Session:
         return Session(names=(server, client), nonce=nonce, rules_tag=rules, protocol=f"joint {protocol}, published")
 
-    tag = _session(state, passive, protocol).dst
+    tag = _pairwise_session(state, passive, protocol).dst
     return LookupParameters(
         session=session, tag=tag, most=state.terms.max_set_size, by=state.by, shelf=state.terms.shelf
     )
@@ -77,22 +77,22 @@ def _asking(
     state: State, passive: str, peer_size: int, found: Callable[[np.ndarray], None]
 ) -> Asking | Encoding | DigestReceiver | LookupClient:
     protocol, limit = choose_pair_protocol(state, passive).protocol, state.terms.max_set_size
-    session = _session(state, passive, protocol)
+    session = _pairwise_session(state, passive, protocol)
     if protocol == "ot":
         path = None if state.by is None else state.by.name
         return Encoding(TransferClient(state.ids, session, peer_size, max_set_size=limit, path=path), peer_size, found)
     if protocol == "unsafe_salted_hash":
         return DigestReceiver(UnsafeSaltedHash(state.ids, session.dst, max_set_size=limit), peer_size, found)
     if protocol == "unbalanced":
-        return LookupClient(state.ids, _published(state, passive, protocol, asks=True), peer_size, found)
-    return Asking(Client(state.ids, session, max_set_size=limit, by=state.by), peer_size, found)
+        return LookupClient(state.ids, _lookup_conversation(state, passive, protocol, asks=True), peer_size, found)
+    return Asking(DHClient(state.ids, session, max_set_size=limit, by=state.by), peer_size, found)
 
 
 def _answering(
     state: State, passive: str, peer_size: int, lists: int, found: Callable[[list[np.ndarray]], None]
 ) -> Answering | Decoding | LookupServer | DigestSender:
     protocol, limit = choose_pair_protocol(state, passive).protocol, state.terms.max_set_size
-    session = _session(state, passive, protocol)
+    session = _pairwise_session(state, passive, protocol)
     if protocol == "ot":
         path = None if state.by is None else state.by.name
         server = TransferServer(state.ids, session, peer_size, max_set_size=limit, path=path)
@@ -100,9 +100,9 @@ def _answering(
     if protocol == "unsafe_salted_hash":
         return DigestSender(UnsafeSaltedHash(state.ids, session.dst, max_set_size=limit), len(state.ids), lists, found)
     if protocol == "unbalanced":
-        how = _published(state, passive, protocol, asks=False)
+        how = _lookup_conversation(state, passive, protocol, asks=False)
         return LookupServer(state.ids, how, peer_size, lists, found)
-    server_dh = Server(state.ids, session, max_set_size=limit, by=state.by)
+    server_dh = DHServer(state.ids, session, max_set_size=limit, by=state.by)
     return Answering(server_dh, peer_size, lists, found, most_waiting=_MOST_WAITING)
 
 

@@ -14,7 +14,7 @@ from securevfl_psi import multiparty, okvs
 from securevfl_psi.chunks import require_chunk, split
 from securevfl_psi.circle import PairwiseKeys
 from securevfl_psi.conversations.proving import counts_of
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, chunks_of, framed, payload, receive_rows, rows_of
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, chunks_of, payload, receive_rows, rows_of
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.group import POINT_BYTES
 from securevfl_psi.joint.state import State
@@ -68,7 +68,7 @@ class LeadingActive:
         while state.rows is None:
             yield None
         yield Frame(Kind.COUNT, len(state.rows).to_bytes(8, "big"))
-        yield from framed(Kind.PROOFS, self._lead().announce(peer))
+        yield from as_frames(Kind.PROOFS, self._lead().announce(peer))
 
     def receiving(self, peer: str) -> Incoming:
         """From a passive party: answers, and its table."""
@@ -136,10 +136,10 @@ class LeadingPassive:
         for _ in range(chunks_of(count)):
             while not self._waiting:
                 yield None
-            yield from framed(Kind.ANSWERS, [next(answers)])
+            yield from as_frames(Kind.ANSWERS, [next(answers)])
         table = party.table()
         yield Frame(Kind.SEED, table.seed)
-        yield from framed(Kind.SLOTS, split(table.slots))
+        yield from as_frames(Kind.SLOTS, split(table.slots))
 
     def receiving(self, peer: str) -> Incoming:
         """From the active party its set, and what is common; from another passive one its key."""

@@ -86,7 +86,7 @@ class Joint:
         by: Engine | None = None,
     ) -> None:
         self.terms = terms
-        self._ids, self._order, self._allow, self._by = _padded(ids, terms), order, allow, by
+        self._ids, self._order, self._allow, self._by = _pad_identifiers(ids, terms), order, allow, by
         self._own = len(ids) if own is None else own
         self._labelled = self._own < len(ids)
         self._chosen: dict[str, Choice] = {}
@@ -145,7 +145,7 @@ class Joint:
     def receiving(self, peer: str) -> Incoming:
         """The script of frames from one peer."""
         frame = yield Kind.HELLO
-        self._greeted(peer, frame.payload)
+        self._take_greeting(peer, frame.payload)
         while self._state is None or self._plan is None:
             yield None
         yield from self._plan.receiving(peer)
@@ -176,7 +176,7 @@ class Joint:
             rows=len(self._ids) if self.active or peer == self.terms.active else None,
         )
 
-    def _greeted(self, peer: str, data: bytes) -> None:
+    def _take_greeting(self, peer: str, data: bytes) -> None:
         expected = {"rules": self.terms.rules.tag(), "context": self.terms.context}
         most = self.terms.max_set_size if self.active or peer == self.terms.active else None
         greeting = Greeting.from_bytes(data, peer, expected, most=most)
@@ -228,7 +228,7 @@ class Joint:
             self._plan = LeadingActive(state) if self.active else LeadingPassive(state)
 
 
-def _padded(ids: Identifiers, terms: JointTerms) -> Identifiers:
+def _pad_identifiers(ids: Identifiers, terms: JointTerms) -> Identifiers:
     """Append random identifiers up to the terms' `pad_to`; no other party has any of them."""
     if terms.pad_to is None:
         return ids
@@ -236,4 +236,4 @@ def _padded(ids: Identifiers, terms: JointTerms) -> Identifiers:
         raise SetSizeError(
             f"{len(ids)} identifiers, pad_to={terms.pad_to}, max_set_size={terms.max_set_size}: raise what is too small"
         )
-    return ids.padded(terms.pad_to)
+    return ids.pad(terms.pad_to)

@@ -8,7 +8,7 @@ and whoever has the key can try values. See docs/howto/linkage.md for them, and 
 >>> key = secrets.token_bytes(32)  # known to both data parties, not to the linker
 >>> bank = {"name": ["Ann Miller", "Bob Stone"], "born": ["1971-03-05", "1988-11-30"]}
 >>> shop = {"name": ["Bob Stoane", "Eve Young"], "born": ["30.11.1988", None]}
->>> linked = link(encode(bank, schema, key), encode(shop, schema, key), threshold=0.7)
+>>> linked = link_records(encode_records(bank, schema, key), encode_records(shop, schema, key), threshold=0.7)
 >>> linked.rows_a.tolist(), linked.rows_b.tolist()
 ([1], [0])
 """
@@ -16,13 +16,13 @@ and whoever has the key can try values. See docs/howto/linkage.md for them, and 
 from securevfl_psi.errors import LinkageError
 from securevfl_psi.linkage.assignment import assign_greedy, assign_optimal
 from securevfl_psi.linkage.blocking import BlockKey, Prefix, Soundex, Whole, blocking_tokens, hamming_tokens
-from securevfl_psi.linkage.clk import encode
+from securevfl_psi.linkage.clk import encode_records
 from securevfl_psi.linkage.duplicates import Distinct, find_duplicates
 from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.linkage.families import Families, FamilyErrors, simulate_families
 from securevfl_psi.linkage.hardening import Balanced, Blip, Hardening, XorFold
-from securevfl_psi.linkage.kinds import Code, Date, Kind, Number, Text
-from securevfl_psi.linkage.link import CommonIds, Linked, link
+from securevfl_psi.linkage.kinds import Code, Date, FieldKind, Number, Text
+from securevfl_psi.linkage.link import CommonIds, Linked, link_records
 from securevfl_psi.linkage.placeholders import Placeholder, find_placeholders
 from securevfl_psi.linkage.schema import Field, Schema
 from securevfl_psi.linkage.similarity import Candidates, dice, similar_pairs
@@ -44,8 +44,8 @@ __all__ = [
     "Families",
     "FamilyErrors",
     "Field",
+    "FieldKind",
     "Hardening",
-    "Kind",
     "LinkageError",
     "Linked",
     "Number",
@@ -61,14 +61,14 @@ __all__ = [
     "assign_optimal",
     "blocking_tokens",
     "dice",
-    "encode",
+    "encode_records",
     "estimate",
     "estimate_by_witnesses",
     "find_duplicates",
     "find_placeholders",
     "format_links",
     "hamming_tokens",
-    "link",
+    "link_records",
     "link_tables",
     "similar_pairs",
     "simulate_families",

@@ -18,7 +18,7 @@ import numpy as np
 from securevfl_psi.errors import LinkageError
 from securevfl_psi.linkage.clk import normal_columns
 from securevfl_psi.linkage.encodings import Encodings
-from securevfl_psi.linkage.keys import derive
+from securevfl_psi.linkage.keys import derive_key
 from securevfl_psi.linkage.schema import Schema
 
 __all__ = ["BlockKey", "Prefix", "Soundex", "Whole", "blocking_tokens", "hamming_tokens", "keyed_tokens", "soundex"]
@@ -136,7 +136,7 @@ def keyed_tokens(
     columns = normal_columns(table, [(name, fields[name]) for name in dict.fromkeys(n for rule in rules for n in rule)])
     tokens = np.zeros((len(next(iter(columns.values()))), len(rules)), dtype=np.uint64)
     for number, rule in enumerate(rules):
-        secret = derive(key, purpose, context, schema.tag(), str(number), repr(sorted(rule.items())))
+        secret = derive_key(key, purpose, context, schema.tag(), str(number), repr(sorted(rule.items())))
         known: dict[tuple[str, ...], int] = {}
         for row, values in enumerate(zip(*(columns[name] for name in rule), strict=True)):
             keys = tuple(

@@ -13,18 +13,20 @@ import numpy as np
 
 from securevfl_psi.errors import LinkageError
 from securevfl_psi.linkage.encodings import Encodings
-from securevfl_psi.linkage.keys import derive, positions
+from securevfl_psi.linkage.keys import bit_positions, derive_key
 from securevfl_psi.linkage.kinds import Date
 from securevfl_psi.linkage.schema import Field, Schema
 
-__all__ = ["encode", "normal_columns"]
+__all__ = ["encode_records", "normal_columns"]
 
 _ROWS = 1024
 """Records of which filters are held as one byte a bit."""
 _Column = list[str | None]
 
 
-def encode(table: Mapping[str, Sequence[object]], schema: Schema, key: bytes, *, context: str = "") -> Encodings:
+def encode_records(
+    table: Mapping[str, Sequence[object]], schema: Schema, key: bytes, *, context: str = ""
+) -> Encodings:
     """One encoding for every record; both data parties do this, with the same schema, key and context.
 
     Args:
@@ -38,7 +40,7 @@ def encode(table: Mapping[str, Sequence[object]], schema: Schema, key: bytes, *,
         LinkageError: a column that is missing or of another length, a value that its kind cannot read, a record without
             a usable field, a key that is too short; rows are counted from 0.
     """
-    tag = derive(key, "tag", context, schema.tag())[:16]
+    tag = derive_key(key, "tag", context, schema.tag())[:16]
     columns = normal_columns(table, [(field.name, field) for field in schema.fields])
     rows = len(columns[schema.fields[0].name])
     for row in range(rows):
@@ -46,10 +48,10 @@ def encode(table: Mapping[str, Sequence[object]], schema: Schema, key: bytes, *,
             raise LinkageError(
                 f"row {row} has no usable field (of {', '.join(columns)}): all are null; fill one or drop the row"
             )
-    plans = [_Plan.of(field, schema, columns, derive(key, "field", context, field.share or "." + field.name))
+    plans = [_Plan.of(field, schema, columns, derive_key(key, "field", context, field.share or "." + field.name))
              for field in schema.fields]  # fmt: skip
     steps = [
-        (step, derive(key, "hardening", context, str(number), repr(step)))
+        (step, derive_key(key, "hardening", context, str(number), repr(step)))
         for number, step in enumerate(schema.hardening)
     ]
     words = np.empty((rows, schema.bits // 64), dtype=np.uint64)
@@ -97,7 +99,7 @@ class _Plan:
         table = np.zeros((len(known), int(take.max(initial=0))), dtype=np.int64)
         for (salt, token), number in known.items():
             message = len(salt.encode()).to_bytes(4, "big") + salt.encode() + token.encode()
-            table[number, : wanted[number]] = positions(key, message, int(wanted[number]), schema.filter_bits)
+            table[number, : wanted[number]] = bit_positions(key, message, int(wanted[number]), schema.filter_bits)
         return _Plan(of_row, first, np.array(tokens, dtype=np.int64), take, table)
 
     def set_bits(self, filters: np.ndarray, start: int, stop: int) -> None:

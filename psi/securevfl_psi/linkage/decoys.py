@@ -54,7 +54,7 @@ class Decoys:
     files: tuple[Candidates, Candidates]
     least: float
 
-    def counted(self, bins: Callable[[np.ndarray], np.ndarray], sizes: tuple[int, int]) -> np.ndarray:
+    def expected_counts(self, bins: Callable[[np.ndarray], np.ndarray], sizes: tuple[int, int]) -> np.ndarray:
         """How many there would be between files of these sizes, in each bin."""
         return _between([bins(file.scores) for file in self.files], sizes)
 
@@ -71,7 +71,7 @@ class Decoys:
         mean: np.ndarray = (counts[0] + counts[1]) / 2
         return mean
 
-    def played(
+    def accepted_counts(
         self,
         bins: Callable[[np.ndarray], np.ndarray],
         sizes: tuple[int, int],
@@ -165,7 +165,7 @@ def read_twice(
         return np.bincount(at, minlength=size).astype(np.float64)
 
     seen = edges >= decoys.least - 1e-9
-    kin = _smooth(np.where(seen, np.maximum(decoys.counted(bins, sizes) - everyone, 0), 0))
+    kin = _smooth(np.where(seen, np.maximum(decoys.expected_counts(bins, sizes) - everyone, 0), 0))
     known = np.flatnonzero(seen & (kin > 4) & (everyone <= 0.3 * (kin + everyone)))
     end = int(known[-1]) + 1 if len(known) else 0
     large = np.flatnonzero(kin[:end] > 0.2 * kin[:end].max(initial=0))
@@ -186,7 +186,10 @@ def read_twice(
             houses = np.zeros(size)
             if apart > 0:
                 left = 1 - at_a, apart * (1 - at_b)
-                houses = _smooth(decoys.played(bins, sizes, left, float(edges[min(end + 2, size - 1)]), draws)) * of_kin
+                houses = (
+                    _smooth(decoys.accepted_counts(bins, sizes, left, float(edges[min(end + 2, size - 1)]), draws))
+                    * of_kin
+                )
             part = min(1.0, 1.5 * overlap)
             false = alone + (1 - part) * houses + part * by_partners
             found = Reading(true_share(accepted, false), false)

@@ -16,7 +16,7 @@ import numpy as np
 
 from securevfl_psi.errors import LinkageError
 from securevfl_psi.linkage.blocking import hamming_tokens
-from securevfl_psi.linkage.clk import encode, normal_columns
+from securevfl_psi.linkage.clk import encode_records, normal_columns
 from securevfl_psi.linkage.schema import Schema
 from securevfl_psi.linkage.similarity import dice, similar_pairs
 
@@ -66,7 +66,7 @@ def find_duplicates(table: Mapping[str, Sequence[object]], schema: Schema, *, al
     if not 0.5 <= alike <= 1:
         raise LinkageError(f"fields alike from {alike!r}; 0.5 to 1 are possible")
     key = secrets.token_bytes(32)  # nothing leaves the party
-    whole = encode(table, replace(schema, hardening=()), key)
+    whole = encode_records(table, replace(schema, hardening=()), key)
     tokens = hamming_tokens(whole, tables=20, bits=16)
     pairs = similar_pairs(whole, whole, minimum=_LEAST, blocks=(tokens, tokens))
     order = pairs.rows_a < pairs.rows_b
@@ -81,7 +81,7 @@ def find_duplicates(table: Mapping[str, Sequence[object]], schema: Schema, *, al
             rows, at = np.unique(np.r_[first[both], second[both]], return_inverse=True)
             column = {field.name: [values[field.name][row] for row in rows.tolist()]}
             alone = replace(schema, fields=(replace(field, salt=None),), hardening=(), bits=1024, fill=0.2)
-            encoded = encode(column, alone, key)
+            encoded = encode_records(column, alone, key)
             unlike[place, both] = dice(encoded, encoded, at[: both.sum()], at[both.sum() :]) < alike
     others = unlike.any(axis=0)
     # Fields in which most similar rows of two people differ: a null there leaves open who it is.

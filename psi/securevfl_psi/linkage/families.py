@@ -114,7 +114,7 @@ def simulate_families(
         who = np.flatnonzero(place <= 1) if side == 0 else np.flatnonzero(place >= 1)
         again = who[rng.random(len(who)) < errors.duplicates]
         who = rng.permutation(np.r_[who, again])
-        spoilt = [_spoilt(source[person], errors, share, rng) for person in who.tolist()]
+        spoilt = [_with_errors(source[person], errors, share, rng) for person in who.tolist()]
         sides.append((dict(zip(FIELDS, map(list, zip(*spoilt, strict=True)), strict=True)), who))
     (table_a, a), (table_b, b) = sides
     return Families((table_a, table_b), (a, b), (homes[a], homes[b]))
@@ -188,7 +188,7 @@ def _later(
     return after
 
 
-def _spoilt(record: list[str], errors: FamilyErrors, share: float, rng: np.random.Generator) -> list[str | None]:
+def _with_errors(record: list[str], errors: FamilyErrors, share: float, rng: np.random.Generator) -> list[str | None]:
     values: list[str | None] = list(record)
     if errors.uneven:
         share *= rng.gamma(1 / errors.uneven, errors.uneven)

@@ -9,7 +9,7 @@ import numpy as np
 
 from securevfl_psi.errors import LinkageError
 
-__all__ = ["KEY_BYTES", "derive", "hkdf", "permutation", "positions"]
+__all__ = ["KEY_BYTES", "bit_positions", "derive_key", "hkdf", "permutation"]
 
 KEY_BYTES = 32
 _SALT = b"securevfl linkage v1"
@@ -25,7 +25,7 @@ def hkdf(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
     return out[:length]
 
 
-def derive(secret: bytes, *parts: str) -> bytes:
+def derive_key(secret: bytes, *parts: str) -> bytes:
     """A key of its own for every purpose: 32 bytes. Parts are framed by their lengths.
 
     Raises:
@@ -40,7 +40,7 @@ def derive(secret: bytes, *parts: str) -> bytes:
     return hkdf(secret, _SALT, framed, 32)
 
 
-def positions(key: bytes, message: bytes, count: int, bits: int) -> np.ndarray:
+def bit_positions(key: bytes, message: bytes, count: int, bits: int) -> np.ndarray:
     """`count` pseudo-random bit positions below `bits`, (count,) int64, by HMAC-SHA-256 stretched with SHAKE256.
 
     Independent positions, not the two-hash progression of Kirsch and Mitzenmacher that Niedermeyer et al. (2014)

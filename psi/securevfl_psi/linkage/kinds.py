@@ -13,7 +13,7 @@ import numpy as np
 
 from securevfl_psi.errors import LinkageError
 
-__all__ = ["Code", "Date", "Kind", "Number", "Text"]
+__all__ = ["Code", "Date", "FieldKind", "Number", "Text"]
 
 MAX_CHARACTERS = 1024
 _PAD = "\x02"
@@ -22,7 +22,7 @@ _COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)", re.ASCII)
 _LOCAL = re.compile(r"(\d\d?)[./-](\d\d?)[./-](\d{4})", re.ASCII)
 
 
-class Kind(Protocol):
+class FieldKind(Protocol):
     """How one field's values become tokens. Implementations are frozen dataclasses, so that their `repr` is a tag."""
 
     def normal(self, value: object) -> str | None:
@@ -53,7 +53,7 @@ class Text:
 
     def normal(self, value: object) -> str | None:
         """See `Kind.normal`."""
-        text = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", _written(value)).casefold())
+        text = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", _as_text(value)).casefold())
         letters = (c if c.isalnum() else " " for c in text if not unicodedata.combining(c))
         return " ".join("".join(letters).split()) or None
 
@@ -82,7 +82,7 @@ class Code:
 
     def normal(self, value: object) -> str | None:
         """See `Kind.normal`."""
-        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _written(value)).casefold())
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _as_text(value)).casefold())
         return "".join(c for c in text if c.isalnum()) or None
 
     def tokens(self, normal: str) -> list[str]:
@@ -117,7 +117,7 @@ class Date:
             value = None if np.isnat(value) else str(value.astype("datetime64[D]"))
         if isinstance(value, date | datetime):
             return value.strftime("%Y%m%d").zfill(8)
-        text = _written(value).strip()
+        text = _as_text(value).strip()
         if not text:
             return None
         if found := _ISO.fullmatch(text) or _COMPACT.fullmatch(text):
@@ -156,7 +156,7 @@ class Number:
 
     def normal(self, value: object) -> str | None:
         """See `Kind.normal`."""
-        text = _written(value).strip()
+        text = _as_text(value).strip()
         if not text:
             return None
         try:
@@ -179,7 +179,7 @@ def _grams(text: str, q: int) -> list[str]:
     return [padded[i : i + q] for i in range(len(padded) - q + 1)]
 
 
-def _written(value: object) -> str:  # noqa: PLR0911
+def _as_text(value: object) -> str:  # noqa: PLR0911
     """A value as text, empty for null."""
     if value is None:
         return ""

@@ -16,7 +16,7 @@ from securevfl_psi.linkage.similarity import Candidates, similar_pairs
 from securevfl_psi.linkage.threshold import Estimate, estimate
 from securevfl_psi.linkage.witnesses import WitnessEstimate, estimate_by_witnesses
 
-__all__ = ["CommonIds", "Linked", "link"]
+__all__ = ["CommonIds", "Linked", "link_records"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ def _ids(linked: np.ndarray, ids: list[str], rows: int) -> CommonIds:
     return CommonIds(np.array(order, dtype=np.int64), tuple(of_row[row] for row in order))
 
 
-def link(
+def link_records(
     a: Encodings,
     b: Encodings,
     *,
@@ -176,11 +176,11 @@ def link(
         recall=scores.recall(chosen),
         sizes=candidates.sizes,
         compared=candidates.compared,
-        **_told(scores, chosen),
+        **_quality_fields(scores, chosen),
     )
 
 
-def _told(scores: Estimate, threshold: float) -> dict[str, Any]:
+def _quality_fields(scores: Estimate, threshold: float) -> dict[str, Any]:
     if not isinstance(scores, WitnessEstimate):
         return {"recall_between": scores.recall_between(threshold)}
     ranges = (*scores.ranges(threshold), scores.common_range)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from securevfl_psi.errors import LinkageError
 from securevfl_psi.linkage.hardening import Hardening, XorFold
-from securevfl_psi.linkage.kinds import Kind
+from securevfl_psi.linkage.kinds import FieldKind
 
 __all__ = ["Field", "Schema"]
 
@@ -33,7 +33,7 @@ class Field:
     """
 
     name: str
-    kind: Kind
+    kind: FieldKind
     weight: float = 1.0
     salt: str | None = None
     share: str | None = None

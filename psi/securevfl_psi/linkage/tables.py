@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from securevfl_psi.linkage.blocking import BlockKey, blocking_tokens
-from securevfl_psi.linkage.clk import encode
+from securevfl_psi.linkage.clk import encode_records
 from securevfl_psi.linkage.duplicates import find_duplicates
-from securevfl_psi.linkage.link import Linked, link
+from securevfl_psi.linkage.link import Linked, link_records
 from securevfl_psi.linkage.schema import Schema
 from securevfl_psi.linkage.witnesses import witness_tokens
 
@@ -61,14 +61,16 @@ def link_tables(
     people = [find_duplicates(table, schema) for table in (a, b)] if deduplicate else []
     if people:
         a, b = (_rows(table, schema, who.rows) for table, who in zip((a, b), people, strict=True))
-    encoded = encode(a, schema, key), encode(b, schema, key)
+    encoded = encode_records(a, schema, key), encode_records(b, schema, key)
     blocks = None
     if rules is not None:
         blocks = blocking_tokens(a, schema, rules, key), blocking_tokens(b, schema, rules, key)
     seen = None
     if witnesses is not None:
         seen = witness_tokens(a, schema, witnesses, key), witness_tokens(b, schema, witnesses, key)
-    linked = link(*encoded, blocks=blocks, witnesses=seen, threshold=threshold, precision=precision, limit=limit)
+    linked = link_records(
+        *encoded, blocks=blocks, witnesses=seen, threshold=threshold, precision=precision, limit=limit
+    )
     if not people:
         return linked
     return replace(

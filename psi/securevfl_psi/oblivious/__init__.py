@@ -5,8 +5,8 @@
 - `extension`: from them to a million rows, with the check of codewords; over the `code`.
 """
 
-from securevfl_psi.oblivious.client import Client
+from securevfl_psi.oblivious.client import OTClient
 from securevfl_psi.oblivious.common import row_count, token_bytes
-from securevfl_psi.oblivious.server import Server
+from securevfl_psi.oblivious.server import OTServer
 
-__all__ = ["Client", "Server", "row_count", "token_bytes"]
+__all__ = ["OTClient", "OTServer", "row_count", "token_bytes"]

@@ -19,10 +19,10 @@ from securevfl_psi.oblivious.base import Giver
 from securevfl_psi.oblivious.common import Side, token_bytes
 from securevfl_psi.oblivious.extension import Encoder
 
-__all__ = ["Client"]
+__all__ = ["OTClient"]
 
 
-class Client(Side):
+class OTClient(Side):
     """The party that encodes its set and compares tokens. See `End` for its arguments."""
 
     _encodes = True
@@ -51,7 +51,7 @@ class Client(Side):
             filling = np.frombuffer(secrets.token_bytes(HASH_BYTES * more), dtype=np.uint8).reshape(more, -1)
             keys = np.concatenate([keys, filling[:, : okvs.KEY_BYTES]])
             words = np.concatenate([words, filling[:, okvs.KEY_BYTES :]])
-        return okvs.encode(keys, words, self._by)
+        return okvs.encode_table(keys, words, self._by)
 
     @property
     def seed(self) -> bytes:

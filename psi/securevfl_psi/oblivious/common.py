@@ -173,7 +173,7 @@ class Side:
         for start in range(0, len(table), _PART):
             hashed = self._hashed[start : start + _PART]
             keys = np.ascontiguousarray(hashed[:, : okvs.KEY_BYTES])
-            places, bits = okvs.positions(keys, seed, count)
+            places, bits = okvs.slot_positions(keys, seed, count)
             rows = np.zeros((len(keys), ROW_BYTES), dtype=np.uint8)
             self._by.decode(places, bits, dense, slots, rows)
             if masked is not None:

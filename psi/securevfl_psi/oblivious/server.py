@@ -15,10 +15,10 @@ from securevfl_psi.oblivious.base import TRANSFERS, Chooser
 from securevfl_psi.oblivious.common import Side, row_count, token_bytes
 from securevfl_psi.oblivious.extension import Decoder
 
-__all__ = ["Server"]
+__all__ = ["OTServer"]
 
 
-class Server(Side):
+class OTServer(Side):
     """The party that has the secret; it learns the size of the client's set and which of its rows the client proves.
 
     See `End` for its arguments.

@@ -7,7 +7,7 @@ The files of a run and the connections between its workers are in `securevfl_psi
 from __future__ import annotations
 
 from securevfl_psi.sharded.bucket import KEY_BYTES, bucket_hashes, bucket_of
-from securevfl_psi.sharded.plan import PER_SHARD, ShardPlan, bits_for, overflow_exponent, padded
+from securevfl_psi.sharded.plan import PER_SHARD, ShardPlan, overflow_exponent, padded_size, shard_bits
 from securevfl_psi.sharded.reading import Batch, in_batches
 
 __all__ = [
@@ -15,10 +15,10 @@ __all__ = [
     "PER_SHARD",
     "Batch",
     "ShardPlan",
-    "bits_for",
     "bucket_hashes",
     "bucket_of",
     "in_batches",
     "overflow_exponent",
-    "padded",
+    "padded_size",
+    "shard_bits",
 ]

@@ -15,7 +15,7 @@ import numpy as np
 
 from securevfl_psi.errors import DisagreementError, ShardError
 
-__all__ = ["MOST_BITS", "PER_SHARD", "ShardPlan", "bits_for", "bits_of", "overflow_exponent", "padded"]
+__all__ = ["MOST_BITS", "PER_SHARD", "ShardPlan", "bits_of", "overflow_exponent", "padded_size", "shard_bits"]
 
 PER_SHARD = 1 << 20
 """Identifiers of the larger set in a shard, at most and on average, where nobody says otherwise."""
@@ -24,7 +24,7 @@ _DEVIATIONS = 8
 _EXPONENT = -40.0
 
 
-def bits_for(larger: int, per_shard: int = PER_SHARD) -> int:
+def shard_bits(larger: int, per_shard: int = PER_SHARD) -> int:
     """The fewest bits such that a shard holds at most `per_shard` identifiers on average.
 
     Raises:
@@ -62,7 +62,7 @@ def overflow_exponent(rows: int, bits: int, size: int) -> float:
     return bits - rows * entropy / math.log(2)
 
 
-def padded(rows: int, bits: int) -> int:
+def padded_size(rows: int, bits: int) -> int:
     """To how many rows each shard of a set is filled up: the mean and eight deviations, rounded up, or the fewest for
     which `overflow_exponent` is at most -40, where that is more (in shards of a few hundred rows or fewer); never more
     than the whole set."""
@@ -113,7 +113,7 @@ class ShardPlan:
                 "give the same number at both, or 'auto' at one"
             )
         chosen = wanted if wanted is not None else theirs
-        return cls(bits=bits_for(max(own, peer)) if chosen is None else chosen, own=own, peer=peer)
+        return cls(bits=shard_bits(max(own, peer)) if chosen is None else chosen, own=own, peer=peer)
 
     @property
     def shards(self) -> int:
@@ -123,12 +123,12 @@ class ShardPlan:
     @property
     def own_pad(self) -> int:
         """Rows that this party announces and sends in each shard."""
-        return padded(self.own, self.bits)
+        return padded_size(self.own, self.bits)
 
     @property
     def peer_pad(self) -> int:
         """Rows that the peer announces and sends in each shard."""
-        return padded(self.peer, self.bits)
+        return padded_size(self.peer, self.bits)
 
     def require_fits(self, counts: np.ndarray) -> None:
         """Refuse a set with a shard above its padded size.

@@ -129,7 +129,7 @@ def _read(
             if settings.bits:
                 _require_here(file, shard, settings.bits, batch.rows - first, hashes[-1])
             lengths.append(batch.ids.lengths.astype(np.int32))
-            texts.append(batch.ids.concatenated(np.arange(len(batch.ids))))
+            texts.append(batch.ids.concatenate(np.arange(len(batch.ids))))
     ends = np.cumsum(np.concatenate(lengths), dtype=np.int64)
     ids = Identifiers(np.concatenate(texts), ends - np.concatenate(lengths), np.concatenate(lengths))
     return np.concatenate(rows), np.concatenate(hashes), ids

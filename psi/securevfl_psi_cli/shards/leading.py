@@ -31,7 +31,7 @@ from securevfl_psi_cli.shards.partition import partition
 from securevfl_psi_cli.shards.state import RunState, Settings, digest_of, run_key, run_tag
 from securevfl_psi_cli.shards.worker import Line
 
-__all__ = ["SHARD_CONTEXT", "ShardedRun", "Source", "lead"]
+__all__ = ["SHARD_CONTEXT", "ShardedRun", "Source", "lead_run"]
 
 SHARD_CONTEXT = "shards "
 """Before the context of a run in shards, so that one that is not cut is refused in the handshake."""
@@ -107,7 +107,7 @@ class ShardedRun:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def lead(
+def lead_run(
     sock: socket.socket,
     terms: Terms,
     source: Source,
@@ -168,7 +168,7 @@ def _lead(
         raise ShardError(f"a table that was cut beforehand needs its key, and {1 << source.cut.bits} shards")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     session, peer_rows = terms.agree(link.exchange_hello(terms.hello(announced)), announced)
-    old = RunState.found(folder)
+    old = RunState.find(folder)
     if old is not None and old.settings.source != source.digest:
         old = None
     given = "" if key is None else hashlib.sha256(require_key(key)).hexdigest()
@@ -213,7 +213,7 @@ def _lead(
         why=session.why,
         peer_rows=peer_rows,
     )
-    goes_on = old is not None and said.get("resume") == old.settings.tag and _same(old.settings, settings)
+    goes_on = old is not None and said.get("resume") == old.settings.tag and _is_same_run(old.settings, settings)
     if old is not None and goes_on:
         run.state = old
         say(f"going on with the run in {folder}")
@@ -223,7 +223,7 @@ def _lead(
             f"{plan.shards} shard{'' if plan.shards == 1 else 's'} of {plan.own_pad:,} rows here and {plan.peer_pad:,} "
             f"there, by {session.protocol}" + (f" ({session.why})" if session.why else "")
         )
-        run.state = _prepared(folder, settings, source, plan, pool, run.seconds)
+        run.state = _prepare_shards(folder, settings, source, plan, pool, run.seconds)
     run.seconds["prepare"] = time.perf_counter() - started
     link.exchange_fields({"ready": True}, within=line.deadline)
     started = time.perf_counter()
@@ -243,7 +243,7 @@ def _lead(
     return run
 
 
-def _prepared(
+def _prepare_shards(
     folder: Path, settings: Settings, source: Source, plan: ShardPlan, pool: Pool, seconds: dict[str, float]
 ) -> RunState:
     """Partitions and sorts; the peer is sent nothing of the set before that is done."""
@@ -307,10 +307,12 @@ def _run_shards(link: Link, run: ShardedRun, pool: Pool, line: Line, lanes: int,
                 f"{len(todo)} shards do not end with the same digest at both parties, the first of them {todo[0]}"
             )
         before = len(todo)
-        _round(run, todo, pool, line, lanes, say)
+        _run_round(run, todo, pool, line, lanes, say)
 
 
-def _round(run: ShardedRun, todo: list[int], pool: Pool, line: Line, lanes: int, say: Callable[[str], None]) -> None:
+def _run_round(
+    run: ShardedRun, todo: list[int], pool: Pool, line: Line, lanes: int, say: Callable[[str], None]
+) -> None:
     """Every shard once, in lanes that meet at ports of their own.
 
     Raises:
@@ -353,7 +355,7 @@ def _round(run: ShardedRun, todo: list[int], pool: Pool, line: Line, lanes: int,
         raise errors[0]
 
 
-def _same(old: Settings, new: Settings) -> bool:
+def _is_same_run(old: Settings, new: Settings) -> bool:
     """Whether a run that was cut off was about the same: everything but what is drawn afresh."""
     drawn = {"tag", "key"}
     return all(getattr(old, name) == getattr(new, name) for name in Settings.__dataclass_fields__ if name not in drawn)

@@ -73,7 +73,7 @@ def _write(batch: Batch, key: bytes, bits: int, folder: Path) -> np.ndarray:
     order = np.argsort(shards, kind="stable")  # of 16 bits: by radix
     counts = np.bincount(shards, minlength=1 << bits)
     rows, hashes, lengths = batch.rows[order], hashes[order], batch.ids.lengths[order].astype("<i4")
-    texts = batch.ids.concatenated(order)
+    texts = batch.ids.concatenate(order)
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     start = 0
     for shard in np.flatnonzero(counts).tolist():

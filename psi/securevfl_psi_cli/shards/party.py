@@ -19,16 +19,16 @@ from securevfl_psi.errors import InputError, PSIError
 from securevfl_psi.sharded.plan import bits_of
 from securevfl_psi.terms import Role, Terms
 
-from securevfl_psi_cli.channel import connect, left_politely, secured
+from securevfl_psi_cli.channel import connect, hanging_up, secure_connection
 from securevfl_psi_cli.listening import Listener
 from securevfl_psi_cli.party import Watch
 from securevfl_psi_cli.result_file import require_writable
 from securevfl_psi_cli.shards.cut import cut_source, is_cut, read_key
 from securevfl_psi_cli.shards.files import read_shard
-from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, ShardedRun, Source, lead
+from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, ShardedRun, Source, lead_run
 from securevfl_psi_cli.shards.source import source_of
 from securevfl_psi_cli.shards.worker import Line
-from securevfl_psi_cli.summary import counted, sized
+from securevfl_psi_cli.summary import format_bytes, format_count
 
 if TYPE_CHECKING:
     from securevfl_psi_cli.options import Options
@@ -83,7 +83,7 @@ class ShardedSummary:
 
     def title(self) -> str:
         """The result in one line."""
-        found = "not told what is common" if self.common is None else counted(self.common, "common row")
+        found = "not told what is common" if self.common is None else format_count(self.common, "common row")
         return f"{self.name} and {self.peer}: {found}"
 
     def lines(self) -> list[tuple[str, str]]:
@@ -100,7 +100,7 @@ class ShardedSummary:
                 if self.verified
                 else "no: this party is not told what is common",
             ),
-            ("moved", f"{sized(self.sent)} sent, {sized(self.received)} received"),
+            ("moved", f"{format_bytes(self.sent)} sent, {format_bytes(self.received)} received"),
             ("took", ", ".join(f"{name} {value:.1f} s" for name, value in self.seconds.items())),
             *([("written", self.out)] if self.out else []),
         ]
@@ -126,7 +126,7 @@ def run_sharded(options: Options, watch: Watch, console: Console, *, listens: bo
         require_writable(options.out, options.table)
     key = None if options.shard_key is None else read_key(options.shard_key)
     source = _source(options, terms, bits, key)
-    say(f"{options.table}: {counted(source.rows, 'row')} ({terms.rules.describe()})")
+    say(f"{options.table}: {format_count(source.rows, 'row')} ({terms.rules.describe()})")
     line = Line(
         listens=listens,
         host=options.host,
@@ -145,13 +145,13 @@ def run_sharded(options: Options, watch: Watch, console: Console, *, listens: bo
                 with Listener(options.address, pins, timeout=options.timeout, refused=say) as door:
                     say(f"Listening at {door.where}; workers at the ports after it")
                     sock, _ = door.meet(options.wait)
-                    with left_politely(sock):
-                        run = lead(sock, terms, source, folder, pool, line, bits=bits, key=key, say=say)
+                    with hanging_up(sock):
+                        run = lead_run(sock, terms, source, folder, pool, line, bits=bits, key=key, say=say)
             else:
                 called = connect(options.address, 30.0 if options.wait is None else options.wait)
                 say(f"Connected with {options.address}")
-                with secured(called, pins, timeout=options.timeout) as sock:
-                    run = lead(sock, terms, source, folder, pool, line, bits=bits, key=key, say=say)
+                with secure_connection(called, pins, timeout=options.timeout) as sock:
+                    run = lead_run(sock, terms, source, folder, pool, line, bits=bits, key=key, say=say)
         out = write_common(options.out, options.columns, options.delimiter, run) if options.out else None
         seconds = {"all": time.perf_counter() - started, **run.seconds}
         summary = _summary(terms, source.rows, run, seconds, out)
@@ -262,6 +262,6 @@ def _write_parquet(out: Path, name: str, run: ShardedRun) -> None:
             places = by_number[np.searchsorted(numbers, rows, sorter=by_number)] if len(rows) else rows
             ends = np.concatenate([[0], np.cumsum(ids.lengths[places], dtype=np.int64)])
             texts = pa.Array.from_buffers(
-                pa.large_string(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(ids.concatenated(places))]
+                pa.large_string(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(ids.concatenate(places))]
             )
             writer.write_table(pa.table([pa.array(np.asarray(rows)), texts], schema=schema))

@@ -70,7 +70,7 @@ def sorted_shard(state: RunState, shard: int, read: Callable[[], tuple[np.ndarra
     if len(equal):
         order = _by_texts(order, ordered, ids)
         _refuse_doubled(np.unique(np.concatenate([equal, equal + 1])), order, rows, ids)
-    write_shard(path, run, shard, rows[order], ids.lengths[order], ids.concatenated(order))
+    write_shard(path, run, shard, rows[order], ids.lengths[order], ids.concatenate(order))
     return len(rows).to_bytes(8, "big")
 
 

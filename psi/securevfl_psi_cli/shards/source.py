@@ -54,7 +54,7 @@ def source_of(
             if is_parquet(file):
                 found = parquet_batches(file, columns, rules, missing, first)
             else:
-                found = _csv(file, columns, delimiter, rules, missing, max_bytes, first)
+                found = _csv_batches(file, columns, delimiter, rules, missing, max_bytes, first)
             for batch in found:
                 first += len(batch.rows)
                 yield batch
@@ -130,7 +130,7 @@ def parquet_batches(
                 for name in columns:
                     _refuse_missing(path, batch.column(name), first)
             raw = arrays[0] if len(arrays) == 1 else list(zip(*arrays, strict=True))
-            yield _explained(path, raw, rules, first)
+            yield _normalise(path, raw, rules, first)
             first += batch.num_rows
 
 
@@ -153,7 +153,7 @@ def _refuse_missing(path: Path, array: Any, first: int) -> None:
         )
 
 
-def _csv(
+def _csv_batches(
     path: Path,
     columns: Sequence[str],
     delimiter: str,
@@ -173,13 +173,13 @@ def _csv(
                 )
         part.append(found[0] if len(found) == 1 else found)
         if len(part) == _ROWS:
-            yield _explained(path, part, rules, first)
+            yield _normalise(path, part, rules, first)
             first, part = first + len(part), []
     if part:
-        yield _explained(path, part, rules, first)
+        yield _normalise(path, part, rules, first)
 
 
-def _explained(path: Path, raw: Any, rules: IdRules, first: int) -> Batch:
+def _normalise(path: Path, raw: Any, rules: IdRules, first: int) -> Batch:
     try:
         return normalised_batch(raw, rules, first)
     except IdentifierError as error:

@@ -135,7 +135,7 @@ class RunState:
         return cls(folder)
 
     @classmethod
-    def found(cls, folder: Path) -> RunState | None:
+    def find(cls, folder: Path) -> RunState | None:
         """The run that a folder holds, if it holds one."""
         try:
             return cls(folder)

@@ -21,7 +21,7 @@ from securevfl_psi.errors import ConnectionLost
 from securevfl_psi.wire import MAGIC
 
 from securevfl_psi_cli.byte_stream import ByteStream
-from securevfl_psi_cli.channel import Address, left_politely, secured
+from securevfl_psi_cli.channel import Address, hanging_up, secure_connection
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.driver import run_endpoint
 from securevfl_psi_cli.listening import Listener
@@ -106,7 +106,7 @@ def _listen(state: RunState, line: Line, shard: int, place: int, where: Address)
         for _ in range(_ATTEMPTS):
             while True:
                 sock, _ = door.meet(time.monotonic() - begun + line.timeout)
-                with left_politely(sock):
+                with hanging_up(sock):
                     stream = ByteStream(sock, state.settings.peer, timeout=line.timeout)
                     try:
                         theirs = _receive_place(stream, state.settings.run)
@@ -137,7 +137,7 @@ def _call(state: RunState, line: Line, shard: int, place: int, where: Address) -
         except OSError:
             time.sleep(_AGAIN)  # the peer's worker is not there yet
             continue
-        with closing(plain), secured(plain, line.pins, timeout=line.timeout) as sock:
+        with closing(plain), secure_connection(plain, line.pins, timeout=line.timeout) as sock:
             stream = ByteStream(sock, state.settings.peer, timeout=line.timeout)
             try:
                 stream.send(call)
