@@ -1,6 +1,6 @@
 """The publication of an unbalanced intersection's large side: a key, a filter of its tokens, its proofs and receipts.
 
-A `Shelf` can store it for later runs with the same peer. Then a run costs the large side one scalar product for each
+A `RunStore` can store it for later runs with the same peer. Then a run costs the large side one scalar product for each
 identifier that the small side asks, and the small side fetches the filter once. A changed set gets a new key: under one
 key, a client could test every identifier that it ever asked on each new filter.
 
