@@ -1,4 +1,4 @@
-"""Bounds on the integers at a sealed cut. They are fixed before anything is encrypted, and size every plaintext."""
+"""Bounds on the integers at a sealed cut, in bits. Both parties fix them before anything is encrypted."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Block:
         width_out: h.
         x_bits: \\|x\\| < 2^x_bits.
         s_bits: \\|S\\| < 2^s_bits.
-        w_bits: \\|W\\| < 2^w_bits is assumed; no party can check it, so z is checked instead.
+        w_bits: \\|W\\| < 2^w_bits is assumed; no party knows W and can check it, so the owner checks z instead.
         z_bits: \\|z\\| must stay below a quarter of 2^z_bits; the party that opens z checks it.
         integer_shares: whether shares of weights and gradients must be integers that never wrap (momentum and weight
-            decay round each share on its own). Otherwise a scheme may share modulo its plaintext modulus.
+            decay round each share separately). Otherwise a scheme may share modulo its plaintext modulus.
         sigma: statistical security, in bits, of the masks on integers.
-        widest: the largest d among the holders whose products are added up; 0 stands for this block's own d. All of
-            their messages must have one layout, which may depend on d.
+        widest: the largest d among the holders whose products are added; 0 for this block's d. All of their messages
+            must have the same layout, which may depend on d.
 
     Raises:
         MalformedError: a size is out of range.
@@ -48,9 +48,9 @@ class Block:
     def __post_init__(self) -> None:
         for name in ("batch", "width_in", "width_out", "x_bits", "s_bits", "w_bits", "z_bits", "sigma"):
             if not 1 <= getattr(self, name) <= 1 << 24:
-                raise MalformedError(f"{name} is {getattr(self, name)}; at least 1 (and at most 2^24) is possible")
+                raise MalformedError(f"{name} is {getattr(self, name)}; expected 1 to 2^24")
         if self.widest and not self.width_in <= self.widest <= 1 << 24:
-            raise MalformedError(f"widest is {self.widest}, and this block's own width is {self.width_in}")
+            raise MalformedError(f"widest is {self.widest}; expected 0, or at least this block's width {self.width_in}")
 
     @property
     def gradient_bits(self) -> int:

@@ -38,11 +38,11 @@ class MalformedError(CryptoError, ValueError):
 
 
 class ReusedError(CryptoError, ValueError):
-    """Randomness that serves once was asked for again; to give it twice would show differences of secrets."""
+    """One-time randomness was requested again; using it twice would reveal differences of secrets."""
 
 
 class DisagreementError(CryptoError):
-    """Two parties do not hold the same part of a sharing, or are not at the same step; nothing was opened."""
+    """Two parties have different copies of one summand, or are at different steps; nothing was opened."""
 
 
 class UndeclaredOpening(CryptoError):
@@ -54,8 +54,8 @@ class PoolError(CryptoError, RuntimeError):
 
 
 class TaskFailed(PoolError):
-    """A task ended with an error that is none of ours; the message names the task and holds the error's own words."""
+    """A task raised an error from outside this toolkit; the message contains the task's name and the error's text."""
 
 
 class WorkerLost(PoolError):
-    """A task's worker ended without an answer, as often as the task was tried."""
+    """A task's worker died without an answer at every attempt."""

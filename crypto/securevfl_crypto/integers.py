@@ -45,7 +45,7 @@ def bigints_from_bytes(array: np.ndarray, shape: tuple[int, ...], width: int) ->
         MalformedError: the bytes have another type or shape.
     """
     if array.dtype != np.uint8 or array.shape != (*shape, width):
-        raise MalformedError(f"integers as {array.dtype} {array.shape}; uint8 {(*shape, width)} was expected")
+        raise MalformedError(f"the integers are {array.dtype} {array.shape}; expected uint8 {(*shape, width)}")
     raw = array.tobytes()
     values = [int.from_bytes(raw[i : i + width], "little", signed=True) for i in range(0, len(raw), width)]
     result = np.empty(len(values), dtype=object)
@@ -68,7 +68,8 @@ def exact_product(x: np.ndarray, u: np.ndarray) -> np.ndarray:
     """The matrix product ``x u`` in exact integers.
 
     u is split into limbs of 32, 16 or 8 bits: the widest for which sums of d products stay below 2^62. Each limb takes
-    one matrix product in int64; carries run over all entries at once.
+    one matrix product in int64; carries run over all entries at once. If no limb is narrow enough, Python's integers
+    compute the product. The running time depends on the magnitudes of x and u.
 
     Args:
         x: (rows, d) int64.
@@ -81,7 +82,7 @@ def exact_product(x: np.ndarray, u: np.ndarray) -> np.ndarray:
         MalformedError: x has another type, or the shapes do not fit.
     """
     if x.dtype != np.int64 or x.ndim != 2 or u.ndim != 2 or len(u) != x.shape[1]:
-        raise MalformedError(f"{x.dtype} {x.shape} times {u.shape}; int64 (rows, d) times (d, h) is possible")
+        raise MalformedError(f"{x.dtype} {x.shape} times {u.shape}; expected int64 (rows, d) times (d, h)")
     rows, (d, h) = len(x), u.shape
     if not rows * d * h:
         return np.full((rows, h), 0, dtype=object)

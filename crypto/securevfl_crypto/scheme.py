@@ -153,10 +153,13 @@ class Holder(ABC):
     ring: Ring
 
     def statistical_masks(self, rows: int) -> tuple[int, int]:
-        """How many numbers of a product of so many rows, and of a gradient with the new share after it, are hidden not
-        perfectly, but each up to a statistical distance of 2^-sigma: the distances add up over a job.
+        """Count the numbers that are hidden only statistically, each up to a distance of 2^-sigma.
 
-        Counts each entry's randomness or noise and, where shares are integers, its mask and its new share.
+        The distances add up over a job. The counts include each entry's randomness or noise and, if shares are
+        integers, its mask and its new share.
+
+        Returns:
+            The count for a product of `rows` rows, and the count for a gradient with the new share that follows it.
         """
         entries = self.block.width_in * self.block.width_out
         return rows * self.block.width_out, entries * (3 if self.ring.modulus is None else 1)
@@ -215,7 +218,7 @@ class KeyScheme(ABC):
 
         Raises:
             MalformedError: the format, version or length differs, or the numbers cannot be a key.
-            WeakKeyError: the key is weaker than this scheme's parameters demand.
+            WeakKeyError: the key is weaker than this scheme's parameters require.
         """
 
 
@@ -224,16 +227,18 @@ class Scheme(KeyScheme):
 
     Attributes:
         exact: whether products are exact.
-        most_holders: the largest number of holders whose products can be added up; None for any number.
+        most_holders: the largest number of holders whose products can be added; None for any number.
     """
 
     exact: ClassVar[bool]
     most_holders: ClassVar[int | None] = None
 
     def with_pool(self, pool: Pool | None) -> Self:
-        """This scheme, with halves that hand their long work to a party's own workers, where the scheme can; messages
-        and results stay the same. Paillier stays as it is: its kernels keep all cores of this machine busy by
-        threads."""
+        """This scheme with halves that run their long computations on a party's own workers.
+
+        Messages and results stay the same. A scheme without such tasks returns itself: Paillier's kernels already use
+        all cores of this machine.
+        """
         return self
 
     @abstractmethod

@@ -99,7 +99,7 @@ def test_sums_of_some_are_refused(name: str) -> None:
     sealed = [own.seal(v, zero) for v, zero in zip(values, zero_shares(3), strict=True)]
     for parties in (sealed[:1], sealed[:2]):
         few = own.add(parties)
-        with pytest.raises(crypto.MalformedError, match="3 were to be in it"):
+        with pytest.raises(crypto.MalformedError, match="expected all 3"):
             own.open(few, key(name))
         forged = few.copy()
         forged[21:HEAD] = np.frombuffer(struct.pack("<I", 3), dtype=np.uint8)
@@ -144,14 +144,14 @@ def test_what_is_out_of_range_is_refused(name: str) -> None:
             own.seal(np.array([0, bad, 0]), zero_shares(3)[0])
     shapes: list[np.ndarray] = [np.zeros(2, dtype=np.int64), np.zeros(3), np.zeros((3, 1), dtype=np.int64)]
     for shape in shapes:
-        with pytest.raises(crypto.MalformedError, match="3 integers were agreed"):
+        with pytest.raises(crypto.MalformedError, match="agreed on 3 integers"):
             own.seal(shape, zero_shares(3)[0])
     with pytest.raises(crypto.OverflowRefused):
         aggregator(name, 3, bits=1000, parties=4000 if name == "paillier" else 3).seal(
             np.array([1 << 1000] * 3, dtype=object), zero_shares(2)[0]
         )
     for wrong in ({"count": 0}, {"count": 1 << 27}, {"bits": 0}, {"bits": 2000}, {"parties": 0}, {"parties": 5000}):
-        with pytest.raises(crypto.MalformedError, match="are possible"):
+        with pytest.raises(crypto.MalformedError, match="; expected 1 to "):
             Addends(**({"count": 1, "bits": 8, "parties": 2} | wrong))
 
 
@@ -171,9 +171,9 @@ def test_a_sum_out_of_range_is_noticed(name: str) -> None:
 def test_too_many_parties_are_refused(name: str) -> None:
     own = aggregator(name, 4, parties=2)
     sealed = [own.seal(np.arange(4), zero) for zero in zero_shares(2)]
-    with pytest.raises(crypto.MalformedError, match="vectors of 3 parties; there is room for 2"):
+    with pytest.raises(crypto.MalformedError, match="cover 3 parties; at most 2 were agreed"):
         own.add([*sealed, sealed[0]])
-    with pytest.raises(crypto.MalformedError, match="no vector at all"):
+    with pytest.raises(crypto.MalformedError, match="no party sent a vector"):
         own.add([])
 
 
@@ -228,15 +228,15 @@ def test_another_key_is_refused(name: str) -> None:
     own, stranger = aggregator(name, 3, parties=1), key(name, 1)
     there = SCHEMES[name].create_aggregator(stranger.public, own.addends)
     message = there.seal(np.arange(3), crypto.ZeroShares([]))
-    with pytest.raises(crypto.MalformedError, match="a vector under key"):
+    with pytest.raises(crypto.MalformedError, match="sealed under key"):
         own.add([message])
-    with pytest.raises(crypto.MalformedError, match="a vector under key"):
+    with pytest.raises(crypto.MalformedError, match="sealed under key"):
         own.open(message, key(name))
-    with pytest.raises(crypto.MalformedError, match="a secret key to"):
+    with pytest.raises(crypto.MalformedError, match="secret key belongs to"):
         there.open(message, key(name))
     for other, scheme in SCHEMES.items():
         if other != name:
-            with pytest.raises(crypto.MalformedError, match="is needed"):
+            with pytest.raises(crypto.MalformedError, match=r"expected (an?|one of this aggregation) "):
                 scheme.create_aggregator(stranger.public, own.addends)
             with pytest.raises(crypto.MalformedError):
                 scheme.read_public(stranger.public.to_bytes())
@@ -262,7 +262,7 @@ def test_weak_keys_are_refused() -> None:
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_sealed() -> None:
-    with pytest.raises(crypto.OverflowRefused, match="fewer parties or bits, or Paillier"):
+    with pytest.raises(crypto.OverflowRefused, match="use fewer parties or bits, or Paillier"):
         aggregator("ckks", 3, bits=110)
     assert aggregator("ckks", 3, bits=95).addends.sum_bits == 97
 

@@ -195,7 +195,7 @@ def test_all_operations_on_pairs(name: str) -> None:
 def test_a_root_must_be_one(name: str) -> None:
     m = PRIME**2
     for wrong in (PRIME + 2, -PRIME, 1, 0, m):
-        with pytest.raises(MalformedError, match="whose square is not the modulus"):
+        with pytest.raises(MalformedError, match="is not the modulus"):
             modular_arithmetic(m, name, root=wrong)
     for even in (2 * PRIME, 1 << 600):
         with pytest.raises(MalformedError, match="an odd one"):

@@ -115,7 +115,7 @@ def test_ciphertexts_travel() -> None:
             with pytest.raises(MalformedError):
                 public.load_ciphertexts(bad, 6)
     for other in (array[:5], array[:, 1:], array.astype(np.int16), array.ravel(), array.tobytes(), None):
-        with pytest.raises(MalformedError, match="ciphertexts as"):
+        with pytest.raises(MalformedError, match="ciphertexts are"):
             public.load_ciphertexts(other, 6)
 
 

@@ -95,15 +95,15 @@ P1, Q1 = prime(256, 1, 1), prime(256, 1, 2)
 DIVIDES = next(p for k in itertools.count(2, 4) if gmpy2.is_prime(p := k * Q + 1) and p % 4 == 3)  # Q divides it less 1
 MALFORMED = {
     "a square of a prime times another": ([(P, 2), (Q1, 1)], "degree n"),
-    "a square of a prime times another, 3 modulo 4": ([(P, 2), (Q, 1)], "no n-th power of"),
+    "a square of a prime times another, 3 modulo 4": ([(P, 2), (Q, 1)], "not an n-th power of"),
     "a cube": ([(P, 3)], "a power"),
     "a fifth power": ([(prime(120, 3, 5), 5)], "a power"),
     "a square": ([(P, 2)], "a power"),
     "three primes": ([(P, 1), (Q, 1), (P1, 1)], "square root"),
-    "three primes, 3 modulo 4": ([(P, 1), (Q, 1), (R, 1)], "no n-th power of"),
+    "three primes, 3 modulo 4": ([(P, 1), (Q, 1), (R, 1)], "not an n-th power of"),
     "four primes": ([(P, 1), (Q, 1), (R, 1), (prime(256, 3, 4), 1)], "square root"),
     "both primes 1 modulo 4": ([(P1, 1), (Q1, 1)], "square root"),
-    "one prime 1 modulo 4": ([(P, 1), (Q1, 1)], "no n-th power of"),
+    "one prime 1 modulo 4": ([(P, 1), (Q1, 1)], "not an n-th power of"),
     "a prime that divides the other less one": ([(Q, 1), (DIVIDES, 1)], "degree n"),
     "one prime": ([(P, 1)], "prime"),
 }
@@ -155,7 +155,7 @@ def test_a_peer_cannot_choose_the_base() -> None:
     raw = KEY.public.to_bytes()
     assert len(raw) == HEAD + WIDTH + proof_bytes(512) == HEAD + 139 * WIDTH
     old = b"SVPK\x01" + (512).to_bytes(4, "little") + raw[HEAD : HEAD + WIDTH] + bytes(127) + b"\1"
-    with pytest.raises(MalformedError, match="no Paillier public key of version 2"):
+    with pytest.raises(MalformedError, match="not a Paillier public key of version 2"):
         PaillierPublicKey.from_bytes(old, unsafe_small_key=True)
     forged = PaillierPublicKey(KEY.public.n, gmpy2.powmod(KEY.public.hs, 3, KEY.public.n2), True, KEY.public.proof)
     assert PaillierPublicKey.from_bytes(forged.to_bytes(), unsafe_small_key=True) == KEY.public

@@ -93,7 +93,7 @@ def test_a_holder_with_short_exponents_refuses_what_they_do_not_hide(use: str) -
                 "gradient": lambda at=at, bad=bad: at.answer_gradient(bad, np.ones((1, 1), dtype=np.int64)),
             }[use]
             if refused:
-                with pytest.raises(MalformedError, match="set classical alike at both parties"):
+                with pytest.raises(MalformedError, match="set classical to the same value at both parties"):
                     call()
             else:
                 call()

@@ -168,7 +168,7 @@ def test_bad_input_is_refused() -> None:
     rows, turns = run.factors, run.turns
     large = run.m0.copy()
     large[3, 5] = MODULUS
-    with pytest.raises(MalformedError, match="a masked row holds 67"):
+    with pytest.raises(MalformedError, match="a masked row contains 67"):
         find_zeros(large, run.m1)
     with pytest.raises(MalformedError, match=r"uint8 \(6, 64\) was expected"):
         find_zeros(run.m0, run.m1[:-1])
@@ -178,9 +178,9 @@ def test_bad_input_is_refused() -> None:
         deal_bits(np.zeros((n, 1), np.uint64), rows)
     with pytest.raises(MalformedError, match=r"uint8 \(6, 63\)"):
         deal_bits(np.zeros(n, np.uint64), rows[:, :63])
-    with pytest.raises(MalformedError, match="6 comparisons behind 4 masks"):
+    with pytest.raises(MalformedError, match="6 comparisons with 4 masks"):
         mask_comparison(run.c, run.b0[:4], rows, rows, turns, first=True)
-    with pytest.raises(MalformedError, match="6 comparisons behind 0 masks"):
+    with pytest.raises(MalformedError, match="6 comparisons with 0 masks"):
         mask_comparison(run.c, run.b0[:0], rows, rows, turns, first=True)
     with pytest.raises(MalformedError, match="turns are uint8"):
         mask_comparison(run.c, run.b0, rows, rows, turns[:-1], first=True)

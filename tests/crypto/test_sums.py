@@ -279,7 +279,7 @@ def test_sums_beyond_the_plan_are_refused() -> None:
         (lambda: SumPlan(key_bits=1024, rows=1, bounds=()), MalformedError, "one or more"),
         (lambda: SumPlan(key_bits=1024, rows=1, bounds=(0,)), MalformedError, "at least 1"),
         (lambda: SumPlan(key_bits=1024, rows=1 << 20, bounds=(1 << 42,)), OverflowRefused, "fewer bits of fixed point"),
-        (lambda: SumPlan(key_bits=1024, rows=9, bounds=(7, 1), nodes=86), OverflowRefused, "holds 1 to 85"),
+        (lambda: SumPlan(key_bits=1024, rows=9, bounds=(7, 1), nodes=86), OverflowRefused, "has room for 1 to 85"),
         (lambda: SumOwner(KEY, SumPlan(key_bits=2048, rows=1, bounds=(1,))), MalformedError, "plan for this key"),
         (lambda: SumHolder(KEY.public, SumPlan(key_bits=2048, rows=1, bounds=(1,))), MalformedError, "plan for"),
         (lambda: SumOwner(KEY, PLAN).encrypt_rows(VALUES + 1), OverflowRefused, "the plan has ±3"),

@@ -73,7 +73,7 @@ def test_two_workers_share_a_search(alone: sv.Study, parties: sv.Parties, job: s
 
 def test_what_a_pool_cannot_do_is_refused(parties: sv.Parties, job: sv.Job) -> None:
     for options, words in (
-        ({"pool": "cloud"}, "a pool 'cloud'"),
+        ({"pool": "cloud"}, "unknown pool 'cloud'"),
         ({"workers": 0}, "workers is 0"),
         ({"workers": 5000}, "process:5000"),
         ({"workers": 2, "study": optuna.create_study(direction="maximize")}, "NopPruner"),

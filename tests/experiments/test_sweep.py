@@ -272,7 +272,7 @@ def test_a_cell_whose_worker_is_killed_runs_again(file: Path, tmp_path: Path, mo
     monkeypatch.setattr(ProcessPool, "submit", lost)
     again = run_sweep(sweep, tmp_path / "lost", pool="process:1").record
     assert [failed.error for failed in again.failed] == ["the task lost its worker 3 times"] * 2
-    with pytest.raises(sv.InputError, match="a pool 'cloud'"):
+    with pytest.raises(sv.InputError, match="unknown pool 'cloud'"):
         run_sweep(sweep, tmp_path / "none", pool="cloud")
 
 

@@ -94,7 +94,7 @@ def test_what_a_task_prints_is_no_answer(pool: Pool) -> None:
     ],
 )
 def test_only_functions_of_our_packages_are_named(pool: Pool, task: str) -> None:
-    with pytest.raises(PoolError, match=r"the form is|pools run functions of installed packages"):
+    with pytest.raises(PoolError, match=r"unknown form|pools run only functions of installed packages"):
         pool.submit(task, "echo no")
 
 
@@ -116,13 +116,13 @@ def test_what_a_module_does_not_define_is_not_run(pool: Pool, task: str, words: 
 
 @pytest.mark.parametrize("argument", [None, 1.5, True, ["a"], lambda: b"", Path("x"), bytearray(b"x")])
 def test_nothing_but_bytes_text_and_numbers_crosses(pool: Pool, argument: object) -> None:
-    with pytest.raises(PoolError, match=r"argument 2 of the task .* is a .*; bytes, str and int can cross"):
+    with pytest.raises(PoolError, match=r"argument 2 of the task .* is a .*; expected bytes, str or int"):
         pool.submit(f"{TASKS}:join", b"", argument)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("cpus", [0, -1, 1000])
 def test_more_cores_than_there_are_are_refused(pool: Pool, cpus: int) -> None:
-    with pytest.raises(PoolError, match=rf"asks for {cpus} cores; this pool has {pool.workers}"):
+    with pytest.raises(PoolError, match=rf"requests {cpus} cores; expected 1 to {pool.workers}, "):
         pool.submit(f"{TASKS}:pid", cpus=cpus)
 
 
@@ -131,7 +131,7 @@ def test_a_closed_pool_takes_no_task_and_closes_twice(text: str) -> None:
     opened = open_pool(text)
     opened.close()
     opened.close()
-    with pytest.raises(PoolError, match="a pool that is closed"):
+    with pytest.raises(PoolError, match="a closed pool"):
         opened.submit(f"{TASKS}:pid")
 
 
@@ -140,7 +140,7 @@ def test_a_closed_pool_takes_no_task_and_closes_twice(text: str) -> None:
                                   "ray:", "ray:head", "ray:head:0", "ray:ray://10.0.0.1:1", "ray::6379"])  # fmt: skip
 def test_a_pool_that_does_not_exist_is_refused(text: str) -> None:
     for read in (check_pool, open_pool):
-        with pytest.raises(PoolError, match=r'possible are "local"|as HOST:PORT'):
+        with pytest.raises(PoolError, match=r'expected "local"|as HOST:PORT'):
             read(text)
 
 
@@ -238,7 +238,7 @@ def test_closing_ends_processes_and_gives_up_tasks(tmp_path: Path) -> None:
     _until(started.exists)
     (worker,) = pool.pids
     pool.close()
-    with pytest.raises(PoolError, match="given up: its pool was closed"):
+    with pytest.raises(PoolError, match="cancelled: its pool was closed"):
         running.result(0)
     with pytest.raises(CancelledError):
         waiting.result(0)

@@ -1,6 +1,6 @@
 """Secure aggregation: several parties seal vectors of integers, anyone adds them, one party opens the sum.
 
-`base` holds the protocol and its checks, `paillier` and `ckks` the two schemes that can run it.
+`base` implements the protocol and its checks; `paillier` and `ckks` are the two schemes that can run it.
 
 This folder imports `paillier`, `rlwe` and the shared modules. Nothing else in `securevfl_crypto` may import it.
 """

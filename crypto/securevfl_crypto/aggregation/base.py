@@ -1,18 +1,18 @@
-"""Sums of vectors under encryption: several parties seal, anyone adds, one party opens the sum. Exact.
+"""Exact sums of integer vectors under encryption: several parties seal, anyone adds, one party opens the sum.
 
-One party generates a key. Every party encrypts its vector of integers plus its share of zero, which is uniform over the
-whole plaintext. Anyone with the public key adds the messages, and the key's owner opens the sum. The shares of zero
-cancel only in the sum of all parties. Therefore:
+One party generates a key. Every party encrypts its vector plus its share of zero, which is uniform over the whole
+plaintext space. Anyone with the public key adds the messages, and the key's owner opens the sum. The shares of zero
+cancel only in the sum over all parties. Therefore:
 
 - The party that adds has no secret key and learns nothing, not even the sum.
-- The key's owner learns the sum. From single messages, or a sum of some, it opens uniform numbers. It learns one
-  party's vector only if all other parties collude with it. (Masks that cancel: Bonawitz et al. 2017,
-  doi 10.1145/3133956.3133982. Here no party may drop out.)
-- Messages are sums of fresh encryptions, without a factor that depends on a vector. Their randomness and noise reveal
-  nothing and need no drowning.
+- The key's owner learns the sum. A single message, or a sum of some, decrypts to uniform numbers. It learns one party's
+  vector only if all other parties collude with it. (Masks that cancel: Bonawitz et al. 2017,
+  doi 10.1145/3133956.3133982. Unlike there, no party may drop out.)
+- Messages are sums of fresh encryptions; no factor depends on a vector. So their randomness and noise reveal nothing
+  and need no drowning.
 
-A message is checked before it is used: its length, the fingerprint of its key, the number of parties in it, and that
-its content can be ciphertexts. No party can check that another's vector was in range, or sealed only once.
+Every message is checked before use: its length, the fingerprint of its key, the number of parties in it, and that its
+content can be ciphertexts. No party can check that another's vector was in range, or that it sealed only one vector.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAGIC, _VERSION = b"SVAG", 1
 
 @dataclass(frozen=True, kw_only=True)
 class Addends:
-    """The vectors that are added up.
+    """The sizes of the vectors to add, which all parties agree on.
 
     Attributes:
         count: integers in a vector.
@@ -55,7 +55,7 @@ class Addends:
     def __post_init__(self) -> None:
         for name, most in (("count", 1 << 26), ("bits", 1 << 10), ("parties", 1 << 12)):
             if not 1 <= getattr(self, name) <= most:
-                raise MalformedError(f"{name} is {getattr(self, name)}; 1 to {most} are possible")
+                raise MalformedError(f"{name} is {getattr(self, name)}; expected 1 to {most}")
 
     @property
     def sum_bits(self) -> int:
@@ -70,7 +70,9 @@ class Addends:
             OverflowRefused: an integer is out of range.
         """
         if values.dtype not in (np.int64, np.object_) or values.shape != (self.count,):
-            raise MalformedError(f"a vector of {values.dtype} {values.shape}; {self.count} integers were agreed")
+            raise MalformedError(
+                f"the vector is {values.dtype} {values.shape}; the parties agreed on {self.count} integers"
+            )
         largest = max(abs(int(values.max())), abs(int(values.min())))
         if largest >= parties << self.bits:
             raise OverflowRefused(
@@ -84,7 +86,7 @@ class Aggregator(ABC):
 
     Args:
         key: the public key.
-        addends: the vectors that are added up.
+        addends: the sizes of the vectors.
     """
 
     def __init__(self, key: PublicKey, addends: Addends) -> None:
@@ -122,14 +124,14 @@ class Aggregator(ABC):
 
         Raises:
             MalformedError: there is no message; one has another length, version or key; they cover more parties than
-                were agreed; or their content is no ciphertext.
+                were agreed; or the content is not a ciphertext.
         """
         if not messages:
-            raise MalformedError("no vector at all; at least one party has to send its own")
+            raise MalformedError("no party sent a vector; at least one must")
         read = [self._read_message(message) for message in messages]
         parties = sum(count for count, _ in read)
         if parties > self.addends.parties:
-            raise MalformedError(f"vectors of {parties} parties; there is room for {self.addends.parties}")
+            raise MalformedError(f"the messages cover {parties} parties; at most {self.addends.parties} were agreed")
         return self._write_message(self._add([body for _, body in read]), parties)
 
     def open(self, message: np.ndarray, key: SecretKey) -> np.ndarray:
@@ -142,9 +144,9 @@ class Aggregator(ABC):
         """
         parties, body = self._read_message(message)
         if parties != self.addends.parties:
-            raise MalformedError(f"a sum over {parties} parties; {self.addends.parties} were to be in it")
+            raise MalformedError(f"the sum covers {parties} parties; expected all {self.addends.parties}")
         if key.public.fingerprint != self.key.fingerprint:
-            raise MalformedError(f"a secret key to {key.public.fingerprint}; {self.key.fingerprint} was agreed")
+            raise MalformedError(f"the secret key belongs to {key.public.fingerprint}; expected {self.key.fingerprint}")
         found = self._open(body, key)
         self.addends.check_values(found, parties)
         return found.astype(np.int64 if self.addends.sum_bits < 64 else np.object_)
@@ -153,19 +155,19 @@ class Aggregator(ABC):
         return np.frombuffer(_HEAD.pack(_MAGIC, _VERSION, self._tag, parties) + body, dtype=np.uint8)
 
     def _read_message(self, message: np.ndarray) -> tuple[int, memoryview]:
-        """The number of parties in a message, and its body."""
+        """Check a message's header; return the number of parties in it, and its body."""
         size = self.message_bytes
         if not isinstance(message, np.ndarray) or message.dtype != np.uint8 or message.shape != (size,):
             what = f"{message.dtype} {message.shape}" if isinstance(message, np.ndarray) else type(message).__name__
-            raise MalformedError(f"a sealed vector as {what}; uint8 ({size},) was expected")
+            raise MalformedError(f"the sealed vector is {what}; expected uint8 ({size},)")
         data = memoryview(message.tobytes())
         magic, version, tag, parties = _HEAD.unpack_from(data)
         if (magic, version) != (_MAGIC, _VERSION):
-            raise MalformedError(f"{size} bytes that are no sealed vector of version {_VERSION}")
+            raise MalformedError(f"these {size} bytes are not a sealed vector of version {_VERSION}")
         if not hmac.compare_digest(tag, self._tag):
-            raise MalformedError(f"a vector under key {tag.hex()}; {self._tag.hex()} was agreed")
+            raise MalformedError(f"the vector is sealed under key {tag.hex()}; expected {self._tag.hex()}")
         if not 1 <= parties <= self.addends.parties:
-            raise MalformedError(f"a sum over {parties} parties; there are {self.addends.parties}")
+            raise MalformedError(f"the message covers {parties} parties; expected 1 to {self.addends.parties}")
         return parties, data[_HEAD.size :]
 
     @property
@@ -188,7 +190,7 @@ class Aggregation(KeyScheme):
 
     @abstractmethod
     def create_aggregator(self, key: PublicKey, addends: Addends) -> Aggregator:
-        """The aggregator of these vectors.
+        """Create the aggregator of vectors of these sizes.
 
         Raises:
             MalformedError: the key belongs to another scheme.

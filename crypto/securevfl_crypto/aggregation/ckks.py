@@ -1,10 +1,10 @@
-"""Sums of vectors under CKKS, with integers in the coefficients of ring elements. Exact after rounding.
+"""Exact sums of vectors under CKKS, with integers in the coefficients of ring elements.
 
 Cheon, Kim, Kim and Song, "Homomorphic encryption for arithmetic of approximate numbers" (Asiacrypt 2017), section 3: a
 ciphertext (c0, c1) of m has c0 + c1 s = Δ m + e modulo q. Nothing is multiplied here, so values stay integers, one for
 each coefficient, and need no floating-point slots. Δ is four times the largest noise of all parties' encryptions
 together, so rounding removes the noise completely. The opened values therefore reveal nothing about it, unlike
-ordinary CKKS decryptions, which leak it to whoever has the ciphertext (Li and Micciancio, Eurocrypt 2021).
+ordinary CKKS decryptions, which leak it to anyone who has the ciphertext (Li and Micciancio, Eurocrypt 2021).
 
 Masks are uniform modulo q and added to c0. They sum to zero modulo q and cost no precision. Of c0 only the
 coefficients that carry values are sent.
@@ -56,7 +56,7 @@ class CkksAggregation(Aggregation):
     def create_aggregator(self, key: PublicKey, addends: Addends) -> CkksAggregator:
         """See `Aggregation.create_aggregator`."""
         if not isinstance(key, RlwePublicKey) or (key.scheme, key.chains) != (_NUMBER, (_CHAIN,)):
-            raise MalformedError(f"a key of type {type(key).__name__}; one of this aggregation under CKKS is needed")
+            raise MalformedError(f"the key is a {type(key).__name__}; expected one of this aggregation under CKKS")
         return CkksAggregator(key, addends)
 
 
@@ -74,8 +74,8 @@ class CkksAggregator(Aggregator):
         need, room = addends.sum_bits + 1 + self._shift, self._basis.modulus.bit_length() - 1
         if need > room:
             raise OverflowRefused(
-                f"a sum of vectors needs {need} bits with what rounds the noise away, and q has room for {room}: fewer "
-                "parties or bits, or Paillier"
+                f"a sum of vectors needs {need} bits, room for the noise included, and q has {room}: use fewer parties "
+                "or bits, or Paillier"
             )
 
     @property
@@ -103,8 +103,8 @@ class CkksAggregator(Aggregator):
     def _encrypt_zero(self) -> np.ndarray:
         """A fresh encryption of zero under the public key, modulo q, residues (2, primes, N).
 
-        Lyubashevsky, Peikert and Regev's: the key's own, times a fresh ternary polynomial, and fresh noise on both
-        halves; then the small prime is divided out.
+        Lyubashevsky, Peikert and Regev (Eurocrypt 2010): the public key times a fresh ternary polynomial, plus fresh
+        noise on both halves; then the small prime is divided out.
         """
         own = self._context
         fresh = own.sum_products([self.key.blinders[0]], [own.make_plaintext(sample_ternary())])
@@ -125,7 +125,7 @@ class CkksAggregator(Aggregator):
     def _phases(self, body: memoryview, key: SecretKey) -> np.ndarray:
         """c0 + c1 s modulo q, an object array: Δ m + e, plus the masks unless they cancel."""
         if not isinstance(key, RlweSecretKey):
-            raise MalformedError(f"a key of type {type(key).__name__}; an RlweSecretKey is needed")
+            raise MalformedError(f"the key is a {type(key).__name__}; expected an RlweSecretKey")
         own, loaded, found = self._context, self._load_ciphertexts(body), []
         for c0, c1 in zip(loaded[::2], loaded[1::2], strict=True):
             lifted = own.make_ciphertext(np.stack([c1, c1]))
@@ -140,7 +140,7 @@ class CkksAggregator(Aggregator):
         """m from Δ m + e, given modulo q.
 
         Raises:
-            OverflowRefused: the noise is larger than that of so many encryptions.
+            OverflowRefused: the noise is larger than this many encryptions can have.
         """
         modulus, half = self._basis.modulus, 1 << (self._shift - 1)
         signed = np.where(carried > modulus // 2, carried - modulus, carried)
@@ -149,16 +149,16 @@ class CkksAggregator(Aggregator):
         largest = max(abs(int(noise.max())), abs(int(noise.min())))
         if largest >= self.addends.parties << _NOISE_BITS:
             raise OverflowRefused(
-                f"noise of {largest}; {self.addends.parties} encryptions have less than "
-                f"{self.addends.parties << _NOISE_BITS}: a party's masks do not cancel; all have to seal equally often"
+                f"the noise is {largest}; {self.addends.parties} encryptions have less than "
+                f"{self.addends.parties << _NOISE_BITS}: a party's masks do not cancel; all must seal equally often"
             )
         return np.asarray(values)
 
     def _load_ciphertexts(self, body: memoryview) -> list[np.ndarray]:
-        """c0 and c1 of each ciphertext, residues (primes, …).
+        """Read c0 and c1 of each ciphertext, residues (primes, …).
 
         Raises:
-            MalformedError: a residue is out of range, or a c1 is zero and hides nothing.
+            MalformedError: a residue is out of range, or a c1 is zero, so that c0 is the plaintext.
         """
         found, start, size = [], 0, sum(self._widths)
         for count in self._counts:
@@ -167,5 +167,5 @@ class CkksAggregator(Aggregator):
                 found.append(read_residues(body[start:stop], self._basis.primes, self._widths, width))
                 start = stop
             if not found[-1].any():
-                raise MalformedError("a ciphertext whose second half is zero: its content is in the clear")
+                raise MalformedError("the second half of a ciphertext is zero: its content is in the clear")
         return found

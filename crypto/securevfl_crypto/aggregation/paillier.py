@@ -1,4 +1,4 @@
-"""Sums of vectors under Paillier: integers side by side in plaintexts, masks modulo n. Exact."""
+"""Exact sums of vectors under Paillier: several integers side by side in each plaintext, masked modulo n."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PaillierAggregation(Aggregation):
     def create_aggregator(self, key: PublicKey, addends: Addends) -> PaillierAggregator:
         """See `Aggregation.create_aggregator`."""
         if not isinstance(key, PaillierPublicKey):
-            raise MalformedError(f"a key of type {type(key).__name__}; a PaillierPublicKey is needed")
+            raise MalformedError(f"the key is a {type(key).__name__}; expected a PaillierPublicKey")
         return PaillierAggregator(key, addends)
 
 
@@ -92,11 +92,11 @@ class PaillierAggregator(Aggregator):
 
     def _open(self, body: memoryview, key: SecretKey) -> np.ndarray:
         if not isinstance(key, PaillierPrivateKey):
-            raise MalformedError(f"a key of type {type(key).__name__}; a PaillierPrivateKey is needed")
+            raise MalformedError(f"the key is a {type(key).__name__}; expected a PaillierPrivateKey")
         found = self._packing.unpack(key.decrypt_batch(self._load_ciphertexts(body)), self._plaintext_count).ravel()
         if found[self.addends.count :].any():
             raise OverflowRefused(
-                "a value beyond the end of the vector: a party's masks do not cancel; all have to seal equally often"
+                "a value beyond the end of the vector: a party's masks do not cancel; all must seal equally often"
             )
         return found[: self.addends.count]
 

@@ -1,4 +1,4 @@
-"""Loops over rows of bits, which oblivious transfer extension and key-value stores spend their time in: no protocol.
+"""Loops over rows of bits, the costly part of oblivious transfer extension and key-value stores. No protocol.
 
 `paths` chooses how they run: `compiled` on kernels of `engine`, or `portable` in numpy; both implement `base`. Rows
 have 64 bytes; bit 0 of a byte comes first. This folder imports `engine` and `errors`.

@@ -1,4 +1,4 @@
-"""The interface of the loops over rows of bits. All paths give the same bytes; callers check shapes and types."""
+"""The interface of the loops over rows of bits. All paths return the same bytes; callers check shapes and types."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ SUM_BYTES = 5
 
 
 class Peeled(ABC):
-    """Keys in an order in which each owns a slot that no later one touches.
+    """Keys in an order in which each owns a slot that no later key touches.
 
     Attributes:
-        core: the keys that are left, int64 (k,), ascending.
+        core: the keys that could not be ordered so, int64 (k,), ascending.
     """
 
     core: np.ndarray
 
     @abstractmethod
     def substitute(self, values: np.ndarray, slots: np.ndarray) -> None:
-        """Sets the owned slots such that the three slots of each peeled key sum to its value.
+        """Set the owned slots so that the three slots of each peeled key sum to its value.
 
         Args:
-            values: by keys, uint64 (n, w).
-            slots: uint64 (m, w) with everything else set; written in place.
+            values: the value of each key, uint64 (n, w).
+            slots: uint64 (m, w), with the core's slots and free slots already set; written in place.
         """
 
 
@@ -87,39 +87,40 @@ class BitLoops(ABC):
 
     @abstractmethod
     def sum_rows(self, rows: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-        """Forty sums of rows: the rows whose coefficient's bit is one.
+        """Compute forty sums: sum j contains the rows whose coefficient has bit j set.
 
         Args:
             rows: uint8 (n, 64).
             coefficients: uint8 (n, 5).
 
         Returns:
-            uint8 (40, 64); they can be summed over pieces.
+            uint8 (40, 64). Sums over pieces of the rows can be added (XOR).
         """
 
     @abstractmethod
     def hash_rows(self, messages: np.ndarray, length: int, salts: np.ndarray, number: int = 0) -> np.ndarray:
-        """BLAKE2s (RFC 7693) of messages of one block.
+        """Hash messages of one block with BLAKE2s (RFC 7693).
 
         Args:
             messages: uint8 (n, 64), zeros from `length` on.
             length: bytes of each message, 0 to 64.
-            salts: salt and personalisation, uint8 (16,) of all or (n, 16) of each.
+            salts: salt and personalisation, uint8 (16,) for all messages or (n, 16) for each.
             number: the node offset, below 2^32.
 
         Returns:
-            uint8 (n, 32): what ``hashlib.blake2s(message, salt=…, person=…, node_offset=number)`` gives.
+            uint8 (n, 32): the digests of ``hashlib.blake2s(message, salt=…, person=…, node_offset=number)``.
         """
 
     @abstractmethod
     def peel(self, positions: np.ndarray, size: int) -> Peeled:
-        """Take keys away that touch a slot which no other key touches, until there are none.
+        """Remove keys that touch a slot which no other key touches, until no such key is left.
 
-        Paths may take them in another order, and so leave other slots free; the core is the same.
+        Paths may remove keys in another order, and so leave other slots free; the core is the same. Time and memory
+        addresses depend on `positions`.
 
         Args:
-            positions: uint32 (n, 3), a key's three are different.
-            size: of the slots.
+            positions: each key's three slots, all different, uint32 (n, 3).
+            size: the number of slots.
         """
 
 

@@ -100,7 +100,7 @@ class CompiledBitLoops(BitLoops):
 
 
 class _Peeled(Peeled):
-    """Keys in the order in which they were taken away, one by one."""
+    """Keys in the order in which the kernel removed them, one at a time."""
 
     def __init__(self, kernels: BitKernels, positions: np.ndarray, size: int) -> None:
         self._kernels, self._positions = kernels, np.ascontiguousarray(positions)

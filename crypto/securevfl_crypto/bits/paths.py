@@ -30,7 +30,7 @@ def bit_loops(path: str | None = None) -> BitLoops:
     if path is None:
         return _chosen()
     if path not in PATHS:
-        raise EngineError(f"path {path!r}; one of {', '.join(PATHS)} is possible")
+        raise EngineError(f"unknown path {path!r}; expected one of {', '.join(PATHS)}")
     vector = next((each for each in VECTOR_PATHS if each.name == path), None)
     return PortableBitLoops() if vector is None else _load(vector)
 

@@ -83,9 +83,9 @@ def _blake2s(messages: np.ndarray, length: int, salts: np.ndarray, number: int) 
 
 
 class _Rounds(Peeled):
-    """Keys of one round are independent: each one's slot is touched by itself alone, so they are set together.
+    """Keys in rounds. Those of one round are independent, since no other key touches their slots, and are set together.
 
-    A slot keeps its degree and the sum of its keys' numbers, so that a slot of degree one names its key.
+    A slot keeps its degree and the sum of its keys' numbers, so in a slot of degree one the sum is the key's number.
     """
 
     def __init__(self, positions: np.ndarray, size: int) -> None:

@@ -1,8 +1,8 @@
-"""The interface of arithmetic modulo one odd number on many numbers at once, which packed Paillier computes with.
+"""The interface of arithmetic modulo one odd number, on many numbers at once. Packed Paillier uses it.
 
-Numbers stay in a `Batch`, in the form that the implementation computes with: GMP integers, or limbs in Montgomery form,
-four or eight numbers side by side. They leave it only to be sent or decoded, since converting a number costs more than
-multiplying it.
+A `Batch` stores numbers in the implementation's form: GMP integers, or limbs in Montgomery form, four or eight numbers
+side by side. Callers convert numbers only to send or decode them, since a conversion costs more than a product. Each
+method's description states whether its running time or memory addresses depend on its arguments.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Modulus(ABC):
         """Write the numbers, reduced, as little-endian bytes, uint8 (n, width).
 
         Raises:
-            MalformedError: the batch belongs to another modulus or path; so in all methods below.
+            MalformedError: the batch belongs to another modulus or path. All methods below raise this.
         """
 
     @abstractmethod
@@ -155,7 +155,7 @@ class Modulus(ABC):
         """``out[i] = Π_k batch[k n + i]^(2^(bits k))`` for the n numbers of each of the `parts` equal parts of a batch.
 
         Raises:
-            MalformedError: the numbers are no such parts, or bits is below 1.
+            MalformedError: the batch cannot be divided into `parts` equal parts, or bits is below 1.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Checks of arguments that every implementation of `Modulus` shares, so that all of them refuse the same."""
+"""Argument checks that all implementations of `Modulus` share, so that they refuse the same inputs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def checked_modulus(m: int | mpz) -> mpz:
     number = mpz(m)
     if number < 0 or not _LEAST_BITS <= number.bit_length() <= _MOST_BITS or not number & 1:
         raise MalformedError(
-            f"a modulus of {number.bit_length()} bits, {'odd' if number & 1 else 'even'}; an odd one of "
-            f"{_LEAST_BITS} to {_MOST_BITS} bits is needed"
+            f"the modulus is {'odd' if number & 1 else 'even'} and has {number.bit_length()} bits; expected an odd one "
+            f"of {_LEAST_BITS} to {_MOST_BITS} bits"
         )
     return number
 
@@ -45,7 +45,7 @@ def checked_rows(numbers: np.ndarray, width: int, what: str) -> np.ndarray:
         MalformedError: the type or shape differs.
     """
     if numbers.dtype != np.uint8 or numbers.ndim != 2 or numbers.shape[1] != width:
-        raise MalformedError(f"{what} as {numbers.dtype} {numbers.shape}; uint8 (n, {width}) is needed")
+        raise MalformedError(f"{what} are {numbers.dtype} {numbers.shape}; expected uint8 (n, {width})")
     return np.ascontiguousarray(numbers)
 
 
@@ -56,9 +56,9 @@ def checked_places(rows: np.ndarray, count: int) -> np.ndarray:
         MalformedError: the type or shape differs, or a place does not exist.
     """
     if rows.dtype != np.int64 or rows.ndim != 1:
-        raise MalformedError(f"places as {rows.dtype} {rows.shape}; int64 (n,) is needed")
+        raise MalformedError(f"places are {rows.dtype} {rows.shape}; expected int64 (n,)")
     if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < count:
-        raise MalformedError(f"places from {rows.min()} to {rows.max()} in a batch of {count}; 0 to {count - 1} exist")
+        raise MalformedError(f"places run from {rows.min()} to {rows.max()}; a batch of {count} has 0 to {count - 1}")
     return rows
 
 
@@ -69,9 +69,9 @@ def checked_exponents(exponents: np.ndarray, bases: int) -> np.ndarray:
         MalformedError: the type or shape differs, or an exponent is −2^63, whose magnitude exceeds int64.
     """
     if exponents.dtype != np.int64 or exponents.ndim != 2 or exponents.shape[1] != bases:
-        raise MalformedError(f"exponents as {exponents.dtype} {exponents.shape}; int64 (rows, {bases}) is needed")
+        raise MalformedError(f"exponents are {exponents.dtype} {exponents.shape}; expected int64 (rows, {bases})")
     if exponents.size and int(exponents.min()) == -(1 << 63):
-        raise MalformedError(f"an exponent of −2^63; those from {-(1 << 63) + 1} to {(1 << 63) - 1} are possible")
+        raise MalformedError(f"an exponent is −2^63; expected {-(1 << 63) + 1} to {(1 << 63) - 1}")
     return exponents
 
 
@@ -82,10 +82,10 @@ def checked_groups(groups: np.ndarray, numbers: int, count: int) -> np.ndarray:
         MalformedError: the type or shape differs, or a group does not exist.
     """
     if groups.dtype != np.int64 or groups.ndim != 2 or len(groups) != numbers:
-        raise MalformedError(f"groups as {groups.dtype} {groups.shape}; int64 ({numbers}, columns) is needed")
+        raise MalformedError(f"groups are {groups.dtype} {groups.shape}; expected int64 ({numbers}, columns)")
     if groups.size and not -1 <= int(groups.min()) <= int(groups.max()) < count:
         raise MalformedError(
-            f"groups from {groups.min()} to {groups.max()}; those from 0 to {count - 1} exist, and −1 is none"
+            f"groups run from {groups.min()} to {groups.max()}; expected 0 to {count - 1}, or −1 for no group"
         )
     return groups
 
@@ -94,10 +94,12 @@ def checked_part(numbers: int, parts: int, bits: int) -> int:
     """The numbers of each part of `horner`.
 
     Raises:
-        MalformedError: the numbers are no such parts, or bits is below 1.
+        MalformedError: the batch cannot be divided into `parts` equal parts, or bits is below 1.
     """
     if parts < 1 or numbers % parts or bits < 1:
-        raise MalformedError(f"{numbers} numbers in {parts} parts {bits} bits apart; equal parts, 1 bit or more, go")
+        raise MalformedError(
+            f"{numbers} numbers in {parts} parts, {bits} bits a step; expected equal parts, 1 bit or more"
+        )
     return numbers // parts
 
 
@@ -108,9 +110,9 @@ def checked_window(bits: int, window: int) -> None:
         MalformedError: bits is below 1, or the window out of range.
     """
     if bits < 1:
-        raise MalformedError(f"exponents of {bits} bits; 1 or more are possible")
+        raise MalformedError(f"exponents have {bits} bits; expected 1 or more")
     if not 4 <= window <= 14:
-        raise MalformedError(f"digits of {window} bits; 4 to 14 are possible")
+        raise MalformedError(f"digits have {window} bits; expected 4 to 14")
 
 
 def checked_power(exponent: int | mpz) -> mpz:
@@ -121,7 +123,7 @@ def checked_power(exponent: int | mpz) -> mpz:
     """
     number = mpz(exponent)
     if number < 0:
-        raise MalformedError("a negative exponent; invert the numbers first")
+        raise MalformedError("the exponent is negative; invert the numbers first")
     return number
 
 
@@ -132,4 +134,4 @@ def check_pairing(a: Batch, b: Batch) -> None:
         MalformedError: the lengths differ and neither is 1.
     """
     if len(a) != len(b) and 1 not in (len(a), len(b)):
-        raise MalformedError(f"batches of {len(a)} and {len(b)} numbers; as many, or one on a side, can be multiplied")
+        raise MalformedError(f"batches have {len(a)} and {len(b)} numbers; expected equal lengths, or one of length 1")

@@ -40,12 +40,12 @@ def modular_arithmetic(
     """
     name = path or forced_path()
     if name is not None and name not in PATHS:
-        raise EngineError(f"path {name!r}; one of {', '.join(PATHS)} is possible")
+        raise EngineError(f"unknown path {name!r}; expected one of {', '.join(PATHS)}")
     number, known = checked_modulus(m), None if root is None else mpz(root)
     if known is not None and (known < 0 or known**2 != number):
         raise MalformedError(
-            f"a root of {known.bit_length()} bits whose square is not the modulus of {number.bit_length()} bits; "
-            "give the positive one, or none"
+            f"the square of the root ({known.bit_length()} bits) is not the modulus ({number.bit_length()} bits); "
+            "give the positive root, or None"
         )
     return (_make_modulus if secret else _cached_modulus)(number, name, known)
 
@@ -103,8 +103,8 @@ def _test_kernels(path: VectorPath, kernels: LongKernels, squares: bool) -> None
     m, root = (prime**2, prime) if squares else (prime, None)
     if not agrees_with_gmp(VectorModulus(m, kernels, root)):
         raise EngineError(
-            f"the path {path.name!r} multiplies wrongly on this machine; set SECUREVFL_ENGINE=cryptography and report "
-            "it"
+            f"the path {path.name!r} gives wrong products on this machine; set SECUREVFL_ENGINE=cryptography and "
+            "report it"
         )
 
 

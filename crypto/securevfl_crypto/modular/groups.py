@@ -2,7 +2,7 @@
 
 Each group's numbers are cut into pieces of about the same length. Pieces of like length are multiplied side by side,
 one in a lane, gathered from one table; the products of a group's pieces are multiplied in the next round in the same
-way, until one is left. So lanes are full even where a few groups hold most of the numbers.
+way, until one is left. So lanes are full even if a few groups contain most of the numbers.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A sealed cut needs three shapes, each with a best method: few bases for many rows of short exponents (tables shared by
 all rows, Straus 1964); many bases for few rows (buckets, Pippenger 1976); few bases with long exponents (Straus with a
-window chosen by cost). Exponents are signed. Running time depends on the digits of the exponents, and whoever shares
-the machine can measure it.
+window chosen by cost). Exponents are signed. The running time is not constant: it depends on the digits of the
+exponents, and another process on the same machine can measure it.
 """
 
 from __future__ import annotations

@@ -167,9 +167,9 @@ def by_tables(
 ) -> LaneBatch:
     """``Π_j bases[j]^exponents[i, j]`` by tables that all rows share (Straus 1964).
 
-    A table serves `together` bases and `window` bits of their exponents: it holds the products of all subsets of their
-    powers b, b², b⁴, ... Exponents are shifted to be non-negative; one inverse, shared by all rows, shifts the products
-    back.
+    A table serves `together` bases and `window` bits of their exponents: it contains the products of all subsets of
+    their powers b, b², b⁴, ... Exponents are shifted to be non-negative; one inverse, shared by all rows, shifts the
+    products back.
 
     Args:
         bases: units modulo m.

@@ -1,4 +1,7 @@
-"""Paillier's public key, and what can be computed with it. `private_key` describes the cryptosystem."""
+"""Paillier's public key: encryption, blinding, and checks of keys and ciphertexts that a peer sent.
+
+`private_key` describes the cryptosystem and its timing; `modulus_proof` the proof that a serialised key includes.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ __all__ = ["MAX_BITS", "MIN_BITS", "PaillierPublicKey", "random_exponents", "ran
 MIN_BITS = 2048
 """Least modulus accepted: 112 bits of security (NIST SP 800-57 part 1, table 2). 3072 bits give 128."""
 MAX_BITS = 8192
+"""Largest modulus accepted. A peer's key sizes allocations and tables, so it needs a bound."""
 _STRENGTHS = ((0, 0), (1024, 80), (2048, 112), (3072, 128), (7680, 192), (15360, 256))
 """Bits of a modulus and bits of security (NIST SP 800-57 part 1 revision 5, table 2)."""
 _SMALL_PRIMES = gmpy2.primorial(SMALL_FACTORS)
@@ -52,10 +56,11 @@ class PaillierPublicKey:
 
     Attributes:
         n: the modulus.
-        hs: the base h_s of the randomness, an n-th residue modulo n²; of keys that are generated or read, the one that
-            follows from n (`modulus_proof.derive_base`).
-        unsafe_small_key: accepts moduli shorter than `MIN_BITS`, for tests.
-        proof: that n is a Paillier modulus (`modulus_proof`); without it the key can be used, and nobody reads it.
+        hs: the base h_s of the randomness, an n-th residue modulo n². Generated keys, and keys read from bytes, derive
+            it from n (`modulus_proof.derive_base`).
+        unsafe_small_key: accept moduli shorter than `MIN_BITS`, for tests.
+        proof: the proof that n is a Paillier modulus (`modulus_proof`). A key without one works in this process, but
+            `from_bytes` refuses its serialised form.
         n2: n², the modulus of ciphertexts.
 
     Raises:
@@ -78,16 +83,16 @@ class PaillierPublicKey:
         if bits > MAX_BITS:
             raise MalformedError(f"a Paillier modulus of {bits} bits; at most {MAX_BITS} are accepted")
         if n % 2 == 0 or n < 15 or gmpy2.is_prime(n) or gmpy2.is_power(n):
-            raise MalformedError("the modulus is even, prime or a power: it is no product of two odd primes")
+            raise MalformedError("the modulus is even, prime or a power: it is not a product of two odd primes")
         if not self.unsafe_small_key and gmpy2.gcd(n, _SMALL_PRIMES) != 1:
-            raise MalformedError("the modulus has a factor below 8192: it is no product of two large primes")
+            raise MalformedError("the modulus has a factor below 8192: it is not a product of two large primes")
         n2 = n * n
         if not 1 < hs < n2 or gmpy2.gcd(hs, n) != 1:
             raise MalformedError("the base of the randomness is not a unit between 1 and n²: the key is damaged")
-        # h = -x² and p ≡ q ≡ 3 mod 4: h_s has Jacobi symbol 1; of order 1 or 2 modulo n it would blind nothing.
+        # h = -x² and p ≡ q ≡ 3 mod 4, so h_s has Jacobi symbol 1; with order 1 or 2 modulo n it would blind nothing.
         if gmpy2.jacobi(hs % n, n) != 1 or hs * hs % n == 1:
             raise MalformedError(
-                "the base of the randomness is no n-th power of -x², or blinds nothing: refuse the key"
+                "the base of the randomness is not an n-th power of -x², or blinds nothing: refuse the key"
             )
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "hs", hs)
@@ -139,15 +144,15 @@ class PaillierPublicKey:
         return modular_arithmetic(self.n2, root=self.n)
 
     def encode_plaintext(self, m: mpz | int) -> mpz:
-        """1 + n m mod n²: the ciphertext of m without randomness. It hides nothing until it is blinded."""
+        """1 + n m mod n²: the ciphertext of m without randomness. It hides nothing until a blinding multiplies it."""
         return 1 + self.n * (mpz(m) % self.n)
 
     def make_blinding(self, extra_bits: int = 0) -> mpz:
         """A fresh encryption of zero, h_s^ρ with ρ uniform of `randomness_bits + extra_bits` bits.
 
-        The key owner may know the α_j of its own ciphertexts. Whoever returns a product ``Π c_j^{x_j}`` to it must
+        The key owner may know the α_j of its own ciphertexts. A party that returns a product ``Π c_j^{x_j}`` to it must
         therefore drown ``Σ α_j x_j``: with extra_bits = log₂ Σ|x_j| + 40, the distribution of the exponents is within
-        2⁻⁴⁰ of one that does not depend on x.
+        2⁻⁴⁰ of one that does not depend on x. Neither branches nor memory addresses depend on ρ.
         """
         exponent = secrets.token_bytes((self.randomness_bits + extra_bits + 7) // 8)
         return gmpy2.powmod_sec(self.hs, int.from_bytes(exponent, "little") or 1, self.n2)
@@ -168,9 +173,10 @@ class PaillierPublicKey:
         Args:
             count: the number of encryptions.
             extra_bits: see `make_blinding`.
-            classical: rⁿ for uniform units r instead (Paillier 1999), independent of everything else and many times
-                slower.
-            constant_time: whether whole tables are read for each digit of ρ.
+            classical: take rⁿ for uniform units r instead (Paillier 1999). It needs no assumption on short exponents
+                and is many times slower.
+            constant_time: read the whole table for each digit of ρ. Otherwise the digit is a memory address, which a
+                process that shares this machine's caches can observe.
         """
         if classical:
             return self.modulus.power(self.modulus.from_ints(random_units(self.n, count)), self.n)
@@ -194,15 +200,16 @@ class PaillierPublicKey:
         """Read the `count` ciphertexts that `store_ciphertexts` wrote.
 
         Raises:
-            MalformedError: the type, shape or count differs, or a number is no unit modulo n².
+            MalformedError: the type, shape or count differs, or a number is not a unit modulo n².
         """
         shape = (count, self.ciphertext_bytes)
         if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.shape != shape:
             what = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-            raise MalformedError(f"ciphertexts as {what}; uint8 {shape} was expected")
+            raise MalformedError(f"the ciphertexts are {what}; expected uint8 {shape}")
         ciphertexts = self.modulus.load_bytes(array)
         product = ciphertexts
-        while len(product) > 1:  # a factor of n in one of them is one of their product, and so is a zero
+        # One gcd serves all: a factor of n that divides one ciphertext divides their product; a zero makes it zero.
+        while len(product) > 1:
             half = len(product) // 2
             places = np.arange(len(product))
             pairs = self.modulus.mul(
@@ -211,14 +218,14 @@ class PaillierPublicKey:
             odd = [self.modulus.take(product, places[2 * half :])] if len(product) % 2 else []
             product = self.modulus.concat([pairs, *odd])
         if count and gmpy2.gcd(self.modulus.to_ints(product)[0], self.n) != 1:
-            raise MalformedError("a ciphertext is zero or shares a factor with the modulus: it is no encryption")
+            raise MalformedError("a ciphertext is zero or shares a factor with the modulus: it is not an encryption")
         return ciphertexts
 
     def check_symbols(self, array: np.ndarray) -> None:
         """Check that powers of h_s can blind what is computed from these ciphertexts.
 
-        Powers of h_s have Jacobi symbol 1 modulo n, so blinding by them leaves the symbol of a product as it is. Each
-        ciphertext is checked: the symbol of their product would be 1 if two of them had symbol −1.
+        Powers of h_s have Jacobi symbol 1 modulo n, so blinding by them leaves the symbol of a product unchanged. Each
+        ciphertext is checked separately: the symbol of their product would be 1 if two of them had symbol −1.
 
         Args:
             array: ciphertexts that `load_ciphertexts` accepted, uint8 (count, ciphertext_bytes).
@@ -230,8 +237,8 @@ class PaillierPublicKey:
         for row in array:
             if gmpy2.jacobi(int.from_bytes(row.tobytes(), "little") % n, n) != 1:
                 raise MalformedError(
-                    "a ciphertext has Jacobi symbol -1: its randomness is no power of h_s, and powers of h_s do not "
-                    "hide what it is raised to; set classical alike at both parties"
+                    "a ciphertext has Jacobi symbol -1: its randomness is not a power of h_s, so powers of h_s would "
+                    "not hide its exponent; set classical to the same value at both parties"
                 )
 
     def at_least(self, bits: int) -> PaillierPublicKey:
@@ -245,7 +252,7 @@ class PaillierPublicKey:
         return self
 
     def to_bytes(self) -> bytes:
-        """Serialise the key: version, bits, n, proof; little-endian; the length depends only on the bits."""
+        """Serialise the key: version, bits, n, proof; little-endian. The length depends only on `bits`."""
         width = (self.bits + 7) // 8
         return _MAGIC + self.bits.to_bytes(4, "little") + int(self.n).to_bytes(width, "little") + self.proof
 
@@ -255,16 +262,16 @@ class PaillierPublicKey:
 
         Args:
             data: as received.
-            agreed: the bits that the modulus has to have; None for any that are accepted.
-            unsafe_small_key: accepts moduli shorter than `MIN_BITS`, for tests.
+            agreed: the bits that the modulus must have; None accepts `MIN_BITS` to `MAX_BITS`.
+            unsafe_small_key: accept moduli shorter than `MIN_BITS`, for tests.
 
         Raises:
-            MalformedError: the format or length is wrong, the modulus is longer than agreed, or its proof does not
-                prove it.
+            MalformedError: the format or length is wrong, the modulus is longer than agreed, or the proof does not
+                verify.
             WeakKeyError: the modulus is shorter than `MIN_BITS`, or than agreed.
         """
         if len(data) < _HEAD or data[: len(_MAGIC)] != _MAGIC:
-            raise MalformedError(f"{len(data)} bytes that are no Paillier public key of version {_MAGIC[-1]}")
+            raise MalformedError(f"these {len(data)} bytes are not a Paillier public key of version {_MAGIC[-1]}")
         bits = int.from_bytes(data[len(_MAGIC) : _HEAD], "little")
         if bits > (agreed or MAX_BITS):
             raise MalformedError(
@@ -274,7 +281,7 @@ class PaillierPublicKey:
             )
         width = (bits + 7) // 8
         if len(data) != (length := _HEAD + width + proof_bytes(bits)):
-            raise MalformedError(f"a key of {bits} bits has {length} bytes; {len(data)} came")
+            raise MalformedError(f"a key of {bits} bits has {length} bytes; received {len(data)}")
         if bits < (least := MIN_BITS if agreed is None else agreed) and not unsafe_small_key:
             raise WeakKeyError(
                 f"a Paillier modulus of {bits} bits; "
@@ -282,9 +289,9 @@ class PaillierPublicKey:
             )
         n = mpz(int.from_bytes(data[_HEAD : _HEAD + width], "little"))
         if n.bit_length() != bits:
-            raise MalformedError(f"a modulus of {n.bit_length()} bits in a key that announces {bits}")
+            raise MalformedError(f"the key announces {bits} bits, but its modulus has {n.bit_length()}")
         if not n & 1:
-            raise MalformedError("the modulus is even: it is no product of two odd primes")
+            raise MalformedError("the modulus is even: it is not a product of two odd primes")
         key = cls(n, derive_base(n), unsafe_small_key, data[_HEAD + width :])
         verify_modulus(n, key.proof)
         return key

@@ -19,8 +19,9 @@ What hides what:
 - Powers of h_s have Jacobi symbol 1 modulo n and cannot hide another symbol: the answer to a ciphertext of symbol −1
   would reveal whether ``x_j`` is odd. A holder that blinds by powers of h_s checks each ciphertext's symbol first.
 
-Parties are assumed to follow the protocol: a holder has no proof that the encrypted values are in range. A holder's
-computing time depends on the digits of x, and whoever shares its machine can measure it.
+Limits: parties are assumed to follow the protocol, since a holder has no proof that the encrypted values are in range.
+A holder's computing time is not constant: it depends on the digits of x, and another process on the same machine can
+measure it.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ class Paillier(Scheme):
         bits: bits of n, of keys that are generated and of keys that are read.
         classical: whether this party's randomness is rⁿ (Paillier 1999) instead of a short power of h_s (Damgård,
             Jurik and Nielsen 2010). It needs no assumption on short exponents and takes many times as long. Both
-            parties must choose alike: half of a classical owner's ciphertexts have Jacobi symbol −1, which short
+            parties must set the same value: half of a classical owner's ciphertexts have Jacobi symbol −1, which short
             powers of h_s would not hide, so a holder without `classical` refuses them.
-        constant_time: whether whole tables are read for each digit of a short exponent.
+        constant_time: whether the whole table is read for each digit of a short exponent, so that no memory address
+            depends on it.
 
     Raises:
         WeakKeyError: no key can have this many bits.
@@ -91,14 +93,14 @@ class Paillier(Scheme):
             OverflowRefused: a value of the block does not fit in a plaintext.
         """
         if not isinstance(key, PaillierPrivateKey):
-            raise MalformedError(f"a key of type {type(key).__name__}; a PaillierPrivateKey is needed")
+            raise MalformedError(f"the key is a {type(key).__name__}; expected a PaillierPrivateKey")
         key.public.at_least(self.bits)
         return PaillierOwner(self, key, block)
 
     def create_holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> PaillierHolder:
         """See `Scheme.create_holder`; raises what `create_owner` raises."""
         if not isinstance(key, PaillierPublicKey):
-            raise MalformedError(f"a key of type {type(key).__name__}; a PaillierPublicKey is needed")
+            raise MalformedError(f"the key is a {type(key).__name__}; expected a PaillierPublicKey")
         return PaillierHolder(self, key.at_least(self.bits), block, zero)
 
 
@@ -108,7 +110,7 @@ class _Half:
     def __init__(self, key: PaillierPublicKey, block: Block) -> None:
         self.block, self.ring = block, Ring(None)
         room = key.bits - 2  # plaintexts are read as signed, between −n/2 and n/2
-        # masks of products are uniform modulo n and need no room; those of gradients are integers
+        # Masks of products are uniform modulo n and need no room; masks of gradients are integers and need a bit.
         self.products = Packing.plan(
             block.z_bits + 1, block.width_out, room, "a product", rows=block.batch, width=block.widest or block.width_in
         )
@@ -120,7 +122,7 @@ class _Half:
         return self.products.per * self.block.width_in * self.products.groups
 
     def pack_weights(self, share: np.ndarray) -> list[mpz]:
-        """Rows of a share (d, h), each packed, at the first place of a plaintext, then at the second, ..."""
+        """Pack the rows of a share (d, h): all of them at the first place of a plaintext, then at the second, ..."""
         _check_shape(share, (self.block.width_in, self.block.width_out), "the share")
         rows = replace(self.products, per=1).pack(share.astype(object))
         return [row << self.products.shift_bits(place) for place in range(self.products.per) for row in rows]
@@ -129,19 +131,19 @@ class _Half:
 def _check_rows(array: np.ndarray, columns: int, bits: int, what: str) -> int:
     """Check an int64 array (1 or more rows, columns) with entries below 2^bits; returns the number of rows."""
     if array.dtype != np.int64 or array.ndim != 2 or array.shape[1] != columns or not len(array):
-        raise MalformedError(f"{what} is {array.dtype} {array.shape}; int64 (rows, {columns}) was expected")
+        raise MalformedError(f"{what} is {array.dtype} {array.shape}; expected int64 (rows, {columns})")
     _check_bound(array, bits, what)
     return len(array)
 
 
 def _check_count(rows: int, most: int) -> None:
     if not 1 <= rows <= most:
-        raise MalformedError(f"a batch of {rows} rows; 1 to {most} were planned")
+        raise MalformedError(f"the batch has {rows} rows; the plan allows 1 to {most}")
 
 
 def _check_shape(array: np.ndarray, shape: tuple[int, ...], what: str) -> None:
     if array.shape != shape:
-        raise MalformedError(f"{what} has shape {array.shape}; {shape} was expected")
+        raise MalformedError(f"{what} has shape {array.shape}; expected {shape}")
 
 
 def _check_bound(array: np.ndarray, bits: int, what: str) -> None:
@@ -173,7 +175,7 @@ class PaillierOwner(Owner):
         """See `Owner.open_product`."""
         _check_count(rows, _MOST_ROWS)
         if not messages:
-            raise MalformedError("a product from no party at all; at least one has to send its part")
+            raise MalformedError("no party sent its part of the product; at least one must")
         public, count = self._key.public, self._half.products.plaintext_count(rows)
         total = public.load_ciphertexts(messages[0], count)
         for message in messages[1:]:
@@ -219,7 +221,7 @@ class PaillierHolder(Holder):
     def __init__(self, scheme: Paillier, key: PaillierPublicKey, block: Block, zero: ZeroShares) -> None:
         self.block, self.ring = block, Ring(None)
         self._key, self._scheme, self._half, self._zero = key, scheme, _Half(key, block), zero
-        # |Σ α_j x_j| is below the sum of all |x_j| times the largest α, and ρ is sigma bits longer than that
+        # |Σ α_j x_j| is at most the sum of all |x_j| times the largest α; ρ is sigma bits longer than that bound.
         terms = max(self._half.products.per * block.width_in, block.batch)
         self._drown = block.x_bits + terms.bit_length() + block.sigma
 

@@ -1,8 +1,8 @@
-"""Workers for independent tasks: in this process, in others of this machine, on a cluster.
+"""Pools of workers for independent tasks: in this process, in processes on this machine, or on a cluster.
 
-`base` says what a pool and a task are; `local`, `process` and `on_ray` are pools; `opening` makes one from a line of
-text, `keeping` keeps it for the process; `messages` is what crosses to a worker, and `worker` what runs there;
-`cluster` says which Ray clusters may be used.
+`base` defines a pool and a task; `local`, `process` and `on_ray` implement pools; `opening` opens one from its text in
+a job file, and `keeping` keeps it for the life of the process. `messages` encodes tasks and answers as bytes, and
+`worker` is the program of a worker process. `cluster` checks whether a Ray cluster may be used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Whether a Ray cluster may be used: what Ray executes is whatever a client sends that it lets in.
+"""Checks whether a Ray cluster may be used. Ray executes any code that an admitted client sends.
 
-So a cluster is used only if it asks its clients for a token, unless it is reached by this machine's loopback alone; and
-beyond private addresses only over TLS, as a token that is read on the way opens the cluster to its reader.
+So the toolkit uses a cluster only if the cluster requires a token of its clients, or is reachable only through this
+machine's loopback. Outside private addresses it also requires TLS, since an eavesdropper who reads the token could run
+programs on the cluster.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ def split_address(address: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535 or "/" in host:
         raise PoolError(
-            f"a Ray cluster at {address!r}; give the address of its head as HOST:PORT, such as 10.0.0.5:6379"
+            f"{address!r} is not the address of a Ray cluster; give its head as HOST:PORT, such as 10.0.0.5:6379"
         )
     return host, int(port)
 
 
 def on_this_machine(address: str) -> bool:
-    """Whether an address, HOST:PORT, is one of the loopback, which no other machine reaches."""
+    """Whether an address, HOST:PORT, is a loopback address, which no other machine can reach."""
     host, _ = split_address(address)
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -55,47 +56,49 @@ def on_this_machine(address: str) -> bool:
 
 
 def check_access(address: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Check that this process is set up to reach a cluster as its address demands, before anything is sent to it.
+    """Check that this process has the token and TLS settings that a cluster's address requires. Sends nothing.
 
     Args:
         address: HOST:PORT of the cluster's head.
-        environment: where Ray reads its settings.
+        environment: the variables from which Ray reads its settings.
 
     Raises:
-        PoolError: the cluster is on another machine and no token is set; or at a public address or behind a host name,
-            and TLS is not set up.
+        PoolError: the cluster is on another machine and no token is set; or it has a public address or a host name, and
+            TLS is not set up.
     """
     if on_this_machine(address):
         return
     host, _ = split_address(address)
     try:
         private = ipaddress.ip_address(host).is_private
-    except ValueError:  # a name: where it leads is for others to say
+    except ValueError:  # a host name may resolve to any address, so it counts as public
         private = False
     if not has_token(environment):
         raise PoolError(
-            f"a Ray cluster at {address} without a token: whoever reaches an open cluster can run programs on it. "
-            "Start the cluster with RAY_AUTH_MODE=token, and set the same RAY_AUTH_MODE and RAY_AUTH_TOKEN_PATH here"
+            f"no token is set for the Ray cluster at {address}: anybody who can reach an open cluster can run programs "
+            "on it. Start the cluster with RAY_AUTH_MODE=token, and set the same RAY_AUTH_MODE and RAY_AUTH_TOKEN_PATH "
+            "here"
         )
     if not private and (environment.get("RAY_USE_TLS") != "1" or not all(environment.get(name) for name in _TLS)):
         raise PoolError(
-            f"a Ray cluster at {address}, which is no private address, without TLS: a token that is read on the way "
-            f"opens the cluster to its reader. Set RAY_USE_TLS=1, {', '.join(_TLS)} here and on all nodes, or give a "
-            "private address as a number"
+            f"the Ray cluster at {address}, which is not a private address, is used without TLS: an eavesdropper who "
+            f"reads the token could run programs on it. Set RAY_USE_TLS=1, {', '.join(_TLS)} here and on all nodes, or "
+            "give a private address as a number"
         )
 
 
 def check_closed(address: str) -> None:
-    """Check that a cluster turns away whoever has no token: a fresh process tries, for a token in this one proves
-    nothing.
+    """Check that a cluster refuses clients without a token, by connecting from a fresh process that has none.
+
+    This process's own connection would prove nothing, since it sends a token.
 
     Raises:
-        PoolError: it lets anybody in, or cannot be reached.
+        PoolError: the cluster admits clients without a token, or cannot be reached.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH_")}
     environment |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
     try:
-        done = subprocess.run(  # noqa: S603  # this interpreter, a program of ours, and an address that was checked
+        done = subprocess.run(  # noqa: S603  # this interpreter, a constant program, and a checked address
             [sys.executable, "-c", _PROBE, address],
             capture_output=True,
             text=True,
@@ -110,10 +113,10 @@ def check_closed(address: str) -> None:
         return
     if found == _OPEN:
         raise PoolError(
-            f"the Ray cluster at {address} lets in whoever reaches it, without a token: anybody could run programs on "
-            "it. Start it again with RAY_AUTH_MODE=token on all nodes"
+            f"the Ray cluster at {address} admits clients without a token: anybody who can reach it could run programs "
+            "on it. Restart it with RAY_AUTH_MODE=token on all nodes"
         )
-    raise PoolError(f"no Ray cluster can be reached at {address} ({found}): check the address, the port and TLS")
+    raise PoolError(f"cannot reach a Ray cluster at {address} ({found}): check the address, the port and TLS")
 
 
 def has_token(environment: Mapping[str, str]) -> bool:

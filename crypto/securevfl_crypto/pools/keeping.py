@@ -1,4 +1,4 @@
-"""Pools that last as long as the process: their workers have loaded libraries and keys when the next run begins."""
+"""Pools that live as long as the process, so that workers keep their libraries and keys between runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _lock = threading.Lock()
 
 
 def kept_pool(text: str) -> Pool:
-    """The pool of this process that a text describes: opened at the first call, and closed when the process ends.
+    """The pool that a text describes. The first call opens it; it closes when the process ends.
 
     Raises:
         PoolError: see `open_pool`.
@@ -27,7 +27,7 @@ def kept_pool(text: str) -> Pool:
 
 
 def close_pools() -> None:
-    """Close the pools that are kept; the next call of `kept_pool` opens new ones."""
+    """Close all kept pools. The next call of `kept_pool` opens a new one."""
     with _lock:
         for pool in _kept.values():
             pool.close()

@@ -1,4 +1,4 @@
-"""A pool without workers: tasks run at once, in this process."""
+"""A pool without workers: each task runs in this process, before `submit` returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["LocalPool"]
 
 
 class LocalPool:
-    """Runs each task at once, in the thread that hands it in. See `Pool`.
+    """Runs each task immediately, in the thread that submits it. See `Pool`.
 
     Attributes:
         workers: 1.
@@ -24,9 +24,9 @@ class LocalPool:
         self._closed = False
 
     def submit(self, task: str, /, *arguments: Argument, cpus: int = 1) -> Future[bytes]:
-        """See `Pool.submit`; the future has ended when it is returned."""
+        """See `Pool.submit`; the returned future is already done."""
         if self._closed:
-            raise PoolError(f"the task {task!r} was handed to a pool that is closed")
+            raise PoolError(f"the task {task!r} was submitted to a closed pool")
         check_arguments(task, arguments)
         check_cpus(task, cpus, self.workers)
         future: Future[bytes] = Future()

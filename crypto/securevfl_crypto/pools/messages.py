@@ -1,4 +1,4 @@
-"""What crosses between a pool and its workers, as bytes: lists of arguments, and how a task ended."""
+"""The messages between a pool and its workers, as bytes: a task's arguments, and its result or error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DONE, _ENDED = 0, 1
 
 
 def pack_arguments(arguments: Sequence[Argument]) -> bytes:
-    """Arguments one after the other, each with its type and its length before it."""
+    """Encode arguments one after the other, each after its type (1 byte) and length (8 bytes, little-endian)."""
     parts: list[bytes] = []
     for argument in arguments:
         if isinstance(argument, bytes):
@@ -30,21 +30,21 @@ def pack_arguments(arguments: Sequence[Argument]) -> bytes:
 
 
 def unpack_arguments(data: bytes) -> list[Argument]:
-    """Read what `pack_arguments` wrote.
+    """Decode the arguments that `pack_arguments` encoded.
 
     Raises:
-        PoolError: it is something else.
+        PoolError: the bytes have another form.
     """
     found: list[Argument] = []
     at = 0
     while at < len(data):
         if at + _HEAD.size > len(data):
-            raise PoolError("a message between a pool and its worker that is cut off")
+            raise PoolError("a message between a pool and its worker is cut off")
         kind, size = _HEAD.unpack_from(data, at)
         at += _HEAD.size
         body = data[at : at + size]
         if len(body) != size:
-            raise PoolError(f"a message between a pool and its worker that ends after {len(body)} of {size} bytes")
+            raise PoolError(f"a message between a pool and its worker ends after {len(body)} of {size} bytes")
         at += size
         if kind == b"b":
             found.append(body)
@@ -53,34 +53,36 @@ def unpack_arguments(data: bytes) -> list[Argument]:
         elif kind == b"i":
             found.append(int.from_bytes(body, "little", signed=True))
         else:
-            raise PoolError(f"a message between a pool and its worker with a part of the unknown kind {kind!r}")
+            raise PoolError(f"a message between a pool and its worker has a part of the unknown kind {kind!r}")
     return found
 
 
 def answer_task(task: str, arguments: Sequence[Argument]) -> bytes:
-    """Run a task in this process, and say how it ended."""
+    """Run a task in this process, and encode its result or error for `read_answer`."""
     try:
         found = load_task(task)(*arguments)
         if not isinstance(found, bytes):
             raise PoolError(f"the task {task!r} returned a {type(found).__name__}; a task returns bytes")
         return pack_arguments([_DONE, found])
-    except BaseException as error:  # sys.exit() in a task, too, must not end a worker without a word
+    except BaseException as error:  # includes SystemExit: a task must not end a worker without an answer
         kind = type(error)
         return pack_arguments([_ENDED, f"{kind.__module__}:{kind.__qualname__}", str(error)])
 
 
 def read_answer(task: str, data: bytes) -> bytes:
-    """What the task returned.
+    """Decode a task's result, or raise its error.
 
     Raises:
-        Exception: the task's own error, if it is of a ``securevfl`` package.
-        TaskFailed: what ended the task is another error; its name and words stand in the message.
+        Exception: the task's error, if a ``securevfl`` package defines its class.
+        TaskFailed: the task raised another error; the message contains its name and text.
     """
     ended, *rest = unpack_arguments(data) or [-1]
     if ended == _DONE and len(rest) == 1 and isinstance(rest[0], bytes):
         return rest[0]
     if ended != _ENDED or len(rest) != 2:
-        raise PoolError(f"an answer to the task {task!r} in an unknown form: both sides need the same securevfl")
+        raise PoolError(
+            f"the answer to the task {task!r} has an unknown form: both sides need the same version of securevfl"
+        )
     name, words = str(rest[0]), str(rest[1])
     own = _own_error(name, words)
     if own is not None:
@@ -90,7 +92,7 @@ def read_answer(task: str, data: bytes) -> bytes:
 
 
 def _own_error(name: str, words: str) -> Exception | None:
-    """An error of this toolkit from its name and its message; None for any other."""
+    """Rebuild an error of this toolkit from its class's name and its message; None for any other class."""
     module, _, kind = name.partition(":")
     if not module.split(".")[0].startswith("securevfl") or not kind.isidentifier():
         return None
@@ -98,6 +100,6 @@ def _own_error(name: str, words: str) -> Exception | None:
         found = getattr(import_module(module), kind, None)
         if isinstance(found, type) and issubclass(found, Exception):
             return found(words)
-    except (ImportError, TypeError):  # an error that takes more than words
+    except (ImportError, TypeError):  # the class's constructor needs more than a message
         return None
     return None

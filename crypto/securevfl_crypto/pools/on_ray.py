@@ -1,8 +1,8 @@
 """A pool on a Ray cluster: many machines of one party. The extra ``securevfl[ray]``.
 
-Ray transports the arguments of a task and its answer, and knows one function of this package, `run_on_ray`; it pickles
-no other code. A task whose worker or machine is lost runs again elsewhere. The cluster belongs to one party: it
-receives whatever that party hands to its tasks, including keys. `cluster` checks who may reach it.
+Ray transports a task's arguments and answer, and pickles one function of this package, `run_on_ray`, and no other code.
+A task that loses its worker or machine runs again elsewhere. The cluster must belong to one party: it receives that
+party's task arguments, which include keys. `cluster` checks who can reach it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from securevfl_crypto.pools.process import RETRIES, worker_environment
 __all__ = ["RayPool", "run_on_ray"]
 
 _LARGE = 100_000
-"""Bytes from which on an argument is put into Ray's store once, for all tasks that get the same."""
+"""Arguments of at least this many bytes are put into Ray's store once, for all tasks that receive them."""
 _KEPT = 64
-"""How many of them are kept there."""
+"""The number of arguments kept in Ray's store."""
 _LOST = ("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError", "LocalRayletDiedError")
 _SOCKET_PATH = 107 - len("/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store.12")
-"""How long the folder's name may be: the system limits names of sockets to 107 bytes."""
+"""The longest allowed name of the folder, in bytes: Linux limits names of sockets to 107 bytes."""
 _one = threading.Lock()
 _log = logging.getLogger("securevfl.pools")
 
 
 def run_on_ray(cpus: int, task: str, *arguments: Argument) -> bytes:
-    """What a Ray worker runs: a task, and how it ended."""
+    """Run a task in a Ray worker; returns its encoded result or error."""
     os.environ["SECUREVFL_THREADS"] = str(cpus)
     return answer_task(task, arguments)
 
@@ -48,20 +48,20 @@ def run_on_ray(cpus: int, task: str, *arguments: Argument) -> bytes:
 class RayPool:
     """Runs tasks on a Ray cluster. See `Pool`.
 
-    One process has one such pool at a time, as Ray connects a process to one cluster.
+    A process can have one such pool at a time, since Ray connects a process to one cluster.
 
     Args:
-        address: HOST:PORT of the head of a running cluster; None starts one on this machine, with a token of its own,
-            which ends with the pool.
-        workers: cores of the cluster that is started; None: those of this machine.
-        retries: how often a task runs again whose worker or machine was lost.
+        address: HOST:PORT of the head of a running cluster. None starts a cluster on this machine, with a fresh token;
+            it ends with the pool.
+        workers: the number of cores of a cluster that this call starts; None takes all of this machine.
+        retries: how often a task runs again after it lost its worker or machine.
 
     Attributes:
-        folder: of the files of a cluster that is started here; gone when the pool is closed.
+        folder: the files of a cluster that this pool started, until the pool is closed.
 
     Raises:
-        PoolError: Ray is not installed; this process is connected to a cluster already; the cluster asks for no token,
-            or may not be used for another reason that `cluster` checks; it cannot be reached.
+        PoolError: Ray is not installed; this process is already connected to a cluster; the cluster does not require a
+            token, or `cluster` refuses it for another reason; or it cannot be reached.
     """
 
     def __init__(self, address: str | None = None, *, workers: int | None = None, retries: int = RETRIES) -> None:
@@ -91,13 +91,13 @@ class RayPool:
 
     @property
     def workers(self) -> int:
-        """Cores of the cluster at this moment: nodes come and go."""
+        """The number of cores of the cluster at this moment. It changes as nodes join and leave."""
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def _start(self, workers: int | None) -> None:
         self.folder = _temporary_folder()
         path = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = worker_environment()["PYTHONPATH"]  # what is imported here can be imported there
+        os.environ["PYTHONPATH"] = worker_environment()["PYTHONPATH"]  # so that workers can import the same modules
         try:
             self._connect(num_cpus=workers, _temp_dir=self.folder)
         finally:
@@ -118,7 +118,7 @@ class RayPool:
         """See `Pool.submit`."""
         check_arguments(task, arguments)
         if self._closed:
-            raise PoolError(f"the task {task!r} was handed to a pool that is closed")
+            raise PoolError(f"the task {task!r} was submitted to a closed pool")
         check_cpus(task, cpus, self.workers)
         future: Future[bytes] = Future()
         with self._state:
@@ -130,7 +130,7 @@ class RayPool:
         return future
 
     def _store_argument(self, argument: Argument) -> Any:
-        """A large argument as a reference into Ray's store: a key or a message crosses to each node once."""
+        """Put a large argument into Ray's store and return a reference, so that it crosses to each node only once."""
         if not isinstance(argument, bytes) or len(argument) < _LARGE:
             return argument
         name = hashlib.sha256(argument).digest()
@@ -142,7 +142,7 @@ class RayPool:
 
     def _finish_future(self, task: str, future: Future[bytes], ended: Future[bytes]) -> None:
         with self._state:
-            if self._running.pop(future, None) is None:  # given up by `close`
+            if self._running.pop(future, None) is None:  # `close` already ended this future
                 return
         try:
             future.set_result(read_answer(task, ended.result()))
@@ -150,7 +150,7 @@ class RayPool:
             future.set_exception(_translate_error(task, error))
 
     def close(self) -> None:
-        """See `Pool.close`; a cluster that this pool started ends, one that it joined goes on."""
+        """See `Pool.close`. A cluster that this pool started ends; one that it joined keeps running."""
         with self._state:
             if self._closed:
                 return
@@ -160,7 +160,7 @@ class RayPool:
         for future, reference in given_up:
             with contextlib.suppress(Exception):
                 self._ray.cancel(reference, force=True)
-            future.set_exception(PoolError("the task was given up: its pool was closed"))
+            future.set_exception(PoolError("the task was cancelled: its pool was closed"))
         self._leave()
 
     def _leave(self) -> None:
@@ -177,9 +177,9 @@ class RayPool:
 
 
 def _redirect_ray_output() -> None:
-    """What Ray says of lost nodes goes to the log from here on, not to this process's standard output.
+    """Redirect Ray's messages about lost nodes from this process's standard output to the log.
 
-    ``log_to_driver`` does not reach these messages: a thread of Ray prints them, whoever reads that output.
+    Ray's option ``log_to_driver`` does not cover them: a thread of Ray prints them directly.
     """
     with contextlib.suppress(ImportError):
         from ray._private import worker
@@ -194,35 +194,37 @@ def _log_output(data: Mapping[str, Any], *_: object, **__: object) -> None:
 
 
 def _own_token() -> None:
-    """Have a cluster that is started here ask for a token, which the processes of this user's program alone know.
+    """Make a cluster that starts here require a token, which only this process and its children know.
 
     Raises:
-        PoolError: the environment forbids it.
+        PoolError: the environment turns tokens off.
     """
     mode = os.environ.setdefault("RAY_AUTH_MODE", "token")
     if mode.lower() != "token":
         raise PoolError(
-            f"RAY_AUTH_MODE={mode} would let every program of this machine run tasks on the cluster: unset it; one "
-            "that is started here has a token of its own"
+            f"RAY_AUTH_MODE={mode} would let every program on this machine run tasks on the cluster: unset it, and the "
+            "cluster gets a fresh token"
         )
     if not has_token(os.environ):
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 def _import_ray() -> Any:
-    """Ray itself, told to report nothing to its makers.
+    """Import Ray with its usage reports turned off.
 
     Raises:
-        PoolError: it is not installed.
+        PoolError: Ray is not installed.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
     except ImportError as error:
-        raise PoolError(f"a pool on Ray, and Ray cannot be imported ({error}): pip install 'securevfl[ray]'") from None
+        raise PoolError(
+            f"this pool needs Ray, which cannot be imported ({error}): pip install 'securevfl[ray]'"
+        ) from None
     raylet: Any = ray._raylet
-    raylet.Config.initialize("")  # the mode of authentication, which an earlier import may have read before it was set
+    raylet.Config.initialize("")  # an earlier import of Ray may have read RAY_AUTH_MODE before it was set
     return ray
 
 
@@ -230,16 +232,16 @@ def _temporary_folder() -> str:
     """A folder for the files and sockets of a cluster, readable by this user alone."""
     base = tempfile.gettempdir()
     short = len(base) + len("/svfl-00000000") <= _SOCKET_PATH
-    return tempfile.mkdtemp(prefix="svfl-", dir=base if short else "/tmp")  # noqa: S108  # a short name of its own
+    return tempfile.mkdtemp(prefix="svfl-", dir=base if short else "/tmp")  # noqa: S108  # mkdtemp makes a fresh folder, readable by this user alone
 
 
 def _translate_error(task: str, error: Exception) -> Exception:
-    """Ray's errors as ours."""
+    """Translate an error of Ray into one of this package; other errors stay unchanged."""
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & set(_LOST):
         return WorkerLost(
-            f"the task {task} lost its worker or its machine as often as it was tried ({type(error).__name__}); a "
-            "process that takes too much memory is killed: use smaller tasks, or nodes with more memory"
+            f"the task {task} lost its worker or its machine at every attempt ({type(error).__name__}); the system "
+            "kills a process that takes too much memory: use smaller tasks, or nodes with more memory"
         )
     if "RayError" in names:
         return PoolError(f"Ray did not run the task {task}: {str(error).strip()[:400]}")

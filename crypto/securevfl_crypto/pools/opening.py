@@ -1,4 +1,4 @@
-"""Pools from a line of text, as it stands in job files and on command lines."""
+"""Opens a pool from its text in a job file or on a command line."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ POOLS = (
     '"local"; "process:N" for N processes of this machine; "ray" for a Ray cluster that is started here; '
     '"ray:HOST:PORT" for one that runs'
 )
-"""What `open_pool` reads."""
+"""The forms that `open_pool` accepts, for messages and help."""
 
 
 def check_pool(text: str) -> str:
-    """The text itself, if `open_pool` can read it; nothing is opened.
+    """Check that `open_pool` accepts a text, without opening anything; returns the text.
 
     Raises:
-        PoolError: it has another form.
+        PoolError: the text has another form.
     """
     kind, colon, rest = text.partition(":")
     if kind == "local" and not colon:
@@ -33,15 +33,16 @@ def check_pool(text: str) -> str:
         if colon:
             split_address(rest)
         return text
-    raise PoolError(f"a pool {text!r}; possible are {POOLS} (N from 1 to {MOST_WORKERS})")
+    raise PoolError(f"unknown pool {text!r}; expected {POOLS} (N from 1 to {MOST_WORKERS})")
 
 
 def open_pool(text: str) -> Pool:
-    """A pool from its description.
+    """Open the pool that a text describes.
 
     Args:
-        text: ``"local"``: in this process. ``"process:2"``: two processes of this machine. ``"ray"``: a Ray cluster
-            that is started on this machine. ``"ray:10.0.0.5:6379"``: the one that has its head there.
+        text: ``"local"``: tasks run in this process. ``"process:2"``: in two processes on this machine. ``"ray"``: on a
+            Ray cluster that this call starts on this machine. ``"ray:10.0.0.5:6379"``: on the running cluster with this
+            head.
 
     Raises:
         PoolError: the text has another form, or the cluster cannot be used; see `RayPool`.

@@ -1,7 +1,7 @@
 """A pool of processes on this machine.
 
-Each worker is a fresh interpreter (see `worker`), which neither imports the script that opened the pool nor inherits
-its memory. It has one thread of BLAS and torch, so that as many workers as cores keep all cores busy, once.
+Each worker is a fresh interpreter (see `worker`). It neither imports the script that opened the pool nor inherits its
+memory. BLAS and torch use one thread in it, so that one worker for each core does not oversubscribe the machine.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from securevfl_crypto.pools.worker import LENGTH, read_frame
 __all__ = ["MOST_WORKERS", "RETRIES", "ProcessPool", "worker_environment"]
 
 MOST_WORKERS = 1024
-"""The most processes of one pool."""
+"""The largest number of processes in one pool."""
 RETRIES = 2
-"""How often a task runs again whose worker was lost."""
+"""How often a task runs again after it lost its worker."""
 _PATIENCE = 5.0
-"""Seconds that a worker has to end once it has hung up."""
+"""Seconds that a worker has to exit after it closed its pipe."""
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 def worker_environment() -> dict[str, str]:
-    """The environment of a worker: this process's, with its module path, and one thread for each library."""
+    """The environment of a worker: this process's variables, its module path, and one thread for each library."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), "SECUREVFL_THREADS": "1", "PYTHONPATH": path}
 
 
 @dataclass
 class _Work:
-    """A task that waits or runs."""
+    """A submitted task, waiting or running."""
 
     task: str
     message: bytes = field(repr=False)
@@ -54,12 +54,12 @@ class _Worker:
     """One process and its pipes."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(  # this interpreter, and a module of ours
+        self._process = subprocess.Popen(  # this interpreter, and a constant program
             [sys.executable, "-c", "from securevfl_crypto.pools.worker import serve_tasks; serve_tasks()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=worker_environment(),
-            start_new_session=True,  # Ctrl-C is for the process that owns the pool
+            start_new_session=True,  # Ctrl-C must reach only the process that owns the pool
         )
         self._tasks = cast(BinaryIO, self._process.stdin)
         self._answers = cast(BinaryIO, self._process.stdout)
@@ -69,24 +69,24 @@ class _Worker:
         return self._process.pid
 
     def run_message(self, message: bytes) -> bytes | None:
-        """The answer to a task; None where the process ended instead."""
+        """Send a task and wait for its answer; None if the process ended first."""
         try:
             self._tasks.write(LENGTH.pack(len(message)))
             self._tasks.write(message)
             self._tasks.flush()
             return read_frame(self._answers)
-        except (OSError, ValueError):  # a pipe that broke, or was closed
+        except (OSError, ValueError):  # the pipe broke, or another thread closed it
             return None
 
     def kill(self) -> None:
-        """End the process at once; whoever waits for its answer gets none."""
+        """Kill the process; a thread that waits for its answer receives None."""
         self._process.kill()
 
     def terminate(self, *, patience: float = 0.0) -> str:
-        """End the process, take its exit status, close the pipes; says how it ended.
+        """End the process and close its pipes; returns the signal or exit status that ended it.
 
         Args:
-            patience: seconds for a process that hung up to end by itself, so that its own exit status is told.
+            patience: seconds to wait before killing a process that closed its pipe, so that its exit status is known.
         """
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience)
@@ -101,14 +101,14 @@ class _Worker:
 class ProcessPool:
     """Runs tasks in processes on this machine. See `Pool`.
 
-    A worker that is killed, or that ends in another way, is replaced, and its task runs again, `retries` times at most.
+    The pool replaces a worker that ends for any reason, and runs its task again, at most `retries` times.
 
     Args:
-        workers: processes. They start when tasks need them, and stay.
-        retries: how often a task runs again whose worker was lost.
+        workers: the number of processes. They start when tasks need them, and live as long as the pool.
+        retries: how often a task runs again after it lost its worker.
 
     Attributes:
-        workers: processes.
+        workers: the number of processes.
 
     Raises:
         PoolError: fewer than 1 process, or more than `MOST_WORKERS`.
@@ -116,7 +116,7 @@ class ProcessPool:
 
     def __init__(self, workers: int, *, retries: int = RETRIES) -> None:
         if not 1 <= workers <= MOST_WORKERS:
-            raise PoolError(f"a pool of {workers} processes; 1 to {MOST_WORKERS} are possible")
+            raise PoolError(f"a pool of {workers} processes; expected 1 to {MOST_WORKERS}")
         self.workers = workers
         self._retries = retries
         self._state = threading.Condition()
@@ -129,13 +129,13 @@ class ProcessPool:
         atexit.register(self.close)
 
     def submit(self, task: str, /, *arguments: Argument, cpus: int = 1) -> Future[bytes]:
-        """See `Pool.submit`; tasks begin in the order in which they were handed in."""
+        """See `Pool.submit`; tasks begin in the order in which they were submitted."""
         check_arguments(task, arguments)
         check_cpus(task, cpus, self.workers)
         work = _Work(task, pack_arguments([cpus, task, *arguments]), cpus)
         with self._state:
             if self._closed:
-                raise PoolError(f"the task {task!r} was handed to a pool that is closed")
+                raise PoolError(f"the task {task!r} was submitted to a closed pool")
             self._waiting.append(work)
             if self._idle < len(self._waiting) and len(self._threads) < self.workers:
                 thread = threading.Thread(target=self._serve, name="securevfl-pool", daemon=True)
@@ -146,12 +146,12 @@ class ProcessPool:
 
     @property
     def pids(self) -> list[int]:
-        """Numbers of the processes that run now."""
+        """Process ids of the running workers."""
         with self._state:
             return sorted(worker.pid for worker in self._processes)
 
     def close(self) -> None:
-        """See `Pool.close`; waits until all processes have ended."""
+        """See `Pool.close`; returns when all processes have ended."""
         with self._state:
             self._closed = True
             given_up, self._waiting = list(self._waiting), deque()
@@ -172,7 +172,7 @@ class ProcessPool:
         self.close()
 
     def _serve(self) -> None:
-        """One thread: one process, task after task."""
+        """The loop of one thread: run tasks, one after another, in one worker process."""
         worker: _Worker | None = None
         try:
             while (work := self._next()) is not None:
@@ -186,7 +186,7 @@ class ProcessPool:
                 self._end(worker)
 
     def _next(self) -> _Work | None:
-        """The next task, once there are cores for it; None when the pool is closed."""
+        """Wait for the next task and for cores to run it; None when the pool is closed."""
         with self._state:
             self._idle += 1
             while not self._closed and not (self._waiting and self._waiting[0].cpus <= self._free):
@@ -199,7 +199,7 @@ class ProcessPool:
             return work
 
     def _run(self, work: _Work, worker: _Worker | None) -> _Worker | None:
-        """Run a task, in a new process where the old one is lost; the process for the next task."""
+        """Run a task, in a new process if the old one was lost; returns the process for the next task."""
         try:
             for _ in range(self._retries + 1):
                 worker = worker or self._start()
@@ -209,7 +209,7 @@ class ProcessPool:
                     return worker
                 how, worker = self._end(worker, patience=_PATIENCE), None
                 if self._closed:
-                    raise PoolError(f"the task {work.task} was given up: its pool was closed")
+                    raise PoolError(f"the task {work.task} was cancelled: its pool was closed")
             raise WorkerLost(
                 f"the task {work.task} lost its worker {self._retries + 1} times, the last one by {how}; the system "
                 "kills a process that takes too much memory: use fewer workers, or smaller tasks"
@@ -221,7 +221,7 @@ class ProcessPool:
     def _start(self) -> _Worker:
         with self._state:
             if self._closed:
-                raise PoolError("no process starts any more: the pool was closed")
+                raise PoolError("no worker process can be started: the pool was closed")
             try:
                 worker = _Worker()
             except OSError as error:

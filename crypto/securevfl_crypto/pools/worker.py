@@ -1,7 +1,7 @@
-"""A worker process of a `ProcessPool`: reads tasks from its standard input, and answers on what was its output.
+"""The program of a `ProcessPool`'s worker: reads tasks from standard input, answers on standard output.
 
-The process that started it holds the other ends. When that one is gone, however it ended, the input ends, and so does
-the worker, in the middle of a task, too.
+The process that owns the pool has the other ends of both pipes. When that process ends for any reason, the input ends,
+and the worker exits, even in the middle of a task.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from securevfl_crypto.pools.messages import answer_task, unpack_arguments
 __all__ = ["LENGTH", "read_frame", "serve_tasks"]
 
 LENGTH = struct.Struct("<Q")
-"""Before each message: its length."""
+"""The header of each message: the length of its body in bytes."""
 
 
 def read_frame(source: BinaryIO) -> bytes | None:
-    """The next message; None at the end, or where it breaks off."""
+    """Read the next message; None at the end of the input, or if it ends within a message."""
     head = source.read(LENGTH.size)
     if len(head) != LENGTH.size:
         return None
@@ -34,7 +34,7 @@ def read_frame(source: BinaryIO) -> bytes | None:
 def serve_tasks() -> None:
     """Serve tasks until the input ends."""
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a task prints goes where errors go, not between the answers
+    os.dup2(2, 1)  # a task's prints go to standard error, or they would corrupt the answers
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_frames, args=(sys.stdin.buffer, waiting), daemon=True).start()
     while True:
@@ -50,4 +50,4 @@ def serve_tasks() -> None:
 def _read_frames(source: BinaryIO, waiting: queue.SimpleQueue[bytes]) -> None:
     while (frame := read_frame(source)) is not None:
         waiting.put(frame)
-    os._exit(0)  # nobody waits for an answer any more
+    os._exit(0)  # the pool's owner is gone, so no answer is needed

@@ -1,8 +1,8 @@
-"""Numbers modulo 2^64, the ring that secret shares live in: no protocol, no torch, no I/O.
+"""Numbers modulo 2^64, the ring of secret shares: no protocol, no torch, no I/O.
 
-- `words`: fixed point, real numbers to words and back.
+- `words`: fixed-point encoding of real numbers in words of 64 bits, and decoding.
 - `product`: exact matrix products modulo 2^64.
-- `streams`: words and residues that two parties draw from a common key, each place once.
+- `streams`: words and residues that two parties draw from a common key, each place at most once.
 - `kernels`: the inner loops of the comparison of a shared word with a constant.
 - `paths` chooses how loops run: `compiled` on kernels of `engine`, or `portable` in numpy (with `limbs`); both
   implement `base`.

@@ -1,4 +1,8 @@
-"""The interface of the inner loops. All paths give the same bytes; callers check shapes and types."""
+"""The interface of the inner loops. All paths return the same bytes; callers check shapes and types.
+
+The compiled kernels have no branch and no memory address that depends on data, except `RingLoops.residues`: its running
+time reveals how many octets it drops, but nothing about the octets that it keeps.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +33,17 @@ class RingLoops(ABC):
 
     @abstractmethod
     def residues(self, raw: np.ndarray, modulus: int, out: np.ndarray) -> int:
-        """The octets of `raw` below the largest multiple of the modulus (2 to 256), in their order, modulo it.
+        """Reduce the octets of `raw` modulo `modulus` (2 to 256), in order, by rejection sampling.
+
+        Octets from the largest multiple of the modulus on are dropped, so that residues of uniform octets are uniform.
 
         Args:
-            raw: uint8, a multiple of 64.
-            modulus: of the residues.
-            out: takes them, uint8, as long as `raw` or longer; what follows them has no meaning.
+            raw: uint8, its length a multiple of 64.
+            modulus: the modulus.
+            out: receives the residues, uint8, at least as long as `raw`; what follows them has no meaning.
 
         Returns:
-            How many there are.
+            The number of residues.
         """
 
     @abstractmethod
@@ -59,4 +65,4 @@ class RingLoops(ABC):
 
     @abstractmethod
     def count_zeros(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """How many zeros each row of the sum has, uint64 (m,); the numbers are below 67."""
+        """Count the zeros in each row of (one + other) mod 67, uint64 (m,); both are uint8 (m, 64) below 67."""

@@ -16,7 +16,7 @@ The three find [R > C] so that P2 learns nothing and P0 and P1 learn no more tha
 3. P2 adds the two and looks for a zero: it sees [X > Y] ⊕ coin (`count_zeros`), and otherwise uniform numbers.
 
 Layout: one row of 64 octets for each comparison, `COLUMNS`. Column 0 is the last bit of X and Y, column j bit j − 1 of
-R and C; column 63 holds a number that is never zero and makes rotation one modulo 64. A row fills one vector register.
+R and C; column 63 is a number that is never zero and makes rotation one modulo 64. A row fills one vector register.
 Numbers modulo 67 are octets from 0 to 66, in memory and on the wire.
 
 Randomness, from the streams of the pairs (`Stream.draw_residues` and `Stream.draw_octets`):
@@ -28,7 +28,7 @@ Randomness, from the streams of the pairs (`Stream.draw_residues` and `Stream.dr
 
 Several constants behind one mask: with n masks and m = t · n comparisons, row i uses the bits of mask i mod n; c then
 has the t opened words of all masks one after another: c + constant 1, c + constant 2 …, flat. Each row needs factors,
-zeros and a turn of its own.
+zeros and a turn that no other row uses.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def deal_bits(r: np.ndarray, first: np.ndarray) -> np.ndarray:
     """
     masks = check_words(r, "masks")
     if masks.ndim != 1:
-        raise MalformedError(f"masks are {masks.shape}; one dimension is needed")
+        raise MalformedError(f"masks are {masks.shape}; expected one dimension")
     shares = _check_rows(first, len(masks), "shares of bits")
     return ring_loops().deal_bits(masks, shares)
 
@@ -95,11 +95,11 @@ def mask_comparison(
     """
     opened = check_words(c, "opened words")
     if opened.ndim != 1:
-        raise MalformedError(f"opened words are {opened.shape}; one dimension is needed")
+        raise MalformedError(f"opened words are {opened.shape}; expected one dimension")
     m = len(opened)
     shares = _check_rows(bits, None, "shares of bits")
     if m and (not len(shares) or m % len(shares)):
-        raise MalformedError(f"{m} comparisons behind {len(shares)} masks; each mask serves equally many")
+        raise MalformedError(f"{m} comparisons with {len(shares)} masks; expected a multiple of the number of masks")
     if not isinstance(turns, np.ndarray) or turns.dtype != np.uint8 or turns.shape != (m,):
         raise MalformedError(f"turns are {_describe_rows(turns)}; uint8 ({m},) was expected")
     return ring_loops().mask_comparison(
@@ -124,18 +124,18 @@ def find_zeros(from_first: np.ndarray, from_second: np.ndarray) -> np.ndarray:
 
     Raises:
         MalformedError: another type or shape, a number above 66, or a row with two zeros. Two zeros cannot happen if
-            both senders drew from the same places of the same stream, so they are told early if they did not.
+            both senders drew from the same places of the same stream; this error shows early that they did not.
     """
     one = _check_rows(from_first, None, "masked rows")
     other = _check_rows(from_second, len(one), "masked rows")
     for rows in (one, other):
         if rows.size and int(rows.max()) >= MODULUS:
-            raise MalformedError(f"a masked row holds {int(rows.max())}; numbers modulo {MODULUS} are below it")
+            raise MalformedError(f"a masked row contains {int(rows.max())}; expected numbers below {MODULUS}")
     counts = ring_loops().count_zeros(one, other)
     if counts.size and int(counts.max()) > 1:
         raise MalformedError(
-            f"{int((counts > 1).sum())} of {len(counts)} masked rows hold several zeros; one is possible: the two "
-            "senders drew different randomness, or opened different words"
+            f"{int((counts > 1).sum())} of {len(counts)} masked rows contain several zeros; expected at most "
+            "one: the two senders drew different randomness, or opened different words"
         )
     return counts
 

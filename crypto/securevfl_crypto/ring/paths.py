@@ -33,7 +33,7 @@ def ring_loops(path: str | None = None) -> RingLoops:
     if path is None:
         return _chosen()
     if path not in PATHS:
-        raise EngineError(f"path {path!r}; one of {', '.join(PATHS)} is possible")
+        raise EngineError(f"unknown path {path!r}; expected one of {', '.join(PATHS)}")
     vector = next((each for each in VECTOR_PATHS if each.name == path), None)
     return PortableRingLoops() if vector is None else _load(vector)
 
@@ -74,24 +74,24 @@ def _load(path: VectorPath) -> RingLoops:
 
 
 def _keep_memory() -> None:
-    """Make glibc keep what is freed: it gives free memory back from twice the largest array on that was ever freed.
+    """Make glibc keep freed memory: its threshold for returning it grows to twice the largest array ever freed.
 
-    A layer's messages are arrays of some 100 KB. Pages that the kernel hands out again and again for them cost more
-    than the arithmetic. The array is not touched; other allocators are not impressed.
+    A layer's messages are arrays of some 100 KB. Requesting their pages from the kernel again each time costs more than
+    the arithmetic. The array here is never written, so it takes no memory. Other allocators ignore this.
     """
     np.empty(_LARGE, dtype=np.uint8)
 
 
 @contextmanager
 def large_products(product: Callable[[np.ndarray, np.ndarray], np.ndarray], least: int = 1 << 24) -> Iterator[None]:
-    """While it lasts, another implementation computes large products, an accelerator's for instance.
+    """Within this context, compute large products by another implementation, such as an accelerator's.
 
     Args:
         product: takes uint64 (m, k) and (k, n), and returns their product modulo 2^64.
-        least: multiplications m k n from which it is taken.
+        least: the number of multiplications m k n from which `product` is used.
 
     Raises:
-        EngineError: it computes wrongly: for random words, or for those that are all ones, where sums are largest.
+        EngineError: the product is wrong for random words, or for words that are all ones, where sums are largest.
     """
     global _large  # noqa: PLW0603 - the process has one accelerator, or none
     words = np.frombuffer(secrets.token_bytes(8 * 2 * 700 * 9), dtype=np.uint64)
@@ -99,7 +99,7 @@ def large_products(product: Callable[[np.ndarray, np.ndarray], np.ndarray], leas
     right = PortableRingLoops()
     for a, b in (random, ones, (random[0], ones[1])):
         if not np.array_equal(product(a, b.T), right.product(a, b.T)):
-            raise EngineError("an implementation of large products computes them wrongly; nothing was multiplied by it")
+            raise EngineError("the given implementation of large products gives wrong results; it was not used")
     before = _large
     _large = (product, least)
     try:
@@ -109,7 +109,7 @@ def large_products(product: Callable[[np.ndarray, np.ndarray], np.ndarray], leas
 
 
 def product_function(multiplications: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """What computes a product of this many multiplications: see `large_products`, or the chosen path."""
+    """The function for a product of this many multiplications: that of `large_products`, or the chosen path's."""
     if _large is not None and multiplications >= _large[1]:
         return _large[0]
     return ring_loops().product

@@ -7,9 +7,9 @@ h_s is below n, so h_s^ρ is within 2^-64 of a uniform power of h_s, and so is i
 answer reveals only its plaintext, however long the shifts are. (A ρ that is 40 bits longer than the shifted ``Σ α_i``
 would do as well, but is longer than this one if several sums share a plaintext.)
 
-That holds for ciphertexts whose randomness is a power of h_s. Powers of h_s have Jacobi symbol 1 modulo n, so a row
-with symbol −1 would show whether an odd number of such rows is in a sum. All rows' symbols are checked by random
-subsets: if a row has symbol −1, the product of a random subset has symbol −1 with chance 1/2.
+This requires ciphertexts whose randomness is a power of h_s. Powers of h_s have Jacobi symbol 1 modulo n, so a row with
+symbol −1 would reveal whether a sum contains an odd number of such rows. The holder checks all rows' symbols by random
+subsets: if a row has symbol −1, the product of a random subset has symbol −1 with probability 1/2.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class SumPlan:
         if self.nodes < 1 or self.nodes * self.block_bits > self.plaintext_bits:
             raise OverflowRefused(
                 f"{self.nodes} nodes of {self.block_bits} bits; a plaintext of a key of {self.key_bits} bits "
-                f"holds 1 to {self.most_nodes}: use a larger key or several rounds"
+                f"has room for 1 to {self.most_nodes}: use a larger key or several rounds"
             )
 
     @cached_property

@@ -49,7 +49,7 @@ def pack_slots(values: np.ndarray, widths: tuple[int, ...]) -> list[mpz]:
 
 
 def unpack_slots(numbers: Sequence[mpz], widths: tuple[int, ...]) -> np.ndarray:
-    """Unpack the integers that `joined` packed, int64 (n, slots).
+    """Unpack the integers that `pack_slots` packed, int64 (n, slots).
 
     Raises:
         OverflowRefused: a number has content beyond its last slot.
