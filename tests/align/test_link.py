@@ -332,7 +332,7 @@ def test_mistakes_are_told_before_anything_is_sent(tmp_path: Path) -> None:
         align_parties(_parties(link=False), _job())
     bad = _table("shop", 1)
     bad = replace(bad, link=dict(bad.link) | {"date_of_birth": ["soon"] * bad.rows})
-    with pytest.raises(InputError, match=r"table of 'shop': 'soon' in row 0 of column 'date_of_birth' is no date"):
+    with pytest.raises(InputError, match=r"table of 'shop': 'soon' in row 0 of column 'date_of_birth' is not a date"):
         align_parties(sv.Parties.of(_table("bank", 0, label=True), bad), _job())
     for values, words in (
         ({"fields": {}}, "fields is empty"),

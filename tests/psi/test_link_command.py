@@ -283,7 +283,7 @@ def test_mistakes_have_one_sentence_and_exit_code_2(folder: Path, capsys: pytest
         ([table, *shop, *notary, "--linker", "notary"], "--field for each field"),
         ([table, "--field", "surname=txt", *shop, *notary, "--linker", "notary"], "one of text, code"),
         ([table, "--field", "surname=text:99", *shop, *notary, "--linker", "notary"], "0.05 to 20"),
-        ([table, "--field", "surname=number", *shop, *notary, "--linker", "notary"], "is no number"),
+        ([table, "--field", "surname=number", *shop, *notary, "--linker", "notary"], "is not a number"),
         ([table, "--field", "phone=number,step=x", *shop, *notary, "--linker", "notary"], "step and reach are numbers"),
         ([table, "--field", "phone=number,step=5,reach=1", *shop, *notary, "--linker", "notary"], "step <= reach"),
         ([table, "--field", "phone=code,step=5", *shop, *notary, "--linker", "notary"], "a code can have salt=…"),

@@ -304,7 +304,7 @@ def test_lengths_are_as_declared_under_every_hardening(hardening: Any) -> None:
     [
         ({"name": TABLE["name"][:3]}, "different lengths"),
         ({"name": ["a", None, "b", "c"], "born": [None] * 4, "zip": [None] * 4}, "row 1 has no usable field"),
-        ({"born": ["1971-03-05", "tomorrow", None, None]}, "'tomorrow' in row 1 of column 'born' is no date"),
+        ({"born": ["1971-03-05", "tomorrow", None, None]}, "'tomorrow' in row 1 of column 'born' is not a date"),
         ({"zip": ["1", b"2", None, "4"]}, "row 1 of column 'zip' is a bytes"),
         ({"zip": ["1", True, None, "4"]}, "row 1 of column 'zip' is a truth value"),
         ({"zip": ["1", 10**400, None, "4"]}, "beyond 2.64"),
@@ -321,7 +321,7 @@ def test_a_missing_column_and_a_number_off_the_grid_are_named() -> None:
         encode_records({"name": ["a"]}, PLAIN, KEY)
     number = Schema(fields=(Field(name="x", kind=Number(step=1, reach=2)),))
     for value in ("ten", "inf", 1e300):
-        with pytest.raises(LinkageError, match="row 0 of column 'x' is no number"):
+        with pytest.raises(LinkageError, match="row 0 of column 'x' is not a number"):
             encode_records({"x": [value]}, number, KEY)
 
 
@@ -333,11 +333,11 @@ def test_a_missing_column_and_a_number_off_the_grid_are_named() -> None:
         (lambda: Schema(fields=(replace(NAME, salt="born"),)), "salted by 'born'"),
         (lambda: Schema(fields=(replace(NAME, salt="name"),)), "salted by 'name'"),
         (lambda: Schema(fields=(NAME,), bits=1000), "multiples of 64"),
-        (lambda: Schema(fields=(NAME,), fill=0.9), "fill of 0.9"),
+        (lambda: Schema(fields=(NAME,), fill=0.9), "fill is 0.9"),
         (lambda: Schema(fields=(NAME,), bits=64, hardening=(Balanced(),)), "multiple of 128"),
         (lambda: Schema(fields=(NAME,), bits=65536, hardening=(XorFold(), XorFold())), "filter of 262144"),
         (lambda: replace(NAME, weight=float("nan")), "weight nan"),
-        (lambda: replace(NAME, name=""), "without a name"),
+        (lambda: replace(NAME, name=""), "has no name"),
         (lambda: Text(q=0), "q = 0"),
         (lambda: Code(q=9), "q = 9"),
         (lambda: Date(order="year first"), "year first"),  # type: ignore[arg-type]
@@ -363,7 +363,7 @@ def test_encodings_travel_as_bytes() -> None:
     bad_bits = data[:28] + (100).to_bytes(4, "big") + data[32:]
     none = Encodings(encoded.words[:0], encoded.tag).to_bytes()
     assert len(Encodings.from_bytes(none)) == 0
-    short, foreign = "bytes of encodings", "no encodings"
+    short, foreign = "bytes of encodings", "not encodings"
     broken_ones = [
         (data[:-1], short),
         (data + b"x", short),

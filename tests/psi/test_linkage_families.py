@@ -93,7 +93,7 @@ def test_the_simulated_files_are_what_is_said() -> None:
     assert again.tables == files.tables
     twice = simulate_families(400, errors=FamilyErrors(duplicates=0.1), seed=1)
     assert len(np.unique(twice.people[0])) < len(twice.people[0])
-    with pytest.raises(LinkageError, match=r"typo of 1\.5"):
+    with pytest.raises(LinkageError, match=r"typo is 1\.5"):
         FamilyErrors(typo=1.5)
     with pytest.raises(LinkageError, match="5 rows"):
         simulate_families(5)
@@ -129,7 +129,7 @@ def test_duplicates_are_found_and_twins_and_juniors_are_not_merged() -> None:
     assert distinct.rows.tolist() == [0, 1, 2]
     assert distinct.person.tolist() == [0, 1, 2, 0, 0]
     assert distinct.describe() == "5 rows are 3 people; 1 of them occur more than once"
-    with pytest.raises(LinkageError, match="alike from 0"):
+    with pytest.raises(LinkageError, match="alike is 0"):
         find_duplicates(table, SCHEMA, alike=0)
 
 

@@ -1,7 +1,8 @@
 """Record linkage for parties without a common identifier: hardened, keyed Bloom filters compared by a third party.
 
-Weaker than the intersection protocols of this package: the linker sees encodings that known attacks can partly undo,
-and whoever has the key can try values. See docs/howto/linkage.md for them, and for when to use this.
+This is weaker than the intersection protocols of this package: the linker sees encodings that known attacks can partly
+reverse, and anyone who has the key can test guessed values. docs/howto/linkage.md describes the attacks, and when to
+use linkage.
 
 >>> import secrets
 >>> schema = Schema(fields=(Field(name="name", kind=Text()), Field(name="born", kind=Date())))

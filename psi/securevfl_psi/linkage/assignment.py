@@ -1,7 +1,7 @@
 """One-to-one assignment: each record is linked at most once.
 
-The optimal assignment needs scipy, which is imported at its first call: ``pip install securevfl-psi[assignment]``, or
-securevfl, which depends on it.
+`assign_optimal` needs scipy and imports it at its first call: install ``securevfl-psi[assignment]``, or securevfl,
+which depends on scipy.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def assign_greedy(candidates: Candidates) -> np.ndarray:
 def assign_optimal(candidates: Candidates) -> np.ndarray:
     """The one-to-one assignment with the greatest sum of ``score - minimum``.
 
-    Each connected component of candidates is solved by itself. Scores count from the candidates' minimum, the
+    Each connected component of candidates is solved separately. Scores count from the candidates' minimum, the
     threshold; otherwise two doubtful pairs would displace a certain one. A component with more than 300 records on
-    both sides is assigned greedily: where that many records are connected, the threshold is too low for an assignment
-    to help.
+    both sides is assigned greedily: if that many records are connected, the threshold is too low for an assignment to
+    help.
 
     Returns:
         The numbers of the candidates taken, ascending, (k,) int64. Which of several best assignments is taken is not

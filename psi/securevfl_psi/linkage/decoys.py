@@ -1,22 +1,22 @@
-"""False pairs of households, counted by decoys: the pairs within each file, of which none is true.
+"""Counts false pairs of households by decoys: the pairs within each file, which are all false.
 
-Whoever is in a file once makes no true pair with himself, so every pair *within* a file is false; and there are
-households among them, as between the files. With ``w(s)`` such pairs for each pair compared, less those of strangers,
-and ``r(s)`` pairs between the files of which no more are true than said,
+If each person occurs once in a file, every pair *within* it is false, and some of these pairs are of one household, as
+between the files. Let ``w(s)`` be the number of such pairs for each compared pair, less those of strangers, and
+``r(s)`` the number of pairs between the files, less the true pairs counted so far. Then
 
     share = (pairs between the files) / w        and, of people common to both files, overlap,
     apart = (share - overlap) / (1 - overlap),
 
-where apart is 0 if members of a household are always in the same files, and 1 if each is in a file by himself. For if a
-member follows his household with some probability, a pair of a household is between the files as often as within one if
-the two go apart, and as often as people are common if they go together. Of pairs that no true pair refuses,
-``w (1 - overlap)^2 apart`` are left; how many of these a one-to-one assignment accepts is found by playing it: rows of
-the one file against rows of the same, of which as many are left out.
+where apart is 0 if members of a household are always in the same files, and 1 if each member's files are independent of
+the others'. Reason: if the members are independent, a pair of a household occurs between the files as often as within
+one; if they are together, as often as people are common. ``w (1 - overlap)^2 apart`` pairs are not refused by a true
+pair. A simulation estimates how many of these a one-to-one assignment accepts: it assigns rows of one file to rows of
+the same file, with the same shares left out.
 
-The share is read where it is least, since true pairs can only add to it. It needs the overlap, which needs the true
-pairs: both are iterated. Where few are in common this is far better than quasi-independence (see `households`), which
-takes a dirty true pair for two people without partner and multiplies that by how rare partners are. Where many are in
-common quasi-independence is better; so the two are mixed by the overlap.
+The share is taken where it is smallest, since true pairs can only increase it. It depends on the overlap, which depends
+on the number of true pairs, so both are iterated. If few people are common, this is far better than quasi-independence
+(see `households`), which mistakes a true pair with errors for two people without partner and multiplies that by how
+rare partners are. If many are common, quasi-independence is better; so the two are mixed by the overlap.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ from securevfl_psi.linkage.similarity import Candidates, similar_pairs
 __all__ = ["Decoys", "Reading", "decoys_of", "read_twice"]
 
 _PLAYS = 2
-"""How often each file is played against itself; the average counts."""
+"""The number of simulated assignments of each file to itself; their average is used."""
 _PART = 0.2
-"""Part of the pairs of households over which their share is read."""
+"""The part of the pairs of households over which their share is measured."""
 _ROUNDS = 15
 _CLEAN, _MOST = 0.05, 1.5
-"""True pairs are nowhere more frequent than so many times what they are where at most this part of the pairs of
-households is."""
+"""The density of true pairs is bounded by this many times their density in the bins with at most this part of the pairs
+of households."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decoys:
-    """Pairs within a file.
+    """The pairs within each file.
 
     Attributes:
-        files: of a and of b, both orders of each pair.
-        least: every pair within a file of at least this similarity is here.
+        files: the pairs within a and within b, both orders of each pair.
+        least: all pairs within a file with at least this similarity are included.
     """
 
     files: tuple[Candidates, Candidates]
     least: float
 
     def expected_counts(self, bins: Callable[[np.ndarray], np.ndarray], sizes: tuple[int, int]) -> np.ndarray:
-        """How many there would be between files of these sizes, in each bin."""
+        """The number of pairs expected between files of these sizes, by bin."""
         return _between([bins(file.scores) for file in self.files], sizes)
 
     def alike(self, thresholds: np.ndarray) -> np.ndarray:
-        """How many others of its own file a record resembles as much as that, on average over both files.
+        """The mean number of other records of its own file that a record resembles at least as much as each threshold.
 
         Args:
-            thresholds: similarities, (k,); below `least` not all pairs are known, and it is more.
+            thresholds: similarities, (k,). Below `least` the result is too small, since not all pairs are known.
 
         Returns:
             (k,) float64.
@@ -79,14 +79,14 @@ class Decoys:
         least: float,
         draws: tuple[np.ndarray, ...],
     ) -> np.ndarray:
-        """How many a one-to-one assignment accepts between files of these sizes, in each bin.
+        """Simulate how many pairs a one-to-one assignment accepts between files of these sizes, by bin.
 
         Args:
-            bins: scores to counts.
-            sizes: records at a and at b.
-            left: shares of the records that take part, at a and at b.
-            least: similarity below which pairs do not matter.
-            draws: uniform numbers of the rows of a and of b, (plays, 2, n) each.
+            bins: maps scores to counts by bin.
+            sizes: the numbers of records at a and at b.
+            left: the shares of the records that take part, at a and at b.
+            least: pairs below this similarity are ignored.
+            draws: uniform numbers for the rows of a and of b, (simulations, 2, n) each.
         """
         counts = []
         for file, numbers in zip(self.files, draws, strict=True):
@@ -101,11 +101,11 @@ class Decoys:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What one course of the iteration ends with.
+    """The result of one iteration.
 
     Attributes:
-        share: of the accepted pairs of each bin that is true, descending, (bins,).
-        false: accepted pairs of each bin that are expected to be false, (bins,).
+        share: the share of accepted pairs that are true, by bin, descending, (bins,).
+        false: the number of accepted pairs expected to be false, by bin, (bins,).
     """
 
     share: np.ndarray
@@ -115,12 +115,12 @@ class Reading:
 def decoys_of(
     encodings: tuple[Encodings, Encodings], candidates: Candidates, blocks: tuple[np.ndarray, np.ndarray] | None
 ) -> Decoys:
-    """The pairs within each file, as similar as the candidates.
+    """Find the pairs within each file that are as similar as the candidates.
 
     Args:
-        encodings: of a and of b.
+        encodings: those of a and of b.
         candidates: the pairs between them.
-        blocks: tokens of both, if only pairs with an equal one were compared.
+        blocks: the blocking tokens of both, if only pairs with an equal token were compared.
     """
     limit = max(1 << 17, 32 * sum(candidates.sizes))
     found = []
@@ -145,17 +145,18 @@ def read_twice(
     sizes: tuple[int, int],
     true_share: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> tuple[Reading, Reading]:
-    """The iteration from no true pair, and from as many as there are by quasi-independence. Where the two end apart,
-    the files leave open how many people are common.
+    """Iterate twice: from no true pairs, and from the number of true pairs by quasi-independence.
+
+    If the two results differ, the files leave open how many people are common.
 
     Args:
-        decoys: pairs within the files.
-        counts: of each bin, highest scores first: pairs that were accepted, and all pairs, (bins,) each.
-        strangers: of each bin, pairs of strangers that were accepted, and all, (bins,) each.
-        by_partners: pairs of households that were accepted, by quasi-independence, (bins,).
-        edges: lower ends of the bins, (bins,).
-        sizes: records at a and at b.
-        true_share: accepted and false pairs of each bin to the share of true ones.
+        decoys: the pairs within the files.
+        counts: by bin, highest scores first: the accepted pairs, and all pairs, (bins,) each.
+        strangers: by bin: the accepted pairs of strangers, and all of them, (bins,) each.
+        by_partners: the accepted pairs of households by quasi-independence, (bins,).
+        edges: the lower ends of the bins, (bins,).
+        sizes: the numbers of records at a and at b.
+        true_share: maps the accepted and the false pairs of each bin to the share of true ones.
     """
     (accepted, pairs), (alone, everyone) = counts, strangers
     size, high = len(edges), edges[0] + (edges[0] - edges[1])
@@ -172,7 +173,7 @@ def read_twice(
     span = slice(large[0], large[-1] + 1) if len(large) else slice(0, 0)
     clean = np.flatnonzero(np.cumsum(kin) <= _CLEAN * kin[:end].sum())[1:] if end else np.empty(0, dtype=np.int64)
     most = _MOST * float(accepted[clean].mean()) if len(clean) >= 3 else np.inf
-    rng = np.random.default_rng(0)  # which rows are left out of a play: the same for the same files
+    rng = np.random.default_rng(0)  # not a secret; a fixed seed leaves out the same rows for the same files
     draws = tuple(rng.random((_PLAYS, 2, file.sizes[0])) for file in decoys.files)
     of_kin = np.divide(kin, kin + everyone, out=np.zeros(size), where=kin + everyone > 0)
 
@@ -205,7 +206,7 @@ def read_twice(
 
 
 def _least(pairs: np.ndarray, kin: np.ndarray) -> float:
-    """The least ratio of the two over a stretch that has a part of `kin`; 0 where there is none."""
+    """The least ratio of the two over a range of bins that contains a fixed part of `kin`; 0 if there is none."""
     total = kin.sum()
     if total <= 0:
         return 0.0

@@ -1,9 +1,9 @@
-"""The same person twice in one file: found by the party that holds the file, in the clear, before it encodes.
+"""Finds people who occur twice in one file. A party runs it on its table in the clear, before it encodes.
 
-Linkage supposes that each person occurs once in a file. Whole records cannot tell a duplicate from a twin: both differ
-in little. Fields can. Two records are one person here only if *every* field that both fill is alike, and both fill the
-fields by which similar records of the file mostly differ; a twin has another given name, a junior another birthday. A
-duplicate that moved or married is not found: that is the price of not merging two people.
+Linkage assumes that each person occurs once in a file. The similarity of whole records cannot distinguish a duplicate
+from a twin, since both differ little. Fields can. Two records count as one person only if *every* field that both fill
+is alike, and both fill the fields in which similar records of the file mostly differ: a twin has another given name, a
+junior another birthday. A duplicate that moved or married is not found; this is the price of not merging two people.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from securevfl_psi.linkage.similarity import dice, similar_pairs
 __all__ = ["Distinct", "find_duplicates"]
 
 _LEAST = 0.8
-"""Similarity of whole records below which a pair is not looked at."""
+"""Pairs of records with a lower similarity are not compared field by field."""
 _TELLS = 0.5
-"""A field tells people apart if it differs in at least this share of the similar pairs that differ anywhere."""
+"""A field distinguishes people if it differs in at least this share of the similar pairs that differ anywhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,9 @@ class Distinct:
     """The people of a file.
 
     Attributes:
-        rows: one row of each person, the one with the most filled fields, then the first; ascending, (people,) int64.
-        person: of every row, the place of its person in `rows`, (n,) int64.
+        rows: one row for each person: the one with the most filled fields, the first of several; ascending, (people,)
+            int64.
+        person: for each row, the place of its person in `rows`, (n,) int64.
     """
 
     rows: np.ndarray
@@ -42,7 +43,7 @@ class Distinct:
 
     @property
     def duplicates(self) -> int:
-        """How many rows are not the one that stands for their person."""
+        """The number of rows that `rows` leaves out."""
         return len(self.person) - len(self.rows)
 
     def describe(self) -> str:
@@ -52,19 +53,19 @@ class Distinct:
 
 
 def find_duplicates(table: Mapping[str, Sequence[object]], schema: Schema, *, alike: float = 0.7) -> Distinct:
-    """Which rows of a file are the same person.
+    """Find the rows of a file that are the same person.
 
     Args:
         table: columns by name.
-        schema: what is compared. Needs a field that tells members of a household apart, as given name or birthday.
-        alike: least similarity of every field that both rows fill, 0.5 to 1. 0.7 allows one typing error in all but
+        schema: the fields to compare. It needs one that distinguishes members of a household: given name or birthday.
+        alike: the least similarity of every field that both rows fill, 0.5 to 1. 0.7 allows one typing error in all but
             short values.
 
     Raises:
-        LinkageError: `alike` outside of its bounds, or what `encode` refuses.
+        LinkageError: `alike` is out of range, or `encode_records` refuses the table.
     """
     if not 0.5 <= alike <= 1:
-        raise LinkageError(f"fields alike from {alike!r}; 0.5 to 1 are possible")
+        raise LinkageError(f"alike is {alike!r}; expected 0.5 to 1")
     key = secrets.token_bytes(32)  # nothing leaves the party
     whole = encode_records(table, replace(schema, hardening=()), key)
     tokens = hamming_tokens(whole, tables=20, bits=16)
@@ -84,14 +85,14 @@ def find_duplicates(table: Mapping[str, Sequence[object]], schema: Schema, *, al
             encoded = encode_records(column, alone, key)
             unlike[place, both] = dice(encoded, encoded, at[: both.sum()], at[both.sum() :]) < alike
     others = unlike.any(axis=0)
-    # Fields in which most similar rows of two people differ: a null there leaves open who it is.
+    # A null in a field in which most similar rows of two people differ leaves open which person the row is.
     tells = unlike[:, others].mean(axis=1) >= _TELLS if others.any() else np.zeros(len(known), dtype=bool)
     same = ~others & known[tells].all(axis=0)
     return _groups(first[same], second[same], filled.sum(axis=0))
 
 
 def _groups(first: np.ndarray, second: np.ndarray, filled: np.ndarray) -> Distinct:
-    """People from pairs of rows: whoever is the same as a third is the same."""
+    """Group rows into people by pairs of equal rows; the relation is made transitive."""
     rows = len(filled)
     root = list(range(rows))
 

@@ -1,4 +1,4 @@
-"""Encoded records on their way to the linker."""
+"""The encoded records that a party sends to the linker, and their format."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Encodings:
     """One party's encoded records, in its rows' order.
 
     Attributes:
-        words: bits, packed: (n, bits / 64) uint64.
-        tag: 16 bytes that are equal for two parties exactly if schema, key and context are; tells neither.
+        words: the packed bits, (n, bits / 64) uint64.
+        tag: 16 bytes that are equal at two parties exactly if schema, key and context are; it reveals none of them.
     """
 
     words: np.ndarray
@@ -31,35 +31,35 @@ class Encodings:
 
     @property
     def bits(self) -> int:
-        """Length of one encoding."""
+        """The length of one encoding in bits."""
         return 64 * int(self.words.shape[1])
 
     def ones(self) -> np.ndarray:
-        """Number of ones of every encoding, (n,) int64."""
+        """The number of ones in each encoding, (n,) int64."""
         ones: np.ndarray = np.bitwise_count(self.words).sum(axis=1, dtype=np.int64)
         return ones
 
     def to_bytes(self) -> bytes:
-        """For sending: a version marker, the tag, bits and rows, then the words in little-endian order."""
+        """Serialise: a version marker, the tag, bits and rows, then the words in little-endian order."""
         head = self.bits.to_bytes(4, "big") + len(self).to_bytes(8, "big")
         return _MAGIC + self.tag + head + self.words.astype("<u8").tobytes()
 
     @staticmethod
     def from_bytes(data: bytes, *, max_rows: int = 1 << 24) -> Encodings:
-        """What `to_bytes` wrote.
+        """Read the encodings that `to_bytes` wrote.
 
         Raises:
-            MalformedError: another marker, or a length that does not fit.
-            SetSizeError: more than `max_rows`.
+            MalformedError: the marker or the length is wrong.
+            SetSizeError: there are more than `max_rows`.
         """
         start = len(_MAGIC) + 28
         if len(data) < start or not data.startswith(_MAGIC):
-            raise MalformedError(f"{len(data)} bytes that do not begin with {_MAGIC!r}: these are no encodings of v1")
+            raise MalformedError(f"{len(data)} bytes do not begin with {_MAGIC!r}: they are not encodings of version 1")
         tag = bytes(data[len(_MAGIC) : start - 12])
         bits = int.from_bytes(data[start - 12 : start - 8], "big")
         rows = int.from_bytes(data[start - 8 : start], "big")
         if not 64 <= bits <= _MAX_BITS or bits % 64:
-            raise MalformedError(f"encodings of {bits} bits; 64 to {_MAX_BITS} in multiples of 64 are possible")
+            raise MalformedError(f"encodings of {bits} bits; expected 64 to {_MAX_BITS} in multiples of 64")
         if rows > max_rows:
             raise SetSizeError(f"{rows} encodings; at most {max_rows} are accepted: raise max_rows")
         if len(data) - start != rows * bits // 8:
@@ -71,7 +71,7 @@ class Encodings:
 
 
 def require_comparable(a: Encodings, b: Encodings) -> None:
-    """Refuse what was encoded by different rules: it would compare as noise.
+    """Refuse encodings made by different rules, whose similarities would be noise.
 
     Raises:
         LinkageError: tags or lengths differ.

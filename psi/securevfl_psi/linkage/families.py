@@ -1,8 +1,8 @@
-"""Two files of people who live in households, with the truth: to try a schema and a threshold on.
+"""Simulates two files of people in households, with the true links, to test a schema and a threshold.
 
-Files without households are too easy. Members of one household share surname, address and phone; twins share the
-birthday as well, and a son may carry his father's name. Names are invented syllables with frequencies that fall like
-1 / rank, so that strangers of one name occur. Between the files people move and marry, and values are mistyped.
+Files without households are too easy. Members of one household share surname, address and phone; twins also share the
+birthday, and a son may have his father's name. Names are invented syllables with frequencies that fall like 1 / rank,
+so some strangers have the same name. Between the files people move and marry, and values are mistyped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIZES = (0.30, 0.32, 0.15, 0.15, 0.08)
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyErrors:
-    """What happens to a record of the second file; each a share, from 0 to 1.
+    """The rates of errors and changes in the second file; each is a share from 0 to 1, except `uneven`.
 
     Attributes:
         typo: of values with one error (letter inserted, dropped, replaced, or two exchanged); half as many have two.
@@ -33,10 +33,9 @@ class FamilyErrors:
         household_moves: of households with another address and phone.
         member_moves: of people who left the household: another address and phone.
         marries: of adults who have another surname.
-        duplicates: of people who are in a file twice, the second time with errors of their own.
-        uneven: how unlike records are in this: each record's `typo`, `missing` and `swapped` are multiplied by a number
-            of its own, of mean 1 and this variance (gamma); 0 is none, and then errors in two fields do not come
-            together.
+        duplicates: of people who are in a file twice, the second time with independent errors.
+        uneven: the variance between records: each record's `typo`, `missing` and `swapped` are multiplied by a gamma
+            variable of mean 1 and this variance. With 0, errors in two fields are independent.
     """
 
     typo: float = 0.12
@@ -54,17 +53,17 @@ class FamilyErrors:
             if name == "uneven" and 0 <= share <= 10:
                 continue
             if not 0 <= share <= 1:
-                raise LinkageError(f"{name} of {share!r}; a share from 0 to 1 is needed")
+                raise LinkageError(f"{name} is {share!r}; expected a share from 0 to 1")
 
 
 @dataclass(frozen=True, eq=False)
 class Families:
-    """Two files and who is meant.
+    """Two files and their true people.
 
     Attributes:
-        tables: columns by name of each file, None for a lost value.
-        people: the person's number of every row, of each file, (n,) int64.
-        households: the household's number of every row, of each file, (n,) int64.
+        tables: for each file, the columns by name; None for a missing value.
+        people: for each file, the person's number in every row, (n,) int64.
+        households: for each file, the household's number in every row, (n,) int64.
     """
 
     tables: tuple[dict[str, list[str | None]], dict[str, list[str | None]]]
@@ -75,23 +74,23 @@ class Families:
 def simulate_families(
     rows: int, *, common: float = 0.5, together: float = 0.8, errors: FamilyErrors | None = None, seed: int = 0
 ) -> Families:
-    """Two files of about `rows` people each.
+    """Simulate two files of about `rows` people each.
 
     Args:
-        rows: people in a file, 20 to 10^6.
-        common: share of them that is in the other file too, 0.02 to 1.
-        together: how far members of a household are in the same files: 0 is each for himself, 1 is all alike. Between,
-            a member follows his household with this probability. Where it is less than 1, a household often has one
-            member in this file and another in that: the pairs that are hardest to refuse.
-        errors: of the second file; the first has a quarter of its typing errors and missing values.
-        seed: of everything.
+        rows: the number of people in a file, 20 to 10^6.
+        common: the share of them that is also in the other file, 0.02 to 1.
+        together: the probability that a member is in the same files as the household: 0 means independent members, 1
+            means that all are in the same files. Below 1, a household often has one member in one file and another in
+            the other: the pairs that are hardest to refuse.
+        errors: the errors of the second file. The first has a quarter of its typing errors and missing values.
+        seed: the seed of all random choices.
 
     Raises:
-        LinkageError: a number outside of its bounds.
+        LinkageError: a number is out of range.
     """
     if not (20 <= rows <= 10**6 and 0.02 <= common <= 1 and 0 <= together <= 1):
         raise LinkageError(
-            f"{rows!r} rows, common {common!r}, together {together!r}; 20 to 10^6, 0.02 to 1 and 0 to 1 are possible"
+            f"{rows!r} rows, common {common!r}, together {together!r}; expected 20 to 10^6, 0.02 to 1 and 0 to 1"
         )
     rng, errors = np.random.default_rng(seed), errors or FamilyErrors()
     names = _Names(rng, rows)
@@ -177,7 +176,7 @@ class _Names:
 def _later(
     records: list[list[str]], homes: np.ndarray, names: _Names, errors: FamilyErrors, rng: np.random.Generator
 ) -> list[list[str]]:
-    """The same people when the second file was written."""
+    """The same people at the time of the second file, after moves and marriages."""
     moved = {int(home): names.address() for home in np.unique(homes) if rng.random() < errors.household_moves}
     after = []
     for record, home in zip(records, homes.tolist(), strict=True):
@@ -210,7 +209,7 @@ def _with_errors(record: list[str], errors: FamilyErrors, share: float, rng: np.
 
 
 def _typo(value: str, rng: np.random.Generator) -> str:
-    """One error of the four that Damerau (1964) found to be 80 % of all; a date keeps its eight digits."""
+    """Make one of the four errors that Damerau (1964) found to be 80 % of all; a date keeps its eight digits."""
     at, letter = (
         int(rng.integers(len(value))),
         (str(rng.integers(10)) if value.isdigit() else rng.choice(list(_LETTERS))),

@@ -1,4 +1,4 @@
-"""What a field holds, and the tokens that it is compared by: two values are as similar as their sets of tokens."""
+"""The kinds of fields, and the tokens of their values: two values are as similar as their sets of tokens."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class FieldKind(Protocol):
     """How one field's values become tokens. Implementations are frozen dataclasses, so that their `repr` is a tag."""
 
     def normal(self, value: object) -> str | None:
-        """The value in the form that is compared, or None where it holds nothing.
+        """Normalise a value for comparison; None for an empty value.
 
         Raises:
-            LinkageError: a value that this kind cannot read; the caller adds field and row.
+            LinkageError: this kind cannot read the value; the caller adds field and row to the message.
         """
 
     def tokens(self, normal: str) -> list[str]:
@@ -93,14 +93,14 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class Date:
-    """A calendar date, by its eight digits in their places, and by year, month and day as wholes.
+    """A calendar date, compared by its eight digits in their places, and by its year, month and day.
 
-    Read are dates, ``1999-12-31`` (also with a time behind it), ``19991231`` as text or number, and with separators
-    ``31.12.1999``; year, month and day are kept as written even where no such day exists (``19990231``): a typing error
-    in one part is no reason to lose the others.
+    Accepted are date objects, ``1999-12-31`` (a time may follow), ``19991231`` as text or number, and ``31.12.1999``
+    with other separators. Year, month and day are kept as written, even if the day does not exist (``19990231``), so
+    that a typing error in one part does not lose the others.
 
     Attributes:
-        order: of the form with separators and the year last.
+        order: the order of day and month if the year comes last.
     """
 
     order: Literal["day first", "month first"] = "day first"
@@ -108,7 +108,7 @@ class Date:
     def __post_init__(self) -> None:
         _require(
             self.order in ("day first", "month first"),
-            f"date order {self.order!r}; 'day first' and 'month first' are known",
+            f"date order {self.order!r}; expected 'day first' or 'month first'",
         )
 
     def normal(self, value: object) -> str | None:
@@ -126,7 +126,7 @@ class Date:
             first, second, year = found.groups()
             day, month = (first, second) if self.order == "day first" else (second, first)
             return f"{year}{int(month):02d}{int(day):02d}"
-        raise LinkageError("is no date: write it as 1999-12-31, 19991231 or 31.12.1999, or leave it out (None)")
+        raise LinkageError("is not a date: write it as 1999-12-31, 19991231 or 31.12.1999, or leave it out (None)")
 
     def tokens(self, normal: str) -> list[str]:
         """See `Kind.tokens`."""
@@ -143,8 +143,8 @@ class Number:
     Biomedical Informatics, 2016): the grid points around the value.
 
     Attributes:
-        step: of the grid.
-        reach: how far a neighbour still shares tokens: grid points up to half as far are taken.
+        step: the distance of two grid points, in the field's units.
+        reach: the distance within which two values share tokens; tokens are the grid points within half of it.
     """
 
     step: float
@@ -162,10 +162,10 @@ class Number:
         try:
             number = float(text)
         except ValueError:
-            raise LinkageError("is no number: clean the column, or leave the value out (None)") from None
+            raise LinkageError("is not a number: clean the column, or leave the value out (None)") from None
         place = number / self.step
         if not abs(place) < 2**53:  # also nan and the infinities
-            raise LinkageError("is no number on the grid: clean the column, or leave the value out (None)")
+            raise LinkageError("is not a number on the grid: clean the column, or leave the value out (None)")
         return str(round(place))
 
     def tokens(self, normal: str) -> list[str]:
@@ -185,7 +185,9 @@ def _as_text(value: object) -> str:  # noqa: PLR0911
         return ""
     if isinstance(value, str):
         if len(value) > MAX_CHARACTERS:
-            raise LinkageError(f"has {len(value)} characters; at most {MAX_CHARACTERS}: is it the right column?")
+            raise LinkageError(
+                f"has {len(value)} characters; at most {MAX_CHARACTERS} are possible: is this the right column?"
+            )
         return value
     if isinstance(value, bool | np.bool_):
         raise LinkageError("is a truth value; texts, numbers and dates are possible")

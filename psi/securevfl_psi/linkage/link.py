@@ -1,4 +1,4 @@
-"""The linker's work in one call, and what it gives back to each party."""
+"""Links two sets of encoded records in one call, and makes the identifiers that each party receives."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["CommonIds", "Linked", "link_records"]
 
 @dataclass(frozen=True, eq=False)
 class CommonIds:
-    """For one party: fresh identifiers of its rows, equal to the other party's for linked ones.
+    """Fresh identifiers for one party's rows. Linked rows have the same identifier at both parties.
 
     Attributes:
-        rows: the party's own row numbers, ascending, (n,) int64.
-        ids: 32 random hexadecimal digits for each of them.
+        rows: the party's row numbers, ascending, (n,) int64.
+        ids: 32 random hexadecimal digits for each row.
     """
 
     rows: np.ndarray
@@ -34,25 +34,26 @@ class CommonIds:
 
 @dataclass(frozen=True, eq=False)
 class Linked:
-    """Which records belong together, for the linker and its report; parties get `common_ids` only.
+    """The linked pairs of records, for the linker and its report. Parties receive only `common_ids`.
 
     Attributes:
         rows_a: rows at a, most similar pair first, (m,) int64.
         rows_b: rows at b, (m,) int64.
         scores: Dice coefficients, (m,) float64.
-        probabilities: estimated, of each pair to be true, (m,) float64.
-        threshold: least score of a linked pair.
-        precision: estimated share of the pairs that are true.
-        recall: estimated share of the true pairs that were found: of all with witnesses; without, of those that the
-            scores show, which is too high.
-        recall_between: bounds of the share of all true pairs that were found: a 95 % interval with witnesses; without,
-            bounds that are meant to hold in nine cases of ten.
-        sizes: records at a and at b.
-        compared: how many pairs were compared.
-        duplicates: rows at a and at b that were left out because another row is the same person; `link_tables` only.
-        witnessed: pairs that the first rule, the second, and both witness; None without witnesses.
-        common: estimated number of people in both files; likewise.
-        ranges: 95 % intervals of precision, recall and `common`, for chance alone; likewise.
+        probabilities: the estimated probability that each pair is true, (m,) float64.
+        threshold: the least score of a linked pair.
+        precision: the estimated share of linked pairs that are true.
+        recall: the estimated share of true pairs that were linked. With witnesses, of all true pairs; without, only of
+            those that the scores show, so it is too high.
+        recall_between: bounds of the share of all true pairs that were linked: a 95 % interval with witnesses; without,
+            bounds that aim to be right in nine of ten cases.
+        sizes: the numbers of records at a and at b.
+        compared: the number of compared pairs.
+        duplicates: the numbers of rows at a and at b that were left out because another row is the same person;
+            `link_tables` only.
+        witnessed: the numbers of pairs that the first rule, the second, and both witness; None without witnesses.
+        common: the estimated number of people in both files; None without witnesses.
+        ranges: 95 % intervals of precision, recall and `common`, for sampling error only; None without witnesses.
     """
 
     rows_a: np.ndarray
@@ -96,15 +97,14 @@ class Linked:
         )
 
     def common_ids(self, *, unlinked: bool = False) -> tuple[CommonIds, CommonIds]:
-        """Fresh random identifiers for the parties' rows, so that alignment, its verification and training go on as
-        with a common identifier.
+        """Draw fresh random identifiers for the parties' rows. Alignment and training then work as with common ids.
 
         Args:
-            unlinked: give rows that were not linked an identifier of their own as well, for algorithms that use them;
-                a party then learns which of its rows are linked from the alignment, not from here.
+            unlinked: whether rows that were not linked also get identifiers, for algorithms that use such rows. A party
+                then learns only from the alignment which of its rows are linked.
 
         Returns:
-            What a gets, and what b gets. Neither shows how the other's rows are ordered, nor a score.
+            The identifiers for a, and for b. Neither reveals the order of the other's rows, or a score.
         """
         pairs = [secrets.token_hex(16) for _ in range(len(self))]
         return (
@@ -133,22 +133,22 @@ def link_records(
     limit: int | None = None,
     assign: Callable[[Candidates], np.ndarray] = assign_greedy,
 ) -> Linked:
-    """Compare, choose a threshold, assign one to one.
+    """Compare the records, choose a threshold, and assign pairs one to one.
 
     Args:
-        a: one party's encodings; within a file each person occurs once.
-        b: the other's, by the same schema, key and context.
-        blocks: tokens of both, so that not all pairs are compared: see `similar_pairs`.
-        witnesses: `witness_tokens` of both, so that recall is estimated of all true pairs, and the threshold with it;
-            default: from the scores alone, see `estimate`.
-        threshold: least similarity; default: the one of the best estimated F1.
-        precision: instead, the lowest threshold of at least this estimated precision.
-        limit: most pairs that are kept at a time: see `similar_pairs`.
+        a: one party's encodings; each person must occur once in a file.
+        b: the other party's encodings, with the same schema, key and context.
+        blocks: the blocking tokens of both, which limit the compared pairs: see `similar_pairs`.
+        witnesses: `witness_tokens` of both, to estimate recall over all true pairs, and the threshold with it. Default:
+            estimates from the scores alone, see `estimate`.
+        threshold: the least similarity. Default: the one with the best estimated F1.
+        precision: instead, choose the lowest threshold with at least this estimated precision.
+        limit: the largest number of pairs kept at a time: see `similar_pairs`.
         assign: `assign_greedy` or `assign_optimal`.
 
     Raises:
-        LinkageError: encodings that cannot be compared, scores that do not show a threshold, or both a threshold and a
-            precision.
+        LinkageError: the encodings cannot be compared, the scores show no threshold, or both a threshold and a
+            precision are given.
     """
     if threshold is not None and (precision is not None or not 0 <= threshold <= 1):
         raise LinkageError(f"threshold {threshold!r} with precision {precision!r}; give one of them, from 0 to 1")
@@ -161,8 +161,8 @@ def link_records(
     chosen = scores.threshold(precision=precision) if threshold is None else threshold
     if chosen < candidates.minimum:
         raise LinkageError(
-            f"a threshold of {chosen} is below {candidates.minimum:.4f}, the least similarity of the "
-            f"{len(candidates)} pairs that were kept: raise limit, or the threshold"
+            f"the threshold {chosen} is below {candidates.minimum:.4f}, the least similarity of the "
+            f"{len(candidates)} kept pairs: raise limit, or the threshold"
         )
     above = candidates.at_least(chosen)
     taken = assign(above)

@@ -1,4 +1,4 @@
-"""Bounds of the recall: what is counted, what chance and miscounting may do to it, and what no score shows."""
+"""Bounds of the recall: from counts of true pairs, sampling and counting error, and true pairs that no score shows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from securevfl_psi.linkage.similarity import dice
 __all__ = ["Span", "spans_of"]
 
 _NORMAL = 1.64
-"""Standard deviations of an interval that holds in nine cases of ten."""
+"""Standard deviations of a normal 90 % interval."""
 _ABOVE, _BELOW = 0.2, 0.1
-"""False pairs above and below the threshold may be more or fewer than counted by this share of them."""
+"""The assumed relative error of the counts of false pairs above and below the threshold."""
 _UNSEEN = 0.17
-"""People whose record changed so much that they look like strangers, for each true pair that the scores show."""
+"""Assumed number of people whose record changed beyond recognition, for each true pair that the scores show."""
 _SAMPLE = 5000
 
 
@@ -27,10 +27,10 @@ class Span:
     """One count of true and false pairs.
 
     Attributes:
-        accepted: pairs of each bin, highest scores first, (bins,).
+        accepted: the number of accepted pairs in each bin, highest scores first, (bins,).
         reading: how many of them are true and false.
-        edges: lower ends of the bins, (bins,).
-        usual: mean similarity of two records.
+        edges: the lower ends of the bins, (bins,).
+        usual: the mean similarity of two random records.
     """
 
     accepted: np.ndarray
@@ -55,8 +55,11 @@ class Span:
         return float(max(low, 0.0)), float(min(high, 1.0))
 
     def _unseen(self, true: np.ndarray, above: int) -> float:
-        """True pairs that look like strangers: those that moved, and those that the number of true pairs leads to
-        expect as it falls from where it was last seen to nothing at the usual similarity."""
+        """Estimate the true pairs that look like strangers.
+
+        These are people whose record changed beyond recognition, and those expected if the density of true pairs falls
+        linearly from the last bin in which they are visible to zero at the usual similarity.
+        """
         clear = np.flatnonzero(self.reading.share > 0.5)
         last = int(clear[-1]) if len(clear) else above
         last = min(last, len(self.edges) - 1)
@@ -72,18 +75,18 @@ def spans_of(
     edges: np.ndarray,
     encodings: tuple[Encodings, Encodings] | None,
 ) -> tuple[Span, ...]:
-    """One for each reading.
+    """Make a span for each reading.
 
     Args:
         readings: counts of true and false pairs.
-        accepted: pairs of each bin, (bins,).
-        edges: lower ends of the bins, (bins,).
-        encodings: of a and of b; without them two records are taken for as alike as the least similar ones.
+        accepted: the number of accepted pairs in each bin, (bins,).
+        edges: the lower ends of the bins, (bins,).
+        encodings: those of a and of b. Without them, the usual similarity is that of the least similar candidates.
     """
     usual = float(edges[-1])
     if encodings is not None:
         a, b = encodings
-        rng = np.random.default_rng(0)  # a sample for a mean: the same for the same files
+        rng = np.random.default_rng(0)  # not a secret; a fixed seed gives the same estimate for the same files
         rows = [rng.integers(0, len(records), _SAMPLE) for records in encodings]
         usual = float(dice(a, b, rows[0], rows[1]).mean())
     return tuple(Span(accepted, reading, edges, usual) for reading in readings)

@@ -1,6 +1,6 @@
-"""Two tables in, a table of links out, where one organisation holds both; and the link table as CSV.
+"""Links two tables of one organisation, and formats the links as CSV.
 
-Between organisations each encodes its own table and a linker compares: see `encode` and `link`.
+Between organisations, each encodes its own table and a linker compares the encodings: see `clk` and `link`.
 """
 
 from __future__ import annotations
@@ -37,22 +37,21 @@ def link_tables(
     limit: int | None = None,
     deduplicate: bool = True,
 ) -> Linked:
-    """The links of two tables that are both here.
+    """Link two tables that are both in this process.
 
     Args:
-        a: columns by name.
-        b: the other's.
-        schema: what is compared.
-        rules: blocking rules, see `blocking_tokens`; default: all pairs are compared.
-        witnesses: two rules for an estimate of recall, see `witness_tokens`; default: from the scores alone.
-        threshold: least similarity; default: the one of the best estimated F1.
-        precision: instead, the lowest threshold of at least this estimated precision.
-        limit: most pairs that are kept at a time: see `similar_pairs`.
-        deduplicate: of each person that `find_duplicates` finds more than once in a table, link one row only.
+        a: the columns of one table, by name.
+        b: the columns of the other.
+        schema: the fields to compare.
+        rules: blocking rules, see `blocking_tokens`. Default: compare all pairs.
+        witnesses: two rules for an estimate of recall, see `witness_tokens`. Default: estimate from the scores alone.
+        threshold: the least similarity. Default: the one with the best estimated F1.
+        precision: instead, choose the lowest threshold with at least this estimated precision.
+        limit: the largest number of pairs kept at a time: see `similar_pairs`.
+        deduplicate: whether to link only one row of each person that `find_duplicates` finds several times in a table.
 
     Returns:
-        Row numbers of both tables as they were given, with scores and probabilities; `Linked.sizes` counts the rows
-        that were compared.
+        Row numbers in both given tables, with scores and probabilities. `Linked.sizes` counts the compared rows.
 
     Raises:
         LinkageError: what `encode`, `blocking_tokens` or `link` refuse.
@@ -86,7 +85,7 @@ def _rows(table: Mapping[str, Sequence[object]], schema: Schema, rows: np.ndarra
 
 
 def format_links(linked: Linked) -> str:
-    """The text of a CSV file of ``row_a, row_b, score, probability``, by ``row_a``; rows are counted from 0."""
+    """Format links as CSV: ``row_a, row_b, score, probability``, sorted by ``row_a``; rows count from 0."""
     order = np.argsort(linked.rows_a, kind="stable")
     columns = (linked.rows_a, linked.rows_b, linked.scores, linked.probabilities)
     text = io.StringIO(newline="")

@@ -1,27 +1,27 @@
-"""The threshold from the scores alone, without knowing one true pair.
+"""Estimates the threshold from the scores alone, without any known true pair.
 
-Greedy assignment goes down the scores. A pair of score s is *accepted* if both records are still free, and *refused*
-if one is taken. Of records that occur once in each file a refused pair is a false one, so refused pairs show how many
-false pairs there are. Those of one household are counted by themselves, see `households`. Of strangers, with ``g(s)``
-false pairs of score s among all compared, and ``free(s)`` the share of pairs whose records are both still free when the
-scores have come down to s,
+Greedy assignment takes pairs by falling score. It *accepts* a pair of score s if both records are still free, and
+*refuses* it if one is taken. If each person occurs once in a file, a refused pair is false, so refused pairs show how
+many false pairs there are. Those of one household are counted separately, see `households`. For strangers, let ``g(s)``
+be the number of false pairs of score s among all compared pairs, and ``free(s)`` the share of pairs whose records are
+both still free at score s. Then
 
     refused(s) ~ Poisson(g(s) (1 - free(s)))        and        false accepted(s) = g(s) free(s).
 
 g is fitted to the refused pairs as a smooth log-density: a penalty on second differences over equal bins (Whittaker's
 graduation; Eilers and Marx, "Flexible smoothing with B-splines and penalties", Statistical Science 1996, section 4,
-with one basis function a bin), so it goes on log-linearly where nothing was seen. What is accepted beyond the false
-pairs is true, a share that is taken to grow with the score. Precision above a threshold follows, and recall, as a
-share of the true pairs that the scores show. Nothing is assumed about the scores of true pairs.
+with one basis function a bin), so it continues log-linearly where there are no counts. Accepted pairs beyond the false
+ones are true; their share is assumed to grow with the score. Precision above a threshold follows, and recall, as a
+share of the true pairs that the scores show. Nothing else is assumed about the scores of true pairs.
 
-The same thought as target-decoy counts (Elias and Gygi, Nature Methods 2007), with the refused pairs for decoys; hence
-their "+1": precision is given as if one pair more were false than estimated.
+This is the idea of target-decoy counts (Elias and Gygi, Nature Methods 2007), with refused pairs as decoys; hence their
+"+1": precision is computed as if one pair more were false than estimated.
 
-Where records have many errors, few people are common and households go apart, the threshold of the best F1 lies so low
-that members of one household stand above it, and the files leave open how many people are common (see `decoys`). The
-estimate is then far too high: 0.57 where 0.14 to 0.28 was true. What shows this are the pairs *within* the files: so
-many of them are as similar as the threshold that nearly every record has one in its own file. With an estimate that is
-not good either, no threshold is given.
+Limit: if records have many errors, few people are common, and members of one household are often in different files,
+the threshold with the best F1 lies so low that it accepts pairs of one household, and the files leave open how many
+people are common (see `decoys`). The estimated precision is then far too high: 0.57, while 0.14 to 0.28 was true. The
+pairs *within* the files reveal this case: nearly every record then has another in its own file that is as similar as
+the threshold. If the estimated precision is low as well, `Estimate.threshold` raises an error.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from securevfl_psi.linkage.similarity import Candidates
 __all__ = ["BINS", "Estimate", "descending", "estimate"]
 
 BINS = 50
-"""Equal bins of scores, of one probability each."""
+"""The number of equal bins of scores; all pairs of a bin get one probability."""
 _PENALTY = 1e3
 _DOUBTED, _CROWDED = 0.75, 0.5
-"""A precision below the first is not believed at a threshold at which a record resembles more than so many others of
-its own file. Found on simulated families (``benchmarks/linkage_recall.py``); it held on others."""
+"""An estimated precision below the first is rejected if, at the threshold, a record resembles more than this many
+others of its own file. Chosen on simulated families (``benchmarks/linkage_recall.py``), and confirmed on others."""
 _FEWEST = 10
-"""True pairs that have to stand out. Of two files with none in common, noise makes up to about as many."""
+"""The least number of visible true pairs. Two files without common people can show about this many by chance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What the scores say of the pairs that were assigned one to one.
+    """Estimated precision and recall of assigned pairs, by threshold.
 
     Attributes:
-        scores: of the assigned pairs, descending, (k,).
-        probabilities: that they are true, by their scores, descending, (k,).
-        edges: scores between which probabilities change, descending: the thresholds to choose from.
-        alike: how many others of its own file a record resembles as much as each edge, (edges,); empty where that is
-            not known.
-        spans: between which bounds the recall is at a threshold, by each way to count false pairs.
+        scores: the scores of the assigned pairs, descending, (k,).
+        probabilities: the probability that each pair is true, descending, (k,).
+        edges: the scores between which probabilities change, descending: the thresholds to choose from.
+        alike: the mean number of other records of its own file that a record resembles at least as much as each edge,
+            (edges,); empty if unknown.
+        spans: bounds of the recall at a threshold, one for each way to count false pairs.
     """
 
     scores: np.ndarray
@@ -70,7 +70,7 @@ class Estimate:
 
     @property
     def matches(self) -> float:
-        """Number of true pairs that the scores show; those that no block or no score shows are not counted."""
+        """The number of true pairs that the scores show, without those outside all blocks or with low scores."""
         return float(self.probabilities.sum())
 
     def precision(self, threshold: float) -> float:
@@ -83,28 +83,30 @@ class Estimate:
         return float(self.probabilities[: self._above(threshold)].sum()) / max(self.matches, 1e-300)
 
     def recall_between(self, threshold: float) -> tuple[float, float]:
-        """Bounds of the share of *all* true pairs at or above `threshold`, those that no score shows included."""
+        """Bounds of the share of *all* true pairs at or above `threshold`, including those that no score shows."""
         bounds = [span.at(threshold) for span in self.spans] or [(0.0, 1.0)]
         return min(low for low, _ in bounds), max(high for _, high in bounds)
 
     def probability(self, scores: np.ndarray) -> np.ndarray:
-        """That assigned pairs of other scores are true: of the assigned pair with the next lower score, (m,)."""
+        """The probability that pairs of these scores are true: that of the assigned pair with the next lower score."""
         at = np.searchsorted(-self.scores, -scores, side="left")
         probabilities: np.ndarray = self.probabilities[np.minimum(at, len(self.scores) - 1)]
         return probabilities
 
     def threshold(self, *, precision: float | None = None) -> float:
-        """The threshold of the best F1, or the lowest with at least a precision.
+        """Choose the threshold with the best estimated F1, or the lowest with at least the given precision.
 
         Raises:
-            LinkageError: fewer than 10 true pairs stand out, most pairs would be false, no threshold is so precise; or,
-                where no precision is asked for, pairs of people and of household members are not told apart.
+            LinkageError: fewer than 10 true pairs are visible, most pairs would be false, or no threshold reaches the
+                precision; or, if no precision is given, the scores do not separate people from household members.
         """
         if precision is not None and not 0 < precision < 1:
-            raise LinkageError(f"a precision of {precision!r}; above 0 and below 1 is possible")
+            raise LinkageError(f"precision is {precision!r}; expected a number above 0 and below 1")
         cure = "compare more fields, or set threshold= from linkages of such files whose truth you know"
         if self.matches < _FEWEST:
-            raise LinkageError(f"about {self.matches:.0f} true pairs stand out; {_FEWEST} are needed: {cure}")
+            raise LinkageError(
+                f"the scores show about {self.matches:.0f} true pairs; at least {_FEWEST} are needed: {cure}"
+            )
         counts = np.array([self._above(edge) for edge in self.edges])
         true = np.concatenate([[0.0], np.cumsum(self.probabilities)])[counts]
         f1 = 2 * true / (counts + self.matches)
@@ -121,13 +123,14 @@ class Estimate:
         return chosen
 
     def _require_told_apart(self, threshold: float, others: float) -> None:
-        """Refuse a doubtful threshold at which members of one household stand above it."""
+        """Refuse a threshold of low estimated precision that accepts pairs of one household."""
         said = self.precision(threshold)
         if said < _DOUBTED and others > _CROWDED:
             raise LinkageError(
                 f"precision is about {said:.2f} at the best threshold, {threshold:.3f}, or far less: there a record "
-                f"resembles {others:.1f} others of its own file, so people with errors and members of one household "
-                "are not told apart. Give witnesses; or ask for a precision, 0.9 say: fewer links, more of them right"
+                f"resembles {others:.1f} others of its own file, so the scores do not separate people with errors from "
+                "members of one household. Give witnesses; or ask for a precision such as 0.9, which gives fewer links, "
+                "and more of them correct"
             )
 
     def _above(self, threshold: float) -> int:
@@ -140,17 +143,17 @@ def estimate(
     encodings: tuple[Encodings, Encodings] | None = None,
     blocks: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Estimate:
-    """Probabilities of assigned pairs to be true.
+    """Estimate the probability that each assigned pair is true.
 
     Args:
-        candidates: all compared pairs above a similarity that is low enough to show false ones, too.
-        taken: which of them `assign_greedy` took.
-        encodings: of a and of b, so that refused pairs of one household are told from those of strangers; without them
-            all are taken for strangers, and files with households get a threshold that is far too high.
-        blocks: as the candidates were found by.
+        candidates: all compared pairs above a similarity that is low enough to include false ones.
+        taken: the candidates that `assign_greedy` took.
+        encodings: those of a and of b, to separate refused pairs of one household from those of strangers. Without them
+            all count as strangers, and files with households get a threshold that is far too high.
+        blocks: the blocking tokens by which the candidates were found.
 
     Raises:
-        LinkageError: no candidates.
+        LinkageError: there are no candidates.
     """
     scores = candidates.scores
     if not len(scores):
@@ -174,8 +177,8 @@ def estimate(
     readings: tuple[Reading, ...] = (Reading(probabilities, strangers),)
     decoys: Decoys | None = None
     if kin is not None and encodings is not None:
-        # Pairs of households that were accepted count as true at first, so that the first count is too small. In the
-        # second, true pairs of doubtful score count as without partner: it is too large, and a third would be larger.
+        # The first count treats accepted pairs of households as true, so it is too small. The second treats true pairs
+        # of doubtful score as records without partner, so it is too large; a third would be larger.
         once = kin.accepted(probabilities[bins[taken]], bins, BINS, candidates.sizes)
         doubted = _true_share(accepted, strangers + once)
         twice = kin.accepted(doubted[bins[taken]], bins, BINS, candidates.sizes)

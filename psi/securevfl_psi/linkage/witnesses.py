@@ -1,25 +1,26 @@
-"""How many pairs there are, and which share of them a threshold finds, from pairs that some fields witness.
+"""Estimates the number of true pairs, and the share that a threshold finds, from pairs that two rules witness.
 
-Two rules name sets of fields that have no field in common, each enough to know a person by: surname and birthday, given
-name and phone. Records that agree exactly in the fields of a rule, and whose values no other record of either file has,
-are a *witnessed* pair, whatever their other fields say. As errors in the fields of one rule say little of errors in
-those of the other, the pairs that both witness tell how many there are in all (Chapman 1951, as for animals that are
-caught twice):
+Each rule names a set of fields that identifies a person; the two sets have no field in common. An example: surname and
+birthday, given name and phone. Two records are a *witnessed* pair if they agree exactly in the fields of a rule and no
+other record of either file has these values; their other fields do not matter. If errors in the fields of one rule are
+independent of errors in those of the other, the number of pairs that both witness gives the number of all true pairs by
+capture and recapture (Chapman 1951):
 
     N = (n1 + 1) (n2 + 1) / (n12 + 1) - 1.
 
-Scores of witnessed pairs are scores of true pairs. Those that no rule witnesses have errors in both sets. Errors in one
-set turn a share of the bits, those in the other another share, and both together, where each turns bits at random,
+Scores of witnessed pairs are scores of true pairs. A true pair that no rule witnesses has errors in both sets. Errors
+in one set flip a share d1 of the bits, errors in the other a share d2. If each flips bits at random, both together flip
+a share d with
 
     1 - 2 d = (1 - 2 d1) (1 - 2 d2) / (1 - 2 d0),
 
-with d0 what is turned in pairs that both rules witness. So the share R(s) of all N that has a score of s or more is
-known without a look at the pairs that were accepted, and with it precision, N R(s) / accepted(s).
+with d0 the share that differs in pairs that both rules witness. This gives the share R(s) of all N pairs with a score
+of at least s, independently of the accepted pairs, and with it the precision, N R(s) / accepted(s).
 
-What shows this to be wrong: errors that come together (somebody whose every field is wrong is witnessed by no rule, so
-N is too small and recall too high), and people whom a rule takes for one another: twins share a surname and a birthday,
-a father and a son may share a name and a phone (N too large, recall too low, precision too high). Intervals are for
-chance alone: 95 % of a parametric bootstrap.
+Two things bias the estimate. Errors that occur together: no rule witnesses a person whose every field is wrong, so N is
+too small and recall too high. And people whom a rule confuses: twins share a surname and a birthday, a father and a son
+may share a name and a phone; then N is too large, recall too low and precision too high. The intervals cover sampling
+error only: 95 % of a parametric bootstrap.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ __all__ = ["RULES", "WitnessEstimate", "check_witnesses", "estimate_by_witnesses
 
 RULES = 2
 _FEWEST = 7
-"""Pairs that both rules have to witness, so that N is hardly biased (Robson and Regier 1964)."""
+"""The least number of pairs that both rules witness, so that N is nearly unbiased (Robson and Regier 1964)."""
 _DRAWS = 4000
 _BOOTSTRAP = 200
 
 
 def check_witnesses(rules: Sequence[Mapping[str, BlockKey]]) -> None:
-    """Two rules, without a common field.
+    """Check that there are two rules without a common field.
 
     Raises:
-        LinkageError: others.
+        LinkageError: there are more or fewer rules, or they share a field.
     """
     shared = set(rules[0]) & set(rules[1]) if len(rules) == RULES else set()
     if len(rules) != RULES or shared or not all(rules):
@@ -83,12 +84,12 @@ def witness_tokens(
 
 @dataclass(frozen=True, eq=False)
 class WitnessEstimate(Estimate):
-    """What witnessed pairs say of all pairs.
+    """An estimate over all true pairs, from the witnessed ones.
 
     Attributes:
-        witnessed: pairs that the first rule, the second rule, and both witness.
-        common: estimated number of people in both files.
-        common_range: 95 % interval of it.
+        witnessed: the numbers of pairs that the first rule, the second rule, and both witness.
+        common: the estimated number of people in both files.
+        common_range: the 95 % interval of `common`.
     """
 
     witnessed: tuple[int, int, int] = (0, 0, 0)
@@ -98,11 +99,11 @@ class WitnessEstimate(Estimate):
 
     @property
     def matches(self) -> float:
-        """Number of true pairs, whether scores show them or not."""
+        """The estimated number of true pairs, including those with low scores."""
         return self.common
 
     def recall(self, threshold: float) -> float:
-        """Share of all true pairs at or above `threshold`."""
+        """The share of all true pairs at or above `threshold`."""
         return float(_share(*self._draws[0][1:], np.array([threshold]))[0])
 
     def ranges(self, threshold: float) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -120,16 +121,16 @@ def estimate_by_witnesses(
     encodings: tuple[Encodings, Encodings],
     tokens: tuple[np.ndarray, np.ndarray],
 ) -> WitnessEstimate:
-    """Probabilities of assigned pairs to be true, and how many true pairs there are.
+    """Estimate the probability that each assigned pair is true, and the number of true pairs.
 
     Args:
         candidates: all compared pairs.
-        taken: which of them `assign_greedy` took.
-        encodings: of a and of b.
+        taken: the candidates that `assign_greedy` took.
+        encodings: those of a and of b.
         tokens: `witness_tokens` of a and of b.
 
     Raises:
-        LinkageError: no pairs, tokens of other shapes, or fewer than 7 pairs that both rules witness.
+        LinkageError: there are no pairs, the tokens have other shapes, or both rules witness fewer than 7 pairs.
     """
     of_a, of_b = checked_tokens(*encodings, tokens)
     if not len(taken):
@@ -148,7 +149,7 @@ def estimate_by_witnesses(
     groups = [
         _Group.of(keys, encodings, assigned) for keys in (both, np.setdiff1d(first, both), np.setdiff1d(second, both))
     ]
-    rng = np.random.default_rng(0)  # no secret: figures of one linkage do not change when it is repeated
+    rng = np.random.default_rng(0)  # not a secret; a fixed seed gives the same figures if a linkage is repeated
     draws = [_drawn(groups, counts, rng)]
     total = draws[0][0]
     shares = np.array([len(group.losses) for group in groups] + [max(0.0, total - sum(len(g.losses) for g in groups))])
@@ -182,8 +183,7 @@ def _witnessed(of_a: np.ndarray, of_b: np.ndarray, width: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Group:
-    """Witnessed pairs of one kind: what each lacks to a score of 1, and whether the pair was assigned; and the share of
-    ones in all encodings."""
+    """Witnessed pairs of one kind: 1 minus each score, whether each was assigned; and the share of ones in all."""
 
     losses: np.ndarray
     assigned: np.ndarray
@@ -196,20 +196,20 @@ class _Group:
         return cls(1 - dice(*encodings, rows_a, rows_b), np.isin(keys, assigned), filled)
 
     def drawn(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """1 - 2 d of so many of them, d being the share of bits that are turned."""
+        """Draw 1 - 2 d for `count` pairs with replacement, d being the share of flipped bits."""
         if not len(self.losses):
             return np.ones(count)
         kept: np.ndarray = np.maximum(1 - 4 * self.filled * rng.choice(self.losses, count), 1e-6)
         return kept
 
     def again(self, size: int, rng: np.random.Generator) -> _Group:
-        """So many of them, drawn with replacement."""
+        """Draw `size` of the pairs with replacement."""
         chosen = rng.integers(0, len(self.losses), size) if len(self.losses) else np.zeros(0, dtype=np.int64)
         return _Group(self.losses[chosen], self.assigned[chosen], self.filled)
 
 
 _Draw = tuple[float, np.ndarray, np.ndarray]
-"""The number of true pairs; their scores, descending, and the share of all with such a score or a higher one."""
+"""The number of true pairs; their scores, descending; and the share of all true pairs with at least that score."""
 
 
 def _drawn(groups: Sequence[_Group], counts: tuple[int, int, int], rng: np.random.Generator) -> _Draw:
@@ -241,7 +241,7 @@ def _share(scores: np.ndarray, above: np.ndarray, thresholds: np.ndarray) -> np.
 
 
 def _probabilities(scores: np.ndarray, draw: _Draw) -> tuple[np.ndarray, np.ndarray]:
-    """Of each assigned pair; and the thresholds to choose from."""
+    """The probability that each assigned pair is true; and the thresholds to choose from."""
     high, low = float(scores[0]), float(scores[-1])
     width = (high - low) / BINS or 1.0
     edges = high - width * np.arange(1, BINS + 1)
