@@ -68,7 +68,7 @@ def test_files_that_do_not_show_who_is_common_get_no_threshold_of_their_own(monk
 def test_what_the_refusal_says_to_do_helps() -> None:
     files = simulate_families(1000, common=0.2, together=0.5, errors=DIRTY, seed=100)
     pair = _encoded(files)
-    with pytest.raises(LinkageError, match=r"Give witnesses; or ask for a precision such as 0\.9"):
+    with pytest.raises(LinkageError, match=r"Give witnesses, or ask for a precision such as 0\.9"):
         link_records(*pair)
     sure = link_records(*pair, precision=0.9)
     assert _precision(files, sure.rows_a, sure.rows_b) > 0.85
