@@ -129,7 +129,7 @@ class Estimate:
             raise LinkageError(
                 f"precision is about {said:.2f} at the best threshold, {threshold:.3f}, or far less: there a record "
                 f"resembles {others:.1f} others of its own file, so the scores do not separate people with errors from "
-                "members of one household. Give witnesses, or ask for a precision such as 0.9, for fewer and better links"
+                "members of one household. Give witnesses, or ask for a precision such as 0.9, for fewer links"
             )
 
     def _above(self, threshold: float) -> int:
