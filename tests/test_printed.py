@@ -31,7 +31,6 @@ PUBLIC = {
     "PolynomialPlaces.negative": "likewise",
     "PublicKey.raw": "public",
     "RlwePublicKey.halves": "public",
-    "Search._of": "digests of what parties said of themselves",
     "Split.test": "numbers of rows, no values",
     "Split.train": "likewise",
     "Split.valid": "likewise",
