@@ -65,8 +65,11 @@ def edit(folder: Path, change: Callable[[list[bytes]], list[bytes]], party: str 
     file_of(folder, party).write_bytes(b"".join(after))
 
 
-def rechain(lines: list[Line], key: PrivateKey | None) -> bytes:
-    """These lines with hashes, counts and, where there is a key, signatures of their own: a whole forgery."""
+def rechain(lines: list[Line], key: PrivateKey | None, surplus: int = 0) -> bytes:
+    """Forge a whole file: hashes and counts of these lines computed again, and signatures where there is a key.
+
+    Signed lines count `surplus` messages more than there are.
+    """
     out, head, ends, count = [], GENESIS, "", 0
     for line in lines:
         changes: dict[str, object] = {}
@@ -78,7 +81,7 @@ def rechain(lines: list[Line], key: PrivateKey | None) -> bytes:
             count += 1
             changes["seq"] = count
         if isinstance(line, Mark | Closing):
-            changes["messages"] = count
+            changes["messages"] = count + surplus
         new = replace(line, prev=head, hash="", **changes)
         head = hash_of(new)
         if key is not None and isinstance(new, Opening | Mark | Closing):
@@ -98,6 +101,12 @@ def forge(
         file_of(folder, party).write_bytes(rechain(change(lines), key))
 
     return act
+
+
+def miscount(folder: Path) -> None:
+    """The party's own key signs one message more than its file has."""
+    lines = [decode_line(raw.rstrip(b"\n")) for raw in sum_up_chain(folder, "shop1")]
+    file_of(folder, "shop1").write_bytes(rechain(lines, KEYS["shop1"], surplus=1))
 
 
 def each(kind: type, **changes: object) -> Callable[[list[Line]], list[Line]]:
@@ -340,6 +349,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
     "own key: declarations": (forge(other_words, MINE), LINE),
     "own key: peers' words left out": (forge(each(Closing, words={}), MINE), LINE),
     "own key: peers left out": (forge(lambda lines: [x for x in lines if not isinstance(x, PeersLine)], MINE), LINE),
+    "own key: counts of messages": (miscount, "messages, but the chain has"),
     "own key: a run failed early": (forge(failed, MINE), LINE),
     "metrics edited": (lambda f: (f / "metrics.json").write_text((f / "metrics.json").read_text() + " "), LINE),
     "scores edited": (lambda f: (f / "scores.csv").write_text("id,plain\n"), LINE),
