@@ -147,7 +147,7 @@ class Step:
         if error > self.owners[0].product_error * self.shape.parties:
             raise ValueError(f"z is wrong by {error}")
         self.weights = [
-            np.asarray(u.ring.signed(u.ring.reduce(u.values + v.values)), dtype=object)
+            np.asarray(u.ring.to_signed(u.ring.reduce(u.values + v.values)), dtype=object)
             for u, v in zip(self.mine, self.theirs, strict=True)
         ]
         return watch.phases, down, up

@@ -116,8 +116,8 @@ def watch(
     truth, labels = transcript.truth(), {}
     for name in active.passive:
         view, what = transcript.view(name), ("gradient at the activations", name)
-        if view.looks.get(what):  # a trainable bottom's
-            found = score_single_observations(replace(view, looks={what: view.looks[what]}))
+        if view.observations.get(what):  # a trainable bottom's
+            found = score_single_observations(replace(view, observations={what: view.observations[what]}))
             ranked = auc(truth.y[found.rows] == 1, found.values)
             labels[name] = max(ranked, 1 - ranked)  # which class is the rarer one is known
     return View(
@@ -148,11 +148,11 @@ def feature_errors(found: np.ndarray, truth: np.ndarray, draws: int = 5) -> dict
 def figures(view: View) -> dict[str, object]:
     """What the attacks get out of a view."""
     seen = view.shown
-    n, h = seen.training_rows, seen.looks.shape[2]
+    n, h = seen.training_rows, seen.scored_z.shape[2]
     stacked = seen.stack_observations()
     looks = np.linalg.svd(stacked[n:], full_matrices=False)[0][:, : seen.width]
     found: dict[str, object] = {
-        "epochs": len(seen.looks),
+        "epochs": len(seen.scored_z),
         "steps": len(seen.z),
         "training rows": n,
         "test AUC": view.auc,
@@ -162,7 +162,7 @@ def figures(view: View) -> dict[str, object]:
         "features, all looks": feature_errors(stacked[:n], view.truth[:n]),
         "features of validation rows": feature_errors(looks, view.truth[n:]),
     }
-    if len(seen.looks) > 1 and stacked.shape[1] >= seen.width:  # one look fewer is not enough, as the table shows
+    if len(seen.scored_z) > 1 and stacked.shape[1] >= seen.width:  # one look fewer is not enough, as the table shows
         x, left = factor_gram(seen)
         found |= {"z unexplained": left, "gram": gram_error(x[:n], view.truth[:n])}
         found["features, transcript"] = feature_errors(x[:n], view.truth[:n])

@@ -145,7 +145,7 @@ def test_paths_are_chosen_by_name(fresh: pytest.MonkeyPatch) -> None:
     fresh.setenv("SECUREVFL_ENGINE", "cryptography")
     assert bit_loops().name == "numpy"
     assert bit_loops("libsodium").name == "numpy"
-    with pytest.raises(EngineError, match="path 'magic'; one of"):
+    with pytest.raises(EngineError, match="path 'magic'; expected one of"):
         bit_loops("magic")
     fresh.setattr(paths, "host_features", frozenset)
     with pytest.raises(EngineError, match="needs llvmlite and a CPU with"):

@@ -112,7 +112,7 @@ def test_other_counters_are_refused(liar: int, label: str, place: int) -> None:
 
 
 def test_numbers_beyond_the_modulus_are_refused() -> None:
-    with pytest.raises(MalformedError, match="modulo 67"):
+    with pytest.raises(MalformedError, match="expected numbers below 67"):
         attacked(0, "rows", lambda a: [a[0], a[1] | np.uint8(128)])
 
 

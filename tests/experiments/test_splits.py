@@ -145,7 +145,7 @@ def test_sealed_folds_by_group_are_of_one_drawing() -> None:
     [
         ({"split_by": "group"}, {}, "splits by group, and the table names no column for it"),
         ({"split_by": "time"}, {"group": GROUP}, "splits by time, and the table names no column for it"),
-        ({"split_by": "group"}, {"group": np.zeros(ROWS, np.int64)}, "of 1 groups"),
+        ({"split_by": "group"}, {"group": np.zeros(ROWS, np.int64)}, "belong to 1 groups"),
         ({"split_by": "time"}, {"time": np.zeros(ROWS)}, "1 different times"),
         ({"fold": (1, 2)}, {"fold": np.repeat([0, 1, 2, 0], 40).astype(np.int8)}, "splits them by fold: leave one out"),
     ],

@@ -152,7 +152,7 @@ def test_what_a_party_counts_is_what_its_peer_saw(kind: type[Algorithm]) -> None
     table = recorder._notes["shop1", "bank"].rows
     assert table is not None
     seen: dict[int, int] = {}
-    for look in recorder.transcript().view("bank").looks["part of z", "shop1"].all:
+    for look in recorder.transcript().view("bank").observations["part of z", "shop1"].all:
         for row, values in zip(look.rows.tolist(), look.values, strict=True):
             if row < table.total_count and table.own_places(np.array([row]))[0] >= 0:
                 seen[row] = seen.get(row, 0) + len(values)
