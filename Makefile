@@ -43,6 +43,7 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tools/mypy-names.ini examples benchmarks tools
 
 contracts: $(STAMP)
 	$(BIN)/lint-imports

@@ -63,7 +63,8 @@ def describe_component(name: str, pins: Mapping[str, str], kind: str) -> dict[st
     try:
         metadata = distribution(name).metadata
         version = metadata["Version"]
-        licence = metadata.get("License-Expression") or ""
+        found: Any = metadata
+        licence = found.get("License-Expression") or ""
     except PackageNotFoundError:
         version = pins.get(name, "")
     identifier = f"pkg:pypi/{name}" + (f"@{version}" if version else "")

@@ -169,7 +169,8 @@ def measure(cell: Cell, rows: int, said: Callable[[str, list[str]], Said]) -> Fi
     stated = said(owner, names)
     places = np.arange(len(train))
     labels, features = [], []
-    shown = not cell.sealed or job.algorithm.nodes == "shown"
+    boosting: Any = job.algorithm
+    shown = not cell.sealed or boosting.nodes == "shown"
     for name in names:
         role = roles[name]
         x = role.columns_of(train)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ NOISE_PAGE = ROOT / "docs" / "differential-privacy.md"
 GATE = ROOT / "benchmarks" / "results" / "gate.json"
 FIGURES = ROOT / "benchmarks" / "results" / "attack_on_z.json"
 
-SEALED = [name for name, kind in Protection.known_types().items() if kind().policy().sealed and not kind.on_shares]
+KINDS: Mapping[str, type[Any]] = Protection.known_types()
+SEALED = [name for name, kind in KINDS.items() if kind().policy().sealed and not kind.on_shares]
 """Protections that seal a cut; a test holds that they have the same findings, so that one column tells of all."""
 DP = sv.DP(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5))
 WAYS: dict[str, Protection] = {
