@@ -97,7 +97,7 @@ def test_too_few_common_rows_are_refused_by_default() -> None:
 
 
 def test_identifiers_that_double_once_normalised_are_the_users_mistake() -> None:
-    with pytest.raises(sv.InputError, match="'b': 1 identifiers are doubled once normalised"):
+    with pytest.raises(sv.InputError, match="'b': 1 identifiers occur more than once after normalisation"):
         align_parties(sv.Parties.of(_table("a", ["x", "y"], label=True), _table("b", ["x", " x"])), JOB)
 
 

@@ -81,7 +81,7 @@ def test_identifiers_of_several_columns_in_the_library() -> None:
     assert list(normalise_column([(" ann", "1")], rules)) == ["3:ann1:1"]
     assert rules.tag() != IdRules().tag() != IdRules(columns=3).tag()
     for ids, words in (
-        ([("a", "b"), "ab"], "row 1 is a str; a tuple of 2"),
+        ([("a", "b"), "ab"], "row 1 is a str; expected a tuple of 2"),
         ([("a",)], "row 0 is 1 values"),
         ([("a", "")], "row 0 is empty"),
         ([("a", "b"), ("a ", "b")], "doubled once normalised"),

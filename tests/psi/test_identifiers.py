@@ -146,7 +146,7 @@ def test_columns_are_normalised_as_texts_are(texts: list[str], flags: dict[str, 
 
 
 def test_code_points_that_unicode_does_not_assign_are_refused() -> None:
-    with pytest.raises(IdentifierError, match=r"row 1 holds U\+0378, which Unicode .* does not assign"):
+    with pytest.raises(IdentifierError, match=r"row 1 contains U\+0378, which Unicode .* does not assign"):
         normalise(["a", "b\u0378"], IdRules())
 
 
