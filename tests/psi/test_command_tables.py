@@ -84,7 +84,7 @@ def test_identifiers_of_several_columns_in_the_library() -> None:
         ([("a", "b"), "ab"], "row 1 is a str; expected a tuple of 2"),
         ([("a",)], "row 0 is 1 values"),
         ([("a", "")], "row 0 is empty"),
-        ([("a", "b"), ("a ", "b")], "doubled once normalised"),
+        ([("a", "b"), ("a ", "b")], "occur more than once after normalisation"),
         ([("a" * 600, "b" * 600)], "has 1208 bytes"),
     ):
         with pytest.raises(IdentifierError, match=words):

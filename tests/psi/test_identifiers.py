@@ -69,7 +69,7 @@ def test_one_text_is_not_a_column() -> None:
         ([True, False], "is a bool"),
         ([b"a"], "is a bytes"),
         (["a", "b", "a", "a"], "'a' in rows 0 and 2; 'a' in rows 0 and 3"),
-        (["ＡB", "AB"], "doubled once normalised"),
+        (["ＡB", "AB"], "occur more than once after normalisation"),
         (["x" * 2000], "at most 1024"),
         (["é" * 513], "has 1026 bytes; at most 1024"),
         ([10**5000], "at most 1024 digits"),
