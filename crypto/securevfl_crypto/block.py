@@ -50,7 +50,7 @@ class Block:
             if not 1 <= getattr(self, name) <= 1 << 24:
                 raise MalformedError(f"{name} is {getattr(self, name)}; expected 1 to 2^24")
         if self.widest and not self.width_in <= self.widest <= 1 << 24:
-            raise MalformedError(f"widest is {self.widest}; expected 0, or at least this block's width {self.width_in}")
+            raise MalformedError(f"widest is {self.widest}; expected 0, or this block's width {self.width_in} to 2^24")
 
     @property
     def gradient_bits(self) -> int:

@@ -2,12 +2,12 @@
 
 Golomb (IEEE Transactions on Information Theory 1966) and Rice; as a filter, Putze, Sanders and Singler (JEA 2009,
 section 4). n hashes are mapped to whole numbers below n 2^bits, sorted, and their differences coded: the quotients by
-2^bits in unary, the remainders in `bits` bits. That is bits + 1.58 bits an item, where no filter can have fewer than
-`bits`, and a Bloom filter takes 1.44 bits. All quotients come first, then all remainders, so both are read by
-array operations.
+2^bits in unary, the remainders in `bits` bits. That takes bits + 1.58 bits an item; no filter can take fewer than
+`bits`, and a Bloom filter takes 1.44 · bits. All quotients come first, then all remainders, so that array operations
+can read both.
 
 Layout, numbers big-endian: ``GCS`` and the version 1 (4 bytes), bits (1), count n (8), bytes of the quotients (8); the
-quotients, a one after as many zeros; the remainders; both filled with zeros to whole bytes.
+quotients, each that many zeros and a one; the remainders; both padded with zeros to whole bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from securevfl_psi.okvs import scale_fractions
 __all__ = ["HASH_BYTES", "MAX_BITS", "MAX_ITEMS", "GolombSet", "decode_golomb", "encode_golomb"]
 
 HASH_BYTES = 16
+"""A hash's first half chooses its bucket, the second half gives its bits within it, see `_values`."""
 MAX_ITEMS = 1 << 28
+"""More items would make the buckets of 40-bit fractions less uniform than 1 ± 2^-12, see `_values`."""
 MAX_BITS = 56
 _HEADER = struct.Struct(">4sBQQ")
 _MAGIC = b"GCS\x01"
@@ -36,7 +38,7 @@ class GolombSet:
 
     Attributes:
         bits: a hash outside the set passes for a member with probability 2^-bits.
-        values: of the encoded hashes, sorted, uint64 (n,).
+        values: what `_values` makes of the encoded hashes, sorted, uint64 (n,).
     """
 
     bits: int
@@ -56,8 +58,9 @@ def encode_golomb(hashes: np.ndarray, bits: int = 40) -> bytes:
     """Encode a set of hashes.
 
     Args:
-        hashes: uint8 (n, 16), uniform (outputs of a pseudo-random function); whoever reads the set can test them.
-        bits: of the false-positive rate, 1 to `MAX_BITS`; n 2^bits may not exceed 2^64.
+        hashes: uint8 (n, 16), uniform (outputs of a pseudo-random function); whoever has the set can test any
+            hash against it.
+        bits: a hash outside the set passes with probability 2^-bits; 1 to `MAX_BITS`, and n 2^bits at most 2^64.
 
     Raises:
         PSIError: too many bits.
@@ -66,10 +69,10 @@ def encode_golomb(hashes: np.ndarray, bits: int = 40) -> bytes:
     """
     count = len(hashes)
     if count > MAX_ITEMS:
-        raise SetSizeError(f"a Golomb-coded set of {count} items; at most {MAX_ITEMS} are possible: cut the set")
+        raise SetSizeError(f"a Golomb-coded set of {count} items; at most {MAX_ITEMS} are possible: split the set")
     if not 1 <= bits <= MAX_BITS or count << bits > 1 << 64:
         raise PSIError(
-            f"{bits} bits for {count} items; 1 to {MAX_BITS} are possible, and items times 2^bits up to 2^64"
+            f"{bits} bits for {count} items; expected 1 to {MAX_BITS} bits, and items times 2^bits at most 2^64"
         )
     values = np.sort(_values(hashes, max(count, 1), bits))
     steps = np.diff(values, prepend=np.uint64(0))
@@ -83,10 +86,11 @@ def encode_golomb(hashes: np.ndarray, bits: int = 40) -> bytes:
 
 
 def decode_golomb(data: bytes, *, max_items: int = MAX_ITEMS) -> GolombSet:
-    """The set in these bytes; takes about 60 bytes of memory an item, whose number their length confirms first.
+    """Decode a set. It takes about 60 bytes of memory an item, but only after the length of `data` confirms the number
+    of items that its header announces.
 
     Raises:
-        MalformedError: bytes that `encode` does not write.
+        MalformedError: `encode_golomb` does not write such bytes.
         SetSizeError: more items than `max_items`.
     """
     if len(data) < _HEADER.size:
@@ -97,31 +101,42 @@ def decode_golomb(data: bytes, *, max_items: int = MAX_ITEMS) -> GolombSet:
     if count > min(max_items, MAX_ITEMS):
         raise SetSizeError(f"a Golomb-coded set of {count} items; at most {min(max_items, MAX_ITEMS)} are accepted")
     if not 1 <= bits <= MAX_BITS or count << bits > 1 << 64:
-        raise MalformedError(f"a Golomb-coded set of {bits} bits and {count} items, which encode does not write")
+        raise MalformedError(
+            f"a Golomb-coded set of {bits} bits and {count} items; expected 1 to {MAX_BITS} bits, and items times "
+            "2^bits at most 2^64"
+        )
+    # The quotients are below count in sum, and each ends with a one: 2 · count bits at most.
     if 8 * size > 2 * count + 7 or len(data) != _HEADER.size + size + -(-count * bits // 8):
-        raise MalformedError(f"a Golomb-coded set of {len(data)} bytes, {size} of quotients; {count} items have others")
+        raise MalformedError(
+            f"a Golomb-coded set of {len(data)} bytes, {size} of them quotients, does not fit {count} items of {bits} "
+            "bits"
+        )
     raw = np.frombuffer(data, dtype=np.uint8, offset=_HEADER.size)
     ends = np.flatnonzero(np.unpackbits(raw[:size]))
     if len(ends) != count or size != (-(-(int(ends[-1]) + 1) // 8) if count else 0):
         raise MalformedError(f"a Golomb-coded set with {len(ends)} quotients for {count} items, or bytes after them")
     low = _unpack(raw[size:], count, bits)
-    # Sums of quotients and of remainders apart, as neither overflows: count 2^bits is at most 2^64.
+    # Quotients and remainders are summed separately: neither sum overflows, because count · 2^bits is at most 2^64.
     sums = np.cumsum(low, dtype=np.uint64)
     high = (ends - np.arange(count)).astype(np.uint64) + (sums >> np.uint64(bits))
     if count and int(high[-1]) >= count:
-        raise MalformedError(f"a Golomb-coded set with a value of {high[-1]} times 2^{bits}; {count} items stay below")
+        raise MalformedError(
+            f"a Golomb-coded set with a value of {high[-1]} · 2^{bits}; {count} items have values below {count} · "
+            f"2^{bits}"
+        )
     values = (high << np.uint64(bits)) | (sums & np.uint64((1 << bits) - 1))
     return GolombSet(bits, values)
 
 
 def _values(hashes: np.ndarray, count: int, bits: int) -> np.ndarray:
-    """Uniform whole numbers below count 2^bits, uint64 (n,): one of `count` buckets, and `bits` bits within it.
+    """Map hashes to whole numbers below count · 2^bits, uint64 (n,): one of `count` buckets, and `bits` bits within it.
 
-    The bucket ⌊h count / 2^40⌋ of 40 bits h is within a factor 1 ± count/2^40 of uniform.
+    The bucket is ⌊h · count / 2^40⌋, where h is 40 bits of the hash: each has probability 1/count, within a factor of
+    1 ± count/2^40.
     """
-    if not isinstance(hashes, np.ndarray) or hashes.dtype != np.uint8 or hashes.ndim != 2:
+    if not isinstance(hashes, np.ndarray):
         raise MalformedError(f"hashes are {type(hashes).__name__}; uint8 (n, {HASH_BYTES}) was expected")
-    if hashes.shape[1] != HASH_BYTES:
+    if hashes.dtype != np.uint8 or hashes.ndim != 2 or hashes.shape[1] != HASH_BYTES:
         raise MalformedError(f"hashes are {hashes.dtype} {hashes.shape}; uint8 (n, {HASH_BYTES}) was expected")
     words = np.ascontiguousarray(hashes).view("<u8")
     bucket = scale_fractions(words[:, 0] >> np.uint64(24), count)

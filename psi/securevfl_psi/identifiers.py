@@ -1,4 +1,4 @@
-"""Normalise identifiers by declared rules; parties with different rules would silently lose rows."""
+"""Normalise identifiers by rules that both parties declare: under different rules they would silently lose rows."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ __all__ = [
 ]
 
 MAX_ID_BYTES = 1024
+"""Longest normalised identifier, in UTF-8. A longer one is more likely a wrong column than an identifier."""
 MISSING = frozenset(
     ["", "#N/A", "#NA", "<NA>", "N/A", "NA", "NAN", "NULL", "NaN", "NaT", "None", "Null", "n/a", "nan", "null"]
 )
 """Texts that programs write for a missing value. As identifiers, they would match unrelated rows of two tables."""
-_EXAMPLES = 3
+_EXAMPLES = 3  # duplicates that an error quotes
 _SPACES = re.compile(r"\s+")
-_WHOLE = re.compile(r"\+?0*(0|[1-9][0-9]*)(?:\.0*)?")  # linear time: reads each digit a bounded number of times
-# Default_Ignorable_Code_Point of Unicode 15.1, DerivedCoreProperties.txt; whole ranges are reserved for it, so that
-# later versions assign characters within them. NFKC_Casefold drops the same.
+_WHOLE_NUMBER = re.compile(r"\+?0*(0|[1-9][0-9]*)(?:\.0*)?")  # linear time: reads each digit a bounded number of times
+# Default_Ignorable_Code_Point of Unicode 15.1, DerivedCoreProperties.txt. Unicode reserves whole ranges for the
+# property, and these are complete, so characters that later versions add fall within them. NFKC_Casefold drops the
+# same characters.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -52,14 +54,14 @@ class IdRules:
         form: Unicode normalisation form, ``"NFKC"`` or ``"NFC"``.
         strip: drop white space at both ends.
         casefold: treat upper and lower case alike.
-        squeeze: make one space of white space inside.
-        numeric: write whole numbers one way: ``+0042`` and ``42.0`` are ``42``.
-        columns: how many columns make an identifier. From two on each row is a tuple of so many texts; each is
-            normalised, and they are joined as netstrings without the comma, its length in bytes before each
-            (``3:ann10:1970-01-01``), so that no two different rows are joined alike.
+        squeeze: replace each run of white space inside by one space.
+        numeric: write whole numbers in one way: ``+0042`` and ``42.0`` become ``42``.
+        columns: how many columns make an identifier. With two or more, each row is a tuple of that many texts. Each
+            text is normalised and prefixed with its length in bytes (``3:ann10:1970-01-01``, a netstring without the
+            comma), so that two different rows never give the same identifier.
 
-    Characters that no one sees (Unicode's Default_Ignorable_Code_Point: zero-width spaces and joiners, soft hyphens,
-    marks of direction, variation selectors, the byte-order mark) are dropped by every form.
+    Every form drops invisible characters (Unicode's Default_Ignorable_Code_Point: zero-width spaces and joiners, soft
+    hyphens, direction marks, variation selectors, the byte-order mark).
     """
 
     form: Literal["NFC", "NFKC"] = "NFKC"
@@ -73,7 +75,7 @@ class IdRules:
         if self.form not in ("NFC", "NFKC"):
             raise IdentifierError(f"Unicode form {self.form!r}; expected 'NFC' or 'NFKC'")
         if not isinstance(self.columns, int) or not 1 <= self.columns <= _MOST_COLUMNS:
-            raise IdentifierError(f"columns={self.columns!r}; an identifier takes 1 to {_MOST_COLUMNS}")
+            raise IdentifierError(f"columns={self.columns!r}; an identifier is made from 1 to {_MOST_COLUMNS} columns")
 
     def tag(self) -> str:
         """Return a short text that is equal for two rules exactly if the rules are equal."""
@@ -95,16 +97,16 @@ class IdRules:
     def apply(self, text: str) -> str:
         """Normalise one identifier."""
         if self.casefold:
-            # Case folding may undo the normal form, and the other way round: Unicode 15, section 3.13, D146.
+            # Case folding can undo normalisation, and normalisation case folding: Unicode 15, section 3.13, D146.
             text = unicodedata.normalize(self.form, text).casefold()
         text = unicodedata.normalize(self.form, text)
-        if not text.isascii() and _INVISIBLE.search(text):  # characters that they separated may compose now
+        if not text.isascii() and _INVISIBLE.search(text):  # characters that become neighbours may compose
             text = unicodedata.normalize(self.form, _INVISIBLE.sub("", text))
         if self.squeeze:
             text = _SPACES.sub(" ", text)
         if self.strip:
             text = text.strip()
-        found = _WHOLE.fullmatch(text) if self.numeric else None
+        found = _WHOLE_NUMBER.fullmatch(text) if self.numeric else None
         return text if found is None else found[1]
 
 
@@ -135,8 +137,9 @@ def _require_assigned(text: str, row: int) -> None:
     unknown = [char for char in text if unicodedata.category(char) == "Cn"]
     if unknown:
         raise IdentifierError(
-            f"the identifier in row {row} holds U+{ord(unknown[0]):04X}, which Unicode {unicodedata.unidata_version} "
-            "does not assign: another release might normalise it otherwise; remove it"
+            f"the identifier in row {row} contains U+{ord(unknown[0]):04X}, which Unicode "
+            f"{unicodedata.unidata_version} "
+            "does not assign: another version might normalise it differently; remove it"
         )
 
 
@@ -168,7 +171,8 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
     """Normalise identifiers to texts, in their order.
 
     Args:
-        ids: texts, or whole numbers (written in decimal); not both. Tuples of such, where several columns make one.
+        ids: all texts, or all whole numbers, which are written in decimal; tuples of these if `IdRules.columns` is 2 or
+            more.
         rules: how to normalise.
 
     Raises:
@@ -186,24 +190,26 @@ def normalise_rows(raw: Sequence[object], rules: IdRules) -> list[str]:
     Raises:
         IdentifierError: as for `normalise`, except duplicates.
     """
-    return _joined_columns(raw, rules) if rules.columns > 1 else _one_column(raw, rules)
+    return _normalise_tuples(raw, rules) if rules.columns > 1 else _normalise_values(raw, rules)
 
 
-def _joined_columns(rows: Sequence[object], rules: IdRules) -> list[str]:
+def _normalise_tuples(rows: Sequence[object], rules: IdRules) -> list[str]:
     """Normalise each column separately, then join the values of each row."""
     for row, value in enumerate(rows):
         if not isinstance(value, tuple) or len(value) != rules.columns:
-            held = f"{len(value)} values" if isinstance(value, tuple) else f"a {type(value).__name__}"
-            raise IdentifierError(f"the identifier in row {row} is {held}; a tuple of {rules.columns} is needed")
-    columns = [_one_column([row[i] for row in rows], rules) for i in range(rules.columns)]  # type: ignore[index]
+            given = f"{len(value)} values" if isinstance(value, tuple) else f"a {type(value).__name__}"
+            raise IdentifierError(
+                f"the identifier in row {row} is {given}; expected a tuple of {rules.columns}, one value a column"
+            )
+    columns = [_normalise_values([row[i] for row in rows], rules) for i in range(rules.columns)]  # type: ignore[index]
     joined = ["".join(f"{len(part.encode())}:{part}" for part in parts) for parts in zip(*columns, strict=True)]
     for row, text in enumerate(joined):
         _require_short(text, row)
     return joined
 
 
-def _one_column(raw: Sequence[object], rules: IdRules) -> list[str]:
-    texts = [_text(value, row) for row, value in enumerate(raw)]
+def _normalise_values(raw: Sequence[object], rules: IdRules) -> list[str]:
+    texts = [_to_text(value, row) for row, value in enumerate(raw)]
     kinds = {isinstance(value, str) for value in raw}
     if len(kinds) > 1:
         row = next(i for i, value in enumerate(raw) if isinstance(value, str) != isinstance(raw[0], str))
@@ -235,7 +241,7 @@ def _require_column(ids: Iterable[object]) -> list[object]:
     return list(ids)
 
 
-def _text(value: object, row: int) -> str:
+def _to_text(value: object, row: int) -> str:
     if isinstance(value, str):
         return value
     if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
@@ -247,9 +253,7 @@ def _text(value: object, row: int) -> str:
                 f"the identifier in row {row} has {number.bit_length()} bits; at most {MAX_ID_BYTES} digits"
             )
         return str(number)
-    raise IdentifierError(
-        f"the identifier in row {row} is a {type(value).__name__}; texts and whole numbers are possible"
-    )
+    raise IdentifierError(f"the identifier in row {row} is a {type(value).__name__}; expected a text or a whole number")
 
 
 def _refuse_duplicates(normal: Sequence[str]) -> None:
@@ -263,6 +267,6 @@ def _refuse_duplicates(normal: Sequence[str]) -> None:
         first.setdefault(text, row)
     more = f" and {len(found) - _EXAMPLES} more" if len(found) > _EXAMPLES else ""
     raise IdentifierError(
-        f"{len(found)} identifiers are doubled once normalised: {'; '.join(found[:_EXAMPLES])}{more}: keep one "
-        "row for each"
+        f"{len(found)} identifiers occur more than once after normalisation: {'; '.join(found[:_EXAMPLES])}{more}: "
+        "keep one row for each"
     )

@@ -117,7 +117,8 @@ class Terms:
             raise PSIError(f"protocol {self.protocol!r}; expected one of {', '.join((*PROTOCOLS, _AUTO))}")
         if self.link is not None and (self.protocol != _AUTO or not _is_link(self.link)):
             raise PSIError(
-                f"link={self.link!r} with protocol {self.protocol!r}; megabits a second, above 0, for 'auto'"
+                f"link={self.link!r} with protocol {self.protocol!r}; expected megabits a second, above 0, and only "
+                "with 'auto'"
             )
         if self.learns not in ("both", "receiver"):
             raise PSIError(f"learns={self.learns!r}; expected 'both' or 'receiver'")

@@ -1,4 +1,4 @@
-"""Bytes over one connection, plain or TLS: the only file of the commands that sends to or receives from a peer."""
+"""Bytes over one connection, plain or TLS: the only module of `securevfl-psi` that exchanges bytes with a peer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from securevfl_psi.errors import ConnectionLost
 
 __all__ = ["ActivityTimer", "ByteStream", "Traffic"]
 
-_READ = 1 << 18
+_READ = 1 << 18  # bytes that one call asks the socket for
 _LEAST = 64
-"""Bytes that must move within a timeout: a peer that sends one now and then does not keep a party waiting forever."""
+"""Bytes that must move within a timeout, so that a peer cannot keep a party waiting by sending a byte now and then."""
 _SHORTEST = 0.01  # seconds; a socket's timeout of 0 would make it non-blocking
-_LAST = 1.0  # seconds in which a peer may take the reason why a run ends
-_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_LAST = 1.0  # seconds for which a party that ends tries to send its reason
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Traffic:
-    """Bytes moved so far.
+    """Counts the bytes sent and received so far.
 
     Attributes:
         sent, received: bytes of messages, without what TCP and TLS add.
@@ -39,14 +39,14 @@ class Traffic:
 class ByteStream:
     """A connection with a peer.
 
-    `send` and `receive` block, for parties that take turns. `send_some` and `receive_some` move what moves now, for a
-    socket that does not block.
+    `send` and `receive` block, for parties that take turns. `send_some` and `receive_some` never wait; they need a
+    non-blocking socket.
 
     Args:
         sock: connected; its TLS handshake is done.
         peer: the peer's name, for messages.
         timeout: seconds of silence after which the peer counts as lost.
-        deadline: seconds for all turns together.
+        deadline: seconds for the whole run.
         traffic: counts the bytes; several streams may share one.
     """
 
@@ -66,7 +66,7 @@ class ByteStream:
         """Send all of it.
 
         Raises:
-            ConnectionLost: the peer is gone, or takes nothing for too long.
+            ConnectionLost: the peer is gone, or accepts nothing for too long.
         """
         seconds = self._seconds_left()
         try:
@@ -77,7 +77,7 @@ class ByteStream:
         self.traffic.sent += len(data)
 
     def send_last(self, data: bytes, *, within: float = _LAST) -> None:
-        """Send why this side ends, if the peer still listens."""
+        """Try to send why this side ends; ignore a peer that is gone already."""
         try:
             self.sock.settimeout(within)
             self.sock.sendall(data)
@@ -85,10 +85,10 @@ class ByteStream:
             return
 
     def receive(self, most: int = _READ, *, within: float | None = None) -> bytes:
-        """Wait for bytes; at least one.
+        """Wait for at least one byte, and return what has arrived.
 
         Args:
-            most: bytes to return.
+            most: the most bytes to return.
             within: seconds to wait, instead of the timeout.
 
         Raises:
@@ -101,12 +101,12 @@ class ByteStream:
         except OSError as error:
             raise self._lost(error, seconds) from None
         if not data:
-            raise ConnectionLost(f"{self.peer!r} hung up in the middle of the run: look there")
+            raise ConnectionLost(f"{self.peer!r} closed the connection during the run: check its output")
         self.traffic.received += len(data)
         return data
 
     def receive_exactly(self, size: int, *, within: float | None = None) -> bytes:
-        """Wait for so many bytes. Memory is taken as they come.
+        """Wait for exactly `size` bytes. Memory grows as they arrive, so a large `size` alone costs nothing.
 
         Args:
             size: bytes to return.
@@ -131,7 +131,7 @@ class ByteStream:
             return 0
         try:
             count = self.sock.send(data)
-        except _NOT_NOW:
+        except _WOULD_BLOCK:
             return 0
         except OSError as error:
             raise self._lost(error) from None
@@ -149,7 +149,7 @@ class ByteStream:
         while size < _READ:  # one call returns no more than a TLS record, which is 16 kB
             try:
                 data = self.sock.recv(_READ - size)
-            except _NOT_NOW:
+            except _WOULD_BLOCK:
                 break
             except OSError as error:
                 raise self._lost(error) from None
@@ -165,23 +165,24 @@ class ByteStream:
     def _seconds_left(self) -> float:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise _late(repr(self.peer), self._deadline)
+            raise _deadline_passed(repr(self.peer), self._deadline)
         return min(self._timeout, left)
 
     def _lost(self, error: OSError, seconds: float = 0.0) -> ConnectionLost:
         if isinstance(error, TimeoutError):
-            self._seconds_left()  # the deadline's error, if that is over
+            self._seconds_left()  # if the deadline is what ended the wait, raise its error instead
             return ConnectionLost(
-                f"{self.peer!r} was silent for {seconds:.3g} s: raise --timeout or --deadline, or look there"
+                f"{self.peer!r} was silent for {seconds:.3g} s: raise --timeout or --deadline, or check that it still "
+                "runs"
             )
         return ConnectionLost(f"the connection with {self.peer!r} broke: {error.strerror or error}")
 
 
 class ActivityTimer:
-    """Ends a run in which too little moves, or that takes too long.
+    """Ends a run that takes too long, or in which too few bytes move.
 
     Args:
-        timeout: seconds with fewer than 64 bytes in both directions after which the peers count as lost.
+        timeout: if fewer than 64 bytes move in this many seconds, both directions together, the peers count as lost.
         deadline: seconds for the run, however much moves.
     """
 
@@ -210,16 +211,16 @@ class ActivityTimer:
             self._last, self._counted = now, moved
         names = " and ".join(map(repr, peers))
         if now - self._begun > self._deadline:
-            raise _late(names, self._deadline)
+            raise _deadline_passed(names, self._deadline)
         if now - self._last > self._timeout:
             raise ConnectionLost(
                 f"{names} {'was' if len(peers) == 1 else 'were'} silent for {self._timeout:g} s (fewer than {_LEAST} "
-                "bytes moved): raise --timeout, or look there"
+                "bytes moved): raise --timeout, or check what the peer waits for"
             )
 
 
-def _late(names: str, deadline: float) -> ConnectionLost:
+def _deadline_passed(names: str, deadline: float) -> ConnectionLost:
     return ConnectionLost(
-        f"the run with {names} was not done within {deadline:g} s, its overall deadline: raise --deadline, or look "
-        "there"
+        f"the run with {names} did not end within {deadline:g} s, its overall deadline: raise --deadline, or "
+        "check what the peer waits for"
     )

@@ -179,7 +179,7 @@ class _Line:
             except StopIteration:
                 self._received = used = True
         if self._closed and not self._received:
-            raise ConnectionLost(f"{self.name!r} hung up in the middle of the run: look there")
+            raise ConnectionLost(f"{self.name!r} closed the connection during the run: check its output")
         if self._received and self.stream.inbox:
             raise MalformedError(f"{self.name!r} sent a {self.stream.inbox[0].kind.name} after the end")
         return used

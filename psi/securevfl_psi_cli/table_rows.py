@@ -178,7 +178,8 @@ def _read_csv(path: Path, delimiter: str, most: int) -> Iterator[tuple[int, list
                 lines.of_record = 0
                 if begin == 1 and _SEP.fullmatch("".join(fields)):
                     raise InputError(
-                        f"{path}: line 1 says {delimiter.join(fields)!r}, as spreadsheets do, and is no header: drop it"
+                        f"{path}: line 1 is {delimiter.join(fields)!r}, which spreadsheets write before the header: "
+                        "delete it"
                     )
                 if not fields:  # a blank line, harmless at the end
                     blank = blank or begin
@@ -252,7 +253,9 @@ def _flat_type(path: Path, field: Any) -> Any:
 
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if pa.types.is_nested(kind):
-        raise InputError(f"{path}: column {field.name!r} contains {kind}; leave it out, or take it apart")
+        raise InputError(
+            f"{path}: column {field.name!r} has the nested type {kind}; leave it out, or split it into flat columns"
+        )
     return kind
 
 

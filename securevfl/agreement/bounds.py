@@ -68,4 +68,7 @@ def check_versions(agreement: Agreement) -> None:
     """
     found = Versions.installed().differences(agreement.proposal.versions)
     if found:
-        raise InputError(f"agreement {agreement.digest[:16]} is for other versions: {'; '.join(found)}: install these")
+        raise InputError(
+            f"agreement {agreement.digest[:16]} is for other versions than are installed: {'; '.join(found)}: install "
+            "those in the agreement"
+        )

@@ -1,9 +1,8 @@
-"""A proposal: everything that several parties are asked to agree on. One file in one canonical form; its bytes are
-signed.
+"""A proposal: everything that the parties of a job have to agree on, in one file whose canonical bytes they sign.
 
-It states why (purpose), what (job, algorithm, protection), who (parties with keys, certificates, columns), until when
-and how often (limits), and with which versions. It omits what each party decides for itself: its policy, device, pool
-and addresses.
+It contains the purpose, the job with its algorithm and protection, the parties with their keys, certificates and
+columns, the limits on time and attempts, and the software versions. It omits what each party decides for itself: its
+policy, device, pool and addresses.
 """
 
 from __future__ import annotations
@@ -39,7 +38,9 @@ _HEADER = "# securevfl agreement, version 1"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _ID = re.compile("[0-9a-f]{32}")
 _CONFUSED = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-"})
+"""Letters that look like another one → that one; `_find_lookalikes` adds the pairs ``rn`` and ``vv``."""
 _DECIMALS = ("job", "algorithm", "protection", "link")
+"""Tables with decimals, which the canonical form writes as texts. Elsewhere, a text such as "5.0" stays a text."""
 
 Seconds = Annotated[int, Meta(ge=1, le=10 * 366 * 86400)]
 
@@ -49,12 +50,12 @@ class AgreedLimits(Config):
 
     Attributes:
         expires: when it ends, in UTC: ``"2026-12-31T00:00:00Z"``. See `TOLERANCE`.
-        attempts: most attempts at the job; every start after the first one that trained is another.
-        seconds: most seconds that a party is in attempts, all together; counted in its state folder.
-        reconnect: seconds that an attempt waits for a connection that broke, before it is parked.
-        gather: seconds that a party waits for its peers while nothing runs, before its process ends; it may be started
+        attempts: the most attempts that may begin. An attempt begins once every party is ready for it.
+        seconds: the most seconds that a party may spend in all attempts together; its state folder keeps the count.
+        reconnect: seconds that an attempt waits for a lost connection before the party parks it.
+        gather: seconds that a party's process waits for its peers between attempts before it exits; it can be started
             again.
-        leaving: what happens if a party leaves for good: ``"end"``, the job ends at all.
+        leaving: what happens if a party leaves for good. ``"end"`` is the only choice: the job ends at every party.
     """
 
     expires: Annotated[str, Meta(max_length=20)]
@@ -71,7 +72,9 @@ class AgreedLimits(Config):
     def problems(self) -> list[str]:
         found = super().problems()
         if self._time() is None:
-            found.append(f'expires is {self.expires[:40]!a}; a time in UTC was expected: "2026-12-31T00:00:00Z"')
+            found.append(
+                f'expires is {self.expires[:40]!a}; a time in UTC was expected, such as "2026-12-31T00:00:00Z"'
+            )
         return found
 
     def _time(self) -> datetime | None:
@@ -86,7 +89,7 @@ class AgreedLimits(Config):
         """`expires` as a time."""
         time = self._time()
         if time is None:
-            raise InputError(f"expires is {self.expires!r}")
+            raise InputError(f'expires is {self.expires!r}; a time in UTC was expected, such as "2026-12-31T00:00:00Z"')
         return time
 
     def is_over(self, now: datetime) -> bool:
@@ -98,8 +101,8 @@ class ServingTerms(Config):
     """How the trained model may be used for scoring. Each party's own serving policy applies in addition.
 
     Attributes:
-        asks: the label owners that may ask; nobody else.
-        min_batch: fewest rows of one question.
+        asks: the label owners that may request scores. No other party may.
+        min_batch: the fewest rows in one request.
         rows_per_day: most rows of all requests in a day; None for no limit.
         scores_per_record: how often one row may be scored in a day; None for no limit.
     """
@@ -118,13 +121,13 @@ class Proposal(Config, dict=True):
     """A proposal. Two parties have the same one if their `digest` is the same.
 
     Attributes:
-        id: 128 random bits, hexadecimal: two agreements on the same job are two.
-        purpose: what the parties do it for, in words.
-        limits: how long and how often.
+        id: 128 random bits, hexadecimal, so that two agreements on the same job have different digests.
+        purpose: why the parties train this model, in their own words.
+        limits: how long and how often the agreement may be used.
         versions: of the software that all parties must run.
         job: options of the job, without any party's device.
         algorithm: what is trained.
-        protection: how what crosses is protected.
+        protection: how the messages between parties are protected.
         align: how common rows are found.
         link: how records without a common identifier are linked before that.
         party: the parties' cards, by name.
@@ -161,18 +164,21 @@ class Proposal(Config, dict=True):
                 found.append(f"serving.asks names {name[:40]!a}, who owns no labels; owners: {', '.join(self.owners)}")
         if self.serving is not None and len(self.owners) > 1:
             found.append(
-                f"serving lets {', '.join(self.serving.asks)} ask for scores, and a model of several label owners "
-                "cannot be asked yet: leave serving (--asks) out; each scores its rows in training"
+                f"serving lets {', '.join(self.serving.asks)} request scores, but a model of several label owners "
+                f"({', '.join(self.owners)}) cannot be served yet: leave serving (--asks) out; each owner scores its "
+                "own rows during training"
             )
         if self.serving is not None and self.link is not None and self.link.coordinator():
             found.append(
-                "serving lets parties ask for scores, and a coordinator that links records has no part in a model: "
-                "leave serving (--asks) out, or give [link] linker = 'active', which shows it more"
+                "serving lets parties request scores, but here a coordinator links the records, and it has no part of "
+                "the model: leave serving (--asks) out, or set [link] linker = 'active', which shows the active party "
+                "more of the records"
             )
-        try:
-            self.job_of() if not found else None
-        except (InputError, PolicyError) as error:
-            found.append(str(error))
+        if not found:  # the job would only repeat problems of its parts
+            try:
+                self.job_of()
+            except (InputError, PolicyError) as error:
+                found.append(str(error))
         return found
 
     def _about_parties(self) -> list[str]:
@@ -180,17 +186,19 @@ class Proposal(Config, dict=True):
         found = []
         if names != sorted(set(names)):
             found.append(f"the parties are {', '.join(names)[:200]}; list each once, in alphabetical order")
-        alike = _alike(names)
-        if alike:
-            found.append(f"{alike[0]!r} and {alike[1]!r} look alike: a person would take one for the other; rename one")
+        lookalikes = _find_lookalikes(names)
+        if lookalikes:
+            found.append(
+                f"{lookalikes[0]!r} and {lookalikes[1]!r} look alike, so people would confuse them: rename one"
+            )
         for what, values in (
             ("signing key", [card.signing_key for card in self.party]),
             ("certificate", [text for card in self.party for text in card.certificates]),
         ):
             if len(set(values)) < len(values):
-                found.append(f"two parties have one {what}: each makes its own")
+                found.append(f"two parties have the same {what}; each must create its own")
         if not self.owners:
-            found.append("no party is active: one owns the labels")
+            found.append("no party is active; at least one must own the labels")
         coordinators = [card.name for card in self.party if card.role == COORDINATOR]
         asked = self.protection.coordinator_among([card.name for card in self.party if card.role != COORDINATOR])
         links = self.link is not None and self.link.coordinator()
@@ -202,18 +210,21 @@ class Proposal(Config, dict=True):
             found.append(f"{who} needs {need}; the agreement has {', '.join(coordinators) or 'none'}")
         tables = [card.table for card in self.party if card.table is not None]
         if len({table.identifiers for table in tables}) > 1 and self.link is None:
-            told = "; ".join(f"{card.name} {card.table.identifiers}" for card in self.party if card.table is not None)
+            rules = "; ".join(f"{card.name} {card.table.identifiers}" for card in self.party if card.table is not None)
             found.append(
                 "the parties make identifiers by different rules, so no row would be found in common "
-                f"({told}): give id = […] with as many columns at each party, in one order, and use one "
-                "release"
+                f"({rules}): give id = […] the same number of columns in the same order at every party, and use the "
+                "same release of securevfl"
             )
         labelled = [table for table in tables if table.label is not None]
         if (
             len({table.class_count for table in labelled}) > 1
             or len({t.classes for t in labelled if t.shows_names}) > 1
         ):
-            found.append("the label owners have other classes: give classes = […] with all of them, in one order")
+            found.append(
+                "the label owners have different classes: give every owner classes = […] with all of them, in the "
+                "same order"
+            )
         return found
 
     @property
@@ -233,7 +244,7 @@ class Proposal(Config, dict=True):
 
     @property
     def passive(self) -> tuple[str, ...]:
-        """Parties with features alone, in order."""
+        """Parties with features and no labels, in order."""
         return tuple(card.name for card in self.party if card.role == PASSIVE)
 
     @property
@@ -261,12 +272,12 @@ class Proposal(Config, dict=True):
         """The job, as one party runs it.
 
         Args:
-            device: the party's own.
-            pool: likewise.
-            policies: the party's own policy, by its name.
+            device: where this party trains; the agreement does not name one.
+            pool: where this party encrypts and multiplies; likewise.
+            policies: this party's name → its policy.
 
         Raises:
-            InputError, PolicyError: a device that is not there, or parts that do not go together.
+            InputError, PolicyError: the device does not exist, or parts of the job cannot be combined.
         """
         options = {name: getattr(self.job, name) for name in JobTerms.__struct_fields__}
         return Job(
@@ -282,7 +293,7 @@ class Proposal(Config, dict=True):
 
     @cached_property
     def raw(self) -> bytes:
-        """The one form that is signed."""
+        """The canonical bytes, which the parties sign."""
         return encode_tree(self.tree(), _HEADER)
 
     @cached_property
@@ -291,7 +302,7 @@ class Proposal(Config, dict=True):
         return hashlib.sha256(self.raw).hexdigest()
 
     def tree(self) -> dict[str, Any]:
-        """Plain values in their order."""
+        """The content as plain values, in canonical order."""
         plain: dict[str, Any] = to_plain(self.describe())
         return plain
 
@@ -308,23 +319,23 @@ class Proposal(Config, dict=True):
         found: list[str] = []
         listed = values.get("party")
         if isinstance(listed, list):
-            values["party"] = [card for i, one in enumerate(listed) if (card := _card(one, i, found)) is not None]
+            values["party"] = [card for i, one in enumerate(listed) if (card := _read_card(one, i, found)) is not None]
         taken, mistakes = take_all(cls, values, "", plain=True)
-        found += [text for text in mistakes if not (found and text.startswith("party holds"))]
+        # Malformed cards are no longer in the list, so its length would be reported as a second mistake.
+        found += [text for text in mistakes if not (found and text.startswith("party has"))]
         if found:
             raise Mistaken("the agreement", found)
         proposal = cls(**taken)
         if proposal.raw != raw:
             raise InputError(
-                "the agreement's content is valid, but not in the canonical form that is signed: line "
-                f"{_first_difference(proposal.raw, raw)} differs; take the file as `securevfl propose` wrote "
-                "it"
+                "the agreement's content is valid, but not in the canonical form that the parties sign: line "
+                f"{_first_difference(proposal.raw, raw)} differs; use the file exactly as `securevfl propose` wrote it"
             )
         return proposal
 
 
-def _alike(names: Sequence[str]) -> tuple[str, str] | None:
-    """Two names that differ only in what a reader easily confuses."""
+def _find_lookalikes(names: Sequence[str]) -> tuple[str, str] | None:
+    """Find two names that a reader could confuse, such as ``bank1`` and ``bankl``; None if there are none."""
     seen: dict[str, str] = {}
     for name in sorted(set(names)):
         shape = name.replace("rn", "m").replace("vv", "w").translate(_CONFUSED)
@@ -334,8 +345,8 @@ def _alike(names: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def _card(tree: object, place: int, found: list[str]) -> PartyCard | None:
-    """The card at a position of the list; None if `found` now contains its mistakes."""
+def _read_card(tree: object, place: int, found: list[str]) -> PartyCard | None:
+    """Read the card at a position of the list. If it is malformed, add its mistakes to `found` and return None."""
     try:
         return PartyCard.of_tree(tree, f"party[{place}]")
     except Mistaken as error:

@@ -21,18 +21,20 @@ from securevfl.transport import Kind
 __all__ = ["audit_json", "audit_tables", "summarise_audit"]
 
 _FORMAT = 1
+"""Version of the JSON object, for scripts that read it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """Lines of one direction with the same kind, protection and consequence, over the peers that have them alike."""
+    """A row of a table: lines of one direction with the same kind, protection and consequence. Peers whose lines are
+    all equal share a row."""
 
     peers: tuple[str, ...]
     lines: tuple[AuditLine, ...]
 
 
 def audit_tables(found: Audit) -> Iterator[Table]:
-    """One table for each party and run with messages; complete from 80 columns on."""
+    """Yield one table for each party and run with messages; at 80 columns or more, no text is cut off."""
     for party in sorted({chain.party for chain in found.chains}):
         for chain in found.chains:
             if chain.party == party and chain.run != RESULTS:
@@ -59,7 +61,7 @@ def _table(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -
     table.add_column("mes-\nsages", justify="right", no_wrap=True)
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("protection", overflow="fold", min_width=10, ratio=20)
-    table.add_column("its receiver can compute", overflow="fold", min_width=16, ratio=40)
+    table.add_column("the receiver can compute", overflow="fold", min_width=16, ratio=40)
     for way, arrow in (("sent", "→"), ("received", "←")):
         rows = list(_rows([line for line in lines if line.way == way]))
         for row in rows:
@@ -93,7 +95,7 @@ def _caption(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon])
     parts = [describe_epsilon(line) for line in spent]
     if not parts:
         sealed = any(line.way == "sent" and line.kind is Kind.CIPHERTEXT for line in lines)
-        parts = ["none counted: its content left sealed, without noise" if sealed else "none: it released no content"]
+        parts = ["none counted: it sent its content encrypted, without noise" if sealed else "none: it sent no content"]
     return Text(f"ε: {'; '.join(parts)}\nits policy: {chain.opening.policy}", justify="left")
 
 
@@ -102,20 +104,20 @@ def describe_epsilon(line: Epsilon) -> str:
     if math.isinf(line.epsilon):
         return f"{line.what} without noise: no bound"
     times = "once" if line.releases == 1 else f"{line.releases} times"
-    return f"{line.what} {line.epsilon:.2f} at δ = {line.delta:g} (a row at most {times})"
+    return f"{line.what} {line.epsilon:.2f} at δ = {line.delta:g} (each row released at most {times})"
 
 
 def summarise_audit(found: Audit) -> list[str]:
     """Summarise what was verified, what could not be, and which parties did not end normally."""
-    ends = "both ends of every link agree" if found.complete else "both ends of the links between them agree"
-    kept = "chains whole up to their ends" if found.incomplete else "chains whole and signed"
+    ends = "both ends of every link agree" if found.complete else "both ends of every compared link agree"
+    kept = "chains unbroken as far as they go" if found.incomplete else "chains unbroken and signed"
     text = [f"{len(found.chains)} ledgers verified, {found.messages:,} entries: {kept}, {ends}."]
     if found.alone:
         names = ", ".join(f"{party} ({run})" for run, party in found.alone)
-        text.append(f"Not compared, for the other end's ledger is not here: links of {names}.")
+        text.append(f"Not compared, because the other party's ledger is missing: links of {names}.")
     if found.missing:
-        text.append(f"Not compared, for the label owner keeps it: {', '.join(found.missing)}.")
-    text.append("Not bound: report.html; `securevfl report` draws it again from metrics.json.")
+        text.append(f"Not compared, because only the label owner has it: {', '.join(found.missing)}.")
+    text.append("Not covered by any signature: report.html. `securevfl report` renders it again from metrics.json.")
     text += [
         f"{chain.run}: {chain.party} ended with: {chain.outcome}"
         for chain in found.chains
@@ -126,20 +128,20 @@ def summarise_audit(found: Audit) -> list[str]:
         for chain in found.chains
         if chain.broke_off
     ]
-    return [*text, *_keys(found), *(f"Incomplete: {line}." for line in found.incomplete)]
+    return [*text, *_summarise_keys(found), *(f"Incomplete: {line}." for line in found.incomplete)]
 
 
-def _keys(found: Audit) -> list[str]:
-    """Whose keys signed, and which of them were known beforehand."""
+def _summarise_keys(found: Audit) -> list[str]:
+    """List the key that signed each party's ledgers, and the parties whose key was not pinned."""
     text = [
         f"{party} signed with {key}" + (", as pinned" if party in found.pinned else "")
         for party, key in sorted(found.keys.items())
     ]
-    free = [party for party in sorted(found.keys) if party not in found.pinned]
-    if free:
+    unpinned = [party for party in sorted(found.keys) if party not in found.pinned]
+    if unpinned:
         text.append(
-            f"Not pinned: {', '.join(free)}. Without --pin PARTY=FINGERPRINT or --keys FOLDER, ledgers that "
-            "were all replaced and signed with other keys go unnoticed."
+            f"Not pinned: {', '.join(unpinned)}. Without --pin PARTY=FINGERPRINT or --keys FOLDER, this audit cannot "
+            "notice that somebody replaced all ledgers and signed them with other keys."
         )
     return text
 
@@ -165,19 +167,19 @@ def audit_json(found: Audit) -> str:
                     "policy": chain.opening.policy,
                     "messages": len(chain.entries),
                     "outcome": chain.outcome,
-                    "began": _when(chain.opening.time),
-                    "cross_signed_by": [name for name in sorted(chain.peers) if _holds(found, name, chain)],
+                    "began": _format_time(chain.opening.time),
+                    "cross_signed_by": [name for name in sorted(chain.peers) if _is_cross_signed(found, name, chain)],
                     "notes": [{"note": note.note, **note.values} for note in chain.notes],
                 }
                 for chain in found.chains
             ],
-            "lines": [_plain(line) for line in found.lines],
+            "lines": [_line_as_json(line) for line in found.lines],
             "epsilons": [
                 {
                     "run": line.run,
                     "party": line.party,
                     "what": line.what,
-                    "epsilon": line.epsilon if line.epsilon < float("inf") else None,
+                    "epsilon": line.epsilon if line.epsilon < float("inf") else None,  # JSON has no infinity
                     "delta": line.delta,
                     "releases": line.releases,
                     "source": line.source,
@@ -190,16 +192,16 @@ def audit_json(found: Audit) -> str:
     )
 
 
-def _holds(found: Audit, peer: str, chain: Chain) -> bool:
-    """Whether a peer's closing line contains the party's signed head of this chain."""
+def _is_cross_signed(found: Audit, peer: str, chain: Chain) -> bool:
+    """Return True if the peer's closing line in this run contains the head of this chain, signed by its party."""
     return any(c.party == peer and c.run == chain.run and chain.party in c.words for c in found.chains)
 
 
-def _when(time: int) -> str:
+def _format_time(time: int) -> str:
     return datetime.fromtimestamp(time / 1e6, UTC).isoformat(timespec="milliseconds")
 
 
-def _plain(line: AuditLine) -> dict[str, object]:
+def _line_as_json(line: AuditLine) -> dict[str, object]:
     return {
         "run": line.run,
         "party": line.party,

@@ -36,14 +36,14 @@ def _reading(where: str) -> Iterator[None]:
         try:
             yield
         except pa.ArrowInvalid as error:
-            cut = _cut_otherwise(str(error))
-            if not cut:
+            explained = _explain_field_count(str(error))
+            if not explained:
                 raise
-            raise InputError(f"{where} is not a CSV table: {cut}") from None
+            raise InputError(f"{where} is not a CSV table: {explained}") from None
 
 
-def _cut_otherwise(words: str) -> str:
-    """Rewrite Arrow's error on a line with more or fewer fields than the header, with the cure; else return empty."""
+def _explain_field_count(words: str) -> str:
+    """Rewrite Arrow's error on a line with too many or too few fields, with the remedy; "" for other errors."""
     found = _FIELDS.search(words)
     if found is None:
         return ""
@@ -166,7 +166,9 @@ class CsvRows(RowSource):
         """
         found = _VALUE.search(words)
         if found is None:
-            return InputError(f"{self.where} is not a CSV table: {_cut_otherwise(words) or words.splitlines()[0]}")
+            return InputError(
+                f"{self.where} is not a CSV table: {_explain_field_count(words) or words.splitlines()[0]}"
+            )
         column = self.names(limits)[int(found["column"])]
         return NotConverted(
             column,

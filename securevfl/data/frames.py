@@ -47,7 +47,7 @@ def tables_of_frames(
                 raise UnknownNameError("party in id", name, frames)
         missing = [name for name in frames if name not in id]
         if missing:
-            raise InputError(f"id names no column for {', '.join(missing)}; give party → column for all of them")
+            raise InputError(f"id names no column for {', '.join(missing)}; give party → column for every party")
     works = [
         partial(
             _table,

@@ -138,10 +138,10 @@ def _require_no_amounts_in_texts(found: set[object], rows: int, where: str, cure
     words = [text for text, is_known in zip(texts, known.tolist(), strict=True) if not is_known]
     if words or broken:
         shown = ", ".join(map(repr, words[:_SHOWN])) + (" and others" if len(words) > _SHOWN else "")
-        but = f", and {shown}, which is not a number: correct it" if words else " written as texts"
+        others = f" (others, such as {shown}, are not numbers: correct them)" if words else " written as texts"
         raise InputError(
             f"{where}: the label has {len(found):,} different values in {rows:,} rows, {int(known.sum()):,} of "
-            f"them numbers{but}: it is an amount, and a classification needs classes; {cure}"
+            f"them numbers{others}: it is an amount, and a classification needs classes; {cure}"
         )
 
 
@@ -168,7 +168,7 @@ def check_labels(labels: Coded, classes: Sequence[object] | None, where: str) ->
     if classes is None:
         return
     if len(set(classes)) != len(classes):
-        raise InputError(f"{where}: classes={list(classes)} names a class twice")
+        raise InputError(f"{where}: classes={list(classes)} names a class twice: list each class once")
     known = set(classes)
     row = labels.first([value for value in labels.values if value not in known])
     if row is not None:

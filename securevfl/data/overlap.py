@@ -150,8 +150,8 @@ def _count(overlap: float, rows: int) -> int:
     count = round(rows * overlap) if overlap <= 1 else int(overlap)
     if not 2 <= count <= rows:
         raise InputError(
-            f"an overlap of {overlap} is {count} of {rows} training rows; give a share or a count for at least "
-            "2 and at most all rows"
+            f"overlap={overlap} selects {count} of {rows} training rows; give a share or a count that selects "
+            "at least 2 and at most all rows"
         )
     return count
 

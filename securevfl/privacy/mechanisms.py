@@ -19,7 +19,7 @@ Positive = Annotated[float, Meta(gt=0)]
 
 
 class Mechanism(Config):
-    """A mechanism; its tag in job files is ``mechanism``."""
+    """The base of all mechanisms. A job file chooses one with the key ``mechanism``."""
 
     tag_field: ClassVar[str] = "mechanism"
     mechanism: ClassVar[str]
@@ -31,24 +31,22 @@ class Mechanism(Config):
 
 
 class GaussianNoise(Mechanism):
-    """A mechanism with Gaussian noise: a budget (ε, δ) for one row over the whole training, a clipping norm, and the
-    noise that follows from them.
+    """Gaussian noise, sized by a budget (ε, δ) for one row over all of training and by a clipping norm.
 
     Attributes:
         epsilon: budget of one row.
-        delta: probability with which ε may be exceeded; well below one over the number of rows.
-        clip: C, largest L2 norm of what is released of one row; longer rows are scaled down.
-        noise_multiplier: σ, the standard deviation of the noise over the sensitivity, instead of deriving it from
-            `epsilon`.
-        on_budget: with a `noise_multiplier`: ``"refuse"`` leaves the decision to the parties' policies; ``"stop"`` ends
-            training with the last epoch that `epsilon` allows.
+        delta: δ, the probability that a release exceeds ε; well below one over the number of rows.
+        clip: C, the largest L2 norm of what one row releases; larger vectors are scaled down to it.
+        noise_multiplier: σ, the noise's standard deviation divided by the sensitivity. None derives it from `epsilon`.
+        on_budget: what to do where training with this `noise_multiplier` would cost more than `epsilon`. ``"refuse"``
+            leaves the decision to the parties' policies; ``"stop"`` ends training after the last epoch that fits.
     """
 
     epsilon: Epsilon = 8.0
     delta: Delta = 1e-5
     clip: Positive = 1.0
     noise_multiplier: (
-        Annotated[float, Meta(ge=0.1, description="less noise protects nothing, and accountants cannot count it")]
+        Annotated[float, Meta(ge=0.1, description="less noise protects nothing, and accountants cannot bound its ε")]
         | None
     ) = None
     on_budget: Literal["refuse", "stop"] = "refuse"
@@ -56,8 +54,8 @@ class GaussianNoise(Mechanism):
     def problems(self) -> list[str]:
         if self.on_budget == "stop" and self.noise_multiplier is None:
             return [
-                f"{self.path()}.on_budget is 'stop' and there is no noise_multiplier: set it, or leave on_budget out, "
-                "for without one the noise is sized so that all epochs fit into epsilon"
+                f"{self.path()}.on_budget is 'stop', but noise_multiplier is not set: set it, or leave on_budget out; "
+                "the noise is then sized so that all epochs fit into epsilon"
             ]
         return []
 
@@ -67,6 +65,7 @@ class GaussianNoise(Mechanism):
 
     def affords(self, times: int) -> bool:
         """Return True if `times` releases of a row, with the noise planned for them, cost at most `epsilon`."""
+        # The tolerance absorbs rounding: σ is calibrated so that the planned releases cost exactly epsilon.
         return epsilon_rdp(GaussianRelease(self.sigma(times), times), self.delta) <= self.epsilon * (1 + 1e-9)
 
     @property
@@ -80,22 +79,22 @@ class GaussianNoise(Mechanism):
 class Gaussian(GaussianNoise):
     """Gaussian noise on each row that is released.
 
-    For features, a passive party's activations are clipped and noised before the cut. For labels, ``∂loss/∂logits`` of
-    each row is clipped and noised, where labels enter, and everything after it is computed from the result. For a model
-    it is DP-SGD; on shares, where nobody can clip a gradient, `clip` is the largest norm of a row itself, over all
-    parties.
+    On features, each passive party clips its activations and adds noise to them before the cut layer. On labels, the
+    active party clips each row's ``∂loss/∂logits``, adds noise to it, and computes everything else from the result. On
+    a model, this is DP-SGD. On secret shares nobody can clip a gradient, so `clip` bounds the norm of the row itself,
+    over all parties' columns.
     """
 
     mechanism: ClassVar[str] = "gaussian"
 
 
 class JointNoise(GaussianNoise):
-    """Gaussian noise on z inside the ciphertext: each passive party adds its share, and only the sum carries all of it.
-    For features only; see `joint`.
+    """Gaussian noise on the embedding z, the sealed sum that the active party opens. Each passive party adds a share of
+    the noise before it sends its part, so only the sum has all of it. For features only; see `securevfl.privacy.joint`.
 
     Attributes:
-        weight_bound: R, the largest operator norm of any passive party's block of the cut's weights; it sizes the
-            noise, and the active party shortens its steps so that the weights stay below it.
+        weight_bound: R, the largest operator norm of any passive party's block of the cut layer's weights. The noise is
+            sized by R, and the active party shortens its steps so that no block exceeds it.
     """
 
     mechanism: ClassVar[str] = "joint"
@@ -106,8 +105,8 @@ class RandomisedResponse(Mechanism):
     """Draws each label once, before training; training uses the drawn labels only. For labels only.
 
     Attributes:
-        epsilon: of one person's label, once.
-        delta: δ it is reported with; the mechanism has δ = 0.
+        epsilon: ε of the one draw of a person's label.
+        delta: δ under which reports list that ε; the mechanism itself has δ = 0.
     """
 
     mechanism: ClassVar[str] = "randomised_response"
@@ -123,5 +122,5 @@ class RandomisedResponse(Mechanism):
         return 0.0
 
     def affords(self, times: int) -> bool:
-        """Return True: the draw happens and costs once, however often the label is used."""
+        """Return True: the label is drawn, and paid for, only once, however often training uses it."""
         return True

@@ -84,11 +84,11 @@ def paired(differences: Sequence[float], margin: float = 0.0) -> Paired:
     """The t test of paired differences.
 
     Raises:
-        InputError: no difference, or one that is no number.
+        InputError: there is no difference, or one is not finite.
     """
     n = len(differences)
     if not n or not all(map(math.isfinite, differences)):
-        raise InputError(f"the paired differences are {list(differences)}: give one or more numbers")
+        raise InputError(f"the paired differences are {list(differences)}; expected one or more finite numbers")
     mean = math.fsum(differences) / n
     if n == 1:
         return Paired(n=1, margin=margin, mean=mean, deviation=None, low=None, high=None, p=None, effect=None)

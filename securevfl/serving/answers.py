@@ -80,10 +80,11 @@ class Answers:
                 name, values = json.loads(raw)
                 answer = np.array(values, np.float64)
                 if not isinstance(name, str) or answer.ndim != 1:
-                    raise ValueError("no answer")
+                    raise ValueError("expected a name and a list of numbers")
             except (ValueError, TypeError) as error:
                 raise InputError(
-                    f"line {number} of {self._file} is damaged ({error}): remove the file; new answers are drawn then"
+                    f"line {number} of {self._file} is damaged ({error}): delete the file; customers then get newly "
+                    "drawn answers"
                 ) from None
             self._kept[name] = answer
         if whole != data:

@@ -1,4 +1,4 @@
-"""Count on disk how often each person was scored today, before anything of the row leaves.
+"""Count on disk how often each person was scored today, before anything about the row is sent.
 
 A line is appended and synced for each batch. A restart reads the day's lines again, so it resets nothing. The file
 names nobody: people appear under a keyed digest whose key never leaves the folder.
@@ -27,20 +27,20 @@ DAY = 86400.0
 MINUTE = 60.0
 _KEY_BYTES = 32
 _DIGEST = 24
-"""Hexadecimal digits of a person's digest: 96 bits."""
+"""Hexadecimal digits of a person's digest: with 96 bits, no two of a billion people share one by chance."""
 
 
 class DailyCounts:
     """Scores and releases of the day, of one party.
 
     Args:
-        folder: the party's own, for its files alone; made if it is not there.
-        party: for refusals.
+        folder: a folder for these files only; created if missing.
+        party: this party's name, which refusals quote.
         policy: what the party allows.
         now: seconds since 1970, UTC.
 
     Raises:
-        InputError: a file that is damaged: what was counted in it is not known.
+        InputError: a file is damaged, so its counts are lost.
     """
 
     def __init__(self, folder: Path, party: str, policy: ServingPolicy, *, now: Callable[[], float]) -> None:
@@ -71,23 +71,21 @@ class DailyCounts:
 
         Args:
             names: identifiers of the rows, without duplicates.
-            released: whether scoring it releases something new of the row.
-            epsilon: ε of that many releases of one row; infinite if content leaves without noise.
+            released: for each row, whether scoring it sends content of the row that was not sent before.
+            epsilon: number of releases of one row → their ε; infinite if content is sent without noise.
         """
         now, policy, count = self._read_clock(), self.policy, len(names)
         self._begin_day(now)
         if count < policy.min_batch:
             return self._make_refusal(
-                "min_batch", f"it has {count} rows; at least {policy.min_batch} are scored at once"
+                "min_batch", f"it has {count} rows; a batch must have at least {policy.min_batch}"
             )
         if count > policy.max_batch:
-            return self._make_refusal(
-                "max_batch", f"it has {count} rows; at most {policy.max_batch} are scored at once"
-            )
+            return self._make_refusal("max_batch", f"it has {count} rows; a batch may have at most {policy.max_batch}")
         if policy.rows_per_minute is not None:
             wait = self._seconds_until(now, count, policy.rows_per_minute)
             if wait:
-                words = f"{count} rows are more than what is left of {policy.rows_per_minute} in a minute"
+                words = f"its {count} rows exceed what is left of the {policy.rows_per_minute} rows allowed in a minute"
                 return self._make_refusal("rows_per_minute", words, wait)
         if policy.rows_per_day is not None and self._rows + count > policy.rows_per_day:
             words = f"{self._rows} rows were scored today; at most {policy.rows_per_day} are allowed"
@@ -109,7 +107,7 @@ class DailyCounts:
             return None
         # Checked before any counts: no number of releases without noise fits a bound on ε.
         if math.isinf(epsilon(1)):
-            words = f"content leaves without noise, so its ε has no bound; at most {bound:g} a day is allowed"
+            words = f"content would be sent without noise, so ε has no bound; at most {bound:g} a day is allowed"
             return self._make_refusal("no_noise", words)
         known: dict[int, bool] = {}
 
@@ -126,7 +124,7 @@ class DailyCounts:
         )
         if not over:
             return None
-        words = f"{len(over)} of its rows would pass ε = {bound:g} of the day"
+        words = f"{len(over)} of its rows would exceed the ε of {bound:g} that a row may spend in a day"
         return self._make_refusal("epsilon_per_record", words, self._until_midnight(now), over)
 
     def count(self, names: Sequence[str], released: Sequence[bool]) -> None:
@@ -165,12 +163,12 @@ class DailyCounts:
         return Refusal(party=self.party, rule=rule, words=words, wait=wait, rows=rows)
 
     def _read_clock(self) -> float:
-        """A clock that was put back does not give a day a second time."""
+        """Return the time, never earlier than before: setting the clock back must not start a day's counts again."""
         self._latest = max(self._latest, self._clock())
         return self._latest
 
     def _seconds_until(self, now: float, count: int, most: int) -> float:
-        """Seconds until `count` more rows are within `most` in 60 s; 0 where they are now, 60 where they never are."""
+        """Seconds until `count` more rows fit the limit of `most` in 60 s: 0 if they fit now, 60 if they never do."""
         while self._minute and self._minute[0][0] <= now - MINUTE:
             self._minute.popleft()
         used = sum(rows for _, rows in self._minute)
@@ -190,14 +188,14 @@ class DailyCounts:
         return self._folder / f"counts-{datetime.fromtimestamp(self._day * DAY, UTC):%Y-%m-%d}.jsonl"
 
     def _begin_day(self, now: float) -> None:
-        """Begin a new day where one has begun, and forget the files of those before."""
+        """If the day has changed, start its counts at zero, or at those in its file, and delete earlier days' files."""
         day = math.floor(now / DAY)
         if day == self._day:
             return
         self._day = day
         old = [file for file in self._folder.glob("counts-*.jsonl") if file != self._file]
         self._scores, self._releases, self._rows = Counter(), Counter(), 0
-        minute, self._minute = self._minute, deque()
+        minute, self._minute = self._minute, deque()  # kept below, so that midnight does not reset the minute's limit
         if self._file.exists():
             self._load(self._file)
         else:
@@ -206,7 +204,7 @@ class DailyCounts:
             file.unlink(missing_ok=True)
 
     def _load(self, file: Path) -> None:
-        """The lines of a day. One that a crash tore came before its rows left: it is cut off."""
+        """Read a day's lines. A crash may leave half a last line: nothing of its rows was sent, so it is removed."""
         data = file.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         self._scores, self._releases, self._rows = Counter(), Counter(), 0
@@ -224,7 +222,7 @@ class DailyCounts:
             except (ValueError, KeyError, TypeError) as error:
                 raise InputError(
                     f"line {number} of {file} is damaged ({error}), so that day's scores cannot be counted: "
-                    "bring the file back, or remove it and start the day's count at zero"
+                    "restore the file from a backup, or delete it to start the day's count at zero"
                 ) from None
             self._latest = max(self._latest, time)
             self._add_rows(time, people, new)
@@ -237,7 +235,7 @@ class DailyCounts:
             write_atomic(path, os.urandom(_KEY_BYTES), private=True)
         key = path.read_bytes()
         if len(key) != _KEY_BYTES:
-            raise InputError(f"{path} contains {len(key)} bytes instead of {_KEY_BYTES}: bring it back")
+            raise InputError(f"{path} contains {len(key)} bytes instead of {_KEY_BYTES}: restore it from a backup")
         return key
 
     def _digest_person(self, name: str) -> str:
@@ -246,5 +244,5 @@ class DailyCounts:
 
 def _check_digests(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) and len(one) == _DIGEST for one in value):
-        raise ValueError("no list of digests")
+        raise ValueError(f"expected a list of digests of {_DIGEST} characters")
     return value

@@ -258,7 +258,10 @@ def computing_notes(course: SharedTraining, sharing: Sharing) -> list[str]:
         return found
     noise = course.network.noise
     if sharing.mechanism is not None and (noise is None or noise.draws != course.steps):
-        raise ProtectionInactive(f"{sharing.site.name!r} was to add noise to each of {course.steps} steps and did not")
+        raise ProtectionInactive(
+            f"{sharing.site.name!r} had to add noise to each of {course.steps} steps, and added it to "
+            f"{0 if noise is None else noise.draws}"
+        )
     found += [] if noise is None else [_noise_note(noise, course, sharing)]
     return [
         f"{', '.join(sharing.computing)} computed on shares: {course.rounds / course.steps:.1f} rounds a step, of "

@@ -80,7 +80,10 @@ def _check_noise(trial: Trial, job: Job, side: PartyRole) -> None:
     parties = owners if side == ACTIVE else {table.name for table in trial.people().passive}
     noised = {(e.step, e.kind) for e in trial.declared_exchanges(job.protection) if e.noised and e.sender == side}
     if not noised:
-        raise CheckFailed(f"no message of the {side} party is declared noised, and check() accepts {job.protection!r}")
+        raise CheckFailed(
+            f"check() accepts {job.protection!r}, but no message of the {side} party is declared noised: declare those "
+            "that carry noise, or refuse the protection in check()"
+        )
     for name in parties:
         spent = ran.trained[name].spent
         if not spent:

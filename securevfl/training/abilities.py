@@ -247,7 +247,7 @@ class Abilities(Config):
             everyone: all passive parties that the model was trained with.
 
         Raises:
-            InputError: training has not shown the model such rows; says what to do.
+            InputError: the model was not trained on such rows. The message gives the choices.
         """
         missing = [name for name in everyone if name not in present]
         if not missing or self.subsets == "any" or (self.subsets == "alone" and not present):
@@ -255,13 +255,13 @@ class Abilities(Config):
         without = f"{self.title} is not fit for rows without the columns of {', '.join(missing)}"
         if self.subsets == "alone":
             raise InputError(
-                f"{without} and with those of {', '.join(present)}: give the tables of all parties, or the active "
-                "party's alone"
+                f"{without} but with those of {', '.join(present)}: give the tables of all parties, or only the active "
+                "party's"
             )
         fit = [name for name in registered_algorithms() if getattr(load_registered(name), "subsets", "all") != "all"]
         raise InputError(
-            f"{without}: it was trained on rows of all parties. Predict those, or train "
-            f"an algorithm that is also fit for others ({_listed(fit)})"
+            f"{without}: it was trained on rows that all parties have. Score such rows only, or train an algorithm "
+            f"that can also score others ({_listed(fit)})"
         )
 
 

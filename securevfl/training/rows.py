@@ -26,21 +26,21 @@ Keep = Literal["best", "last", "auto"]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How long and on what to train; every party has the same.
+    """How training runs, the same at every party.
 
     Attributes:
         epochs: the maximum number of epochs.
         batch_size: nominal rows in a batch; the loss of a batch is the sum over its rows divided by this.
         patience: epochs without a gain on the validation rows after which training stops, or None for never.
-        steps: batches in an epoch, drawn from one random order of the rows after the other; None for one pass.
-        keep: which epoch's weights are kept: of the ``"best"`` on the validation rows, of the ``"last"``, or
-            ``"auto"``: of the best where there are at least `FEWEST_TO_CHOOSE` validation rows, else of the last.
-        valid_every: epochs from one validation to the next; the last epoch always validates.
+        steps: batches in an epoch; None for one pass over the rows. When the rows are used up, they are shuffled again.
+        keep: which epoch's weights are kept: ``"best"`` on the validation rows, ``"last"``, or ``"auto"``: the best if
+            there are at least `FEWEST_TO_CHOOSE` validation rows, else the last.
+        valid_every: epochs between two validations; the last epoch always validates.
         eval_rows: rows scored at a time outside training.
-        device: where plain tensors live, ``"cpu"`` or ``"cuda"``.
+        device: where unencrypted tensors are, ``"cpu"`` or ``"cuda"``.
         number: how a numeric target is learned; None for classes.
         several: whether a row can have several labels.
-        heaviest: the largest weight of a class, as far as the job sets weights.
+        heaviest: the largest class weight that the job sets; 1 if it sets none.
     """
 
     epochs: int
@@ -60,19 +60,19 @@ class Plan:
         return epoch % self.valid_every == 0 or epoch == self.epochs
 
     def chooses_best_epoch(self, valid: int) -> bool:
-        """Whether the best of the epochs on so many validation rows is kept; otherwise the last one is."""
+        """Return True if a run with `valid` validation rows keeps its best epoch, False if it keeps the last."""
         return self.keep == "best" or (self.keep == "auto" and valid >= FEWEST_TO_CHOOSE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumberedRows:
-    """A party's rows, encoded and numbered as at all parties.
+    """A party's encoded rows, under the numbers that all parties use for them.
 
     All parties number rows alike: first the aligned ones in the common order, then, for each party in the order of
     `rest`, the rows that are not aligned. Rows that only another party has are missing here.
 
     Attributes:
-        x: features of the party's own rows, (n, …) float32: the aligned ones, then its others in their order. Of an
+        x: features of the party's own rows, (n, …) float32: the aligned ones, then its others in their order. For an
             algorithm whose `view` is ``"coded"``, (n, columns) float64, NaN where a value is missing.
         encoded: names of the columns of `x` if it is coded.
         codes: the number of codes of each of these columns, 0 for numbers; also only if `x` is coded.
@@ -85,9 +85,10 @@ class NumberedRows:
             NaN if unknown; or zeros and ones of several labels, (rows, labels) int64, -1 if unknown.
         classes: number of classes, or of labels; 1 for a numeric target.
         labelled: passive party → how many of its other rows (the first ones) the active party has labels for.
-        shared: the most numbers that one person can have: several parties may each have a row of a person unaligned.
-        spare: features of the party's rows that are not aligned and have no number, (n, …) float32, for learning
-            without the peers; None if it does not.
+        shared: the most numbers that one person can have. A person whose rows are not aligned has a number for each
+            party that has a row.
+        spare: features of the party's rows that are neither aligned nor numbered, (n, …) float32, which it uses to
+            train without its peers; None if it does not.
         weight: at the active party, how much each numbered row counts in metrics, (rows,) float64, 1 in the mean over
             the training rows; None if all count alike.
         counts: how much each counts in the loss, (rows,) float32: `weight` times the weight of the row's class.
@@ -133,16 +134,16 @@ class NumberedRows:
         return np.arange(0)
 
     def known_to(self, party: str, rows: np.ndarray) -> np.ndarray:
-        """Numbers of rows, (n,) without repeats, as `party` may see them: aligned rows and its own unchanged. The rows
-        that it lacks are replaced by the first numbers that it lacks, so it learns only how many there are; it feeds
-        the same for all of them."""
+        """Rewrite row numbers, (n,) without repeats, for `party`: those of aligned rows and of its own are unchanged.
+        Those of rows that it lacks become the lowest such numbers, so the party learns only how many there are. That
+        does no harm, because it feeds the same constant for every row that it lacks."""
         mine = self.rows_only_at(party)
         first, end = (int(mine[0]), int(mine[-1]) + 1) if len(mine) else (self.total_count, self.total_count)
         lacking = (rows >= self.aligned_count) & ((rows < first) | (rows >= end))
-        stands_for = np.concatenate([np.arange(self.aligned_count, first), np.arange(end, self.total_count)])
-        told = rows.copy()
-        told[lacking] = stands_for[: np.count_nonzero(lacking)]
-        return told
+        replacements = np.concatenate([np.arange(self.aligned_count, first), np.arange(end, self.total_count)])
+        visible = rows.copy()
+        visible[lacking] = replacements[: np.count_nonzero(lacking)]
+        return visible
 
     def row_weights(self, rows: np.ndarray) -> np.ndarray | None:
         """How much numbered rows count in metrics, (n,); None if all count alike."""
@@ -161,10 +162,10 @@ class NumberedRows:
 
 
 class Numbers(Sequence[str]):
-    """Names for rows without identifiers: their places as text, made on demand.
+    """Names for rows without identifiers: their positions as texts, made on demand.
 
     Args:
-        count: how many.
+        count: number of rows.
     """
 
     def __init__(self, count: int) -> None:
@@ -186,8 +187,9 @@ class Numbers(Sequence[str]):
 class Features:
     """The features of a party's rows, on the device that trains.
 
-    A number from `NumberedRows.total_count` to below twice that means the same row withheld, and -1 means no row. Both
-    get `fill` as features, like a row that the party lacks. A release counts a row and its withheld twin separately.
+    Two more kinds of row numbers are allowed: number r + `NumberedRows.total_count` means row r with its features
+    withheld, and -1 means no row. Both get `fill` as features, like a row that the party lacks. For differential
+    privacy, row r and row r withheld count as two rows.
 
     Args:
         table: the party's numbered rows.
@@ -210,7 +212,8 @@ class Features:
 
     @cached_property
     def _at(self) -> np.ndarray:
-        """Number → place; built when the first number is requested that differs from its place."""
+        """Number → place in `x`, or -1; built on first use, which batches of aligned rows never need."""
+        # The last entry is that of number -1.
         return np.append(self._table.own_places(np.arange(2 * self._table.total_count)), -1)
 
     def _are_places(self, rows: np.ndarray) -> bool:
@@ -225,7 +228,7 @@ class Features:
 
     def _are_aligned(self, rows: np.ndarray) -> bool:
         numbers = rows.dtype == np.int64 and rows.ndim == 1 and rows.flags.c_contiguous and len(rows) > 0
-        # As unsigned, a negative number is huge.
+        # Read as unsigned, a negative number is huge, so one comparison checks both ends.
         return numbers and bool(np.maximum.reduce(rows.view(np.uint64)) < self._aligned)
 
     def __call__(self, rows: np.ndarray) -> torch.Tensor:
@@ -281,7 +284,7 @@ class Trained:
     Attributes:
         readings: the party's clock, one reading an epoch.
         setup: the clock's reading for everything before the first epoch.
-        finish: the clock's reading for the test rows, after the last epoch.
+        finish: the clock's reading for scoring the test rows, after the last epoch.
         spent: the privacy cost of its releases.
         epochs: at the active party: the history.
         model: the party's part of the best model, for `Result.model`.
@@ -298,8 +301,8 @@ class Trained:
         weight: at the active party: of the test rows in metrics, (n,); None if all count alike.
         alone: at the active party: the metrics on the test rows, scored without the passive parties; empty if the
             algorithm cannot do that.
-        calibration: at the active party: how scores were calibrated, ``"whole"`` for those from all columns and
-            ``"alone"`` for those from its own; see `securevfl.training.calibration`.
+        calibration: at the active party: how scores were calibrated, under ``"whole"`` those from all parties' columns
+            and under ``"alone"`` those from its own columns; see `securevfl.training.calibration`.
         alone_scores: at the active party: scores of the test rows from its own columns, (n, classes), or (0, 0).
         notes: sentences for the report on this party's part in the run.
         self_training: at the active party of an algorithm that labels rows: a sentence on how many were labelled, how

@@ -293,7 +293,9 @@ def _read_arrays(
             )
         # A side of 0 makes the product 0 and would hide an absurd other side from the checks, so it counts as 1.
         if math.prod(max(side, 1) for side in shape) * dtype.itemsize >= _LONGEST_SIDE:
-            raise WireError(f"array {name!r} has shape {shape}; its sides multiply to 2^62 bytes or more: no array has")
+            raise WireError(
+                f"array {name!r} has shape {shape}; its sides multiply to 2^62 bytes or more, which is too large"
+            )
         if name in arrays:
             raise WireError(f"array {name!r} appears twice in one message")
         if math.prod(max(side, 1) for side in shape) * dtype.itemsize > limits.message_bytes:  # also beside a side of 0

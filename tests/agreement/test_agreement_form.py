@@ -210,6 +210,14 @@ def test_all_mistakes_are_told_at_once() -> None:
         assert field in str(told.value)
 
 
+def test_a_malformed_card_of_two_is_one_mistake() -> None:
+    raw = proposal().raw.replace(b'role = "active"', b'role = "actve"')
+    with pytest.raises(InputError) as refused:
+        Proposal.decode(raw)
+    assert "party[0].role is 'actve'" in str(refused.value)
+    assert "party has" not in str(refused.value)
+
+
 def test_a_device_is_no_part_of_it() -> None:
     made = proposal()
     assert b"device" not in made.raw

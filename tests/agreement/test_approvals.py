@@ -99,7 +99,7 @@ def test_only_the_named_key_signs() -> None:
 @pytest.mark.parametrize(
     ("cards", "words"),
     [
-        ((card("bank"), card("shop", signing_key=KEYS["bank"].public.hex)), "one signing key"),
+        ((card("bank"), card("shop", signing_key=KEYS["bank"].public.hex)), "the same signing key"),
         ((card("bank"), card("bank")), "list each once"),
         ((card("shop"), card("bank")), "alphabetical"),
         ((card("shop"), card("shop2")), "no party is active"),
@@ -117,11 +117,11 @@ def test_a_certificate_names_its_party() -> None:
 
 
 def test_names_that_look_alike_are_refused() -> None:
-    from securevfl.agreement.proposal import _alike
+    from securevfl.agreement.proposal import _find_lookalikes
 
     for one, other in (("bank1", "bankl"), ("sh0p", "shop"), ("mi-x", "ml_x"), ("barn", "bam"), ("s5", "ss")):
-        assert _alike([one, other]) is not None
-    assert _alike(["bank", "shop", "shop2", "a", "b"]) is None
+        assert _find_lookalikes([one, other]) is not None
+    assert _find_lookalikes(["bank", "shop", "shop2", "a", "b"]) is None
 
 
 def test_files_are_read_beside_the_agreement(tmp_path: Path) -> None:

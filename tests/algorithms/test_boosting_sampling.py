@@ -255,7 +255,7 @@ def test_columns_of_a_tree_that_are_none_are_refused(columns: list[Any]) -> None
         return SimpleNamespace(arrays={"columns": np.array(columns)})
 
     link: Any = SimpleNamespace(peer="bank", receive=receive)
-    with pytest.raises(sv.ProtocolError, match="malformed mask of the 3 columns"):
+    with pytest.raises(sv.ProtocolError, match="int64 numbers below 3 in rising order"):
         asyncio.run(hear_columns(link, 3))
 
 

@@ -210,7 +210,7 @@ def test_an_unbalanced_alignment_has_the_errors_of_the_others(large: str, monkey
     assert senders["psi/filter"] == large != senders["psi/rows"]
     with pytest.raises(sv.AlignmentError, match="no row is common to all"):
         align_parties(people(["x", "y"]), job)
-    with pytest.raises(sv.InputError, match="doubled once normalised"):
+    with pytest.raises(sv.InputError, match="occur more than once after normalisation"):
         align_parties(people(["x", " x"]), job)
     for strict in ("bank", "shop"):
         with pytest.raises(PolicyError, match="at least 13"):

@@ -364,7 +364,7 @@ def test_the_agreement_holds_the_linkage_and_needs_a_coordinator() -> None:
     assert any("linkage, for want of a common identifier" in line and "precision 0.99" in line for line in told)
     assert any(line.startswith("[leak] coordinator learns") for line in told)
     assert proposal(link=how.replace(linker="active")).link is not None
-    with pytest.raises(InputError, match="a coordinator that links records has no part in a model"):
+    with pytest.raises(InputError, match="a coordinator links the records, and it has no part of the model"):
         proposal(link=how, party=(card("bank"), card("shop"), helper), serving=ServingTerms(asks=("bank",)))
     assert made.job_of().digest != proposal().job_of().digest
 

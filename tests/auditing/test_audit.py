@@ -175,7 +175,7 @@ def test_a_ledger_without_its_peers_is_said_to_be_alone(tmp_path: Path) -> None:
     found = _audit(tmp_path, bank)
     assert not found.complete
     assert found.alone == [("r", "bank")]
-    assert "Not compared, for the other end's ledger is not here: links of bank (r)." in summarise_audit(found)
+    assert "Not compared, because the other party's ledger is missing: links of bank (r)." in summarise_audit(found)
 
 
 def test_an_empty_ledger_is_no_ledger(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_an_opening_has_so_many_values_in_all() -> None:
 
 def test_receivers_are_named() -> None:
     for to in ((), (3,), (-1,)):
-        with pytest.raises(MalformedError, match="name some of 0, 1 and 2"):
+        with pytest.raises(MalformedError, match="expected one or more of 0, 1 and 2"):
             opens(Clear(openings={"auc": 1}), "auc", 1, to).send(None)
     with pytest.raises(MalformedError, match="must not be negative"):
         Opening(-1)

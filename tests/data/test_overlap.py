@@ -246,8 +246,8 @@ FOLD = hold_out(100, valid=0.1, test=0.2, seed=0)
         ({"overlap": "half"}, "overlap is 'half'"),
         ({"overlap": float("nan")}, "overlap is nan"),
         ({"overlap": float("inf")}, "overlap is inf"),
-        ({"overlap": 71}, "is 71 of 70 training rows"),
-        ({"overlap": 0.02}, "is 1 of 70 training rows"),
+        ({"overlap": 71}, "selects 71 of 70 training rows"),
+        ({"overlap": 0.02}, "selects 1 of 70 training rows"),
         ({"labels": "some"}, "labels is 'some'; expected 'own' or 'all'"),
         ({"validation": "within"}, "validation is 'within'; expected 'beside' or 'overlap'"),
         (

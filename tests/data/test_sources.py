@@ -493,7 +493,7 @@ def test_an_image_set_with_a_file_missing_is_refused(tmp_path: Path) -> None:
         ({"scenario": "4niid"}, "scenario is '4niid' and owners is 0; set the number of label owners"),
         ({"owners": 2, "labels": "all"}, "labels is 'all' with 2 label owners"),
         ({"labels": "most"}, "labels is 'most'"),
-        ({"overlap": 200}, "an overlap of 200 is 200 of 108 training rows"),
+        ({"overlap": 200}, "overlap=200 selects 200 of 108 training rows"),
         ({"seed": -1}, "seed is -1"),
     ],
 )

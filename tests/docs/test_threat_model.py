@@ -69,7 +69,7 @@ def test_the_figures_in_the_text_are_those_that_were_measured() -> None:
     assert f"or {100 * once['features, all looks']['72']:.0f} % (h = 16, one epoch)" in text
     weak = found["DP on features, ε = 50"]["8"]
     kept = min(weak[kind]["72"] for kind in ("features, all looks", "features, transcript"))
-    assert f"At ε = 50 the attacker is at {100 * kept:.0f} % with 72 known" in text
+    assert f"At ε = 50 the attacker still has an error of {100 * kept:.0f} % with 72 known" in text
     noise = found["fresh noise on z, deviation 1"]["8"]
     hidden = min(noise[kind]["72"] for kind in ("features, all looks", "features, transcript"))
     assert f"leaves {100 * hidden:.0f} % with 72 known records" in text

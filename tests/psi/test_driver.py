@@ -194,7 +194,7 @@ def test_a_peer_that_drips_just_enough_has_a_deadline(part: str, pair: tuple[soc
     thread = threading.Thread(target=drip, daemon=True)
     started = time.monotonic()
     thread.start()
-    match = "did not finish its hello" if part == "hello" else "not done within 1 s, its overall deadline"
+    match = "did not finish its hello" if part == "hello" else "did not end within 1 s, its overall deadline"
     with pytest.raises(ConnectionLost, match=match):
         run_endpoint(_end(BANK, "bank"), pair[0], timeout=0.5, deadline=1.0 if part == "set" else None)
     stop.set()

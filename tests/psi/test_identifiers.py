@@ -69,7 +69,7 @@ def test_one_text_is_not_a_column() -> None:
         ([True, False], "is a bool"),
         ([b"a"], "is a bytes"),
         (["a", "b", "a", "a"], "'a' in rows 0 and 2; 'a' in rows 0 and 3"),
-        (["ＡB", "AB"], "doubled once normalised"),
+        (["ＡB", "AB"], "occur more than once after normalisation"),
         (["x" * 2000], "at most 1024"),
         (["é" * 513], "has 1026 bytes; at most 1024"),
         ([10**5000], "at most 1024 digits"),
@@ -146,7 +146,7 @@ def test_columns_are_normalised_as_texts_are(texts: list[str], flags: dict[str, 
 
 
 def test_code_points_that_unicode_does_not_assign_are_refused() -> None:
-    with pytest.raises(IdentifierError, match=r"row 1 holds U\+0378, which Unicode .* does not assign"):
+    with pytest.raises(IdentifierError, match=r"row 1 contains U\+0378, which Unicode .* does not assign"):
         normalise(["a", "b\u0378"], IdRules())
 
 

@@ -125,9 +125,9 @@ def test_the_number_of_pairs_is_chapmans() -> None:
     assert again.common_range == found.common_range  # it can be repeated
     short = tokens.copy()
     short[3:6] = 0
-    with pytest.raises(LinkageError, match="both of them 6; at least 7"):
+    with pytest.raises(LinkageError, match="6 of these are found by both; at least 7"):
         estimate_by_witnesses(pairs, np.arange(size), encodings, (short, short))
-    with pytest.raises(LinkageError, match="witnesses of 1 rules"):
+    with pytest.raises(LinkageError, match="tokens are of 1 rules"):
         estimate_by_witnesses(pairs, np.arange(size), encodings, (tokens[:, :1], tokens[:, :1]))
 
 

@@ -189,9 +189,9 @@ def test_margins_move_the_null_hypothesis() -> None:
 
 
 def test_what_is_no_sample_is_refused() -> None:
-    with pytest.raises(InputError, match="give one or more numbers"):
+    with pytest.raises(InputError, match="expected one or more finite numbers"):
         paired([])
-    with pytest.raises(InputError, match="give one or more numbers"):
+    with pytest.raises(InputError, match="expected one or more finite numbers"):
         paired([0.1, math.nan])
     for n, deviation, level in ((1, 0.1, 0.05), (5, 0.0, 0.05), (5, 0.1, 0.0)):
         with pytest.raises(InputError, match="it needs two or more"):

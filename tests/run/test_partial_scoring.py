@@ -234,7 +234,7 @@ def test_what_is_not_fit_for_the_rows_of_one_party_refuses_with_the_cure() -> No
     (whole, _), (alone, _), new = _model(ALL), _model(LOCAL), _tables(**NEW)
     single = sv.Parties.of(new["bank"], active="bank")
     two = sv.Parties.of(new["bank"], new["shop1"], active="bank")
-    cure = r"train an algorithm that is also fit for others \(.*local.*zero_imputation"
+    cure = r"train an algorithm that can also score others \(.*local.*zero_imputation"
     for people, everyone, match in (
         (new, True, f"without the columns of shop1, shop2: .*{cure}"),
         (single, False, "the model belongs to .* the tables to bank: SplitNN is not fit"),
@@ -242,7 +242,7 @@ def test_what_is_not_fit_for_the_rows_of_one_party_refuses_with_the_cure() -> No
     ):
         with pytest.raises(sv.InputError, match=match):
             sv.predict(whole, people, everyone=everyone)
-    with pytest.raises(sv.InputError, match="give the tables of all parties, or the active party's alone"):
+    with pytest.raises(sv.InputError, match="give the tables of all parties, or only the active party's"):
         sv.predict(alone, two)
     with pytest.raises(sv.InputError, match="'shop1' is not the active party"):
         Alone(new["shop1"], alone.job, {**alone.parts["shop1"], "passive": ["shop1"]})

@@ -379,7 +379,7 @@ def test_noise_that_was_left_out_ends_the_run(people: Parties, monkeypatch: pyte
         return np.zeros(shape, dtype=np.uint64)
 
     monkeypatch.setattr(StepNoise, "draw_words", silent)
-    with pytest.raises(sv.ProtectionInactive, match="was to add noise to each of"):
+    with pytest.raises(sv.ProtectionInactive, match="had to add noise to each of"):
         sv.simulate(_job(), people)
 
 

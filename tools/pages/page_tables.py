@@ -217,7 +217,7 @@ def _measured() -> str:
         figures = [_beside(cells, what, "without") for what in ("labels", "features", "attribute")]
         labels, features = (_severity(cells, what) for what in ("labels", "features"))
         rows.append([f"`{algorithm}`", protection, figures[0], labels, *figures[1:], features, str(len(cells))])
-    head = ["algorithm", "protection", "labels: AUC", "says", "features: R²", "attribute: AUC", "says", "seeds"]
+    head = ["algorithm", "protection", "labels: AUC", "finding", "features: R²", "attribute: AUC", "finding", "seeds"]
     return _table(head, rows)
 
 
@@ -277,8 +277,8 @@ def _amounts() -> str:
         rows.append(
             [f"`{algorithm}`", protection, correlation, figures[0], says[0], *figures[1:], says[1], str(len(cells))]
         )
-    head = ["algorithm", "protection", "number: correlation", "above its median: AUC", "says"]
-    return _table([*head, "features: R²", "attribute: AUC", "says", "seeds"], rows)
+    head = ["algorithm", "protection", "number: correlation", "above its median: AUC", "finding"]
+    return _table([*head, "features: R²", "attribute: AUC", "finding", "seeds"], rows)
 
 
 def _views() -> str:

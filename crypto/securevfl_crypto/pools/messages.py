@@ -53,7 +53,9 @@ def unpack_arguments(data: bytes) -> list[Argument]:
         elif kind == b"i":
             found.append(int.from_bytes(body, "little", signed=True))
         else:
-            raise PoolError(f"a message between a pool and its worker has a part of the unknown kind {kind!r}")
+            raise PoolError(
+                f"a message between a pool and its worker has a part of the unknown kind {kind!r}; expected b, i or s"
+            )
     return found
 
 

@@ -73,7 +73,7 @@ class Openings:
             MalformedError: `to` is empty or names an unknown party.
         """
         if not to or any(party not in range(PARTIES) for party in to):
-            raise MalformedError(f"an opening to {tuple(to)}; name some of 0, 1 and 2")
+            raise MalformedError(f"an opening to parties {tuple(to)}; expected one or more of 0, 1 and 2")
         limit = self._declared.get(name)
         if limit is None:
             known = ", ".join(sorted(self._declared)) or "none"

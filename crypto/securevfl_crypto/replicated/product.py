@@ -71,12 +71,13 @@ class Product:
                 f"factors of shapes {self.left.shape} and {self.right.shape} do not match for {self.how!r}"
             ) from None
         if self.gate is not None and self.gate.shape != shape:
-            raise MalformedError(f"a gate of shape {self.gate.shape} for a product of shape {shape}")
+            raise MalformedError(f"a gate of shape {self.gate.shape}; expected {shape}, the product's")
         if self.add is not None and self.add.shape != shape:
-            raise MalformedError(f"a summand of shape {self.add.shape} for a product of shape {shape}")
+            raise MalformedError(f"a summand of shape {self.add.shape}; expected {shape}, the product's")
         if self.own is not None and (self.own.shape != shape or self.own.dtype != np.uint64):
             raise MalformedError(
-                f"an own summand of {self.own.dtype} {self.own.shape} for a product of shape {shape} of uint64"
+                f"this party's summand is {self.own.dtype} {self.own.shape}; expected uint64 {shape}, the product's "
+                "shape"
             )
 
     @property

@@ -94,7 +94,9 @@ class Authority:
         """
         (found,) = read_certificates(file)
         if not found.authority:
-            raise InputError(f"{file} may issue no certificates (basicConstraints): name the authority's, or pin it")
+            raise InputError(
+                f"{file} is not an authority's certificate (basicConstraints): give the authority's, or pin this one"
+            )
         if fingerprint is not None and found.fingerprint != fingerprint:
             raise InputError(f"{file} has the fingerprint {found.fingerprint}; the agreement names {fingerprint}")
         return cls(found, Path(crl))

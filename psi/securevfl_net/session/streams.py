@@ -220,11 +220,11 @@ class Incoming:
         return not self._remaining
 
     def credit(self, cost: int) -> None:
-        """The program has read parts.
+        """Count bytes that the program has read, so that the peer may send as many more.
 
         Raises:
             InputError: more than arrived, or a negative number.
         """
         if not 0 <= cost <= self.arrived - self._consumed:
-            raise InputError(f"{cost} bytes are given back of {self.arrived - self._consumed} that are unread")
+            raise InputError(f"the program credits {cost} bytes as read; {self.arrived - self._consumed} are unread")
         self._consumed += cost

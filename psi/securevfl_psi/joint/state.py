@@ -66,7 +66,7 @@ class JointTerms:
         if self.protocol not in JOINT_PROTOCOLS:
             raise PSIError(f"protocol {self.protocol!r} of a joint run; expected one of {', '.join(JOINT_PROTOCOLS)}")
         if self.link is not None and not 0 < self.link < math.inf:
-            raise PSIError(f"link={self.link!r}; megabits a second, above 0")
+            raise PSIError(f"link={self.link!r}; expected megabits a second, above 0")
         if self.pad_to is not None and self.protocol == "unbalanced":
             raise PSIError(
                 f"pad_to={self.pad_to}: it pads all parties to one size, and 'unbalanced' is for unequal ones; "

@@ -156,7 +156,9 @@ def estimate(
     """
     scores = candidates.scores
     if not len(scores):
-        raise LinkageError("no pair was compared; are both files filled, and do their blocks meet?")
+        raise LinkageError(
+            "no pair was compared: check that both files have records, and that some share a blocking value"
+        )
     low, high = float(scores[-1]), float(scores[0])
     width = (high - low) / BINS or 1.0
     bins = np.clip((high - scores) / width, 0, BINS - 1).astype(np.int64)  # 0 is the highest

@@ -134,16 +134,18 @@ def estimate_by_witnesses(
     """
     of_a, of_b = checked_tokens(*encodings, tokens)
     if not len(taken):
-        raise LinkageError("no pair was compared; are both files filled, and do their blocks meet?")
+        raise LinkageError(
+            "no pair was compared: check that both files have records, and that some share a blocking value"
+        )
     if of_a.shape[1] != RULES:
-        raise LinkageError(f"witnesses of {of_a.shape[1]} rules; {RULES} are needed")
+        raise LinkageError(f"the witness tokens are of {of_a.shape[1]} rules; {RULES} are needed")
     first, second = (_witnessed(of_a[:, rule], of_b[:, rule], len(of_b)) for rule in range(RULES))
     both = np.intersect1d(first, second)
     counts = len(first), len(second), len(both)
     if counts[2] < _FEWEST:
         raise LinkageError(
-            f"the rules for witnesses find {counts[0]} and {counts[1]} pairs, and both of them {counts[2]}; at least "
-            f"{_FEWEST} are needed: take fewer fields or looser keys in a rule, or do without witnesses"
+            f"the two witness rules find {counts[0]} and {counts[1]} pairs, and {counts[2]} of these are found by "
+            f"both; at least {_FEWEST} are needed: use fewer fields or looser keys in a rule, or no witnesses"
         )
     assigned = candidates.rows_a[taken] * len(of_b) + candidates.rows_b[taken]
     groups = [

@@ -95,7 +95,8 @@ def _refuse_doubled(suspects: np.ndarray, order: np.ndarray, rows: np.ndarray, i
     if found:
         more = f" and {len(found) - _EXAMPLES} more" if len(found) > _EXAMPLES else ""
         raise IdentifierError(
-            f"{len(found)} identifiers of a shard are doubled once normalised: {'; '.join(found[:_EXAMPLES])}{more}: "
+            f"{len(found)} identifiers of a shard occur more than once after normalisation: "
+            f"{'; '.join(found[:_EXAMPLES])}{more}: "
             "keep one row for each"
         )
 

@@ -1,4 +1,4 @@
-"""The active party's role: it has the labels, and grows the trees with their leaf values."""
+"""The active party's role in boosting: it owns the labels, grows the trees and sets their leaf values."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Forest:
         self.start = np.zeros(role.outputs)
 
     async def setup(self) -> None:
-        """Learn how many bins the others' columns have, and send out a key if sums are sealed.
+        """Ask the passive parties how many bins their columns have; under encryption, send them the public key.
 
-        A prediction needs neither.
+        Does nothing without training rows: scoring needs neither.
         """
         if len(self._role.table.split.train):
             await self._role.asking.setup()
@@ -60,7 +60,7 @@ class Forest:
         self.trees = read_trees(
             as_dict(kept["trees"]), owners=len(role.trained_with), outputs=role.outputs, columns=role.width
         )
-        role.scored[:] = 0
+        role.scored[:] = 0  # `raw` was computed with the trees that were just replaced
 
     def state(self) -> State:
         """See `Part.state`."""
@@ -72,14 +72,15 @@ class Forest:
 
 
 class BoostingActive(ActiveRole):
-    """Grows the trees.
+    """The active party: computes gradients, grows trees on them and scores rows.
 
     Attributes:
         objective: the loss, with its derivatives.
         outputs: width of a raw score.
         forest: the model so far.
-        raw: raw scores of numbered rows, float64 (rows, outputs); a row includes the first `scored` trees.
-        scored: number of trees included in each row of `raw`, (rows,).
+        raw: cached raw scores of numbered rows, float64 (rows, outputs).
+        scored: how many trees, from the first on, each row of `raw` already includes, (rows,).
+        fitted: raw scores of the training rows with all trees, (training rows, outputs); None before the first tree.
     """
 
     config: BoostingSettings
@@ -102,8 +103,8 @@ class BoostingActive(ActiveRole):
             directions = column_directions(self.site.name, mine.encoded, mine.codes, config.rising, config.falling)
             if (config.rising or config.falling) and self.outputs > 1:
                 raise InputError(
-                    f"boosting.rising and boosting.falling need two classes or a number as target; "
-                    f"with {self.outputs} classes, a rising score is not a rising probability: leave them out"
+                    "boosting.rising and boosting.falling need a target with two classes or a number, and this one "
+                    f"has {self.outputs} classes, where a higher score may mean a lower probability: leave both out"
                 )
             self.asking = TreeQueries(self, bins, bins.codes(x).astype(np.int16), directions)
 
@@ -131,30 +132,41 @@ class BoostingActive(ActiveRole):
         return int(self.features.shape.numel())
 
     def batches(self, epoch: int) -> list[np.ndarray]:
-        """A single batch: a tree sees all training rows."""
+        """One batch with all training rows: each round of boosting needs the gradients of all of them."""
         return [self.training_rows(epoch)]
 
     async def train_batch(self, rows: np.ndarray) -> float:
         y, weight = self.training_targets(rows), self.table.counts
-        each = np.ones(len(rows)) if weight is None else weight[torch.from_numpy(rows)].double().numpy()
+        importance = np.ones(len(rows)) if weight is None else weight[torch.from_numpy(rows)].double().numpy()
         if self.fitted is None:
-            self.forest.start = self.objective.initial_score(y, each)
+            self.forest.start = self.objective.initial_score(y, importance)
             self.fitted = np.tile(self.forest.start, (len(rows), 1))
         g, h = self.objective.gradients(self.fitted, y)
         for k in range(self.outputs):
-            await self.one_tree(k, g[:, k] * each, h[:, k] * each)
-        return float((self.objective.losses(self.fitted, y) * each).sum())
+            await self.add_tree(k, g[:, k] * importance, h[:, k] * importance)
+        return float((self.objective.losses(self.fitted, y) * importance).sum())
 
-    async def one_tree(self, output: int, g: np.ndarray, h: np.ndarray) -> None:
-        """Grow a tree and add it."""
+    async def add_tree(self, output: int, g: np.ndarray, h: np.ndarray) -> None:
+        """Grow a tree and append it to the forest.
+
+        Args:
+            output: which column of the raw score it adds to.
+            g: first derivatives of the training rows' losses, times the rows' weights, (n,).
+            h: second derivatives, likewise.
+        """
         config, number = self.config, len(self.forest.trees)
         weight = self.draw_row_weights(number, np.abs(g))
         g, h = g * weight, h * weight
-        (gi, gu), (hi, hu) = to_fixed_point(g, config.bits), to_fixed_point(h, config.bits)
+        # Paillier adds integers, and the same integers without encryption give the same trees.
+        (g_integers, g_unit), (h_integers, h_unit) = to_fixed_point(g, config.bits), to_fixed_point(h, config.bits)
         rule = SplitRule(
-            l1=config.l1, l2=config.l2, min_gain=config.min_gain, min_hessian=config.min_hessian, scales=(gu, hu)
+            l1=config.l1,
+            l2=config.l2,
+            min_gain=config.min_gain,
+            min_hessian=config.min_hessian,
+            scales=(g_unit, h_unit),
         )
-        values = np.stack([gi, hi], axis=1)
+        values = np.stack([g_integers, h_integers], axis=1)
         limits = TreeLimits(depth=config.depth, leaves=config.leaves)
         seen, allowed = weight > 0, self.allowed_columns(number)
         await self.asking.begin(values, seen, allowed)
@@ -176,7 +188,8 @@ class BoostingActive(ActiveRole):
             self.fitted[:, output] += np.asarray(grown.tree.value)[grown.leaf]
 
     def draw_row_weights(self, number: int, size: np.ndarray) -> np.ndarray:
-        """Weight of each training row in a tree, (n,): all equal, or from a draw by chance or by gradients."""
+        """Draw each training row's weight in a tree, (n,): 1 for a random sample and 0 for the others, or, with `goss`,
+        weights by the size of the gradients."""
         if self.config.goss is not None:
             generator = np.random.default_rng(self.seed("rows of a tree", number))
             return one_sided(size, *self.config.goss, generator)
@@ -185,7 +198,7 @@ class BoostingActive(ActiveRole):
         return weight
 
     def allowed_columns(self, number: int) -> np.ndarray | None:
-        """Which columns a tree may split by."""
+        """Draw which of all parties' columns a tree may split on, bool (columns,); None if it may use all."""
         count = len(self.asking.counts)
         if self.config.columns == 1:
             return None
@@ -197,11 +210,12 @@ class BoostingActive(ActiveRole):
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         start = int(self.scored[rows].min(initial=len(self.forest.trees)))
         if (self.scored[rows] != start).any():
-            start = 0
+            start = 0  # these rows were scored at different times: compute them from the first tree
         if start == 0:
             self.raw[rows] = self.forest.start
         trees = self.forest.trees[start:]
         own, sides = self.columns_of(rows), await self.route_rows(trees, len(rows))
+        # Each passive party sends its splits of all trees in one array: `taken` counts those of earlier trees.
         taken = dict.fromkeys(sides, 0)
         for tree in trees:
             mine: dict[int, np.ndarray] = {}
@@ -215,7 +229,11 @@ class BoostingActive(ActiveRole):
         return torch.from_numpy(self.raw[rows])
 
     async def route_rows(self, trees: Sequence[Tree], rows: int) -> Mapping[int, np.ndarray]:
-        """Passive party's place → whether rows go left at each of its splits of these trees, bool (splits, rows)."""
+        """Receive from each passive party which rows go left at its splits of these trees.
+
+        Returns:
+            Party's number as in `Tree.owner` → bool (splits, rows), tree by tree.
+        """
         found = {}
         for name in self.site.passive:
             owner = 1 + self.trained_with.index(name)
@@ -236,18 +254,18 @@ class BoostingActive(ActiveRole):
             for owner, gain in zip(tree.owner, tree.gain, strict=True):
                 if owner >= 0:
                     gains[names[owner]] = gains.get(names[owner], 0.0) + gain
-        whole = sum(gains.values())
-        if not whole:
+        total = sum(gains.values())
+        if not total:
             return ["no tree has a split: no column separates the labels"]
-        told = ", ".join(f"{name} {gain / whole:.0%}" for name, gain in sorted(gains.items(), key=lambda it: -it[1]))
-        found = [f"{len(self.forest.trees)} trees; share of the gain by party: {told}"]
-        each = np.zeros(len(self.table.encoded))
+        shares = ", ".join(f"{name} {gain / total:.0%}" for name, gain in sorted(gains.items(), key=lambda it: -it[1]))
+        found = [f"{len(self.forest.trees)} trees; share of the gain by party: {shares}"]
+        own = np.zeros(len(self.table.encoded))
         for tree in self.forest.trees:
             for owner, column, gain in zip(tree.owner, tree.split, tree.gain, strict=True):
                 if owner == 0:
-                    each[column] += gain / whole
-        best = [k for k in np.argsort(-each, kind="stable")[:5] if each[k] > 0]
+                    own[column] += gain / total
+        best = [k for k in np.argsort(-own, kind="stable")[:5] if own[k] > 0]
         if best:
-            mine = ", ".join(f"{self.table.encoded[k]} {each[k]:.0%}" for k in best)
+            mine = ", ".join(f"{self.table.encoded[k]} {own[k]:.0%}" for k in best)
             found.append(f"{self.site.name}'s columns with the most gain: {mine}")
         return found

@@ -68,7 +68,7 @@ def scatter_columns(sums: np.ndarray, counts: Sequence[int], columns: np.ndarray
 
 
 async def tell_rows(links: Sequence[Link], seen: np.ndarray) -> None:
-    """Tell passive parties which training rows a tree sees, bool (rows,)."""
+    """Send the passive parties which training rows a tree uses, bool (rows,)."""
     bits = np.packbits(seen)
 
     async def send(link: Link) -> None:
@@ -78,10 +78,10 @@ async def tell_rows(links: Sequence[Link], seen: np.ndarray) -> None:
 
 
 async def receive_rows(link: Link, rows: int) -> np.ndarray:
-    """Which of so many training rows a tree sees, int64 (n,) in rising order.
+    """Receive which of the `rows` training rows a tree uses, int64 (n,) in rising order.
 
     Raises:
-        ProtocolError: the active party says something else.
+        ProtocolError: the active party sent something else.
     """
     bits = np.asarray((await link.receive(Kind.CONTROL, "boost/rows", "bits")).arrays["bits"])
     if bits.dtype != np.uint8 or bits.shape != (-(-rows // 8),) or not np.unpackbits(bits, count=rows).any():
@@ -90,7 +90,7 @@ async def receive_rows(link: Link, rows: int) -> np.ndarray:
 
 
 async def tell_columns(links: Sequence[Link], columns: Mapping[str, np.ndarray]) -> None:
-    """Tell each passive party which of its columns a tree may split by, int64 (n,) in rising order."""
+    """Send each passive party which of its columns a tree may split on, int64 (n,) in rising order."""
 
     async def send(link: Link) -> None:
         await link.send(Kind.CONTROL, "boost/drawn", columns=columns[link.peer])
@@ -99,13 +99,16 @@ async def tell_columns(links: Sequence[Link], columns: Mapping[str, np.ndarray])
 
 
 async def hear_columns(link: Link, count: int) -> np.ndarray:
-    """Which of so many columns of one's own a tree may split by, int64 (n,) in rising order.
+    """Receive which of this party's `count` columns a tree may split on, int64 (n,) in rising order.
 
     Raises:
-        ProtocolError: the active party says something else.
+        ProtocolError: the active party sent something else.
     """
     found = np.asarray((await link.receive(Kind.CONTROL, "boost/drawn", "columns")).arrays["columns"])
     right = found.dtype == np.int64 and found.ndim == 1 and (np.diff(found, prepend=-1, append=count) > 0).all()
     if not right:
-        raise ProtocolError(f"{link.peer!r} sent a malformed mask of the {count} columns")
+        raise ProtocolError(
+            f"{link.peer!r} sent malformed numbers of the columns of a tree: {found.dtype} {found.shape}; int64 "
+            f"numbers below {count} in rising order were needed"
+        )
     return found

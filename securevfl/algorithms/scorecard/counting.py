@@ -147,13 +147,19 @@ async def request_counts(
     await link.send(Kind.CONTROL, SIZES, bins=asked, omitted=answer.omitted)
     await link.send(Kind.CIPHERTEXT, COUNTS, guard=guard, counts=answer.ciphertexts)
     message = await link.receive(Kind.STATISTIC, POSITIVES, "positives")
-    told = np.asarray(message.arrays["positives"])
-    if told.dtype != np.int64 or told.shape != (sum(sizes),) or (told < 0).any() or (told > len(codes)).any():
-        raise ProtocolError(f"{link.peer!r} sent counts as {told.dtype} {told.shape}; int64 ({sum(sizes)},) was needed")
+    positives = np.asarray(message.arrays["positives"])
+    if positives.dtype != np.int64 or positives.shape != (sum(sizes),):
+        raise ProtocolError(
+            f"{link.peer!r} sent counts as {positives.dtype} {positives.shape}; int64 ({sum(sizes)},) was needed"
+        )
+    if (positives < 0).any() or (positives > len(codes)).any():
+        raise ProtocolError(
+            f"{link.peer!r} sent counts from {positives.min()} to {positives.max()}; 0 to {len(codes)} are possible"
+        )
     found = [np.empty(0, dtype=np.int64)] * len(sizes)
     start = 0
     for j, new in zip(columns.tolist(), bins, strict=True):
-        found[j] = told[start : start + sizes[j]][new]
+        found[j] = positives[start : start + sizes[j]][new]
         if (found[j] > np.bincount(codes[:, j], minlength=sizes[j])).any():
             raise ProtocolError(f"{link.peer!r} sent more rows of the second class than a bin has rows")
         start += sizes[j]

@@ -1,4 +1,4 @@
-"""The page "Know your peers": its commands do what they show, and its table names every reason."""
+"""The page "Identify your peers": its commands do what they show, and its table names every reason."""
 
 from __future__ import annotations
 

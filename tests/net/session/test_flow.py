@@ -168,11 +168,11 @@ def test_credit_of_a_view_that_was_left_is_void_and_none_is_given_twice() -> Non
     both.settle(pipe)
     end = both.ends[1]
     end.credit(view(9), 10**9)
-    with pytest.raises(InputError, match="577 bytes are given back of 576"):
+    with pytest.raises(InputError, match="credits 577 bytes as read; 576 are unread"):
         end.credit(view(1), 577)
     end.credit(view(1), 576)
     for wrong in (1, -1):
-        with pytest.raises(InputError, match="given back of 0"):
+        with pytest.raises(InputError, match="bytes as read; 0 are unread"):
             end.credit(view(1), wrong)
 
 
