@@ -164,7 +164,7 @@ class Proposal(Config, dict=True):
                 f"serving lets {', '.join(self.serving.asks)} ask for scores, and a model of several label owners "
                 "cannot be asked yet: leave serving (--asks) out; each scores its rows in training"
             )
-        if self.serving is not None and self.link is not None and self.link.coordinator():
+        if self.serving is not None and self.link is not None and self.link.needs_coordinator():
             found.append(
                 "serving lets parties ask for scores, and a coordinator that links records has no part in a model: "
                 "leave serving (--asks) out, or give [link] linker = 'active', which shows it more"
@@ -193,7 +193,7 @@ class Proposal(Config, dict=True):
             found.append("no party is active: one owns the labels")
         coordinators = [card.name for card in self.party if card.role == COORDINATOR]
         asked = self.protection.coordinator_among([card.name for card in self.party if card.role != COORDINATOR])
-        links = self.link is not None and self.link.coordinator()
+        links = self.link is not None and self.link.needs_coordinator()
         needed = self.algorithm.many_owners or bool(asked) or links
         if len(coordinators) != int(needed):
             who = self.protection.title if asked and not self.algorithm.many_owners else self.algorithm.title
