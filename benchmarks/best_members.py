@@ -110,7 +110,7 @@ def scored(
     return {
         "rows": len(labels),
         "losses": dict(zip(METHODS, losses, strict=True)),
-        "scores": {name: task.metrics(p, tested)[task.score_name] for name, p in variants.items()},
+        "scores": {name: task.compute_metrics(p, tested)[task.score_name] for name, p in variants.items()},
     }
 
 

@@ -109,9 +109,9 @@ def _theirs(
     if task.numeric:
         scaled = (y - task.center) / task.scale
         found = HistGradientBoostingRegressor(**alike).fit(x[0], scaled).predict(x[1])
-        return float(task.metrics((found * task.scale + task.center)[:, None], held)[metric])
+        return float(task.compute_metrics((found * task.scale + task.center)[:, None], held)[metric])
     fitted = HistGradientBoostingClassifier(**alike).fit(x[0], y)
-    return float(task.metrics(fitted.predict_proba(x[1]), held)[metric])
+    return float(task.compute_metrics(fitted.predict_proba(x[1]), held)[metric])
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def cells(rows: int | None, trees: int, nodes: str) -> dict[str, object]:
     found: dict[str, object] = {"training rows": len(ran.split.train)}
     roles: dict[str, Any] = {role.site.name: role for role in begun}
     for name in sights.sums:
-        codes, counts = roles[name].codes, roles[name].bins.counts
+        codes, counts = roles[name].codes, roles[name].bins.code_counts
         truth = merged_bins(codes, counts, job.algorithm.merge).codes if shown else codes  # type: ignore[attr-defined]
         found[name] = {
             "cells right": cells_solved(sights, name, truth, counts, merged=shown),

@@ -53,7 +53,7 @@ _TREE: dict[str, Any] = {"depth": 5, "bins": 32, "lr": 0.1, "min_hessian": 1e-3}
 def timed_trees() -> Iterator[list[dict[str, float]]]:
     """What each tree inside costs."""
     found: list[dict[str, float]] = []
-    grow, encrypt = BoostingActive.one_tree, SumOwner.encrypt_rows
+    grow, encrypt = BoostingActive.add_tree, SumOwner.encrypt_rows
     rows = [0]
 
     def encrypted(self: Any, values: np.ndarray, node: np.ndarray | None = None) -> np.ndarray:
@@ -71,7 +71,7 @@ def timed_trees() -> Iterator[list[dict[str, float]]]:
             }
         )
 
-    with mock.patch.object(BoostingActive, "one_tree", timed), mock.patch.object(SumOwner, "encrypt", encrypted):
+    with mock.patch.object(BoostingActive, "add_tree", timed), mock.patch.object(SumOwner, "encrypt", encrypted):
         yield found
 
 

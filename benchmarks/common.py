@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from benchmarks import skip
 from securevfl.errors import InputError
-from securevfl.run.machine import machine, versions
+from securevfl.run.machine import describe_machine, package_versions
 
 RESULTS = Path(os.environ.get("SECUREVFL_BENCHMARKS") or Path(__file__).parent / "results")
 
@@ -57,7 +57,7 @@ def before(name: str) -> dict[str, object]:
 def write(name: str, figures: dict[str, object]) -> None:
     """Print the figures and write them with machine and versions."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    content = {"machine": machine(), "versions": versions(), **figures}
+    content = {"machine": describe_machine(), "versions": package_versions(), **figures}
     text = json.dumps(content, indent=2)
     (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     print(text)

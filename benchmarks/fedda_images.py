@@ -33,7 +33,7 @@ from benchmarks.fedda_networks import Generator, Training, completed, train
 from benchmarks.frechet import Classifier, between, between_batches, train_classifier
 from securevfl.data.sources import cifar10, image_set
 from securevfl.errors import InputError
-from securevfl.run.machine import machine, versions
+from securevfl.run.machine import describe_machine, package_versions
 
 PAPER = {
     "mnist": {
@@ -219,8 +219,8 @@ def group_of(content: dict[str, Any], key: dict[str, Any], bench: Bench, device:
             return dict(group)
     return {
         **key,
-        "machine": machine(device),
-        "versions": versions(),
+        "machine": describe_machine(device),
+        "versions": package_versions(),
         "classifier": bench.about,
         f"yardsticks, {MANY}": bench.yardsticks(),
         "summary": {},

@@ -34,7 +34,7 @@ from securevfl.attacks.learners import fit_ridge, linear_solve
 from securevfl.attacks.measure import draw_known, r_squared, score_ranking
 from securevfl.experiments.recorder import Recorder
 from securevfl.run import join_parties
-from securevfl.run.machine import machine, versions
+from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.simulation import Aligned
 
 __all__ = ["BOTTOMS", "CELLS", "DATA", "main", "tables"]
@@ -124,7 +124,7 @@ def features(bank: PartyView, rows: np.ndarray, seen: np.ndarray, x: np.ndarray,
         fit_ridge(rows, np.hstack([seen, own]), known),
         fit_ridge(rows, np.hstack([_bent(seen, count), own]), known),
     ]
-    rests = [estimate.without(known.rows) for estimate in found]
+    rests = [estimate.exclude_rows(known.rows) for estimate in found]
     return max(_explained(rest.values, x[rest.rows]) for rest in rests)
 
 
@@ -155,7 +155,7 @@ def _bent(seen: np.ndarray, count: int) -> np.ndarray:
 def own_columns(bank: PartyView, rows: np.ndarray, x: np.ndarray, count: int, seed: int) -> float:
     """R² by the active party's own columns and labels, without z."""
     known = draw_known(rows, x, count, seed)
-    rest = fit_ridge(rows, _own(bank, rows), known).without(known.rows)
+    rest = fit_ridge(rows, _own(bank, rows), known).exclude_rows(known.rows)
     return _explained(rest.values, x[rest.rows])
 
 
@@ -187,7 +187,7 @@ def labels(view: PartyView, y: np.ndarray, seed: int) -> float | None:
         label_inference.score_by_spectrum(view),
         label_inference.fit_on_gradients(view, known),
     ]
-    return max(score_ranking(one.without(known.rows), y, view.classes)[0] for one in tried)
+    return max(score_ranking(one.exclude_rows(known.rows), y, view.classes)[0] for one in tried)
 
 
 def cell(name: str, people: sv.Parties, aligned: Aligned, bottom: str, hidden: int, seed: int, *, quick: bool) -> Cell:
@@ -238,7 +238,7 @@ def opened_by(view: PartyView) -> PartyView:
 
 def _without(view: PartyView, y: np.ndarray, seed: int) -> float:
     known = draw_known(view.train, y, _LABELS, seed)
-    return score_ranking(label_inference.fit_on_own_columns(view, known).without(known.rows), y, view.classes)[0]
+    return score_ranking(label_inference.fit_on_own_columns(view, known).exclude_rows(known.rows), y, view.classes)[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
@@ -274,7 +274,11 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             start = time.perf_counter()
             cells.append(cell(name, people, aligned, bottom, hidden, seed, quick=asked.quick))
             cells[-1]["seconds"] = round(time.perf_counter() - start, 1)
-            content = {"machine": machine(), "versions": versions(), "epochs": 4 if asked.quick else EPOCHS}
+            content = {
+                "machine": describe_machine(),
+                "versions": package_versions(),
+                "epochs": 4 if asked.quick else EPOCHS,
+            }
             out.parent.mkdir(parents=True, exist_ok=True)
             text = json.dumps(content | {"cells": cells}, indent=1, ensure_ascii=False)
             out.write_text(text + "\n", encoding="utf-8")

@@ -35,7 +35,7 @@ from securevfl.attacks.learners import fit_ridge
 from securevfl.attacks.measure import Estimate, auc, draw_known, r_squared
 from securevfl.data import Parties
 from securevfl.experiments.attacking import record_job
-from securevfl.run.machine import machine, versions
+from securevfl.run.machine import describe_machine, package_versions
 from securevfl.shares import NetworkShape, split_weights
 
 MARKED = 80
@@ -103,7 +103,7 @@ def measure(algorithm: sv.Algorithm, seed: int, epochs: int, rows: int | None) -
 
 
 def _shape(job: sv.Job, x: Any) -> NetworkShape:
-    outputs = job.algorithm.architecture(1)
+    outputs = job.algorithm.build_architecture(1)
     hidden = () if outputs.top is None else (outputs.hidden, *outputs.top)
     names = ["bank", *sorted(name for name in x if name != "bank")]
     return NetworkShape(tuple(x[name].shape[1] for name in names), (), hidden, 2)
@@ -132,7 +132,7 @@ def _marks(algorithm: sv.Algorithm, people: Parties, seed: int, epochs: int) -> 
     bare = truth.x["network"][numbers][:, : -len(names)]
     told = draw_known(np.arange(len(numbers)), other[numbers], known, seed)
     gain = [
-        _explained(fit_ridge(np.arange(len(numbers)), one, told).without(told.rows), other[numbers])
+        _explained(fit_ridge(np.arange(len(numbers)), one, told).exclude_rows(told.rows), other[numbers])
         for one in (seen, bare)
     ]
     return {
@@ -159,7 +159,7 @@ def _active(model: sv.Model, result: Any, x: Any, test: np.ndarray, seed: int) -
             bare = np.column_stack([x["bank"][test], logits])
             seen = np.hstack([bare, at, implied])
             for name, one in (("with its part", seen), ("without", bare), ("own columns", x["bank"][test])):
-                guess = fit_ridge(np.arange(len(test)), one, told).without(told.rows)
+                guess = fit_ridge(np.arange(len(test)), one, told).exclude_rows(told.rows)
                 found[f"{victim}'s columns, {count} known, {name}"] = _explained(guess, target)
     return found
 
@@ -196,7 +196,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "handed_out.json")
     asked = parser.parse_args()
     content: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.exists() else {"cells": {}}
-    content |= {"machine": machine(), "versions": versions(), "epochs": asked.epochs, "rows": asked.rows}
+    content |= {
+        "machine": describe_machine(),
+        "versions": package_versions(),
+        "epochs": asked.epochs,
+        "rows": asked.rows,
+    }
     for seed in range(asked.seeds):
         for name, algorithm in ALGORITHMS.items():
             key = f"{name}, seed {seed}"

@@ -97,5 +97,5 @@ def run_on(made: MadeRows, job: Job) -> tuple[Trained, Mapping[str, Ledger]]:
         setting = Setting(site=site, plan=plan, protection=job.protection, table=made.table(site.name))
         return await job.protection.program(job.algorithm, site, plan, {site.active: setting}).run()
 
-    trained, sites = Simulated(job=job, parties=tables, run="made rows").play(program)
+    trained, sites = Simulated(job=job, parties=tables, run="made rows").run_program(program)
     return trained[_ACTIVE], {name: site.ledger for name, site in sorted(sites.items())}

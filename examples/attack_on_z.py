@@ -28,7 +28,7 @@ from securevfl.attacks.measure import auc
 from securevfl.cut import ActiveCut, CutSpec, Protection, WrappedCut
 from securevfl.experiments.recorder import Recorder
 from securevfl.party_context import PartyContext, PartySecret
-from securevfl.run.machine import machine, versions
+from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.simulation import Aligned
 
 RUNS = 9
@@ -300,7 +300,13 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
 
     if options.out:
         seconds = round(time.perf_counter() - started, 1)
-        content = {"machine": machine(), "versions": versions(), "rows": options.rows, "seconds": seconds, **found}
+        content = {
+            "machine": describe_machine(),
+            "versions": package_versions(),
+            "rows": options.rows,
+            "seconds": seconds,
+            **found,
+        }
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return found

@@ -34,7 +34,7 @@ from securevfl.attacks.gram import factor_gram
 from securevfl.data import FeatureEncoder
 from securevfl.party_context import PartySecret, derive_seed
 from securevfl.privacy.noise import draw_gaussian
-from securevfl.run.machine import machine, versions
+from securevfl.run.machine import describe_machine, package_versions
 
 QUANTILES = np.linspace(0.005, 0.995, 200)
 SAMPLE = 6_000
@@ -155,7 +155,13 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, dict[str
         for name, figures in found[f"h = {h}"].items():
             print(f"h = {h:<4}{name:<58}{figures['correlation']:>7.2f}{figures['error']:>8.0%}", flush=True)
     if options.out:
-        content = {"machine": machine(), "versions": versions(), "rows": options.rows, "runs": options.runs, **found}
+        content = {
+            "machine": describe_machine(),
+            "versions": package_versions(),
+            "rows": options.rows,
+            "runs": options.runs,
+            **found,
+        }
         options.out.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return found
 

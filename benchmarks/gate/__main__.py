@@ -137,11 +137,17 @@ def _gain(got: Got) -> float:
 
 def _write(found: Sequence[Figures], broken: Sequence[str], rows: int) -> None:
     from benchmarks.common import RESULTS
-    from securevfl.run.machine import machine, versions
+    from securevfl.run.machine import describe_machine, package_versions
 
     RESULTS.mkdir(parents=True, exist_ok=True)
     cells = [msgspec.to_builtins(one) for one in found]
-    content = {"machine": machine(), "versions": versions(), "rows": rows, "broken": list(broken), "cells": cells}
+    content = {
+        "machine": describe_machine(),
+        "versions": package_versions(),
+        "rows": rows,
+        "broken": list(broken),
+        "cells": cells,
+    }
     (RESULTS / "gate.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

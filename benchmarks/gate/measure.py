@@ -200,7 +200,7 @@ def _said(cell: Cell, bank: PartyView, learner: str, about: str) -> tuple[str, b
 
 def _stated(cell: Cell, owner: str, passive: tuple[str, ...], learner: str, about: str) -> tuple[str, bool]:
     job = cell.claimed
-    found = job.algorithm.findings(job.planned(len(passive)), passive, owner)
+    found = job.algorithm.findings(job.planned_protection(len(passive)), passive, owner)
     mine = [f.severity for f in found if f.party == learner and f.about == about]
     worst = next((s for s in ("leak", "note", "ok") if s in mine), "ok")
     strict = job.replace(policies={about: Policy(leaks=False)})
@@ -209,7 +209,7 @@ def _stated(cell: Cell, owner: str, passive: tuple[str, ...], learner: str, abou
 
 def _permitted(cell: Cell, bank: PartyView, what: str) -> float:
     """The AUC that the planned ε permits of a secret that nothing else tells; 1 where something else does."""
-    protection = cell.job.planned(len(bank.passive))
+    protection = cell.job.planned_protection(len(bank.passive))
     mechanism = None if protection.dp is None else getattr(protection.dp, what)
     if not cell.secret or mechanism is None:
         return 1.0
@@ -258,13 +258,13 @@ def _labels(cell: Cell, bank: PartyView, view: PartyView, y: np.ndarray) -> Got:
     """Labels of training rows, from gradients at one passive party, with no label known and with 40. Of a number the
     AUC is that of *above its median*, and the best correlation stands beside it."""
     known = draw_known(view.train, y, _KNOWN_LABELS, cell.seed)
-    baseline = label_inference.fit_on_own_columns(view, known).without(known.rows)
+    baseline = label_inference.fit_on_own_columns(view, known).exclude_rows(known.rows)
     above = (y > np.median(y[view.train])).astype(np.int64) if cell.numeric else y
     floor = max(_ranked(view, baseline, above)[0], 0.5)
     tried, correlations = {}, [(score_correlation(baseline, y)[0], 0.0)] if cell.numeric else []
     if view.gradients():
         for name, estimate in _label_scores(view, known).items():
-            rest = estimate.without(known.rows)
+            rest = estimate.exclude_rows(known.rows)
             value, error = _ranked(view, rest, above)
             tried[name] = value, floor, error
             correlations += [score_correlation(rest, y)] if cell.numeric else []
@@ -312,7 +312,7 @@ def _features(cell: Cell, bank: PartyView, victim: str, x: np.ndarray) -> Got:
 
 
 def _explained(estimate: Estimate, known: Known, x: np.ndarray) -> float:
-    rest = estimate.without(known.rows)
+    rest = estimate.exclude_rows(known.rows)
     return r_squared(rest.values, x[rest.rows])
 
 
@@ -334,10 +334,11 @@ def _attribute(cell: Cell, bank: PartyView, victim: str, bits: np.ndarray) -> Go
     if len(rows) and seen.size:
         known = draw_known(rows, bits, _KNOWN_RECORDS, cell.seed)
         without = max(
-            0.5, score_ranking(fit_classifier(rows, bank.own_columns(rows), known, 2).without(known.rows), bits, 2)[0]
+            0.5,
+            score_ranking(fit_classifier(rows, bank.own_columns(rows), known, 2).exclude_rows(known.rows), bits, 2)[0],
         )
         for name, estimate in _attribute_scores(bank, victim, rows, seen, known).items():
-            value, error = score_ranking(estimate.without(known.rows), bits, 2)
+            value, error = score_ranking(estimate.exclude_rows(known.rows), bits, 2)
             tried[name] = value, without, error
     return _got(cell, bank, tried, bank.party, victim, "features")
 
@@ -404,7 +405,7 @@ def _lower(scores: dict[str, Estimate], known: Known, bits: np.ndarray, tests: i
     level = 0.05 / (max(tests, 1) * len(scores))
     lowers = []
     for estimate in scores.values():
-        rest = estimate.without(known.rows)
+        rest = estimate.exclude_rows(known.rows)
         score = rest.values if rest.values.ndim == 1 else rest.values[:, 1]
         found = bound_epsilon(
             bits[rest.rows], score, delta=_DELTA, confidence=1 - level, either_way=rest.either_way, shares=_SHARES

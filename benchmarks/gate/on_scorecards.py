@@ -44,8 +44,8 @@ def by_evidence(
         said: learner, whose data it is → the severity that the job states, and whether ``leaks = false`` admits it.
     """
     known = draw_known(view.train, y, _KNOWN_LABELS, seed)
-    without = score_ranking(label_inference.fit_on_own_columns(view, known).without(known.rows), y, 2)[0]
-    value, error = score_ranking(evidence(role, view.train).without(known.rows), y, 2)
+    without = score_ranking(label_inference.fit_on_own_columns(view, known).exclude_rows(known.rows), y, 2)[0]
+    value, error = score_ranking(evidence(role, view.train).exclude_rows(known.rows), y, 2)
     severity, admitted = said(view.party, view.owner)
     return Got(
         severity=severity,  # type: ignore[arg-type]

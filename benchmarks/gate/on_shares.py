@@ -256,7 +256,7 @@ def _columns(seen: Sights, about: str, rows: np.ndarray) -> Iterator[tuple[str, 
 
 
 def _explained(learner: str, rows: np.ndarray, columns: np.ndarray, known: Known, x: np.ndarray) -> float:
-    rest = LEARNERS[learner](rows, columns, known).without(known.rows)
+    rest = LEARNERS[learner](rows, columns, known).exclude_rows(known.rows)
     return r_squared(rest.values, x[rest.rows])
 
 
@@ -351,10 +351,10 @@ def attribute_of(view: PartyView, seen: Sights, victim: str, bits: np.ndarray, s
         given = {"learned from 72": (columns, 0.5)}
         if view.active:
             own = view.own_columns(kept)
-            alone = score_ranking(fit_classifier(kept, own, known, 2).without(known.rows), bits, 2)[0]
+            alone = score_ranking(fit_classifier(kept, own, known, 2).exclude_rows(known.rows), bits, 2)[0]
             given["learned from 72 with own columns"] = np.hstack([columns, own]), max(0.5, alone)
         for what, (held, without) in given.items():
-            value, error = score_ranking(fit_classifier(kept, held, known, 2).without(known.rows), bits, 2)
+            value, error = score_ranking(fit_classifier(kept, held, known, 2).exclude_rows(known.rows), bits, 2)
             tried[f"attribute: {what}, {name}"] = value, without, error
         along = label_inference.project_on_first_singular(columns - columns.mean(axis=0))
         value, error = score_ranking(Estimate(kept, along, either_way=True), bits, 2)
@@ -377,7 +377,7 @@ def labels_of(view: PartyView, seen: Sights, y: np.ndarray, seed: int) -> Tried:
             "learned from 40": fit_classifier(kept, columns, known, view.classes),
         }
         for attack, estimate in estimates.items():
-            value, error = score_ranking(estimate.without(known.rows), y, view.classes)
+            value, error = score_ranking(estimate.exclude_rows(known.rows), y, view.classes)
             tried[f"labels: {attack}, {name}"] = value, 0.5, error
     return tried
 

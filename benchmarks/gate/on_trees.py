@@ -51,7 +51,7 @@ class Sights:
 def watch() -> Iterator[Sights]:
     """Record what the parties of boosting jobs inside see."""
     sights = Sights()
-    answer, received = answering.TreeAnswers._answer, asking.TreeQueries._received
+    answer, received = answering.TreeAnswers._send_sums, asking.TreeQueries._receive_sums
     slots: dict[int, np.ndarray] = {}
     of = asking.TreeQueries._theirs_of
 
@@ -72,9 +72,9 @@ def watch() -> Iterator[Sights]:
         return sums
 
     with (
-        mock.patch.object(answering.TreeAnswers, "_answer", answered),
+        mock.patch.object(answering.TreeAnswers, "_send_sums", answered),
         mock.patch.object(asking.TreeQueries, "_theirs_of", asked),
-        mock.patch.object(asking.TreeQueries, "_received", heard),
+        mock.patch.object(asking.TreeQueries, "_receive_sums", heard),
     ):
         yield sights
 
@@ -204,7 +204,7 @@ def _nodes_seen(places: list[np.ndarray]) -> np.ndarray:
 def _labels(
     cell: Cell, rows: np.ndarray, seen: np.ndarray, x: np.ndarray, y: np.ndarray, known: Known, told: tuple[str, bool]
 ) -> Got:
-    without = max(0.5, score_ranking(fit_classifier(rows, x, known, 2).without(known.rows), y, 2)[0])
+    without = max(0.5, score_ranking(fit_classifier(rows, x, known, 2).exclude_rows(known.rows), y, 2)[0])
     tried: dict[str, tuple[float, float]] = {}
     if seen.shape[1]:
         middle = seen - seen.mean(axis=0)
@@ -215,7 +215,7 @@ def _labels(
             "labels: learned from 40": fit_classifier(rows, seen, known, 2),
             "labels: learned from 40 with own columns": fit_classifier(rows, np.hstack([seen, x]), known, 2),
         }
-        tried = {name: score_ranking(one.without(known.rows), y, 2) for name, one in attacks.items()}
+        tried = {name: score_ranking(one.exclude_rows(known.rows), y, 2) for name, one in attacks.items()}
     name, (value, error) = max(tried.items(), key=lambda item: item[1][0], default=("nothing to attack", (0.5, 0.0)))
     severity, admitted = told
     return Got(severity=severity, value=value, without=without, error=error, attack=name, admitted=admitted)  # type: ignore[arg-type]
@@ -237,7 +237,7 @@ def _features(
     severity, admitted = told
 
     def explained(estimate: Estimate) -> float:
-        rest = estimate.without(known.rows)
+        rest = estimate.exclude_rows(known.rows)
         return r_squared(rest.values, x[rest.rows])
 
     without = explained(fit_ridge(rows, own, known))

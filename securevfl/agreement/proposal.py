@@ -168,7 +168,7 @@ class Proposal(Config, dict=True):
                 f"({', '.join(self.owners)}) cannot be served yet: leave serving (--asks) out; each owner scores its "
                 "own rows during training"
             )
-        if self.serving is not None and self.link is not None and self.link.coordinator():
+        if self.serving is not None and self.link is not None and self.link.needs_coordinator():
             found.append(
                 "serving lets parties request scores, but here a coordinator links the records, and it has no part of "
                 "the model: leave serving (--asks) out, or set [link] linker = 'active', which shows the active party "
@@ -201,7 +201,7 @@ class Proposal(Config, dict=True):
             found.append("no party is active; at least one must own the labels")
         coordinators = [card.name for card in self.party if card.role == COORDINATOR]
         asked = self.protection.coordinator_among([card.name for card in self.party if card.role != COORDINATOR])
-        links = self.link is not None and self.link.coordinator()
+        links = self.link is not None and self.link.needs_coordinator()
         needed = self.algorithm.many_owners or bool(asked) or links
         if len(coordinators) != int(needed):
             who = self.protection.title if asked and not self.algorithm.many_owners else self.algorithm.title

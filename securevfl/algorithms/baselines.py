@@ -65,7 +65,7 @@ class LogisticRegression(SplitNN):
     def title_for(self, number: LossOfNumber | None) -> str:
         return self.title if number is None else _LINEAR[number.name]
 
-    def architecture(self, outputs: int) -> Architecture:
+    def build_architecture(self, outputs: int) -> Architecture:
         return Architecture(hidden=outputs, top=None, bottom=self.bottom, lr=self.lr, weight_decay=self.weight_decay)
 
 
@@ -90,13 +90,13 @@ class Local(SplitNN):
     def values_opened(self, plan: Plan) -> int:
         return 0
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for noise on activations or gradients, which this algorithm never sends.
         """
-        super().check(protection)
+        super().check_protection(protection)
         if protection.dp is not None and protection.dp.model is None:
             raise InputError(
                 "local exchanges no training messages, so this noise would protect nobody. Leave dp out. To protect "
@@ -118,7 +118,7 @@ class _LocalActive(Active):
     def build_half(self, architecture: Architecture) -> ActiveHalf:
         spec = self.config.cut_spec(self, architecture.hidden)
         cut = Plain().active_cut(replace(self.site, passive=(), links={}), spec)
-        return ActiveHalf(architecture, cut, spec, 0, self.features.shape, self.task.outputs)
+        return ActiveHalf(architecture, cut, spec, 0, self.features.row_shape, self.task.outputs)
 
     def training_rows(self, epoch: int) -> np.ndarray:
         return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])

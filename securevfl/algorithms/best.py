@@ -90,19 +90,19 @@ class Best(SplitNN):
         bagged = f" × {self.folds}" if self.folds > 1 else ""
         return f"{self.label} ({' + '.join(self.methods)}{bagged})"
 
-    def algorithms(self) -> Mapping[str, Algorithm]:
+    def list_algorithms(self) -> Mapping[str, Algorithm]:
         """Method → its configuration, with this configuration's widths and rates."""
         shared = {name: getattr(self, name) for name in SplitNN.__struct_fields__}
         return {name: _configure_method(name, shared) for name in self.methods}
 
     @property
     def least_epochs(self) -> int:
-        return max(each.least_epochs for each in self.algorithms().values())
+        return max(each.least_epochs for each in self.list_algorithms().values())
 
     @property
     def cut(self) -> CutUse:
         """The union of what the methods reveal at the cut; `together` only if all of them sum the parties' parts."""
-        uses = [each.cut for each in self.algorithms().values() if each.cut is not None]
+        uses = [each.cut for each in self.list_algorithms().values() if each.cut is not None]
         merged: dict[str, bool] = {
             one.name: (all if one.name == "together" else any)(getattr(use, one.name) for use in uses)
             for one in fields(CutUse)
@@ -111,7 +111,7 @@ class Best(SplitNN):
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         found: dict[Exchange, None] = {}
-        talking = [each for each in self.algorithms().values() if each.exchanges(protection, passive)]
+        talking = [each for each in self.list_algorithms().values() if each.exchanges(protection, passive)]
         for each in talking:
             of_cut = () if each.cut is None else protection.exchanges(each.cut, passive)
             found |= dict.fromkeys(
@@ -119,8 +119,8 @@ class Best(SplitNN):
             )
         return (*(protection.exchanges(self.cut, passive) if talking else ()), *found)
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for differential privacy; every member would spend the whole budget.
@@ -130,11 +130,11 @@ class Best(SplitNN):
                 f"{self.title} trains {self.folds * len(self.methods)} models on the same rows, and each of them would "
                 "spend ε. Train a single method, for example residual"
             )
-        super().check(protection)
-        for each in self.algorithms().values():
-            each.check(protection)
+        super().check_protection(protection)
+        for each in self.list_algorithms().values():
+            each.check_protection(protection)
 
-    def members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[SubModel]:
+    def list_members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[SubModel]:
         """All members in the order in which they train, the same at all parties.
 
         Members that exchange messages come first.
@@ -152,7 +152,7 @@ class Best(SplitNN):
                 split=split,
                 talks=bool(passive and algorithm.exchanges(protection, passive)),
             )
-            for name, algorithm in self.algorithms().items()
+            for name, algorithm in self.list_algorithms().items()
             for number, split in enumerate(folds_of(table.split, self.folds, seed), 1)
         ]
         return sorted(found, key=lambda member: not member.talks)

@@ -49,11 +49,11 @@ class AveragedConfiguration(Configuration, Protocol):
         """Whether validation rows choose the methods' weights, if there are enough."""
         ...
 
-    def algorithms(self) -> Mapping[str, Algorithm]:
+    def list_algorithms(self) -> Mapping[str, Algorithm]:
         """Method → its algorithm."""
         ...
 
-    def members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[SubModel]:
+    def list_members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[SubModel]:
         """All members, in the order in which they train."""
         ...
 
@@ -78,7 +78,7 @@ class BestProgram(Program):
         keep = "auto" if plan.keep == "best" else plan.keep
         self.plan = replace(plan, patience=None, keep=keep)
         site = setting.site
-        self.members = config.members(setting.table, site.seed, setting.protection, len(site.passive))
+        self.members = config.list_members(setting.table, site.seed, setting.protection, len(site.passive))
 
     async def run(self) -> Trained:
         site, table = self.setting.site, self.setting.table
@@ -159,11 +159,11 @@ class _MemberWeighting:
             split.valid, rows, average_probabilities(list(judged.values()), list(weights.values()))
         )
         labels = self.y[split.test]
-        trained.test = self.task.metrics(trained.scores, labels)
+        trained.test = self.task.compute_metrics(trained.scores, labels)
         alone = [one.alone_scores for one in self.done if scores_alone(self.config, method_of(one.name))]
         if alone and all(len(one) for one in alone):
             trained.alone_scores = np.mean(alone, axis=0)
-            trained.alone = self.task.metrics(trained.alone_scores, labels)
+            trained.alone = self.task.compute_metrics(trained.alone_scores, labels)
         trained.epochs = [_mean_epoch([one.epochs[number] for one in self.done]) for number in range(epochs)]
         trained.best_epoch, trained.stopped = epochs, f"all {len(self.done)} members are trained"
         trained.rows = len(split.train) + len(self.table.rows_only_at(self.table.name))
@@ -219,7 +219,7 @@ def scores_alone(config: AveragedConfiguration, method: str) -> bool:
 
     It must be trained for such rows, and must not just repeat the local model.
     """
-    every = config.algorithms()
+    every = config.list_algorithms()
     repeats = "local" in every and isinstance(every[method], ResidualAtTheCut)
     return every[method].subsets != "all" and not repeats
 
@@ -276,12 +276,12 @@ class _ScoringRole(Role):
         self.roles: dict[str, Role] = {}
 
     def build(self) -> None:
-        algorithms, passive = self.config.algorithms(), len(self.site.passive)
+        algorithms, passive = self.config.list_algorithms(), len(self.site.passive)
         for name in self._models:
             algorithm = algorithms[method_of(name)]
             talks = bool(passive and algorithm.exchanges(self.protection, passive))
-            self.roles[name] = self.member(algorithm, self._member_setting(name, talks=talks))
-            self.roles[name].begin()
+            self.roles[name] = self.build_member(algorithm, self._member_setting(name, talks=talks))
+            self.roles[name].plan_and_build()
             self.parts[name] = _Member(self.roles[name])
 
     def _member_setting(self, name: str, *, talks: bool) -> Setting:
@@ -291,7 +291,7 @@ class _ScoringRole(Role):
         site = submodel_context(self.site, name, talks=talks)
         return replace(self._setting, site=site, plan=plan, widest=as_int(model.get("widest", 0)))
 
-    def member(self, algorithm: Algorithm, setting: Setting) -> Role:
+    def build_member(self, algorithm: Algorithm, setting: Setting) -> Role:
         """Build the role of a member."""
         raise TypeError(f"{type(self).__name__} has no members")
 
@@ -302,10 +302,10 @@ class BestActive(_ScoringRole, ActiveRole):
     bookkeeping = _ActiveBooks
     weights: Mapping[str, float]
 
-    def member(self, algorithm: Algorithm, setting: Setting) -> ActiveRole:
+    def build_member(self, algorithm: Algorithm, setting: Setting) -> ActiveRole:
         return algorithm.active(setting)
 
-    def members(self) -> Mapping[str, ActiveRole]:
+    def active_members(self) -> Mapping[str, ActiveRole]:
         """Name of the member → its role."""
         return {name: role for name, role in self.roles.items() if isinstance(role, ActiveRole)}
 
@@ -313,20 +313,23 @@ class BestActive(_ScoringRole, ActiveRole):
         raise TypeError("members are trained by programs of their own")
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
-        of_member = {name: self.task.probabilities(await role.score(rows)) for name, role in self.members().items()}
-        return self._logits(of_member, self.weights)
+        of_member = {
+            name: self.task.compute_probabilities(await role.score(rows))
+            for name, role in self.active_members().items()
+        }
+        return self._mean_logits(of_member, self.weights)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         """Logits of the mean over members that are trained for rows of the active party alone."""
         fit = [name for name in self.config.methods if scores_alone(self.config, name)]
         of_member = {
-            name: self.task.probabilities(role.score_alone(rows))
-            for name, role in self.members().items()
+            name: self.task.compute_probabilities(role.score_alone(rows))
+            for name, role in self.active_members().items()
             if method_of(name) in fit
         }
-        return self._logits(of_member, dict.fromkeys(fit, 1 / len(fit)))
+        return self._mean_logits(of_member, dict.fromkeys(fit, 1 / len(fit)))
 
-    def _logits(self, of_member: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> torch.Tensor:
+    def _mean_logits(self, of_member: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> torch.Tensor:
         """Logits, float64, of the weighted mean over methods of the mean over their members."""
         mean = [np.mean([p for one, p in of_member.items() if method_of(one) == name], axis=0) for name in weights]
         logs = (
@@ -341,7 +344,7 @@ class BestActive(_ScoringRole, ActiveRole):
 class BestPassive(_ScoringRole, PassiveRole):
     """Answers the active party's questions for each member that exchanges messages."""
 
-    def member(self, algorithm: Algorithm, setting: Setting) -> PassiveRole:
+    def build_member(self, algorithm: Algorithm, setting: Setting) -> PassiveRole:
         return algorithm.passive(setting)
 
     async def train_batch(self, rows: np.ndarray) -> None:
@@ -375,10 +378,10 @@ class _Member:
         """See `Part.restore`."""
         self._role.books.restore(state)
 
-    def state(self) -> State:
-        """See `Part.state`."""
-        return self._role.books.state()
+    def get_state(self) -> State:
+        """See `Part.get_state`."""
+        return self._role.books.get_state()
 
-    def load(self, state: State) -> None:
-        """See `Part.load`."""
-        self._role.books.load(state)
+    def load_state(self, state: State) -> None:
+        """See `Part.load_state`."""
+        self._role.books.load_state(state)

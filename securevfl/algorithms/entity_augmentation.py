@@ -55,9 +55,9 @@ class EntityAugmentation(SplitNN):
         return _Passive(self, setting)
 
     def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
-        return ReleaseCounts(features=None if self.trainable else 1)  # `reuse` depends on the rows
+        return ReleaseCounts(features=None if self.trainable else 1)  # `max_reuse` depends on the rows
 
-    def reuse(self, table: NumberedRows, active: str) -> int:
+    def max_reuse(self, table: NumberedRows, active: str) -> int:
         """How often one row, or its label, is used at most in one pass over all places."""
         sizes = [len(table.rows_only_at(active)), *table.labelled.values()]
         mixed, train = max(sizes), len(table.split.train)
@@ -109,7 +109,7 @@ class _Books(Bookkeeping):
 
     def times(self, epochs: int) -> int:
         role = self.role
-        return super().times(epochs) * role.config.reuse(role.table, role.site.active)
+        return super().times(epochs) * role.config.max_reuse(role.table, role.site.active)
 
     def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]:
         same = (rows < len(self.role.table.split.train)) & self.role.config.keep_aligned

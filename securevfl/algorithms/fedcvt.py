@@ -102,21 +102,21 @@ class FedCVT(Algorithm):
             found += ["fedcvt.bottom is (), which would send the features themselves: give widths, or 'cnn'"]
         return found
 
-    def mask(self, width: int) -> torch.Tensor:
+    def representation_mask(self, width: int) -> torch.Tensor:
         """Ones for the representations in use, zeros for the others, (2·width,): shared first, then unique."""
         shared, unique = (
             torch.full((width,), float(self.representations in ("both", w))) for w in ("shared", "unique")
         )
         return torch.cat([shared, unique])
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for noise on gradients, which depend on the labels of many rows.
         """
-        super().check(protection)
-        if protection.dp is not None and protection.dp.gradients is not None:
+        super().check_protection(protection)
+        if protection.dp is not None and protection.dp.gradient_noise is not None:
             raise InputError(
                 "fedcvt has no differential privacy on gradients, because its losses mix the labels of many rows: use "
                 "sv.DP(features=sv.Gaussian(…)) without labels, for noise on representations"
@@ -168,8 +168,8 @@ class _Bottoms(Role):
     def build_bottoms(self) -> None:
         """Build `shared` and `unique`."""
         with seed_torch(self.seed("model")):
-            self.shared, self.width = build_bottom(self.config.bottom, self.features.shape)
-            self.unique, _ = build_bottom(self.config.bottom, self.features.shape)
+            self.shared, self.width = build_bottom(self.config.bottom, self.features.row_shape)
+            self.unique, _ = build_bottom(self.config.bottom, self.features.row_shape)
 
     def train_networks(self, *more: nn.Module) -> None:
         """Train the bottoms and `more`."""
@@ -211,7 +211,7 @@ class _Active(_Bottoms, ActiveRole):
     def build(self) -> None:
         self.build_bottoms()
         self.peer = self.site.passive[0] if self.site.passive else ""
-        self.mask = self.config.mask(self.width).to(self.plan.device)
+        self.mask = self.config.representation_mask(self.width).to(self.plan.device)
         self.tally, self.drawn = SelfTraining(self.config.confidence), 0
         if self.peer and self.config.estimate and self.config.cross_view:
             self.books.tally = self._last_tally
@@ -250,16 +250,16 @@ class _Active(_Bottoms, ActiveRole):
             loss = loss + self.config.weights[3] * similarity_loss(a_u, a_c)
             self.networks.step(loss)
             return loss.detach() * len(rows)
-        r_b = (await self.receive(len(rows) + len(other))).requires_grad_()
+        r_b = (await self.receive_representations(len(rows) + len(other))).requires_grad_()
         used = r_b * self.mask
         b_c, b_u = used[:, : self.width], used[:, self.width :]
-        loss = self.objective((a_c, a_u), (b_c, b_u), len(rows), self.labels(rows), self.labels(own))
+        loss = self.compute_objective((a_c, a_u), (b_c, b_u), len(rows), self.labels(rows), self.labels(own))
         self.networks.step(loss)
         if r_b.grad is not None:
             await self.site.links[self.peer].send(Kind.GRADIENT, "fedcvt/gradient", gradient=r_b.grad)
         return loss.detach() * len(rows)
 
-    def objective(
+    def compute_objective(
         self,
         a: tuple[torch.Tensor, torch.Tensor],
         b: tuple[torch.Tensor, torch.Tensor],
@@ -318,20 +318,20 @@ class _Active(_Bottoms, ActiveRole):
         return self.tally.collect_counts()
 
     def remember(self) -> State:
-        return {"tally": self.tally.state(), "drawn": self.drawn}
+        return {"tally": self.tally.get_state(), "drawn": self.drawn}
 
     def recall(self, memory: State) -> None:
-        self.tally.load(as_dict(memory["tally"]))
+        self.tally.load_state(as_dict(memory["tally"]))
         self.drawn = as_int(memory["drawn"])
 
-    async def receive(self, rows: int) -> torch.Tensor:
+    async def receive_representations(self, rows: int) -> torch.Tensor:
         """Receive the peer's representations of this many rows, (rows, 2d)."""
         message = await self.site.links[self.peer].receive(Kind.REPRESENTATION, "fedcvt/representations", "r")
         return read_tensor(message.arrays["r"], (rows, 2 * self.width), self.peer, self.plan.device)
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         x = self.features(rows)
-        theirs = [await self.receive(len(rows)) * self.mask] if self.peer else []
+        theirs = [await self.receive_representations(len(rows)) * self.mask] if self.peer else []
         with torch.no_grad():
             own = torch.cat([self.shared(x), self.unique(x)], dim=1) * self.mask
             logits = self.classifiers[-1](torch.cat([*theirs, own], dim=1))

@@ -102,7 +102,7 @@ class FedDA(SplitNN):
         if not passive:
             return found
         dp = protection.dp
-        noisy = dp is not None and dp.activations is not None
+        noisy = dp is not None and dp.activation_noise is not None
         what = "its representations of aligned rows once, and what it generates for its other rows"
         told = describe_representations(dp, what, REPRESENTATIONS)
         trained = f"{told.text}; they come of networks that are trained on labels"
@@ -151,7 +151,7 @@ def gradient_penalty(critic: nn.Module, real: torch.Tensor, fake: torch.Tensor, 
     return (norm - 1).square().mean()
 
 
-def _mixing(rows: int, like: torch.Tensor) -> torch.Tensor:
+def _draw_mixing(rows: int, like: torch.Tensor) -> torch.Tensor:
     return torch.rand(rows, 1, device=like.device)
 
 
@@ -187,7 +187,7 @@ def train_generator(
                 real = torch.cat([own[i], peer[i]], dim=1)
                 with torch.no_grad():
                     fake = torch.cat([source[j], generator(source[j])], dim=1)
-                penalty = gradient_penalty(critic, real, fake, _mixing(batch, real))
+                penalty = gradient_penalty(critic, real, fake, _draw_mixing(batch, real))
                 loss = critic(fake).mean() - critic(real).mean() + config.penalty * penalty
                 critic_step.zero_grad(set_to_none=True)
                 loss.backward()
@@ -251,7 +251,7 @@ class _CompletingRole(Role):
         at = torch.from_numpy(np.where(missing, rows - theirs[0], 0))
         return torch.where(torch.from_numpy(missing)[:, None].to(a.device), self.made[at].to(a.device), a)
 
-    async def augment(self, release: RowRelease | None) -> None:
+    async def complete_rows(self, release: RowRelease | None) -> None:
         """Exchange representations of aligned rows, train a generator, and exchange the generated parts.
 
         Args:
@@ -319,17 +319,17 @@ class _Active(_CompletingRole, Active):
         self.y = self.y.clone()
         self.tally = SelfTraining(self.config.confidence)
         self.books.tally = lambda: self.tally if self.peer else None
-        self.books.after_validation.append(self._assess)
+        self.books.after_validation.append(self._assess_labels)
         self.release: RowRelease | None = None
         dp = self.protection.dp
-        if dp is not None and dp.activations is not None and self.peer:
+        if dp is not None and dp.activation_noise is not None and self.peer:
             rows = self.books.release_rows()
-            self.release = self.releases.plan_rows("representations", dp.activations, rows=rows, times=1)
+            self.release = self.releases.plan_rows("representations", dp.activation_noise, rows=rows, times=1)
 
     async def begin_epoch(self, epoch: int) -> bool:
         if not self.starts_second_stage(epoch):
             return False
-        await self.augment(self.release)
+        await self.complete_rows(self.release)
         theirs = self.table.rows_only_at(self.peer)
         labelled = await label_rows(self, theirs, self.tally)
         self.tally.dropped = len(theirs) - len(labelled)
@@ -341,14 +341,14 @@ class _Active(_CompletingRole, Active):
         return self.complete_activations(super().activations(rows, train=train), rows)
 
     def remember(self) -> State:
-        return super().remember() | {"y": self.y, "tally": self.tally.state()}
+        return super().remember() | {"y": self.y, "tally": self.tally.get_state()}
 
     def recall(self, memory: State) -> None:
         super().recall(memory)
         self.y = as_tensor(memory["y"]).clone().to(self.plan.device)
-        self.tally.load(as_dict(memory["tally"]))
+        self.tally.load_state(as_dict(memory["tally"]))
 
-    def _assess(self, p: np.ndarray, labels: np.ndarray) -> None:
+    def _assess_labels(self, p: np.ndarray, labels: np.ndarray) -> None:
         if self.chosen is None:
             self.tally.assess_validation(p, labels)
 
@@ -362,7 +362,7 @@ class _Passive(_CompletingRole, Passive):
     async def begin_epoch(self, epoch: int) -> bool:
         if not self.starts_second_stage(epoch):
             return False
-        await self.augment(self.noise.release)
+        await self.complete_rows(self.noise.release)
         await answer_rows(self, self.table.rows_only_at(self.site.name))
         message = await self.upstream.receive(Kind.CONTROL, "fedda/rows", "rows")
         self.chosen = checked_rows(message.arrays["rows"], self.table.total_count, self.peer)

@@ -60,7 +60,7 @@ class LaserVFL(OnSubsets):
     passive_heads: bool = True
     normalise: bool = False
 
-    def draw(self) -> Draw:
+    def subset_draw(self) -> Draw:
         return one_of_a_random_size
 
     def cut_spec(self, role: ActiveRole | PassiveRole, width: int) -> CutSpec:
@@ -72,9 +72,9 @@ class LaserVFL(OnSubsets):
     def weights_by_size(self, passive: int) -> torch.Tensor:
         """`term_weights` of one row, for 0, 1, … passive parties that take part, (passive + 1, terms)."""
         present = torch.ones((passive + 1, passive)).tril(diagonal=-1).bool()
-        return self.weights(present)
+        return self.weigh_terms(present)
 
-    def weights(self, present: torch.Tensor) -> torch.Tensor:
+    def weigh_terms(self, present: torch.Tensor) -> torch.Tensor:
         """See `term_weights`."""
         together = self.masks == "together"
         return term_weights(present, passive_heads=self.passive_heads, normalise=self.normalise, sampled=not together)
@@ -169,7 +169,7 @@ class LaserHeads(nn.Module):
         self.bias = nn.ParameterDict({key: nn.Parameter(torch.zeros(width)) for key in keys})
 
     @property
-    def biases(self) -> torch.Tensor:
+    def passive_biases(self) -> torch.Tensor:
         """Biases of the passive parties' representations, (parties, h)."""
         return torch.stack(list(self.bias.values()))
 
@@ -183,25 +183,25 @@ class LaserHalf(SubsetHalf):
         """Build the heads and the biases."""
         hidden, widths = architecture.hidden, architecture.top
 
-        def head() -> nn.Module:
+        def build_head() -> nn.Module:
             if widths is None:
                 return nn.Linear(hidden, outputs)
             return nn.Sequential(nn.ReLU(), build_mlp([hidden, *widths, outputs]))
 
-        return LaserHeads(self.passive, hidden, head)
+        return LaserHeads(self.passive, hidden, build_head)
 
-    def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    def join_parts(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         """Logits (n, outputs) of the active party's head for rows with all parties."""
         z = remote + own
         if self.passive:
-            z = (z + self.top.biases.sum(dim=0)) / (1 + len(self.passive))
+            z = (z + self.top.passive_biases.sum(dim=0)) / (1 + len(self.passive))
         out: torch.Tensor = self.top.own(z)
         return out
 
     def join_present(self, remote: torch.Tensor, own: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
         """Logits of all terms, (n, terms · outputs), in the order of `term_weights`."""
         size = present.sum(dim=1, keepdim=True)
-        theirs = remote + present.to(own.dtype) @ self.top.biases if self.passive else remote
+        theirs = remote + present.to(own.dtype) @ self.top.passive_biases if self.passive else remote
         together = (own + theirs) / (1 + size)
         apart = theirs / size.clamp_min(1)
         heads = self.top.passive.values()
@@ -209,7 +209,7 @@ class LaserHalf(SubsetHalf):
         terms += [head(together) for head in heads] + [head(apart) for head in heads]
         return torch.cat(terms, dim=1)
 
-    def alone(self, activations: torch.Tensor) -> torch.Tensor:
+    def forward_alone(self, activations: torch.Tensor) -> torch.Tensor:
         """Logits (n, outputs) of the active party's head on its own representation."""
         out: torch.Tensor = self.top.own(self.own(activations))
         return out
@@ -234,7 +234,7 @@ class _Active(SubsetActive[LaserVFL]):
         architecture = replace(architecture, top=None if config.linear else config.top)
         spec = config.cut_spec(self, architecture.hidden)
         cut, passive = active_side(self, spec), self.site.passive
-        return LaserHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
+        return LaserHalf(architecture, cut, spec, passive, self.features.row_shape, self.task.outputs)
 
     def build_loss(self) -> Loss:
         weights = self.config.weights_by_size(len(self.site.passive))
@@ -242,7 +242,7 @@ class _Active(SubsetActive[LaserVFL]):
         return self.terms
 
     def set_present(self, present: np.ndarray) -> None:
-        self.terms.weights = self.config.weights(torch.from_numpy(present).to(self.y.device))
+        self.terms.weights = self.config.weigh_terms(torch.from_numpy(present).to(self.y.device))
 
     def correct_logits(self, logits: torch.Tensor) -> torch.Tensor:
         """Corrects the logits of each term separately; see `LabelNoise.correct_logits`."""

@@ -120,7 +120,7 @@ class EvidentialHalf(ActiveHalf):
         """Build a bias for each passive party's evidence."""
         return nn.ParameterList([nn.Parameter(torch.zeros(architecture.hidden)) for _ in range(passive)])
 
-    def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    def join_parts(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         """Logits of the fused opinion, (n, outputs). `remote` contains each passive party's part separately."""
         outputs = [own] + [part + bias for part, bias in zip(remote, self.top.parameters(), strict=True)]
         opinions = [evidence_to_opinion(outputs_to_evidence(output, self.kind)) for output in outputs]
@@ -129,7 +129,7 @@ class EvidentialHalf(ActiveHalf):
         self.opinions = [as_logits(single) for single in opinions]
         return as_logits(whole)
 
-    def alone(self, activations: torch.Tensor) -> torch.Tensor:
+    def forward_alone(self, activations: torch.Tensor) -> torch.Tensor:
         """Logits of the active party's own opinion, (n, outputs), which fusing with vacuous opinions (u = 1) leaves
         unchanged."""
         with torch.no_grad():

@@ -89,14 +89,14 @@ class ResidualAtTheCut(SplitNN):
         words = [what for what, is_so in changed.items() if is_so]
         return self.label + (f" ({' and '.join(words)})" if words else "")
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for noise on gradients, which would not cover the labels in the local model.
         """
-        super().check(protection)
-        if protection.dp is not None and protection.dp.gradients is not None:
+        super().check_protection(protection)
+        if protection.dp is not None and protection.dp.gradient_noise is not None:
             raise InputError(
                 f"{self.title} has no differential privacy on gradients: through the local model, a row's gradient "
                 "depends on the labels of other rows, and the noise covers only its own. Use "
@@ -146,7 +146,7 @@ class _ResidualActive(Active):
 
     def build_half(self, architecture: Architecture) -> ActiveHalf:
         spec, passive = self.config.cut_spec(self, architecture.hidden), len(self.site.passive)
-        shape = self.features.shape if self.config.active_part else (0,)
+        shape = self.features.row_shape if self.config.active_part else (0,)
         half = ActiveHalf(architecture, active_side(self, spec), spec, passive, shape, self.task.outputs)
         if self.config.zero_start:
             last = half.top[-1]  # type: ignore[index]
@@ -160,7 +160,7 @@ class _ResidualActive(Active):
         """The network that `Local` trains with these settings."""
         config = self.config
         with seed_torch(seed):
-            bottom, width = build_bottom(config.bottom, self.features.shape)
+            bottom, width = build_bottom(config.bottom, self.features.row_shape)
             own = build_active_block(width, config.hidden)
             top = build_mlp([config.hidden, *config.top, self.task.outputs])
         return nn.Sequential(bottom, own, nn.ReLU(), top).to(self.plan.device)
@@ -173,40 +173,40 @@ class _ResidualActive(Active):
                 logits = self.label_noise.correct_logits(self.local.model(self.features(batch)))
                 self.local.step(self.loss(logits, self.labels(batch)).sum() / size)
 
-    def _logits(self, rows: np.ndarray) -> torch.Tensor:
+    def _local_logits(self, rows: np.ndarray) -> torch.Tensor:
         """The local model's logits of numbered rows, (n, outputs)."""
         with torch.no_grad():
             parts = [self.local.model(self.features(part)) for part in split_chunks(rows, self.plan.eval_rows)]
         return torch.cat(parts) if parts else torch.empty((0, self.task.outputs), device=self.plan.device)
 
-    def _losses(self, logits: torch.Tensor, rows: np.ndarray) -> float:
+    def _mean_loss(self, logits: torch.Tensor, rows: np.ndarray) -> float:
         """Mean loss of these rows, given their logits."""
         return float(self.loss(self.label_noise.correct_logits(logits), self.labels(rows)).mean())
 
     async def begin_epoch(self, epoch: int) -> bool:
         if self._offsets is None:
-            self._fit()
+            self._fit_local_models()
         return False
 
-    def _fit(self) -> None:
+    def _fit_local_models(self) -> None:
         """Train one local model without each fold, which gives the offsets and the number of epochs, then one on all
         rows."""
         train, others = self.table.split.train, self.table.rows_only_at(self.site.active)
         epochs, folds = self._asked.epochs, min(self.config.folds, len(train))
         if not self.config.out_of_fold or folds < 2:
             self._train_local(np.concatenate([train, others]), epochs)
-            self._offsets = self._logits(train)
-            self._told = f"in-sample offsets, loss {self._losses(self._offsets, train):.4g}"
+            self._offsets = self._local_logits(train)
+            self._told = f"in-sample offsets, loss {self._mean_loss(self._offsets, train):.4g}"
             return
         found = self._out_of_fold(train, others, epochs, folds)
-        losses = [self._losses(logits, train) for logits in found]
+        losses = [self._mean_loss(logits, train) for logits in found]
         best = int(np.argmin(losses)) if len(train) >= FEWEST_TO_CHOOSE else epochs - 1
         self._train_local(np.concatenate([train, others]), best + 1)
         self._offsets = found[best]
         self._told = (
             f"the local model learned from {len(train):,} common and {len(others):,} other rows for {best + 1} of "
             f"{epochs} epochs; its loss on the common ones is {losses[best]:.4g} out of fold, "
-            f"{self._losses(self._logits(train), train):.4g} in sample"
+            f"{self._mean_loss(self._local_logits(train), train):.4g} in sample"
         )
 
     def _out_of_fold(self, train: np.ndarray, others: np.ndarray, epochs: int, folds: int) -> torch.Tensor:
@@ -246,9 +246,9 @@ class _ResidualActive(Active):
         local = self._out_of_fold_of(rows) if train else self.score_alone(rows)
         if not self.site.passive:
             return local
-        return self._offset(local) + logits
+        return self._offsets_of(local) + logits
 
-    def _offset(self, logits: torch.Tensor) -> torch.Tensor:
+    def _offsets_of(self, logits: torch.Tensor) -> torch.Tensor:
         """Offsets from a local model's logits: log-probabilities, or the logit of the second of two classes.
 
         No probability is below the floor.
@@ -272,7 +272,7 @@ class _ResidualActive(Active):
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         """The local model's logits of numbered rows, (n, outputs), without any message."""
-        return self._logits(rows)
+        return self._local_logits(rows)
 
     def remember(self) -> State:
         return {"offsets": self._offsets, "told": self._told}

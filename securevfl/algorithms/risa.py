@@ -127,14 +127,14 @@ class RISA(SplitNN):
             found += ["risa.labelling is 'calibrated' and held_out is 0; a temperature needs rows: give 0.2"]
         return found
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for noise on gradients, and the rule uses exact labels to choose rows.
         """
-        super().check(protection)
-        noised = protection.dp is not None and protection.dp.gradients is not None
+        super().check_protection(protection)
+        noised = protection.dp is not None and protection.dp.gradient_noise is not None
         if noised and self.self_training and self.labelling != "confidence":
             raise InputError(
                 f"risa's rule {self.labelling!r} looks at exact labels, and what it chooses is told to passive "
@@ -268,7 +268,7 @@ class _StagedRole(Role, Generic[_Half]):
         """Whether the second stage starts with `epoch`; its rows are then chosen."""
         return epoch == self.config.self_training + 1
 
-    def drops(self, epoch: int) -> bool:
+    def drops_uncertain(self, epoch: int) -> bool:
         """Whether uncertain rows are dropped before `epoch`."""
         into = epoch - self.config.self_training - 1
         dropping = self.config.evidential and self.config.uncertainty < 1
@@ -291,7 +291,7 @@ class _Active(_StagedRole[ActiveHalf], Active):
     half: ActiveHalf
 
     def build(self) -> None:
-        self.features.fill = self.features.mean(self.table.split.train)
+        self.features.fill = self.features.mean_row(self.table.split.train)
         self.y = self.y.clone()
         # With so many rows, steps take as many passes over them as planned; fewer would mean more releases of each.
         limited = self.protection.dp is not None and self.plan.steps is not None
@@ -301,10 +301,10 @@ class _Active(_StagedRole[ActiveHalf], Active):
         )  # for each row: the sum of its uncertainties, and their count
         self.tally = SelfTraining(self.config.confidence, self.config.labelling, self.config.labelled_share)
         self.books.tally = lambda: self.tally if self.site.passive else None
-        self.books.after_validation.append(self._assess)
+        self.books.after_validation.append(self._assess_labels)
         if self.config.self_training:
             with seed_torch(self.seed("teacher")):
-                self.teacher = super().build_half(self.config.architecture(self.task.outputs))
+                self.teacher = super().build_half(self.config.build_architecture(self.task.outputs))
             self.parts["teacher"] = self.teacher
         super().build()
         self.student = self.half
@@ -315,18 +315,18 @@ class _Active(_StagedRole[ActiveHalf], Active):
         classes, passive = self.task.classes, len(self.site.passive)
         spec = replace(self.config.cut_spec(self, classes), reduce="none")
         architecture, cut = replace(architecture, hidden=classes), active_side(self, spec)
-        half = EvidentialHalf(architecture, cut, spec, passive, self.features.shape, classes)
+        half = EvidentialHalf(architecture, cut, spec, passive, self.features.row_shape, classes)
         half.kind = self.config.evidence
         return half
 
     def build_loss(self) -> Loss:
         dp, weight = self.protection.dp, self.config.party_loss
-        noised = dp is not None and dp.gradients is not None and bool(self.site.passive)
+        noised = dp is not None and dp.gradient_noise is not None and bool(self.site.passive)
         if noised or not weight or not self.config.evidential:
             return super().build_loss()
-        return OpinionLoss(self.task.classes, weight, self._opinions)
+        return OpinionLoss(self.task.classes, weight, self._local_opinions)
 
-    def _opinions(self) -> Sequence[torch.Tensor]:
+    def _local_opinions(self) -> Sequence[torch.Tensor]:
         return self.half.opinions if isinstance(self.half, EvidentialHalf) else ()
 
     async def begin_epoch(self, epoch: int) -> bool:
@@ -335,7 +335,7 @@ class _Active(_StagedRole[ActiveHalf], Active):
             await self.choose_rows()
             self.warm_up()
             return True
-        if self.drops(epoch):
+        if self.drops_uncertain(epoch):
             before = self.config.self_training
             await self.drop_uncertain_rows(
                 threshold_at(self.config.uncertainty, epoch - before - 1, self.plan.epochs - before)
@@ -359,10 +359,10 @@ class _Active(_StagedRole[ActiveHalf], Active):
                 p.append(await score_rows(self, others[-1]))
             self.half = self.student
             if self.site.passive:
-                chosen.append(self.label(*map(np.concatenate, parts)))
+                chosen.append(self.label_rows(*map(np.concatenate, parts)))
         await self.announce_rows(np.concatenate(chosen))
 
-    def label(self, held: np.ndarray, held_p: np.ndarray, rows: np.ndarray, p: np.ndarray) -> np.ndarray:
+    def label_rows(self, held: np.ndarray, held_p: np.ndarray, rows: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Label `rows` by the configuration's rule; return the numbers of the labelled ones.
 
         Args:
@@ -418,14 +418,14 @@ class _Active(_StagedRole[ActiveHalf], Active):
 
     def remember(self) -> State:
         learned: State = {"y": self.y.clone(), "doubt": self.doubt.clone()}
-        return learned | {"chosen": kept_rows(self.chosen), "tally": self.tally.state()}
+        return learned | {"chosen": kept_rows(self.chosen), "tally": self.tally.get_state()}
 
     def recall(self, memory: State) -> None:
         self.y, self.doubt = (as_tensor(memory[name]).clone().to(self.plan.device) for name in ("y", "doubt"))
         self.chosen = as_rows(memory["chosen"])
-        self.tally.load(as_dict(memory["tally"]))
+        self.tally.load_state(as_dict(memory["tally"]))
 
-    def _assess(self, p: np.ndarray, labels: np.ndarray) -> None:
+    def _assess_labels(self, p: np.ndarray, labels: np.ndarray) -> None:
         if self.half is self.teacher:
             self.tally.assess_validation(p, labels)
 
@@ -447,19 +447,19 @@ class _Passive(_StagedRole[PassiveHalf], Passive):
     def build(self) -> None:
         if self.config.self_training:
             with seed_torch(self.seed("teacher")):
-                self.teacher = super().build_half(self.config.architecture(Task(self.table.classes).outputs))
+                self.teacher = super().build_half(self.config.build_architecture(Task(self.table.classes).outputs))
             self.parts["teacher"] = self.teacher
         super().build()
         self.student = self.half
         if self.noise.release is None:  # with noise, zeros: an exact mean would be a further release of every row
-            self.features.fill = self.features.mean(self.table.split.train)
+            self.features.fill = self.features.mean_row(self.table.split.train)
 
     def build_half(self, architecture: Architecture) -> PassiveHalf:
         if not self.config.evidential:
             return super().build_half(self.config.student_architecture(architecture, Task(self.table.classes).outputs))
         spec = replace(self.config.cut_spec(self, self.table.classes), reduce="none")
         own = rows_to_pretrain(self)
-        return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, own)
+        return PassiveHalf(architecture, self.site, spec, self.protection, self.features.row_shape, own)
 
     async def begin_epoch(self, epoch: int) -> bool:
         self.set_present(epoch)
@@ -470,7 +470,7 @@ class _Passive(_StagedRole[PassiveHalf], Passive):
                 await answer_rows(self, self.held_by(name) + lacking)
                 await answer_rows(self, self.table.rows_only_at(name))
             self.half = self.student
-        if self.starts_second_stage(epoch) or self.drops(epoch):
+        if self.starts_second_stage(epoch) or self.drops_uncertain(epoch):
             message = await self.upstream.receive(Kind.CONTROL, "risa/rows", "rows")
             self.chosen = checked_rows(message.arrays["rows"], self.table.total_count, self.upstream.peer)
         if self.starts_second_stage(epoch):

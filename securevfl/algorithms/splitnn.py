@@ -91,7 +91,7 @@ class SplitNN(Algorithm):
         times = plan.epochs * (
             plan.steps or 1
         )  # the number of rows is unknown here, so each of `steps` may be a pass over all of them
-        moves = self.trainable or (protection.dp is not None and protection.dp.joint is not None)
+        moves = self.trainable or (protection.dp is not None and protection.dp.joint_noise is not None)
         numbers = (
             1 + passive if self.uses_book else 1
         )  # a person in a label book has a row at each party, see `NumberedRows.shared`
@@ -100,7 +100,7 @@ class SplitNN(Algorithm):
     def values_opened(self, plan: Plan) -> int:
         return self.hidden * (plan.epochs if plan.steps is None else 1)
 
-    def architecture(self, outputs: int) -> Architecture:
+    def build_architecture(self, outputs: int) -> Architecture:
         """Shapes and rates of the split network.
 
         Args:
@@ -130,16 +130,16 @@ class SplitNN(Algorithm):
     def notes(self, protection: Protection) -> list[str]:
         dp = protection.dp
         found = []
-        if dp is not None and dp.activations is not None and self.trainable:
+        if dp is not None and dp.activation_noise is not None and self.trainable:
             found += [
                 "ε of activations covers a row's own releases. It does not cover the row's influence on other rows' "
                 "activations through the bottoms' weights"
             ]
-        if dp is not None and dp.joint is not None:
+        if dp is not None and dp.joint_noise is not None:
             found += [
-                f"ε of z is valid while the norm of the cut's weights is below the declared {dp.joint.weight_bound:g}: "
-                "passive parties start at half of it, and the active party shortens its steps; under a sealed cut "
-                "nobody can check that it does",
+                "ε of z is valid while the norm of the cut's weights is below the declared "
+                f"{dp.joint_noise.weight_bound:g}: passive parties start at half of it, and the active party shortens "
+                "its steps; under a sealed cut nobody can check that it does",
                 "ε of z covers a row's own releases, given the weights. It does not cover the row's influence on other "
                 f"rows' z through the weights of the cut{' and of the bottoms' if self.trainable else ''}, which train "
                 "on exact features",
@@ -161,7 +161,7 @@ class Active(ActiveRole):
     def build(self) -> None:
         self.label_noise.plan_gradients()
         with seed_torch(self.seed("model")):
-            self.half = self.build_half(self.config.architecture(self.task.outputs))
+            self.half = self.build_half(self.config.build_architecture(self.task.outputs))
         self.parts["half"] = self.half
         # A sealed cut sizes its shares by the widest party, also in a prediction without that party.
         self.books.model_facts["widest"] = lambda: max(self.half.cut.widths.values(), default=0)
@@ -170,7 +170,7 @@ class Active(ActiveRole):
         """This party's half of the network."""
         spec = self.config.cut_spec(self, architecture.hidden)
         cut, passive = active_side(self, spec), len(self.site.passive)
-        return ActiveHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
+        return ActiveHalf(architecture, cut, spec, passive, self.features.row_shape, self.task.outputs)
 
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor:
         """The active party's activations of these rows, (n, d).
@@ -184,7 +184,7 @@ class Active(ActiveRole):
 
     def targets(self, rows: np.ndarray) -> torch.Tensor:
         """Targets of a batch: classes (n,), probabilities of the classes (n, classes), or scaled numbers (n,)."""
-        return self.task.targets(self.labels(rows))
+        return self.task.make_targets(self.labels(rows))
 
     def adjust_logits(self, logits: torch.Tensor, rows: np.ndarray, *, train: bool) -> torch.Tensor:
         """Final logits of numbered rows, (n, outputs), from the network's logits.
@@ -198,7 +198,7 @@ class Active(ActiveRole):
         logits = self.adjust_logits(await self.half.forward(a, train=True), rows, train=True)
         targets = self.targets(rows)
         loss = self.weight_losses(self.loss(self.label_noise.correct_logits(logits), targets), rows).sum()
-        noised = self.label_noise.gradient(logits, targets, rows)
+        noised = self.label_noise.noised_gradient(logits, targets, rows)
         if noised is None:
             await self.half.backward(loss / self.plan.batch_size)
         else:
@@ -216,7 +216,7 @@ class Active(ActiveRole):
         SplitNN never trains on such rows; see `Algorithm.subsets` for algorithms that do.
         """
         with torch.no_grad():
-            return self.half.alone(self.activations(rows, train=False))
+            return self.half.forward_alone(self.activations(rows, train=False))
 
 
 class Passive(PassiveRole):
@@ -231,13 +231,15 @@ class Passive(PassiveRole):
         self.books.before_checkpoint.append(self.noise.draw_ahead)
         task = Labels if self.plan.several else Task
         with seed_torch(self.seed("model")):
-            self.half = self.build_half(self.config.architecture(task(self.table.classes).outputs))
+            self.half = self.build_half(self.config.build_architecture(task(self.table.classes).outputs))
         self.parts["half"] = self.half
 
     def build_half(self, architecture: Architecture) -> PassiveHalf:
         """This party's half of the network."""
         spec = self.config.cut_spec(self, architecture.hidden)
-        return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, rows_to_pretrain(self))
+        return PassiveHalf(
+            architecture, self.site, spec, self.protection, self.features.row_shape, rows_to_pretrain(self)
+        )
 
     @property
     def values_per_release(self) -> int:
@@ -251,10 +253,10 @@ class Passive(PassiveRole):
     async def train_batch(self, rows: np.ndarray) -> None:
         fed = self.feed(rows)
         a = self.activations(fed, train=True)
-        await self.half.forward(a, train=True, noise=self.noise.share(fed, self.half.cut_width))
+        await self.half.forward(a, train=True, noise=self.noise.noise_share(fed, self.half.cut_width))
         await self.half.backward(a)
 
     async def answer(self, rows: np.ndarray) -> None:
         with torch.no_grad():
             a = self.activations(rows, train=False)
-        await self.half.forward(a, train=False, noise=self.noise.share(rows, self.half.cut_width))
+        await self.half.forward(a, train=False, noise=self.noise.noise_share(rows, self.half.cut_width))

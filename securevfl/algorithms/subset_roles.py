@@ -53,7 +53,7 @@ class OnSubsets(SplitNN):
         """Which subsets the model can score, by the masks; see `Algorithm.subsets`."""
         return "alone" if self.masks == "together" else "any"
 
-    def draw(self) -> Draw:
+    def subset_draw(self) -> Draw:
         """The function that draws subsets: of single parties, or of one unit that represents all of them."""
         raise NotImplementedError
 
@@ -108,7 +108,7 @@ class _SubsetRole(Role, Generic[C]):
         return Subsets(
             self.table.aligned_count,
             passive,
-            config.draw(),
+            config.subset_draw(),
             seed=self.site.seed,
             redraw=config.redraws_subsets(units),
             together=together,
@@ -128,7 +128,7 @@ class SubsetActive(_SubsetRole[C], Active):
     def build_half(self, architecture: Architecture) -> SubsetHalf:
         spec = self.config.cut_spec(self, architecture.hidden)
         cut, passive = active_side(self, spec), self.site.passive
-        return SubsetHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
+        return SubsetHalf(architecture, cut, spec, passive, self.features.row_shape, self.task.outputs)
 
     def set_present(self, present: np.ndarray) -> None:
         """Called with the passive parties that take part in each row of the batch, (n, parties)."""
@@ -150,8 +150,8 @@ class SubsetActive(_SubsetRole[C], Active):
         loss = self.loss(self.correct_logits(logits), targets).sum()
         exchanged = rows[present.any(axis=1)]
         if len(exchanged):
-            loss = loss + self.extra_loss(self.half.remote, exchanged)
-        noised = self.label_noise.gradient(logits, targets, rows)
+            loss = loss + self.extra_loss(self.half.remote_sum, exchanged)
+        noised = self.label_noise.noised_gradient(logits, targets, rows)
         if noised is None:
             await self.half.backward(loss / self.plan.batch_size)
         else:
@@ -165,7 +165,7 @@ class SubsetActive(_SubsetRole[C], Active):
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         """Logits (n, outputs) from the active party's own columns, without any message."""
         with torch.no_grad():
-            return self.half.alone(self.activations(rows, train=False))
+            return self.half.forward_alone(self.activations(rows, train=False))
 
 
 class SubsetPassive(_SubsetRole[C], Passive):
@@ -197,5 +197,5 @@ class SubsetPassive(_SubsetRole[C], Passive):
             return
         rows, present = rows[exchanged], present[exchanged, self.place]
         a = self.put_in(rows, present)
-        await self.half.forward(a, train=True, noise=self.noise.share(rows, self.half.cut_width))
+        await self.half.forward(a, train=True, noise=self.noise.noise_share(rows, self.half.cut_width))
         await self.half.backward(a)

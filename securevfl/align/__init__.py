@@ -2,13 +2,13 @@
 
 `options` is a job's section ``[align]``, `linkage` its ``[link]``: records without a common identifier, which `linking`
 and, at who compares them, `comparing` give one. `run` is what a party runs, `driver` moves the frames of
-`securevfl_psi.joint` over its links, `exchanges` declares them and `joined` joins in the clear for experiments. This
-package alone uses the conversations of `securevfl_psi`; jobs and party programs import it. Only an alignment that all
-parties verified can be trained on.
+`securevfl_psi.joint` over its links, `exchanges` declares them and `clear_join` joins in the clear for experiments.
+This package alone uses the conversations of `securevfl_psi`; jobs and party programs import it. Only an alignment that
+all parties verified can be trained on.
 """
 
-from securevfl.align.clear_join import join
-from securevfl.align.exchanges import EXCHANGES, declarable_exchanges, exchanges
+from securevfl.align.clear_join import join_in_clear
+from securevfl.align.exchanges import EXCHANGES, alignment_exchanges, declarable_exchanges
 from securevfl.align.linkage import CodeField, DateField, Linkage, NumberField, TextField
 from securevfl.align.linking import LinkedRows, check_fields, link_exchanges, link_rows
 from securevfl.align.options import Align
@@ -26,10 +26,10 @@ __all__ = [
     "NumberField",
     "TextField",
     "align",
+    "alignment_exchanges",
     "check_fields",
     "declarable_exchanges",
-    "exchanges",
-    "join",
+    "join_in_clear",
     "link_exchanges",
     "link_rows",
     "protocol_of",

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import securevfl_psi as psi
 
-from securevfl.align.result import Alignment, identifiers, shared_order
+from securevfl.align.result import Alignment, normalise_identifiers, shared_order
 from securevfl.errors import AlignmentError, InputError
 
-__all__ = ["join"]
+__all__ = ["join_in_clear"]
 
 _PART = 1 << 16
 
 
-def join(
+def join_in_clear(
     active: str,
     ids: Mapping[str, Sequence[str]],
     seed: int,
@@ -38,16 +38,16 @@ def join(
         InputError: identifiers that are empty, null or doubled.
     """
     try:
-        normal = {name: identifiers(own) for name, own in ids.items()}
-        known = identifiers(ids[active], book) if len(book) else normal[active]
+        normal = {name: normalise_identifiers(own) for name, own in ids.items()}
+        known = normalise_identifiers(ids[active], book) if len(book) else normal[active]
     except psi.IdentifierError as error:
         raise InputError(str(error)) from error
     own = len(ids[active])
     passive = sorted(set(ids) - {active})
-    wanted = _texts(known)
+    wanted = _to_texts(known)
     # For each row known to the active party, its position at each passive party, -1 if that one lacks it.
     places = {active: np.arange(len(known))}
-    places |= {name: _places(wanted, _texts(normal[name])) for name in passive}
+    places |= {name: _find_places(wanted, _to_texts(normal[name])) for name in passive}
     everywhere = np.ones(own, dtype=bool)
     for name in passive:
         everywhere &= places[name][:own] >= 0
@@ -76,7 +76,7 @@ def join(
     return found
 
 
-def _texts(ids: psi.Identifiers) -> Any:
+def _to_texts(ids: psi.Identifiers) -> Any:
     """Convert to a `pyarrow.LargeBinaryArray`."""
     import pyarrow as pa
 
@@ -96,7 +96,7 @@ def _texts(ids: psi.Identifiers) -> Any:
     return pa.concat_arrays(parts)
 
 
-def _places(wanted: Any, there: Any) -> np.ndarray:
+def _find_places(wanted: Any, there: Any) -> np.ndarray:
     """Position of each text among another party's, -1 if it is missing, int64 (n,)."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -31,8 +31,8 @@ __all__ = [
     "LinkedIdentifiers",
     "compare_encodings",
     "read_byte_array",
-    "receive",
-    "send",
+    "receive_encodings",
+    "send_encodings",
 ]
 
 RECORDS, BLOCKS, IDS, WEIGHTS = "link/records", "link/blocks", "link/ids", "link/weights"
@@ -58,11 +58,11 @@ class LinkageInput:
 
 async def compare_encodings(site: PartyContext, how: Linkage) -> list[Mapping[str, Scalar]]:
     """The coordinator's part: compare for the others; returns `FIGURES` of each pair of parties."""
-    mine = {passive: await receive(site, site.links[site.active], how) for passive in site.passive}
-    theirs = {passive: await receive(site, site.links[passive], how) for passive in site.passive}
+    mine = {passive: await receive_encodings(site, site.links[site.active], how) for passive in site.passive}
+    theirs = {passive: await receive_encodings(site, site.links[passive], how) for passive in site.passive}
     if len({len(sent.encodings) for sent in mine.values()}) > 1:
         raise ProtocolError(f"{site.active!r} sent another number of records for one passive party than for another")
-    made = await LinkedIdentifiers.of(site, how, mine, theirs)
+    made = await LinkedIdentifiers.compare_records(site, how, mine, theirs)
     figures = {f"{name} {passive}": value for passive in site.passive for name, value in made.meta[passive].items()}
     await site.links[site.active].send(Kind.INTERSECTION, IDS, meta=figures, ids=made.ids)
     if how.weights:
@@ -89,7 +89,7 @@ class LinkedIdentifiers:
     meta: Mapping[str, Mapping[str, Scalar]]
 
     @classmethod
-    async def of(
+    async def compare_records(
         cls, site: PartyContext, how: Linkage, mine: Mapping[str, LinkageInput], theirs: Mapping[str, LinkageInput]
     ) -> LinkedIdentifiers:
         """Compare the active party's records with each passive party's.
@@ -104,11 +104,11 @@ class LinkedIdentifiers:
             AlignmentError: encodings of other keys or fields, or scores that show no threshold.
         """
         size = len(next(iter(mine.values())).encodings)
-        ids, weights, others = _random(size), np.ones(size), {}
+        ids, weights, others = _random_order(size), np.ones(size), {}
         meta: dict[str, dict[str, Scalar]] = {}
         for passive in site.passive:
-            found = await asyncio.to_thread(_linked, how, mine[passive], theirs[passive], (site.active, passive))
-            others[passive] = _random(found.sizes[1])
+            found = await asyncio.to_thread(_link_pair, how, mine[passive], theirs[passive], (site.active, passive))
+            others[passive] = _random_order(found.sizes[1])
             others[passive][found.rows_b] = ids[found.rows_a]
             weights[found.rows_a] *= np.clip(found.probabilities, 0, 1)
             recall = (found.recall, *found.recall_between)
@@ -123,11 +123,11 @@ class LinkedIdentifiers:
         await link.send(Kind.INTERSECTION, IDS, meta=self.meta[link.peer], ids=self.theirs[link.peer])
 
 
-def _random(rows: int) -> np.ndarray:
+def _random_order(rows: int) -> np.ndarray:
     return np.frombuffer(secrets.token_bytes(ID * rows), dtype=np.uint8).reshape(rows, ID).copy()
 
 
-def _linked(how: Linkage, a: LinkageInput, b: LinkageInput, names: tuple[str, str]) -> Linked:
+def _link_pair(how: Linkage, a: LinkageInput, b: LinkageInput, names: tuple[str, str]) -> Linked:
     from securevfl_psi import LinkageError
     from securevfl_psi.linkage import link_records
 
@@ -142,7 +142,7 @@ def _linked(how: Linkage, a: LinkageInput, b: LinkageInput, names: tuple[str, st
         raise AlignmentError(f"the records of {names[0]!r} and {names[1]!r} cannot be linked: {error}") from None
 
 
-async def receive(site: PartyContext, link: Link, how: Linkage) -> LinkageInput:
+async def receive_encodings(site: PartyContext, link: Link, how: Linkage) -> LinkageInput:
     """A party's encodings. Room is taken as they come, never for what is announced."""
     from securevfl_psi.linkage import Encodings
 
@@ -181,7 +181,7 @@ def make_input(encodings: Encodings, tokens: np.ndarray | None, how: Linkage) ->
     return LinkageInput(encodings, tokens[:, :cut] if cut else None, tokens[:, cut:] if how.witnesses else None)
 
 
-async def send(link: Link, sent: LinkageInput) -> None:
+async def send_encodings(link: Link, sent: LinkageInput) -> None:
     """Encodings, and tokens, some rows at a time."""
     columns = [tokens for tokens in (sent.blocks, sent.witnesses) if tokens is not None]
     words, tag = sent.encodings.words, np.frombuffer(sent.encodings.tag, dtype=np.uint8)

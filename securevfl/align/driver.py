@@ -16,7 +16,7 @@ from securevfl_psi.errors import RowsDifferError
 from securevfl_psi.joint import Joint
 from securevfl_psi.wire import Frame
 
-from securevfl.align.exchanges import Crossing, crossing
+from securevfl.align.exchanges import Crossing, find_crossing
 from securevfl.errors import AlignmentError, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
@@ -50,8 +50,8 @@ async def drive_scripts(site: PartyContext, joint: Joint) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             for link in links:
-                group.create_task(_write(link, joint, news))
-                group.create_task(_read(link, joint, news))
+                group.create_task(_write_frames(link, joint, news))
+                group.create_task(_read_frames(link, joint, news))
     except BaseExceptionGroup as failed:
         first: BaseException = failed
         while isinstance(first, BaseExceptionGroup):
@@ -59,13 +59,13 @@ async def drive_scripts(site: PartyContext, joint: Joint) -> None:
         raise first from None
 
 
-async def _write(link: Link, joint: Joint, news: _Wakeup) -> None:
+async def _write_frames(link: Link, joint: Joint, news: _Wakeup) -> None:
     script: Outgoing = joint.sending(link.peer)
     for frame in script:
         if frame is None:
             await (asyncio.sleep(0) if joint.busy(link.peer) else news.wait())
             continue
-        way = crossing(frame.kind, joint.protocol_with(link.peer))
+        way = find_crossing(frame.kind, joint.protocol_with(link.peer))
         payload = np.frombuffer(frame.payload, dtype=np.uint8)
         array = payload.reshape(-1, way.width) if way.width else payload
         await link.send(way.kind, way.step, meta={}, guard=way.guard, **{way.name: array})
@@ -74,7 +74,7 @@ async def _write(link: Link, joint: Joint, news: _Wakeup) -> None:
     news.ring()
 
 
-async def _read(link: Link, joint: Joint, news: _Wakeup) -> None:
+async def _read_frames(link: Link, joint: Joint, news: _Wakeup) -> None:
     script: Incoming = joint.receiving(link.peer)
     try:
         due = next(script, None)
@@ -83,8 +83,8 @@ async def _read(link: Link, joint: Joint, news: _Wakeup) -> None:
                 await news.wait()
                 due = next(script)
                 continue
-            way = crossing(due, joint.protocol_with(link.peer))
-            due = script.send(Frame(due, await _receive(link, way)))
+            way = find_crossing(due, joint.protocol_with(link.peer))
+            due = script.send(Frame(due, await _receive_frame(link, way)))
             news.ring()
     except StopIteration:
         news.ring()
@@ -95,7 +95,7 @@ async def _read(link: Link, joint: Joint, news: _Wakeup) -> None:
         ) from None
 
 
-async def _receive(link: Link, way: Crossing) -> bytes:
+async def _receive_frame(link: Link, way: Crossing) -> bytes:
     message = await link.receive(way.kind, way.step, way.name)
     array = np.asarray(message.arrays[way.name])
     shape = array.shape[1:] == (way.width,) if way.width else array.ndim == 1

@@ -11,7 +11,7 @@ from securevfl.align.options import Align
 from securevfl.transport import NO_GUARD, Exchange, Guard, Kind
 from securevfl.transport.exchange import ACTIVE, PASSIVE, PartyRole
 
-__all__ = ["CROSSINGS", "EXCHANGES", "Crossing", "crossing", "declarable_exchanges", "exchanges"]
+__all__ = ["CROSSINGS", "EXCHANGES", "Crossing", "alignment_exchanges", "declarable_exchanges", "find_crossing"]
 
 _BLINDED = Guard("blinded", 128, "Curve25519")
 _TABLE = Guard("blinded", 128, "oblivious key-value store")
@@ -71,7 +71,7 @@ _HASHED: Mapping[FrameKind, Crossing] = {
 _OF_PROTOCOL = {"ot": _BY_TRANSFER, "unbalanced": _BY_FILTER, "unsafe_salted_hash": _HASHED}
 
 
-def crossing(frame: FrameKind, protocol: str = "") -> Crossing:
+def find_crossing(frame: FrameKind, protocol: str = "") -> Crossing:
     """How a kind of frame crosses between two parties that run a protocol.
 
     Args:
@@ -138,12 +138,12 @@ _DECLARED_HASHED: _Declared = (
 _TWO_PARTY = frozenset({FrameKind.POINTS, FrameKind.ANSWERS, FrameKind.TOKENS})
 
 
-def _made(declared: _Declared, protocol: str = "") -> tuple[Exchange, ...]:
+def _build_exchanges(declared: _Declared, protocol: str = "") -> tuple[Exchange, ...]:
     hashed = protocol == "unsafe_salted_hash"
     return tuple(
         Exchange(
-            crossing(frame, protocol).step,
-            crossing(frame, protocol).kind,
+            find_crossing(frame, protocol).step,
+            find_crossing(frame, protocol).kind,
             sender,
             receiver,
             words,
@@ -155,11 +155,11 @@ def _made(declared: _Declared, protocol: str = "") -> tuple[Exchange, ...]:
     )
 
 
-EXCHANGES: tuple[Exchange, ...] = _made(_DECLARED)
+EXCHANGES: tuple[Exchange, ...] = _build_exchanges(_DECLARED)
 """Messages of an alignment by `dh`, among any parties."""
 
 
-def exchanges(passive: int, *, book: bool = False, align: Align | None = None) -> tuple[Exchange, ...]:
+def alignment_exchanges(passive: int, *, book: bool = False, align: Align | None = None) -> tuple[Exchange, ...]:
     """Messages of an alignment with `passive` passive parties.
 
     Args:
@@ -173,19 +173,19 @@ def exchanges(passive: int, *, book: bool = False, align: Align | None = None) -
     found = EXCHANGES
     if how.runs_in_pairs(passive, book=book):  # shares of zero are for three or more parties at once
         found = tuple(exchange for exchange in found if exchange.kind is not Kind.PUBLIC_KEY)
-    return (*_needed(found, how), *_more(how))
+    return (*_drop_unneeded(found, how), *_added_exchanges(how))
 
 
-def _more(align: Align) -> tuple[Exchange, ...]:
+def _added_exchanges(align: Align) -> tuple[Exchange, ...]:
     """Additional messages of protocols other than `dh`."""
     if align.protocol in ("ot", "auto"):
-        return _made(_DECLARED_TRANSFER, "ot")
+        return _build_exchanges(_DECLARED_TRANSFER, "ot")
     if align.protocol == "unbalanced":
-        return _made(_DECLARED_KEPT if align.keep_days else _DECLARED_FILTER, "unbalanced")
-    return _made(_DECLARED_HASHED, "unsafe_salted_hash") if align.protocol == "unsafe_salted_hash" else ()
+        return _build_exchanges(_DECLARED_KEPT if align.keep_days else _DECLARED_FILTER, "unbalanced")
+    return _build_exchanges(_DECLARED_HASHED, "unsafe_salted_hash") if align.protocol == "unsafe_salted_hash" else ()
 
 
-def _needed(found: tuple[Exchange, ...], align: Align) -> tuple[Exchange, ...]:
+def _drop_unneeded(found: tuple[Exchange, ...], align: Align) -> tuple[Exchange, ...]:
     """Without what only `dh` sends, where it cannot run."""
     if align.protocol in ("dh", "auto"):
         return found
@@ -196,4 +196,4 @@ def _needed(found: tuple[Exchange, ...], align: Align) -> tuple[Exchange, ...]:
 
 def declarable_exchanges(align: Align) -> tuple[Exchange, ...]:
     """All that an alignment may send, whatever parties there are."""
-    return (*_needed(EXCHANGES, align), *_more(align))
+    return (*_drop_unneeded(EXCHANGES, align), *_added_exchanges(align))

@@ -52,7 +52,7 @@ class LinkField(Config):
         return super().known_types() or {kind.tag(): kind for kind in (TextField, CodeField, DateField, NumberField)}
 
     @abstractmethod
-    def compared(self) -> Compared:
+    def comparison_rule(self) -> Compared:
         """How values become tokens."""
 
 
@@ -61,7 +61,7 @@ class TextField(LinkField):
 
     kind: ClassVar[str] = "text"
 
-    def compared(self) -> Compared:
+    def comparison_rule(self) -> Compared:
         from securevfl_psi.linkage import Text
 
         return Text()
@@ -72,7 +72,7 @@ class CodeField(LinkField):
 
     kind: ClassVar[str] = "code"
 
-    def compared(self) -> Compared:
+    def comparison_rule(self) -> Compared:
         from securevfl_psi.linkage import Code
 
         return Code()
@@ -88,7 +88,7 @@ class DateField(LinkField):
     kind: ClassVar[str] = "date"
     order: Literal["day first", "month first"] = "day first"
 
-    def compared(self) -> Compared:
+    def comparison_rule(self) -> Compared:
         from securevfl_psi.linkage import Date
 
         return Date(order=self.order)
@@ -106,7 +106,7 @@ class NumberField(LinkField):
     step: Annotated[float, Meta(gt=0)] = 1.0
     reach: Annotated[float, Meta(gt=0)] = 10.0
 
-    def compared(self) -> Compared:
+    def comparison_rule(self) -> Compared:
         from securevfl_psi.linkage import Number
 
         return Number(step=self.step, reach=self.reach)
@@ -184,23 +184,23 @@ class Linkage(Config):
                 )
         return found
 
-    def schema(self) -> Schema:
+    def psi_schema(self) -> Schema:
         """The schema of `securevfl_psi.linkage`, fields ordered by name."""
         from securevfl_psi.linkage import Field, Schema
 
         named = sorted(self.fields.items())
-        fields = [Field(name=n, kind=f.compared(), weight=f.weight, salt=f.salt) for n, f in named]
+        fields = [Field(name=n, kind=f.comparison_rule(), weight=f.weight, salt=f.salt) for n, f in named]
         return Schema(fields=tuple(fields), bits=self.bits)
 
-    def rules(self) -> list[dict[str, BlockKey]]:
+    def block_rules(self) -> list[dict[str, BlockKey]]:
         """The blocks likewise; empty where all pairs are compared."""
-        return _keys(self.blocks)
+        return _parse_rules(self.blocks)
 
     def witness_rules(self) -> list[dict[str, BlockKey]]:
         """The sets of witnesses likewise; empty without."""
-        return _keys(self.witnesses)
+        return _parse_rules(self.witnesses)
 
-    def coordinator(self) -> bool:
+    def needs_coordinator(self) -> bool:
         """Whether it takes a party without data."""
         return self.linker == "coordinator"
 
@@ -228,7 +228,7 @@ def unknown_values(texts: Mapping[str, Sequence[object]]) -> list[str]:
     return [str(one) for one in find_placeholders(texts, list(texts))]
 
 
-def _keys(rules: Sequence[str]) -> list[dict[str, BlockKey]]:
+def _parse_rules(rules: Sequence[str]) -> list[dict[str, BlockKey]]:
     from securevfl_psi.linkage import Prefix, Soundex, Whole
 
     found: list[dict[str, BlockKey]] = []

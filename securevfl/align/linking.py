@@ -27,8 +27,8 @@ from securevfl.align.comparing import (
     LinkedIdentifiers,
     compare_encodings,
     read_byte_array,
-    receive,
-    send,
+    receive_encodings,
+    send_encodings,
 )
 from securevfl.align.linkage import Linkage
 from securevfl.errors import InputError, ProtocolError
@@ -101,7 +101,7 @@ class _Own:
         from securevfl_psi.linkage import find_duplicates
 
         check_fields(how, fields, site.name)
-        self.site, self.how, self.size, self.schema = site, how, rows, how.schema()
+        self.site, self.how, self.size, self.schema = site, how, rows, how.psi_schema()
         self.table = {name: fields[name] for name in sorted(how.fields)}
         self.rows = np.arange(rows)
         try:
@@ -112,16 +112,16 @@ class _Own:
         self.rows = self.rows[secret_order(len(self.rows))]  # the linker need not see how the table is sorted
         self.table = {name: [values[row] for row in self.rows.tolist()] for name, values in self.table.items()}
 
-    async def encoded(self, key: bytes, passive: str) -> LinkageInput:
+    async def encode_for(self, key: bytes, passive: str) -> LinkageInput:
         """Encode for the comparison of the active party with a passive one."""
-        return await asyncio.to_thread(self._encoded, key, f"{self.site.job} {passive}")
+        return await asyncio.to_thread(self._encode_under, key, f"{self.site.job} {passive}")
 
-    def _encoded(self, key: bytes, context: str) -> LinkageInput:
+    def _encode_under(self, key: bytes, context: str) -> LinkageInput:
         from securevfl_psi import LinkageError
         from securevfl_psi.linkage import blocking_tokens, encode_records, witness_tokens
 
         try:
-            rules, sets = self.how.rules(), self.how.witness_rules()
+            rules, sets = self.how.block_rules(), self.how.witness_rules()
             blocks = blocking_tokens(self.table, self.schema, rules, key, context=context) if rules else None
             seen = witness_tokens(self.table, self.schema, sets, key, context=context) if sets else None
             return LinkageInput(encode_records(self.table, self.schema, key, context=context), blocks, seen)
@@ -163,15 +163,15 @@ async def link_rows(
     if fields is None:
         return LinkedRows(ids=(), words=_describe_linkage(site, how, await compare_encodings(site, how)))
     own = _Own(site, fields, rows, how)
-    keys = await _keys(site, own.schema.tag())
+    keys = await _agree_keys(site, own.schema.tag())
     if site.role == PASSIVE:
         return await _linked_passive(own, keys[site.active])
-    if how.coordinator():
+    if how.needs_coordinator():
         return await _linked_outside(own, keys)
     return await _linked_here(own, keys)
 
 
-async def _keys(site: PartyContext, tag: str) -> dict[str, bytes]:
+async def _agree_keys(site: PartyContext, tag: str) -> dict[str, bytes]:
     """Peer → the key that encodings are made under: of the active party with each passive one."""
     from securevfl_psi import Circle, MalformedError, PairwiseKeys
 
@@ -183,10 +183,10 @@ async def _keys(site: PartyContext, tag: str) -> dict[str, bytes]:
         circle = Circle(names=(site.active, passive), nonce=nonce, rules_tag=tag)
         made[peer] = PairwiseKeys(circle, site.name)
 
-    async def send(link: Link) -> None:
+    async def send_key(link: Link) -> None:
         await link.send(Kind.PUBLIC_KEY, _KEY, key=np.frombuffer(made[link.peer].public_key, dtype=np.uint8))
 
-    await fan_out([site.links[peer] for peer in peers], send)
+    await fan_out([site.links[peer] for peer in peers], send_key)
     found = {}
     for peer in peers:
         message = await site.links[peer].receive(Kind.PUBLIC_KEY, _KEY, "key")
@@ -199,9 +199,9 @@ async def _keys(site: PartyContext, tag: str) -> dict[str, bytes]:
 
 async def _linked_passive(own: _Own, key: bytes) -> LinkedRows:
     site = own.site
-    link = site.links[site.coordinator if own.how.coordinator() else site.active]
-    await send(link, await own.encoded(key, site.name))
-    ids, meta = await _ids(link, len(own.rows))
+    link = site.links[site.coordinator if own.how.needs_coordinator() else site.active]
+    await send_encodings(link, await own.encode_for(key, site.name))
+    ids, meta = await _receive_ids(link, len(own.rows))
     return LinkedRows(ids=own.expand_ids(ids), words=_describe_linkage(site, own.how, [meta]))
 
 
@@ -210,8 +210,8 @@ async def _linked_outside(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
     site = own.site
     link = site.links[site.coordinator]
     for passive in site.passive:
-        await send(link, await own.encoded(keys[passive], passive))
-    ids, meta = await _ids(link, len(own.rows))
+        await send_encodings(link, await own.encode_for(keys[passive], passive))
+    ids, meta = await _receive_ids(link, len(own.rows))
     names = FIGURES + (WITNESSED if own.how.witnesses else ())
     metas = [{name: meta.get(f"{name} {passive}", -1) for name in names} for passive in site.passive]
     weights = None
@@ -233,9 +233,9 @@ async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
     """The active party's part if it compares itself."""
     site, mine, theirs = own.site, {}, {}
     for passive in site.passive:
-        mine[passive] = await own.encoded(keys[passive], passive)
-        theirs[passive] = await receive(site, site.links[passive], own.how)
-    made = await LinkedIdentifiers.of(site, own.how, mine, theirs)
+        mine[passive] = await own.encode_for(keys[passive], passive)
+        theirs[passive] = await receive_encodings(site, site.links[passive], own.how)
+    made = await LinkedIdentifiers.compare_records(site, own.how, mine, theirs)
     for passive in site.passive:
         await made.send_to(site.links[passive])
     metas = [made.meta[passive] for passive in site.passive]
@@ -249,28 +249,32 @@ def _describe_linkage(site: PartyContext, how: Linkage, metas: Sequence[Mapping[
     """Describe the linkage."""
     parts = []
     for meta in metas:
-        pairs, threshold, precision, recall, low, high = (_number(meta, name) for name in FIGURES[:6])
+        pairs, threshold, precision, recall, low, high = (_read_number(meta, name) for name in FIGURES[:6])
         known = f"recall between {low:.2f} and {high:.2f}, by estimate"
         if how.witnesses:
-            common = _number(meta, WITNESSED[0])
+            common = _read_number(meta, WITNESSED[0])
             known = (
                 f"recall about {recall:.3f} ({low:.3f} to {high:.3f}) of some {common:.0f} people in both, by witnesses"
             )
         parts.append(
             f"{pairs:.0f} pairs at similarity {threshold:.3f} or more, precision about {precision:.3f}, {known}"
         )
-    by = f"{site.coordinator!r}, a party without data" if how.coordinator() else f"{site.active!r}, the active party"
+    by = (
+        f"{site.coordinator!r}, a party without data"
+        if how.needs_coordinator()
+        else f"{site.active!r}, the active party"
+    )
     fields = ", ".join(sorted(how.fields))
     return f"linkage by {fields}, compared by {by}: {'; '.join(parts)}"
 
 
-def _number(meta: Mapping[str, Scalar], name: str) -> float:
+def _read_number(meta: Mapping[str, Scalar], name: str) -> float:
     value = meta.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 62:
         raise ProtocolError(f"the linker sent {name} as {value!r:.40}; a number was expected")
     return float(value)
 
 
-async def _ids(link: Link, rows: int) -> tuple[np.ndarray, Mapping[str, Scalar]]:
+async def _receive_ids(link: Link, rows: int) -> tuple[np.ndarray, Mapping[str, Scalar]]:
     message = await link.receive(Kind.INTERSECTION, IDS, "ids")
     return read_byte_array(message, "ids", (rows, ID), link.peer), message.meta

@@ -13,7 +13,7 @@ from securevfl.data import Names
 from securevfl.errors import AlignmentError
 from securevfl.party_context import PartyContext
 
-__all__ = ["RULES", "Alignment", "identifiers", "shared_order"]
+__all__ = ["RULES", "Alignment", "normalise_identifiers", "shared_order"]
 
 RULES = psi.IdRules()
 
@@ -63,7 +63,7 @@ class Alignment:
             )
 
 
-def identifiers(ids: Sequence[str], book: Sequence[str] = ()) -> psi.Identifiers:
+def normalise_identifiers(ids: Sequence[str], book: Sequence[str] = ()) -> psi.Identifiers:
     """Identifiers of a table and after them those of its label book, normalised.
 
     Raises:

@@ -10,7 +10,7 @@ import securevfl_psi as psi
 
 from securevfl.align.driver import drive_scripts
 from securevfl.align.options import Align
-from securevfl.align.result import RULES, Alignment, identifiers, shared_order
+from securevfl.align.result import RULES, Alignment, normalise_identifiers, shared_order
 from securevfl.align.shelf import FolderShelf
 from securevfl.errors import InputError, NoCommonRows, PolicyError, ProtocolError
 from securevfl.party_context import PartyContext
@@ -37,7 +37,7 @@ def protocol_of(passive: int, *, book: bool = False, align: Align | None = None)
     return "DH-PSI or PSI by oblivious transfer, by sizes" if how.protocol == "auto" else _WORDS[how.protocol]
 
 
-def _ran(joint: psi.Joint, how: Align) -> str:
+def _describe_protocol(joint: psi.Joint, how: Align) -> str:
     """Describe which protocol ran, and why."""
     chosen = joint.result.protocols
     if not chosen:
@@ -81,12 +81,12 @@ async def align(
     """
     how = Align() if how is None else how
     try:
-        normal = identifiers(ids, book)
+        normal = normalise_identifiers(ids, book)
         if not site.passive:
             return Alignment(
                 rows=shared_order(normal, range(len(ids)), site.seed), digest="", verified_by=(), pairwise={}
             )
-        joint = _joint(site, normal, len(ids), held_out, how, columns)
+        joint = _build_joint(site, normal, len(ids), held_out, how, columns)
         await drive_scripts(site, joint)
     except psi.IdentifierError as error:
         raise InputError(f"{site.name!r}: {error}") from error
@@ -94,7 +94,7 @@ async def align(
         raise PolicyError(str(error)) from error
     except psi.PSIError as error:
         raise ProtocolError(str(error)) from error
-    found, ran = joint.result, _ran(joint, how)
+    found, ran = joint.result, _describe_protocol(joint, how)
     site.ledger.note("alignment", {"protocol": ran, "with": site.active, "sizes padded to": how.pad_to or 0})
     return Alignment(
         rows=found.rows,
@@ -106,7 +106,7 @@ async def align(
     )
 
 
-def _joint(
+def _build_joint(
     site: PartyContext, ids: psi.Identifiers, own: int, held_out: Sequence[int] | np.ndarray, how: Align, columns: int
 ) -> psi.Joint:
     """The party's scripts, under its policy."""
@@ -124,7 +124,7 @@ def _joint(
         shelf=FolderShelf(site.filters, how.keep_days) if site.filters and how.keep_days else None,
     )
 
-    def allow(count: int, found: Mapping[str, int], sizes: Mapping[str, int]) -> None:
+    def check_count(count: int, found: Mapping[str, int], sizes: Mapping[str, int]) -> None:
         if not count:
             shared = "in common: " + ", ".join(f"{number} with {name}" for name, number in found.items())
             announced = ", ".join(f"{number} at {name}" for name, number in sizes.items())
@@ -134,7 +134,7 @@ def _joint(
             )
         site.policy.check_intersection(count)
 
-    def agreed(rows: np.ndarray) -> np.ndarray:
+    def order_rows(rows: np.ndarray) -> np.ndarray:
         return shared_order(ids, rows, site.seed)
 
-    return psi.Joint(ids, terms, order=agreed, allow=allow, own=own, held_out=held_out)
+    return psi.Joint(ids, terms, order=order_rows, allow=check_count, own=own, held_out=held_out)

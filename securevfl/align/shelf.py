@@ -32,7 +32,7 @@ class FolderShelf:
     def __init__(self, folder: Path, days: int, now: Callable[[], float] = time.time) -> None:
         self._folder, self._days, self._now = folder, days, now
 
-    def _path(self, name: str) -> Path:
+    def _path_of(self, name: str) -> Path:
         return self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.psi"
 
     def load(self, name: str) -> bytes | None:
@@ -42,9 +42,9 @@ class FolderShelf:
         Raises:
             InputError: the file is there and cannot be read.
         """
-        self._sweep()
-        path = self._path(name)
-        data = _read(path)
+        self._remove_expired()
+        path = self._path_of(name)
+        data = _read_file(path)
         if data is None:
             return None
         made, _ = _TIMES.unpack_from(data)
@@ -57,8 +57,8 @@ class FolderShelf:
             InputError: the folder cannot be made, or the file not be written.
         """
         make_folder(self._folder, private=True)
-        self._sweep()
-        path, now = self._path(name), int(self._now())
+        self._remove_expired()
+        path, now = self._path_of(name), int(self._now())
         try:
             write_atomic(path, _TIMES.pack(now, now + self._days * _DAY) + data, private=True)
         except OSError as error:
@@ -68,16 +68,16 @@ class FolderShelf:
 
     def drop(self, name: str) -> None:
         """Keep it no longer."""
-        self._path(name).unlink(missing_ok=True)
+        self._path_of(name).unlink(missing_ok=True)
 
-    def _sweep(self) -> None:
+    def _remove_expired(self) -> None:
         for path in self._folder.glob("*.psi"):
-            times = _read(path, _TIMES.size)
+            times = _read_file(path, _TIMES.size)
             if times is not None and (len(times) < _TIMES.size or self._now() >= _TIMES.unpack(times)[1]):
                 path.unlink(missing_ok=True)
 
 
-def _read(path: Path, size: int = -1) -> bytes | None:
+def _read_file(path: Path, size: int = -1) -> bytes | None:
     """A file's content, or its beginning; None if there is no file.
 
     Raises:

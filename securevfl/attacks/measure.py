@@ -75,7 +75,7 @@ class Estimate:
     values: np.ndarray = field(repr=False)
     either_way: bool = False
 
-    def without(self, rows: np.ndarray) -> Estimate:
+    def exclude_rows(self, rows: np.ndarray) -> Estimate:
         """Return the estimate for the other rows, which the attacker did not know before."""
         left = ~np.isin(self.rows, rows)
         return Estimate(self.rows[left], self.values[left], self.either_way)
@@ -235,10 +235,10 @@ def score_labels(
         source: its publication.
     """
     told = np.arange(0) if known is None else known.rows
-    rest = estimate.without(told)
+    rest = estimate.exclude_rows(told)
     value, error = score_ranking(rest, classes, count)
     guessing, metric = (0.0, "correlation") if count == 1 else (0.5, "AUC")
-    without = guessing if baseline is None else score_ranking(baseline.without(told), classes, count)[0]
+    without = guessing if baseline is None else score_ranking(baseline.exclude_rows(told), classes, count)[0]
     return AttackScore(
         attack=attack,
         attacker=attacker,

@@ -170,10 +170,10 @@ def score_columns(
         seen: the observations the attack used.
         source: its publication.
     """
-    rest = estimate.without(known.rows)
+    rest = estimate.exclude_rows(known.rows)
     without = 0.0
     if baseline is not None:
-        other = baseline.without(known.rows)
+        other = baseline.exclude_rows(known.rows)
         without = max(0.0, r_squared(other.values, truth[other.rows]))
     return AttackScore(
         attack=attack,

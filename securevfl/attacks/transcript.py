@@ -177,7 +177,7 @@ class PartyView:
         """Whether the party is the label owner."""
         return self.party == self.owner
 
-    def seen(self, whats: Iterable[Seen], about: str) -> Observations:
+    def first_seen(self, whats: Iterable[Seen], about: str) -> Observations:
         """Return the first of these kinds of observation that exists."""
         return next(
             (found for what in whats if (found := self.observations.get((what, about), Observations()))), Observations()
@@ -185,11 +185,11 @@ class PartyView:
 
     def of_features(self, party: str) -> Observations:
         """Return this party's most revealing observations of `party`'s features."""
-        return self.seen(("part of z", "representations", "z"), party)
+        return self.first_seen(("part of z", "representations", "z"), party)
 
     def gradients(self) -> Observations:
         """The gradients that this party received for its own rows."""
-        return self.seen(("gradient at the cut", "gradient at the activations"), self.party)
+        return self.first_seen(("gradient at the cut", "gradient at the activations"), self.party)
 
     def own_columns(self, rows: np.ndarray) -> np.ndarray:
         """Return the party's columns of aligned rows and, if it has labels, those of `encode_labels`: (n, d) or

@@ -221,7 +221,7 @@ def run_command(
             keys=keys,
             ledgers=place.ledgers,
         )
-        page = place.keep(result)
+        page = place.write_result(result)
     show_result(result, place.path, page)
     terminal.out.print(f"Predict with: securevfl predict {job} {place.model}", soft_wrap=True, highlight=False)
 

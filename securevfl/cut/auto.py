@@ -177,9 +177,9 @@ class AutoActive(_Auto[SealedActive]):
         super().__init__(site, spec, schemes, link=link)
         self.widths: dict[str, int] = {}
 
-    def shares(self) -> Mapping[str, np.ndarray]:
-        """See `HasShares.shares`."""
-        return self._chosen_cut.shares()
+    def weight_shares(self) -> Mapping[str, np.ndarray]:
+        """See `HasShares.weight_shares`."""
+        return self._chosen_cut.weight_shares()
 
     async def setup(self) -> None:
         """See `ActiveCut.setup`."""
@@ -219,10 +219,10 @@ class AutoActive(_Auto[SealedActive]):
         )
         site.notes.append(why)
 
-        async def send(link: Link) -> None:
+        async def send_choice(link: Link) -> None:
             await link.send(Kind.CONTROL, "cut/choice", meta={"scheme": chosen, "why": why})
 
-        await fan_out([site.links[name] for name in site.passive], send)
+        await fan_out([site.links[name] for name in site.passive], send_choice)
         self._cut = SealedActive(site, self._spec, self._schemes[chosen])
         await self._cut.setup()
         self.widths = self._cut.widths
@@ -258,9 +258,9 @@ class AutoActive(_Auto[SealedActive]):
 class AutoPassive(_Auto[SealedPassive]):
     """A passive party's side: measures, answers the probe, and takes a choice that the job offers."""
 
-    def weights(self, other: np.ndarray | None) -> np.ndarray:
-        """See `OpensWeights.weights`."""
-        return self._chosen_cut.weights(other)
+    def opened_weights(self, other: np.ndarray | None) -> np.ndarray:
+        """See `OpensWeights.opened_weights`."""
+        return self._chosen_cut.opened_weights(other)
 
     async def setup(self, width: int, *, trainable: bool) -> None:
         """See `PassiveCut.setup`."""

@@ -116,17 +116,17 @@ class CutSpec:
             )
 
     @property
-    def use(self) -> CutUse:
+    def cut_use(self) -> CutUse:
         """What declarations depend on; a bottom counts as trainable unless the job says that it is not."""
         return CutUse(
             trainable=self.trainable is not False,
-            rounds=self.rule.rounds,
+            rounds=self.optimiser_rule.rounds,
             integer_shares=self.integer_shares,
             together=self.reduce == "sum",
         )
 
     @property
-    def rule(self) -> crypto.OptimiserRule:
+    def optimiser_rule(self) -> crypto.OptimiserRule:
         """The optimiser's constants, for shares."""
         return crypto.OptimiserRule(momentum=self.momentum, decay=self.lr * self.weight_decay)
 

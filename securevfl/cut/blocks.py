@@ -33,9 +33,9 @@ def block_sizes(spec: CutSpec, width: int, widest: int) -> tuple[crypto.Block, c
         width_out=spec.width,
         x_bits=point.fx + point.x_int_bits,
         s_bits=point.s_bits,
-        w_bits=point.fw + 4,
+        w_bits=point.weight_fraction_bits + 4,
         z_bits=point.z_bits,
-        integer_shares=spec.integer_shares or spec.rule.rounds,
+        integer_shares=spec.integer_shares or spec.optimiser_rule.rounds,
         sigma=SIGMA,
         widest=widest if spec.reduce == "sum" else 0,
     )
@@ -45,9 +45,9 @@ def block_sizes(spec: CutSpec, width: int, widest: int) -> tuple[crypto.Block, c
         width_out=width,
         x_bits=point.s_bits,
         s_bits=1,
-        w_bits=point.fw + 4,
+        w_bits=point.weight_fraction_bits + 4,
         z_bits=point.back_bits,
-        integer_shares=spec.integer_shares or spec.rule.rounds,
+        integer_shares=spec.integer_shares or spec.optimiser_rule.rounds,
         sigma=SIGMA,
     )
     return forward, back
@@ -66,7 +66,10 @@ def check_errors(owner: crypto.Owner, spec: CutSpec, holders: int) -> None:
         securevfl_crypto.OverflowRefused: z, or one step of a weight, can be off by 2^-12 or more.
     """
     point = spec.fixed_point
-    z, step = holders * owner.product_error * 2.0**-point.fz, owner.gradient_error * 2.0**-point.fw
+    z, step = (
+        holders * owner.product_error * 2.0**-point.z_fraction_bits,
+        owner.gradient_error * 2.0**-point.weight_fraction_bits,
+    )
     if max(z, step) >= 2.0**-_KEPT_BITS:
         raise crypto.OverflowRefused(
             f"the scheme's error can reach {z:.2g} in z and {step:.2g} in a step of a weight; it has to stay below "

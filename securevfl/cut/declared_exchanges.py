@@ -54,7 +54,7 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
             others_severity="ok" if across is None else across.severity,
             sights=down.sights,
             others_sights=() if across is None else across.sights,
-            noised=dp is not None and dp.gradients is not None,
+            noised=dp is not None and dp.gradient_noise is not None,
         ),
     )
 
@@ -148,7 +148,7 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
     """
     if not passive:
         return ()
-    features, labels = dp is not None and dp.features is not None, dp is not None and dp.gradients is not None
+    features, labels = dp is not None and dp.features is not None, dp is not None and dp.gradient_noise is not None
     up = _describe_features(dp, use, passive, sealed=True)
     down = describe_labels(dp, sealed=True, trainable=use.trainable, parties=passive)
     across = describe_others_columns(dp, sealed=True, trainable=use.trainable, parties=passive)

@@ -42,9 +42,9 @@ class FixedActive(FloatActive):
             message = await link.receive(Kind.ACTIVATION, "cut/forward", "z")
             parts.append(np.asarray(check_shape(link.peer, message.arrays["z"], shape)).astype(object))
         if self._spec.reduce == "none":
-            single = [to_float(part, point.fz, self._spec.device) for part in parts]
+            single = [to_float(part, point.z_fraction_bits, self._spec.device) for part in parts]
             return torch.stack(single) if single else torch.zeros((0, *shape))
-        return to_float(sum(parts, np.zeros(shape, dtype=object)), point.fz, self._spec.device)
+        return to_float(sum(parts, np.zeros(shape, dtype=object)), point.z_fraction_bits, self._spec.device)
 
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         """See `ActiveCut.backward`."""
@@ -52,10 +52,10 @@ class FixedActive(FloatActive):
         parts = split_by_party(gradient, passive) if self._spec.reduce == "none" else dict.fromkeys(passive, gradient)
         steps = {name: map_noised(part, lambda g: scaled_gradient(g, point)) for name, part in parts.items()}
 
-        async def send(link: Link) -> None:
+        async def send_gradient(link: Link) -> None:
             await link.send(Kind.GRADIENT, "cut/backward", gradient=steps[link.peer])
 
-        await fan_out(self._links, send)
+        await fan_out(self._links, send_gradient)
 
 
 class FixedPassive:
@@ -68,7 +68,7 @@ class FixedPassive:
         self._link = site.links[site.active]
         self._spec = spec
         self._trainable = False
-        self._weights = crypto.WeightShare(crypto.Ring(), np.empty((0, 0), dtype=object), spec.rule)
+        self._weights = crypto.WeightShare(crypto.Ring(), np.empty((0, 0), dtype=object), spec.optimiser_rule)
         self._fed: np.ndarray | None = None
 
     async def setup(self, width: int, *, trainable: bool) -> None:
@@ -76,7 +76,9 @@ class FixedPassive:
         self._trainable = trainable
         await announce_width(self._site, self._spec, self.protection, width, trainable)
         first = initial_weights(self._site, width, self._spec.width, self._spec.weight_bound)
-        self._weights = crypto.WeightShare(crypto.Ring(), fixed_weights(first, self._spec.fixed_point), self._spec.rule)
+        self._weights = crypto.WeightShare(
+            crypto.Ring(), fixed_weights(first, self._spec.fixed_point), self._spec.optimiser_rule
+        )
 
     async def forward(
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
@@ -94,8 +96,8 @@ class FixedPassive:
     def _as_int64(self, z: np.ndarray) -> np.ndarray:
         if max((abs(v) for v in z.flat), default=0) >= 1 << 62:
             raise RangeError(
-                f"z does not fit in 62 bits, {self._spec.fixed_point.fz} of them behind the point: take a smaller "
-                "batch or a higher learning rate at the cut, or a lower one where training diverges"
+                f"z does not fit in 62 bits, {self._spec.fixed_point.z_fraction_bits} of them behind the point: take a "
+                "smaller batch or a higher learning rate at the cut, or a lower one where training diverges"
             )
         return z.astype(np.int64)
 
@@ -110,13 +112,13 @@ class FixedPassive:
             back = input_gradient(crypto.exact_product(step, weights.T), self._spec.fixed_point)
         self._weights.step(crypto.exact_product(np.ascontiguousarray(fed.T), step.astype(object)))
         if self._spec.weight_bound < math.inf:
-            whole = self._weights.values.astype(np.float64) * 2.0**-self._spec.fixed_point.fw
+            whole = self._weights.values.astype(np.float64) * 2.0**-self._spec.fixed_point.weight_fraction_bits
             check_block(whole, self._spec.weight_bound, self._site.active)
         return back
 
-    def weights(self, other: np.ndarray | None) -> np.ndarray:
-        """See `OpensWeights.weights`."""
-        return np.asarray(self._weights.values.astype(np.float64) * 2.0**-self._spec.fixed_point.fw)
+    def opened_weights(self, other: np.ndarray | None) -> np.ndarray:
+        """See `OpensWeights.opened_weights`."""
+        return np.asarray(self._weights.values.astype(np.float64) * 2.0**-self._spec.fixed_point.weight_fraction_bits)
 
     def snapshot(self) -> object:
         """See `PassiveCut.snapshot`."""

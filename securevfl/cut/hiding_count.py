@@ -27,7 +27,7 @@ class HidingCount:
         self.numbers = 0
 
     @property
-    def bits(self) -> float:
+    def distance_bits(self) -> float:
         """−log₂ of the distance of all messages together; infinite before the first."""
         return self._sigma - math.log2(self.numbers) if self.numbers else math.inf
 
@@ -37,8 +37,8 @@ class HidingCount:
             return
         self.numbers += numbers
         text = (
-            f"{self._words} {self.numbers:,} numbers are hidden to 2^-{self._sigma} each, and so to 2^-{self.bits:.1f} "
-            "all together"
+            f"{self._words} {self.numbers:,} numbers are hidden to 2^-{self._sigma} each, and so to "
+            f"2^-{self.distance_bits:.1f} all together"
         )
         if self._place is None:
             self._place = len(self._notes)

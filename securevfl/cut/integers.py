@@ -40,24 +40,24 @@ class FixedPoint:
     lr: float
 
     @property
-    def fw(self) -> int:
+    def weight_fraction_bits(self) -> int:
         """Fractional bits of the weights."""
         return self.fx + self.fs
 
     @property
-    def fz(self) -> int:
+    def z_fraction_bits(self) -> int:
         """Fractional bits of z."""
-        return self.fx + self.fw
+        return self.fx + self.weight_fraction_bits
 
     @property
     def z_bits(self) -> int:
         """Magnitude of z's integers: 10 bits before the point, or more where activations are large."""
-        return self.fz + 10 + max(self.x_int_bits - 3, 0)
+        return self.z_fraction_bits + 10 + max(self.x_int_bits - 3, 0)
 
     @property
     def back_bits(self) -> int:
         """Magnitude of the integers of S Wᵀ: 4 bits more than steps have before the point."""
-        return self.s_bits + self.fw + 4
+        return self.s_bits + self.weight_fraction_bits + 4
 
 
 _MOST_BITS = 62
@@ -89,7 +89,7 @@ def to_float(integers: np.ndarray, fractional_bits: int, device: str = "cpu") ->
 def fixed_weights(share: np.ndarray, point: FixedPoint) -> np.ndarray:
     """A float share of the initial weights as integers with fw fractional bits, an object array."""
     scaled = np.rint(share * 2.0**24).astype(np.int64).astype(object)
-    return np.asarray(scaled << (point.fw - 24), dtype=object)
+    return np.asarray(scaled << (point.weight_fraction_bits - 24), dtype=object)
 
 
 def fixed_activations(activations: torch.Tensor, point: FixedPoint) -> np.ndarray:
@@ -119,10 +119,10 @@ def fixed_noise(noise: torch.Tensor, point: FixedPoint) -> np.ndarray:
         RangeError: it does not fit in z's range, or not in 62 bits.
     """
     cure = "add less noise, or take a smaller batch or a higher learning rate at the cut, which leave it more room"
-    return _to_fixed(noise, point.fz, point.z_bits - 2, "noise on z", cure)
+    return _to_fixed(noise, point.z_fraction_bits, point.z_bits - 2, "noise on z", cure)
 
 
 def input_gradient(product: np.ndarray, point: FixedPoint) -> torch.Tensor:
     """∂L/∂a from the integers S Wᵀ, which still carry the learning rate."""
-    exact = product.astype(np.float64) * 2.0 ** -(point.fs + point.fw) / point.lr
+    exact = product.astype(np.float64) * 2.0 ** -(point.fs + point.weight_fraction_bits) / point.lr
     return torch.from_numpy(exact).float()

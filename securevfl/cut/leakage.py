@@ -94,9 +94,9 @@ def describe_representations(dp: DP | None, what: str, view: str) -> Revealed:
         view: their key in ``measured.json``.
     """
     short = view.partition(",")[0]
-    if dp is not None and dp.activations is not None:
+    if dp is not None and dp.activation_noise is not None:
         noisy = f"{what}, with differentially private noise"
-        return describe_noisy_release(dp.activations, noisy, ATTRIBUTE, f"{short}, noisy")
+        return describe_noisy_release(dp.activation_noise, noisy, ATTRIBUTE, f"{short}, noisy")
     return Revealed(f"{what}, in the clear", severity_of_view(view), _measured_sight("features", short, view))
 
 
@@ -111,9 +111,9 @@ def describe_drawn_labels(dp: DP | None, what: str, view: str, *, parties: int =
         view: their key in ``measured.json``.
         parties: number of passive parties.
     """
-    if dp is not None and dp.randomised is not None:
+    if dp is not None and dp.label_draw is not None:
         drawn = f"{what}, computed from labels drawn by randomised response"
-        told = describe_noisy_release(dp.randomised, drawn, LABELS, "gradients of drawn labels")
+        told = describe_noisy_release(dp.label_draw, drawn, LABELS, "gradients of drawn labels")
         text = f"{told.text} by the draw; without noise, it also reveals what the model predicts for the row"
         worse: Severity = "leak" if "leak" in (told.severity, severity_of_view(DRAWN)) else told.severity
         seen = (*told.sights, *_measured_sight("labels", "what the model predicts", DRAWN))
@@ -235,9 +235,9 @@ def describe_labels(dp: DP | None, *, sealed: bool, trainable: bool, parties: in
         seen = _measured_sight("labels", "sizes, timing, number of steps", view)
         return Revealed("sizes, timing and the number of steps; nothing about labels", severity_of_view(view), seen)
     text = f"{'the gradient at its activations' if sealed else 'the gradient at the cut'}, for each row and step"
-    if dp is not None and dp.gradients is not None:
+    if dp is not None and dp.gradient_noise is not None:
         found = describe_noisy_release(
-            dp.gradients, f"{text}, with differentially private noise", LABELS, "gradients, noisy"
+            dp.gradient_noise, f"{text}, with differentially private noise", LABELS, "gradients, noisy"
         )
         return _add_columns(found, dp, parties)
     return describe_drawn_labels(dp, text, view, parties=parties)

@@ -37,10 +37,10 @@ async def agree_masks(
     mine = secret.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     others = [name for name in names if name != site.name]
 
-    async def send(link: Link) -> None:
+    async def send_key(link: Link) -> None:
         await link.send(Kind.PUBLIC_KEY, step, key=np.frombuffer(mine, dtype=np.uint8))
 
-    await fan_out([site.links[name] for name in others], send)
+    await fan_out([site.links[name] for name in others], send_key)
     pairs = []
     for name in others:
         message = await site.links[name].receive(Kind.PUBLIC_KEY, step, "key")

@@ -13,7 +13,7 @@ from securevfl.privacy import Noised, NoiseShare
 __all__ = ["NoActiveCut", "NoPassiveCut"]
 
 
-def _refuse() -> NoReturn:
+def _refuse_use() -> NoReturn:
     raise ProtocolError("a role sent something over the cut, and the job trains on shares: nothing was sent")
 
 
@@ -35,11 +35,11 @@ class NoActiveCut:
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         """Refused."""
-        _refuse()
+        _refuse_use()
 
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         """Refused."""
-        _refuse()
+        _refuse_use()
 
     def snapshot(self) -> object:
         """Nothing."""
@@ -59,11 +59,11 @@ class NoPassiveCut:
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
     ) -> None:
         """Refused."""
-        _refuse()
+        _refuse_use()
 
     async def backward(self) -> torch.Tensor | None:
         """Refused."""
-        _refuse()
+        _refuse_use()
 
     def snapshot(self) -> object:
         """Nothing."""

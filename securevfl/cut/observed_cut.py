@@ -49,9 +49,9 @@ class WrappedCut:
         """See `ActiveCut.snapshot`."""
         return self._cut.snapshot()
 
-    def shares(self) -> Mapping[str, np.ndarray]:
-        """See `HasShares.shares`; none, where the side itself has none."""
-        return self._cut.shares() if isinstance(self._cut, HasShares) else {}
+    def weight_shares(self) -> Mapping[str, np.ndarray]:
+        """See `HasShares.weight_shares`; none, where the side itself has none."""
+        return self._cut.weight_shares() if isinstance(self._cut, HasShares) else {}
 
     def restore(self, state: object) -> None:
         """See `ActiveCut.restore`."""

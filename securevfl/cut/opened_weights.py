@@ -26,7 +26,7 @@ _MOST_BYTES = 64
 class HasShares(Protocol):
     """An active party's side that has shares of the passive parties' weights."""
 
-    def shares(self) -> Mapping[str, np.ndarray]:
+    def weight_shares(self) -> Mapping[str, np.ndarray]:
         """Passive party → V_p, (d_p, h), an object array of integers."""
         ...
 
@@ -35,7 +35,7 @@ class HasShares(Protocol):
 class OpensWeights(Protocol):
     """A passive party's side that can tell its block."""
 
-    def weights(self, other: np.ndarray | None) -> np.ndarray:
+    def opened_weights(self, other: np.ndarray | None) -> np.ndarray:
         """W_p, (d_p, h) float64.
 
         Args:

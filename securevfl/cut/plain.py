@@ -72,10 +72,10 @@ class FloatActive:
         if self._spec.reduce == "none":
             parts = split_by_party(gradient, self._site.passive)
 
-            async def send(link: Link) -> None:
+            async def send_gradient(link: Link) -> None:
                 await link.send(Kind.GRADIENT, "cut/backward", gradient=parts[link.peer])
 
-            await fan_out(self._links, send)
+            await fan_out(self._links, send_gradient)
         else:
             await send_all(self._links, Kind.GRADIENT, "cut/backward", gradient=gradient)
 
@@ -99,7 +99,7 @@ class FloatPassive:
         self._spec = spec
         self._trainable = False
         self._weights = torch.empty(0)
-        self._rounds = spec.rule.rounds
+        self._rounds = spec.optimiser_rule.rounds
         self._velocity: torch.Tensor | None = None
         self._fed: torch.Tensor | None = None
 
@@ -143,8 +143,8 @@ class FloatPassive:
         change = spec.lr * (gradient + spec.weight_decay * self._weights)
         return change if self._velocity is None else change + spec.momentum * self._velocity
 
-    def weights(self, other: np.ndarray | None) -> np.ndarray:
-        """See `OpensWeights.weights`."""
+    def opened_weights(self, other: np.ndarray | None) -> np.ndarray:
+        """See `OpensWeights.opened_weights`."""
         found: np.ndarray = self._weights.double().cpu().numpy()
         return found
 

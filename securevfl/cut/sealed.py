@@ -97,10 +97,10 @@ class SealedActive:
         self._guard = _key_guard(scheme, key.public)
         packed = _key_array(key.public)
 
-        async def send(link: Link) -> None:
+        async def send_setup(link: Link) -> None:
             await link.send(Kind.PUBLIC_KEY, "cut/public key", meta={"widest": widest}, key=packed)
 
-        await fan_out(self._links(), send)
+        await fan_out(self._passive_links(), send_setup)
         for name, (width, trainable) in widths.items():
             forward, back = block_sizes(spec, width, widest)
             with count_as_encryption(site.clock):
@@ -109,7 +109,7 @@ class SealedActive:
                 owner = scheme.create_owner(key, forward)
                 check_errors(owner, spec, len(widths) if spec.reduce == "sum" else 1)
             zero = np.full((width, spec.width), 0, dtype=object)
-            peer = _Peer(owner, crypto.WeightShare(owner.ring, zero, spec.rule))
+            peer = _Peer(owner, crypto.WeightShare(owner.ring, zero, spec.optimiser_rule))
             if trainable:
                 message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/passive key", "key")
                 with count_as_encryption(site.clock):
@@ -121,9 +121,12 @@ class SealedActive:
     @property
     def step_error(self) -> float:
         """See `ActiveCut.step_error`."""
-        return max((p.owner.gradient_error for p in self._peers.values()), default=0) * 2.0**-self._spec.fixed_point.fw
+        return (
+            max((p.owner.gradient_error for p in self._peers.values()), default=0)
+            * 2.0**-self._spec.fixed_point.weight_fraction_bits
+        )
 
-    def _links(self) -> list[Link]:
+    def _passive_links(self) -> list[Link]:
         return [self._site.links[name] for name in self._site.passive]
 
     async def _send_weights(self, link: Link) -> None:
@@ -135,7 +138,7 @@ class SealedActive:
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         """See `ActiveCut.forward`."""
         if self._changed:
-            await fan_out(self._links(), self._send_weights)
+            await fan_out(self._passive_links(), self._send_weights)
             self._changed = False
         arrays = []
         for name, peer in self._peers.items():
@@ -150,17 +153,17 @@ class SealedActive:
         if self._spec.reduce == "none":
             with count_as_encryption(self._site.clock):
                 parts = [owner.open_product([c], rows) for owner, c in zip(owners, arrays, strict=True)]
-            return torch.stack([to_float(part, point.fz, device) for part in parts])
+            return torch.stack([to_float(part, point.z_fraction_bits, device) for part in parts])
         with count_as_encryption(self._site.clock):
             z = owners[0].open_product(arrays, rows)
-        return to_float(z, point.fz, device)
+        return to_float(z, point.z_fraction_bits, device)
 
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         """See `ActiveCut.backward`."""
         steps = self._integer_steps(gradient)
         sealed: dict[str, np.ndarray | Noised[np.ndarray]] = {}
 
-        async def send(link: Link) -> None:
+        async def send_gradient(link: Link) -> None:
             shared = "" if self._spec.reduce == "sum" else link.peer  # one ciphertext for all where z is their sum
             if shared not in sealed:
                 with count_as_encryption(self._site.clock):
@@ -170,8 +173,8 @@ class SealedActive:
         async def send_back(link: Link) -> None:
             await self._send_back(link, self._peers[link.peer], steps[link.peer])
 
-        await fan_out(self._links(), send)
-        await fan_out([link for link in self._links() if self._peers[link.peer].back is not None], send_back)
+        await fan_out(self._passive_links(), send_gradient)
+        await fan_out([link for link in self._passive_links() if self._peers[link.peer].back is not None], send_back)
         for name, peer in self._peers.items():
             link = self._site.links[name]
             message = await link.receive(Kind.CIPHERTEXT, "cut/weight gradient", "c")
@@ -204,8 +207,8 @@ class SealedActive:
             return {name: map_noised(part, lambda g: scaled_gradient(g, point)) for name, part in parts.items()}
         return dict.fromkeys(self._peers, map_noised(gradient, lambda g: scaled_gradient(g, point)))
 
-    def shares(self) -> Mapping[str, np.ndarray]:
-        """See `HasShares.shares`."""
+    def weight_shares(self) -> Mapping[str, np.ndarray]:
+        """See `HasShares.weight_shares`."""
         return {name: peer.share.values for name, peer in self._peers.items()}
 
     def snapshot(self) -> object:
@@ -270,7 +273,7 @@ class SealedPassive:
                 holder = scheme.create_holder(key, forward, crypto.ZeroShares(pairs))
                 own = scheme.create_owner(mine, back)
         first = fixed_weights(initial_weights(site, width, spec.width, spec.weight_bound), spec.fixed_point)
-        share = crypto.WeightShare(holder.ring, first, spec.rule)
+        share = crypto.WeightShare(holder.ring, first, spec.optimiser_rule)
         guard = _key_guard(scheme, key)
         own_guard = Guard() if mine is None else _key_guard(scheme, mine.public)
         if mine is not None:
@@ -295,14 +298,14 @@ class SealedPassive:
             self._sealed = _as_numpy(message.arrays["c"])
             self._stale = False
 
-        def product(x: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
+        def add_product(x: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
             return mine.holder.answer_product(self._sealed, x, mine.share.values, extra=extra)
 
         with count_as_encryption(self._site.clock):
             sealed = (
-                map_noised(x, product)
+                map_noised(x, add_product)
                 if extra is None
-                else extra.map(lambda drawn: product(strip_noise_mark(x), drawn))
+                else extra.map(lambda drawn: add_product(strip_noise_mark(x), drawn))
             )
         self._fed = strip_noise_mark(x) if train else None
         self._hidden.add(mine.holder.statistical_masks(len(strip_noise_mark(x)))[0])
@@ -336,13 +339,13 @@ class SealedPassive:
         self._stale = True
         return back
 
-    def weights(self, other: np.ndarray | None) -> np.ndarray:
-        """See `OpensWeights.weights`."""
+    def opened_weights(self, other: np.ndarray | None) -> np.ndarray:
+        """See `OpensWeights.opened_weights`."""
         share = self._after_setup.share
         if other is None:
             raise ProtocolError("a sealed cut's weights are shares, and the active party's share is missing")
         whole = share.ring.to_signed(share.ring.reduce(share.values + other))
-        return np.asarray(whole.astype(np.float64) * 2.0**-self._spec.fixed_point.fw)
+        return np.asarray(whole.astype(np.float64) * 2.0**-self._spec.fixed_point.weight_fraction_bits)
 
     def snapshot(self) -> object:
         """See `PassiveCut.snapshot`."""

@@ -28,7 +28,7 @@ from securevfl.privacy.attack_verdict import CLAIMED, SEVERITIES, describe_contr
 from securevfl.report import Card
 from securevfl.report.attack_page import attack_table, write_attacks
 from securevfl.report.attack_record import AttackRecord, Claimed
-from securevfl.run.machine import machine, versions
+from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.model import Model, predict
 from securevfl.run.recording import job_card, run_title
 from securevfl.run.result import Result
@@ -139,8 +139,8 @@ def attack(
         title=run_title(job),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=command,
-        versions=versions(),
-        machine=machine(job.device),
+        versions=package_versions(),
+        machine=describe_machine(job.device),
         job=job.describe(),
         seeds=list(seeds),
         test={key: float(np.mean([test[key] for test in tests])) for key in tests[0] if all(key in t for t in tests)},

@@ -53,12 +53,12 @@ def run_baseline(
         others = np.setdiff1d(free, rows)
         others = others[~excluded_rows(active, rows, split, job)[others]]
         rows = np.concatenate([rows, others])
-        extra = np.arange(aligned.common, len(rows))
+        extra = np.arange(aligned.common_rows, len(rows))
         split = Split(np.concatenate([split.train, extra]), split.valid, split.test)
         title = f"{active.name} alone, boosted trees" if boosting else f"{active.name} alone"
         note = "trains on all its rows, aligned or not, but those of validation and test"
     else:
-        table, rows = _pool_tables(parties, aligned, job), np.arange(aligned.common)
+        table, rows = _pool_tables(parties, aligned, job), np.arange(aligned.common_rows)
         title = "boosted trees, pooled in the clear" if boosting else "same model, pooled in the clear"
         note = "all columns in one table: nobody may do this" + ("" if boosting else "; the ceiling of this model")
     own = Aligned(alignments={active.name: {active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})}})

@@ -68,12 +68,12 @@ def train_boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -
     trained = Trained(rows=len(train), classes=tuple(map(str, table.classes)), target=table.label_name, split=split)
     trained.labels = y[test]
     trained.weight = None if weight is None else weight[test]
-    stages = [task.metrics(one, y[valid], None if weight is None else weight[valid]) for one in staged[0]]
+    stages = [task.compute_metrics(one, y[valid], None if weight is None else weight[valid]) for one in staged[0]]
     best = int(np.argmin([one[task.loss_name] for one in stages])) if len(valid) else models[0].n_iter_ - 1
     trained.stopped = f"{best + 1} of {models[0].n_iter_} rounds of trees, chosen on the validation rows"
     trained.valid_scores, trained.scores = staged[0][best], staged[1][best]
     if len(test):
-        trained.test = task.metrics(trained.scores, trained.labels, trained.weight)
+        trained.test = task.compute_metrics(trained.scores, trained.labels, trained.weight)
     return trained
 
 

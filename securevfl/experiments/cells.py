@@ -27,7 +27,7 @@ from securevfl.experiments.sweep_sections import Axis
 from securevfl.jobfile.job_file import PartySection
 from securevfl.party import Job, JobOptions
 from securevfl.report import CellFigures, Claim, Failed, PaperFigure, SweepRecord
-from securevfl.run.machine import machine, versions
+from securevfl.run.machine import describe_machine, package_versions
 from securevfl.training import Algorithm, Task
 
 __all__ = ["Cell", "CellError", "FinishedCells", "Sweep", "find_metric", "make_record"]
@@ -122,7 +122,7 @@ class Cell:
         if found:
             raise Mistaken("", found)
         options: JobOptions = made.pop("job")
-        return options.job(**made)
+        return options.build_job(**made)
 
 
 @dataclass(frozen=True)
@@ -238,8 +238,8 @@ def make_record(
         title=sweep.title,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=command,
-        versions=versions(),
-        machine=machine(device),
+        versions=package_versions(),
+        machine=describe_machine(device),
         size=sweep.size,
         axis=sweep.axis.name,
         axis_unit=sweep.axis.unit,

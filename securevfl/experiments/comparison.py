@@ -27,7 +27,7 @@ from securevfl.report.record import (
 )
 from securevfl.run.checkpoint import FolderKeeper, lock_keepers
 from securevfl.run.digests import data_digests
-from securevfl.run.machine import machine, versions
+from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.model import Model
 from securevfl.run.receipt import check_recorded_protection
 from securevfl.run.recording import alignment_record, ledger_records, over_draws, run_record, run_title
@@ -176,14 +176,14 @@ def compare(
     for key in jobs:
         figures, *more = [course.run_cell(cell, why[key]) for cell in cells if cell.key == key]
         runs.append(over_draws(figures, [again.test for again in more]))
-    split = course.split or Split.empty()
+    split = course.split or Split.without_rows()
     record = Record(
         name=name,
         title=title or name,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=command,
-        versions=versions(),
-        machine=machine(first.device),
+        versions=package_versions(),
+        machine=describe_machine(first.device),
         job=first.describe(),
         parties=[
             PartyRecord(name=t.name, role=t.role, rows=t.rows, columns=list(t.feature_names)) for t in parties.values()

@@ -43,7 +43,7 @@ def plan_cost(job: Job, passive: Sequence[str]) -> Mapping[str, Cost]:
         job: with its protection.
         passive: names of the passive parties.
     """
-    dp = job.planned(len(passive)).dp
+    dp = job.planned_protection(len(passive)).dp
     if dp is None:
         return {}
     found: dict[str, Cost] = {}

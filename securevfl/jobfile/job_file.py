@@ -229,7 +229,7 @@ class JobSections(Config):
         Raises:
             InputError, PolicyError: an algorithm and a protection that do not go together.
         """
-        return self.job.job(
+        return self.job.build_job(
             algorithm=self.algorithm,
             protection=self.protection,
             align=self.align,

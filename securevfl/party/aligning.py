@@ -35,7 +35,7 @@ async def align_party(site: PartyContext, table: PartyTable | None, job: Job) ->
     """
     found: dict[str, Alignment] = {}
     if table is None:
-        if job.link is not None and job.link.coordinator() and site.passive:
+        if job.link is not None and job.link.needs_coordinator() and site.passive:
             _note_link(site, await link_rows(site, None, 0, job.link))
         return found
     book = () if table.book is None else table.book.ids

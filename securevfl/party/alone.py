@@ -102,4 +102,4 @@ class Alone:
         if not len(rows):
             return np.empty((0, role.table.classes))
         logits = [role.score_alone(part) for part in split_chunks(rows, role.plan.eval_rows)]
-        return apply_temperature(role.task.probabilities(torch.cat(logits)), self._temperature)
+        return apply_temperature(role.task.compute_probabilities(torch.cat(logits)), self._temperature)

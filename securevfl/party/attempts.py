@@ -44,7 +44,7 @@ class Attempts:
         self.agreed = 0
         self.begun = 0
 
-    def report(self) -> Report:
+    def current_report(self) -> Report:
         """The party's current report. Reads stored files, so call it only while no attempt runs."""
         return Report(incarnation=str(self.incarnation), agreed=self.agreed, begun=self.begun)
 
@@ -52,15 +52,15 @@ class Attempts:
         """Whether the party takes part with parties that gave these reports; see `Rendezvous`."""
         return True
 
-    def agree(self, view: View, reports: Mapping[str, Report]) -> None:
+    def store_agreement(self, view: View, reports: Mapping[str, Report]) -> None:
         """Store that the party is ready for an attempt, before it announces it."""
         self.agreed = view.attempt
 
-    def begin(self, view: View) -> None:
+    def store_beginning(self, view: View) -> None:
         """Store that all are ready: the attempt begins."""
         self.begun = view.attempt
 
-    def met(self, peer: str, incarnation: Incarnation) -> None:
+    def store_incarnation(self, peer: str, incarnation: Incarnation) -> None:
         """Keep a peer's newest incarnation, so that an older one is refused."""
 
     def ledger_head(self) -> bytes:
@@ -74,10 +74,10 @@ class Attempts:
             ProtocolError: `payload` is not a signed ledger head of this peer.
         """
 
-    def use(self, seconds: float) -> None:
+    def count_time(self, seconds: float) -> None:
         """Count time of an attempt."""
 
-    def check(self, attempt: int) -> None:
+    def check_attempt(self, attempt: int) -> None:
         """Raise an error if the attempt may not begin or continue.
 
         Raises:

@@ -12,8 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from securevfl.align import exchanges as alignment_exchanges
-from securevfl.align import link_exchanges
+from securevfl.align import alignment_exchanges, link_exchanges
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.party.attempts import agree_attempt, attempt_fields
 from securevfl.party.job import Job
@@ -73,7 +72,7 @@ async def exchange_consent(
     books, said = {site.name: book}, dict[str, tuple[str, Mapping[str, Scalar]]]()
     if site.role != ACTIVE:
         await _receive_decisions(site, owners, books, said)
-    await _decide(site, job, books, among, columns)
+    await _send_decision(site, job, books, among, columns)
     if site.role == ACTIVE:
         await _receive_decisions(site, owners, books, said)
     await _receive_decisions(site, others, books, said)
@@ -81,7 +80,9 @@ async def exchange_consent(
     await agree_attempt(site, _CONSENT, {name: meta for name, (_, meta) in said.items()})
 
 
-async def _decide(site: PartyContext, job: Job, books: dict[str, bool], among: Sequence[str], columns: int) -> None:
+async def _send_decision(
+    site: PartyContext, job: Job, books: dict[str, bool], among: Sequence[str], columns: int
+) -> None:
     rule = "" if site.role == COORDINATOR else _own_rule(site, job, books, among, columns)
     if rule:
         meta = {"rule": rule}
@@ -141,7 +142,7 @@ def terms_of_job(
         pairwise: whether alignment would show the active party pairwise intersections, as a label book needs.
         columns: how many columns its table has; 0 where that is not known.
     """
-    protection, mine = job.planned(len(passive)), party == active
+    protection, mine = job.planned_protection(len(passive)), party == active
     role: PartyRole = ACTIVE if mine else PASSIVE
     pairwise = pairwise or job.align.runs_in_pairs(len(passive))
     aligning = alignment_exchanges(len(passive), book=pairwise, align=job.align)
@@ -154,7 +155,7 @@ def terms_of_job(
     content = [e for e in training if role in (e.sender, e.receiver)]
     findings = job.findings(passive, active)
     return Terms(
-        protections=_protections(content),
+        protections=_name_protections(content),
         key_bits=min((e.key_bits for e in content if "paillier" in e.ciphers), default=0),
         sends=sends | _content_kinds(e for e in content if e.sender == role),
         receives=_content_kinds(e for e in content if e.receiver == role),
@@ -195,7 +196,7 @@ def _content_kinds(exchanges: Iterable[Exchange]) -> frozenset[Kind]:
     return frozenset(exchange.kind for exchange in exchanges)
 
 
-def _protections(content: Iterable[Exchange]) -> frozenset[str]:
+def _name_protections(content: Iterable[Exchange]) -> frozenset[str]:
     """Protections under which row-level content may cross: the ciphers of encrypted content, ``"shares"``, and
     ``"plain"`` for the rest.
     """
@@ -213,9 +214,9 @@ def _planned_epsilon(job: Job, mine: bool, passive: int) -> float:
     """ε of what the active party (`mine`: its labels) or a passive one (its features) would release; with a noise
     multiplier, of the fewest releases that the job may plan."""
     dp = job.protection.dp
-    if dp is not None and mine and dp.randomised is not None:
-        return dp.randomised.epsilon
-    noise = None if dp is None else dp.gradients if mine else dp.features
+    if dp is not None and mine and dp.label_draw is not None:
+        return dp.label_draw.epsilon
+    noise = None if dp is None else dp.gradient_noise if mine else dp.features
     if noise is None:
         return math.inf
     if noise.noise_multiplier is None:

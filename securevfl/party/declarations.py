@@ -21,7 +21,7 @@ def job_exchanges(job: Job, passive: int) -> Exchanges:
     Raises:
         ProtocolError: two parts of it declare one message differently.
     """
-    training = job.algorithm.all_exchanges(job.planned(passive), passive) if passive else ()
+    training = job.algorithm.all_exchanges(job.planned_protection(passive), passive) if passive else ()
     parts: tuple[tuple[Exchange, ...], ...] = (
         consent.EXCHANGES,
         declarable_exchanges(job.align),

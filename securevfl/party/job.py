@@ -209,7 +209,7 @@ class JobOptions(JobTerms):
             found.append(str(error))
         return found
 
-    def job(self, **parts: Any) -> Job:
+    def build_job(self, **parts: Any) -> Job:
         """The job with these options.
 
         Args:
@@ -261,7 +261,7 @@ class Job(JobOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.algorithm.check(self.protection)
+        self.algorithm.check_protection(self.protection)
         if self.number_loss is not None:
             self.algorithm.check_number(self.number_loss, self.protection)
         if self.has_several_labels:
@@ -308,7 +308,7 @@ class Job(JobOptions):
             heaviest=_BALANCED if self.class_weight == "balanced" else max((self.class_weight or {"": 1.0}).values()),
         )
 
-    def planned(self, passive: int) -> Protection:
+    def planned_protection(self, passive: int) -> Protection:
         """The protection with the ε that this plan spends in the place of noise multipliers: findings, declarations and
         refusals are made from it.
 
@@ -325,7 +325,7 @@ class Job(JobOptions):
             passive: names of the passive parties.
             active: name of the active party.
         """
-        found = self.algorithm.findings(self.planned(len(passive)), passive, active)
+        found = self.algorithm.findings(self.planned_protection(len(passive)), passive, active)
         linked = [] if self.link is None else self.link.findings(passive, active)
         return [*found, *self.align.findings(passive, active), *linked, *self._split_findings(passive, active)]
 

@@ -74,7 +74,7 @@ class _LivenessMonitor:
             now = time.monotonic()
             passed, before = min(now - before, 2 * pause), now  # longer: this process computed
             for link in self._site.links.values():
-                link.beat(self._own_beat(link))
+                link.send_beat(self._own_beat(link))
             for link in self._site.links.values():
                 self._count_silence(link, passed)
 
@@ -85,7 +85,7 @@ class _LivenessMonitor:
         return Beat(steps=steps, sent=link.sent, read=link.received, awaits=awaited[0], step=awaited[1])
 
     def _count_silence(self, link: Link, passed: float) -> None:
-        beat = link.heard
+        beat = link.last_beat
         seen = (link.steps, beat.steps, beat.worked, link.awaits)
         if not link.awaits or seen != self._seen.get(link.peer):
             self._seen[link.peer], self._silent[link.peer] = seen, 0.0

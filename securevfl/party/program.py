@@ -353,7 +353,7 @@ def note_spent(ledger: Ledger, spent: Sequence[Spent]) -> None:
         kind = type(one.release).__name__
         ledger.note("epsilon", _only_scalars({**asdict(one), "release.kind": kind, **release}))
         accountant.add(one.release, one.protects)
-    for total in accountant.totals():
+    for total in accountant.compute_totals():
         ledger.note("epsilon total", _only_scalars(asdict(total)))
 
 

@@ -72,15 +72,18 @@ def _candidate_changes(labels: bool) -> Iterator[tuple[str, Callable[[Job], Job]
     each = f"sv.Gaussian(epsilon={gaussian.epsilon:g})"
     both = f"noise on labels and features, dp=sv.DP(labels={each}, features={each})"
     yield f"{both} or less", lambda job: _add_noise(_add_noise(job, "features", gaussian), what, gaussian)
-    yield "algorithm 'splitnn'", lambda job: job.replace(algorithm=_splitnn()) if job.protection.is_sealed else job
+    yield (
+        "algorithm 'splitnn'",
+        lambda job: job.replace(algorithm=_build_splitnn()) if job.protection.is_sealed else job,
+    )
     yield "algorithm 'splitnn' under protection 'bfv'", _sealed_splitnn
 
 
 def _sealed_splitnn(job: Job) -> Job:
-    return job if job.protection.is_sealed else _seal_cut(job.replace(algorithm=_splitnn()))
+    return job if job.protection.is_sealed else _seal_cut(job.replace(algorithm=_build_splitnn()))
 
 
-def _splitnn() -> Algorithm:
+def _build_splitnn() -> Algorithm:
     return find_algorithm("splitnn")()
 
 

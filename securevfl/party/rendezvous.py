@@ -86,7 +86,7 @@ class RendezvousState:
     ready: tuple[bytes, ...]
 
 
-def _all(reports: Mapping[str, Report]) -> bool:
+def _admit_all(reports: Mapping[str, Report]) -> bool:
     return True
 
 
@@ -110,7 +110,7 @@ class Rendezvous:
         peers: Iterable[str],
         report: Report,
         *,
-        admits: Callable[[Mapping[str, Report]], bool] = _all,
+        admits: Callable[[Mapping[str, Report]], bool] = _admit_all,
     ) -> None:
         self.me = me
         self.peers = tuple(sorted(peers))
@@ -127,14 +127,16 @@ class Rendezvous:
             resumed: whether the connection continues the one before without loss; False for a new process or if
                 messages were lost.
         """
-        at, state = self._at(peer), self.state
+        at, state = self._index_of(peer), self.state
         known = state.known[at]
-        up = _put(state.up, at, incarnation)
+        up = _replace_at(state.up, at, incarnation)
         # Nothing was lost on the way and the peer is the same process: its report is still valid.
         if resumed and known is not None and known.incarnation == incarnation:
             self.state = replace(state, up=up)
             return self._repeat_report(peer)
-        self.state = replace(state, up=up, known=_put(state.known, at, None), ready=_put(state.ready, at, b""))
+        self.state = replace(
+            state, up=up, known=_replace_at(state.known, at, None), ready=_replace_at(state.ready, at, b"")
+        )
         if state.phase in ("ready", "going"):
             restarted = known is None or known.incarnation != incarnation
             return self._park(f"{peer!r} was restarted" if restarted else f"messages of {peer!r} were lost on the way")
@@ -142,8 +144,8 @@ class Rendezvous:
 
     def on_disconnected(self, peer: str) -> list[Action]:
         """A peer is not connected any more; whether it lives is not known."""
-        at = self._at(peer)
-        self.state = replace(self.state, up=_put(self.state.up, at, ""))
+        at = self._index_of(peer)
+        self.state = replace(self.state, up=_replace_at(self.state.up, at, ""))
         return []
 
     def on_note(self, peer: str, payload: bytes) -> list[Action]:
@@ -152,9 +154,9 @@ class Rendezvous:
         Raises:
             ProtocolError: `payload` is not a message that the peer may send now.
         """
-        at, said = self._at(peer), decode_note(peer, payload)
+        at, said = self._index_of(peer), decode_note(peer, payload)
         if isinstance(said, Ready):
-            self.state = replace(self.state, ready=_put(self.state.ready, at, said.mark))
+            self.state = replace(self.state, ready=_replace_at(self.state.ready, at, said.mark))
             return self._advance()
         state, known = self.state, self.state.known[at]
         # After a reconnection a report may arrive twice.
@@ -167,7 +169,7 @@ class Rendezvous:
         # A view is a digest of reports: two reports under one number would give the parties different views.
         if known is not None and known.incarnation == said.incarnation and said.parks <= known.parks:
             raise ProtocolError(f"{peer!r} sent two different reports with the number {said.parks}")
-        self.state = replace(state, known=_put(state.known, at, said))
+        self.state = replace(state, known=_replace_at(state.known, at, said))
         if state.phase == "going":
             return self._park(f"{peer!r} stopped, to resume from an earlier state")
         return self._advance()
@@ -183,7 +185,7 @@ class Rendezvous:
         told: list[Action] = [Say(peer, encode_note(own)) for peer in self._connected_peers()]
         return told + self._advance()
 
-    def waits(self) -> dict[str, str]:
+    def find_awaited(self) -> dict[str, str]:
         """Peer → what this party waits for: "a connection", "a report" or "ready"; empty while it trains."""
         state, found = self.state, {}
         if state.phase == "going":
@@ -198,7 +200,7 @@ class Rendezvous:
         return found
 
     @property
-    def reports(self) -> dict[str, Report]:
+    def known_reports(self) -> dict[str, Report]:
         """The last report of each party of which one is known, this one among them."""
         known = zip(self.peers, self.state.known, strict=True)
         return {self.me: self.state.own} | {peer: report for peer, report in known if report is not None}
@@ -209,7 +211,7 @@ class Rendezvous:
         if state.phase not in ("reporting", "ready") or None in state.known:
             return []
         actions: list[Action] = []
-        reports = self.reports
+        reports = self.known_reports
         view = self.view_of(reports)
         if view != state.view:
             self.state = state = replace(state, phase="reporting", view=None)
@@ -245,11 +247,11 @@ class Rendezvous:
     def _connected_peers(self) -> list[str]:
         return [peer for peer, up in zip(self.peers, self.state.up, strict=True) if up]
 
-    def _at(self, peer: str) -> int:
+    def _index_of(self, peer: str) -> int:
         if peer not in self.peers:
             raise ProtocolError(f"{peer!r} is not a party of this run (parties: {', '.join(self.peers)})")
         return self.peers.index(peer)
 
 
-def _put(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
+def _replace_at(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
     return (*values[:at], value, *values[at + 1 :])

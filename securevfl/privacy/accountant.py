@@ -133,8 +133,8 @@ def epsilon_rdp(releases: Release | Iterable[Release], delta: float) -> float:
         return 0.0
     simple = sum(p.epsilon * p.times for p in pure)
     if not gaussian:
-        return min(_rdp((), pure, delta), simple)
-    return min(_rdp(gaussian, pure, delta), _rdp(gaussian, (), delta) + simple)
+        return min(_rdp_epsilon((), pure, delta), simple)
+    return min(_rdp_epsilon(gaussian, pure, delta), _rdp_epsilon(gaussian, (), delta) + simple)
 
 
 def epsilon_prv(releases: Release | Iterable[Release], delta: float) -> float:
@@ -143,11 +143,11 @@ def epsilon_prv(releases: Release | Iterable[Release], delta: float) -> float:
     """
     _check_delta(delta)
     gaussian, pure = _split_releases(releases)
-    return (_prv(gaussian, delta) if gaussian else 0.0) + sum(p.epsilon * p.times for p in pure)
+    return (_prv_epsilon(gaussian, delta) if gaussian else 0.0) + sum(p.epsilon * p.times for p in pure)
 
 
 @lru_cache(maxsize=4096)
-def _rdp(gaussian: Sequence[GaussianRelease], pure: Sequence[PureRelease], delta: float) -> float:
+def _rdp_epsilon(gaussian: Sequence[GaussianRelease], pure: Sequence[PureRelease], delta: float) -> float:
     from opacus.accountants import RDPAccountant
     from opacus.accountants.analysis import rdp
 
@@ -167,7 +167,7 @@ def _rdp(gaussian: Sequence[GaussianRelease], pure: Sequence[PureRelease], delta
 
 
 @lru_cache(maxsize=4096)
-def _prv(gaussian: Sequence[GaussianRelease], delta: float) -> float:
+def _prv_epsilon(gaussian: Sequence[GaussianRelease], delta: float) -> float:
     from opacus.accountants import PRVAccountant
 
     accountant = PRVAccountant()
@@ -233,7 +233,7 @@ class Accountant:
     """Add up one party's releases and compute what they cost one row.
 
     Features and labels are composed separately. A release that depends on both, such as a model, counts towards each.
-    `totals` also composes everything, for tables that differ in both.
+    `compute_totals` also composes everything, for tables that differ in both.
 
     Args:
         party: whose releases these are.
@@ -263,26 +263,26 @@ class Accountant:
             raise InputError(f"{release!r} cannot be counted; give a GaussianRelease or a PureRelease")
         self._releases.append((release, subjects))
 
-    def releases(self, about: str = "") -> list[Release]:
+    def releases_about(self, about: str = "") -> list[Release]:
         """The releases that depend on `about`; all of them unless named."""
         return [release for release, subjects in self._releases if not about or about in subjects]
 
     def epsilon_rdp(self, about: str = "") -> float:
         """ε of all releases that depend on `about` (or of all), by RDP."""
-        return epsilon_rdp(self.releases(about), self.delta)
+        return epsilon_rdp(self.releases_about(about), self.delta)
 
     def epsilon_prv(self, about: str = "") -> float:
         """ε of all releases that depend on `about` (or of all), by PRV."""
-        return epsilon_prv(self.releases(about), self.delta)
+        return epsilon_prv(self.releases_about(about), self.delta)
 
-    def totals(self) -> list[Total]:
+    def compute_totals(self) -> list[Total]:
         """Totals for features, for labels and, if there are releases of both, for the two together."""
-        kinds = [kind for kind in (FEATURES, LABELS) if self.releases(kind)]
+        kinds = [kind for kind in (FEATURES, LABELS) if self.releases_about(kind)]
         named = [(kind, kind) for kind in kinds] + ([("", f"{FEATURES} and {LABELS}")] if len(kinds) == 2 else [])
-        return [self._total(about, words) for about, words in named]
+        return [self._compute_total(about, words) for about, words in named]
 
-    def _total(self, about: str, words: str) -> Total:
-        found = self.releases(about)
+    def _compute_total(self, about: str, words: str) -> Total:
+        found = self.releases_about(about)
         sampled = any(isinstance(r, GaussianRelease) and r.sample_rate < 1 for r in found)
         return Total(
             party=self.party,

@@ -79,14 +79,14 @@ class DisclosureBook:
         """
         if self.path is None or not self.path.exists() or self.path.stat().st_size == self._end:
             return False
-        self._read(self.path)
+        self._read_file(self.path)
         return True
 
     def count_opened(self, names: Sequence[str]) -> np.ndarray:
         """How many values of each of these rows were opened so far, (n,) int64."""
         if not self._counts:
             return np.zeros(len(names), np.int64)
-        return np.array([self._counts.get(self._digest(name), 0) for name in names], np.int64)
+        return np.array([self._counts.get(self._digest_name(name), 0) for name in names], np.int64)
 
     def begin_run(self, names: Sequence[str]) -> str:
         """Record the people of a run, whose rows `add` then counts by position.
@@ -96,8 +96,8 @@ class DisclosureBook:
         """
         run = os.urandom(8).hex()
         if self.path is not None:
-            people = [self._digest(name) for name in names]
-            self._append(_People(run=run, people=_pack(b"".join(people))))
+            people = [self._digest_name(name) for name in names]
+            self._append_line(_People(run=run, people=_pack(b"".join(people))))
             self._runs[run] = people
         return run
 
@@ -109,16 +109,16 @@ class DisclosureBook:
         """
         if self.path is None or not len(places):
             return
-        self._append(_Opened(run=run, rows=_pack(np.asarray(places, "<u4").tobytes()), values=values))
-        self._count(run, places, values)
+        self._append_line(_Opened(run=run, rows=_pack(np.asarray(places, "<u4").tobytes()), values=values))
+        self._count_opened(run, places, values)
 
-    def _count(self, run: str, places: np.ndarray, values: int) -> None:
+    def _count_opened(self, run: str, places: np.ndarray, values: int) -> None:
         people = self._runs[run]
         for place in places.tolist():
             who = people[place]
             self._counts[who] = self._counts.get(who, 0) + values
 
-    def _append(self, line: _People | _Opened) -> None:
+    def _append_line(self, line: _People | _Opened) -> None:
         if self.path is None:
             return
         make_folder(self.path.parent)
@@ -126,7 +126,7 @@ class DisclosureBook:
         append_synced(self.path, raw)
         self._end += len(raw)
 
-    def _digest(self, name: str) -> bytes:
+    def _digest_name(self, name: str) -> bytes:
         if self._key is None:
             self._key = self._read_key()
         return hmac.new(self._key, name.encode(), hashlib.sha256).digest()[:_DIGEST]
@@ -147,7 +147,7 @@ class DisclosureBook:
             raise InputError(f"{path} has {len(key)} bytes instead of {_KEY_BYTES}: restore it")
         return key
 
-    def _read(self, path: Path) -> None:
+    def _read_file(self, path: Path) -> None:
         with path.open("rb") as file:
             file.seek(self._end)
             data = file.read()
@@ -164,7 +164,7 @@ class DisclosureBook:
                 else:
                     if not 0 <= line.values <= _MOST:
                         raise ValueError(f"{line.values} values of a row")
-                    self._count(line.run, np.frombuffer(_unpack(line.rows), "<u4"), line.values)
+                    self._count_opened(line.run, np.frombuffer(_unpack(line.rows), "<u4"), line.values)
             except (msgspec.DecodeError, ValueError, KeyError, IndexError, zlib.error) as error:
                 where = f"line {number} of {path}" if first else f"line {number} after byte {begun} of {path}"
                 raise InputError(

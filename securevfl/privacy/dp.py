@@ -53,7 +53,7 @@ class DP(Config):
 
     def with_planned_epsilon(self, *, features: int | None, labels: int | None) -> DP:
         """Return these settings with each noise multiplier replaced by the ε that the plan spends, for code that
-        reports what that permits; see `severity.planned`.
+        reports what that permits; see `severity.with_planned_epsilon`.
 
         Args:
             features: most releases of one row's features, None where that depends on the rows.
@@ -72,29 +72,29 @@ class DP(Config):
 
     def affords(self, *, features: int | None, labels: int | None) -> bool:
         """Return True if the mechanisms that end training with their budget allow this many releases of a row; see
-        `planned`.
+        `with_planned_epsilon`.
         """
         pairs = ((self.features, features), (self.labels, labels))
         stopping = [(m, n) for m, n in pairs if isinstance(m, GaussianNoise) and m.on_budget == "stop"]
         return all(looks is not None and mechanism.affords(looks) for mechanism, looks in stopping)
 
     @property
-    def activations(self) -> Gaussian | None:
+    def activation_noise(self) -> Gaussian | None:
         """The noise on each passive party's activations."""
         return self.features if isinstance(self.features, Gaussian) else None
 
     @property
-    def joint(self) -> JointNoise | None:
+    def joint_noise(self) -> JointNoise | None:
         """The noise on z."""
         return self.features if isinstance(self.features, JointNoise) else None
 
     @property
-    def gradients(self) -> Gaussian | None:
+    def gradient_noise(self) -> Gaussian | None:
         """The noise on the gradients at the logits."""
         return self.labels if isinstance(self.labels, Gaussian) else None
 
     @property
-    def randomised(self) -> RandomisedResponse | None:
+    def label_draw(self) -> RandomisedResponse | None:
         """The draw of the labels."""
         return self.labels if isinstance(self.labels, RandomisedResponse) else None
 
@@ -110,11 +110,11 @@ class DP(Config):
             model: what `model` is about.
         """
         parts = [
-            ("features at z" if self.joint else "features", self.features),
-            ("randomised labels" if self.randomised else "labels", self.labels),
+            ("features at z" if self.joint_noise else "features", self.features),
+            ("randomised labels" if self.label_draw else "labels", self.labels),
             (model, self.model),
         ]
-        noisy = [(what, mechanism.size) for what, mechanism in parts if mechanism is not None]
+        noisy = [(what, mechanism.strength_text) for what, mechanism in parts if mechanism is not None]
         if len({size for _, size in noisy}) == 1:
             return f"DP on {' + '.join(what for what, _ in noisy)}, {noisy[0][1]}"
         return "DP on " + " + ".join(f"{what} ({size})" for what, size in noisy)

@@ -126,7 +126,7 @@ class Journal:
         self._heads: set[str] = set()
         self._begun = False
         if path is not None and path.exists():
-            self._read(path)
+            self._read_file(path)
 
     @property
     def head(self) -> str:
@@ -140,7 +140,7 @@ class Journal:
     def record_agreed(self, attempt: int) -> None:
         """Record the number that all parties agreed on for the next attempt; see `securevfl.party.attempts`."""
         self._open()
-        self._append(_Agreed(attempt=attempt))
+        self._append_line(_Agreed(attempt=attempt))
 
     def begin_attempt(self, start: int) -> None:
         """Start an attempt that resumes after epoch `start`; 0 starts from scratch. Later calls on the same object do
@@ -149,22 +149,22 @@ class Journal:
         if self._begun:
             return
         self._open()
-        self._append(_Attempt(attempt=max(self.agreed, self.attempt + 1), start=start))
+        self._append_line(_Attempt(attempt=max(self.agreed, self.attempt + 1), start=start))
         self._begun = True
 
     def _open(self) -> None:
         if not self._head:
-            self._append(_Opening(party=self.party, job=self.job))
+            self._append_line(_Opening(party=self.party, job=self.job))
 
-    def reserve(self, epoch: int, release: str, rows: int, most: int) -> None:
+    def reserve_releases(self, epoch: int, release: str, rows: int, most: int) -> None:
         """Write down, before it happens, that each of `rows` rows may be released up to `most` times in this epoch.
 
         Raises:
             OSError: it could not be written; nothing may be released then.
         """
-        self._append(_Reserve(attempt=self.attempt, epoch=epoch, release=release, rows=rows, most=most))
+        self._append_line(_Reserve(attempt=self.attempt, epoch=epoch, release=release, rows=rows, most=most))
 
-    def close(self, epoch: int, release: str, counts: np.ndarray) -> None:
+    def close_epoch(self, epoch: int, release: str, counts: np.ndarray) -> None:
         """Replace this attempt's reservation for this epoch with the exact counts (rows,)."""
         raw = np.ascontiguousarray(counts, dtype="<u4").tobytes()
         digest = hashlib.sha256(raw).hexdigest()
@@ -173,7 +173,7 @@ class Journal:
         line = _Close(
             attempt=self.attempt, epoch=epoch, release=release, rows=len(counts), digest=digest, counts=packed
         )
-        self._append(line)
+        self._append_line(line)
 
     def max_releases(self, release: str, epoch: int) -> int:
         """How often a release may have happened in this epoch, over all attempts, this one included."""
@@ -206,13 +206,13 @@ class Journal:
             kept += found
         return EarlierCounts(kept, total - kept)
 
-    def _append(self, line: Line) -> None:
+    def _append_line(self, line: Line) -> None:
         sealed = _chain_line(line, self._head)
         if self.path is not None:
             append_synced(self.path, _encode(sealed) + b"\n")
-        self._take(sealed)
+        self._count_line(sealed)
 
-    def _take(self, line: Line) -> None:
+    def _count_line(self, line: Line) -> None:
         """Count a line that is on the disk."""
         self._head = line.hash
         self._heads.add(line.hash)
@@ -221,21 +221,21 @@ class Journal:
         elif isinstance(line, _Attempt):
             self.attempt, self.agreed = line.attempt, max(line.attempt, self.agreed)
         elif isinstance(line, _Reserve):
-            self._epoch(line).counts[line.release] = np.broadcast_to(np.int64(line.most), _check_rows(line.rows))
+            self._epoch_of(line).counts[line.release] = np.broadcast_to(np.int64(line.most), _check_rows(line.rows))
         elif isinstance(line, _Close):
             if line.counts:
                 raw = _unpack_counts(line)
                 self._known[line.digest] = np.frombuffer(raw, dtype="<u4").astype(np.int64)
-            self._epoch(line).counts[line.release] = self._known[line.digest]
+            self._epoch_of(line).counts[line.release] = self._known[line.digest]
 
-    def _epoch(self, line: _Reserve | _Close) -> _Epoch:
+    def _epoch_of(self, line: _Reserve | _Close) -> _Epoch:
         for one in reversed(self._epochs):
             if (one.attempt, one.epoch) == (line.attempt, line.epoch):
                 return one
         self._epochs.append(_Epoch(line.attempt, line.epoch))
         return self._epochs[-1]
 
-    def _read(self, path: Path) -> None:
+    def _read_file(self, path: Path) -> None:
         data = path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         for number, raw in enumerate(whole.splitlines(), 1):
@@ -245,8 +245,8 @@ class Journal:
                 if not right or isinstance(line, _Opening) != (number == 1):
                     raise ValueError("it was changed, or does not follow the line before it")
                 if isinstance(line, _Opening):
-                    self._check(line, path)
-                self._take(line)
+                    self._check_opening(line, path)
+                self._count_line(line)
             except (msgspec.DecodeError, ValueError, KeyError, zlib.error) as error:
                 if isinstance(error, InputError):
                     raise
@@ -257,7 +257,7 @@ class Journal:
             with path.open("r+b") as file:
                 file.truncate(len(whole))
 
-    def _check(self, line: _Opening, path: Path) -> None:
+    def _check_opening(self, line: _Opening, path: Path) -> None:
         if line.version != VERSION:
             raise InputError(f"{path} is a journal of version {line.version}; this version reads {VERSION}")
         if (line.party, line.job) != (self.party, self.job):

@@ -120,13 +120,13 @@ class LabelRelease:
         self.counts = RowCounts("labels would be drawn", rows=1, times=1)
         self.counts.add(_ONE)
 
-    def apply(self, labels: torch.Tensor) -> torch.Tensor:
+    def replace_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """A copy of `labels` (rows,) with the drawn ones in their places."""
         found = labels.clone()
         found[torch.from_numpy(self._rows).to(found.device)] = self._drawn.to(found)
         return found
 
-    def correct(self, logits: torch.Tensor) -> torch.Tensor:
+    def correct_logits(self, logits: torch.Tensor) -> torch.Tensor:
         """See `forward_correction`."""
         return forward_correction(logits, self.classes, self.epsilon)
 
@@ -134,11 +134,11 @@ class LabelRelease:
         """Count the draw of an attempt that starts from scratch, after `RowCounts.begin_attempt`."""
         self.counts.add(_ONE)
 
-    def state(self) -> dict[str, object]:
+    def get_state(self) -> dict[str, object]:
         """The drawn labels. Resuming must reuse them, because a second draw would be a second release."""
         return {"drawn": self._drawn.clone()}
 
-    def load(self, state: Mapping[str, object]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Restore the drawn labels from a `state`."""
         drawn = state["drawn"]
         if not isinstance(drawn, torch.Tensor) or len(drawn) != len(self._rows):
@@ -146,12 +146,12 @@ class LabelRelease:
         self._drawn = drawn.clone()
 
     @property
-    def planned(self) -> PureRelease:
+    def planned_release(self) -> PureRelease:
         """What is released of one person's label."""
         return PureRelease(self.epsilon, 1, self.classes)
 
     @property
-    def spent(self) -> Spent:
+    def cost_so_far(self) -> Spent:
         """The price: ε for each draw."""
         times = self.counts.max_releases if len(self._rows) else 0
-        return Spent.of(self.what, PureRelease(self.epsilon, times, self.classes), self._delta, clip=0.0)
+        return Spent.from_release(self.what, PureRelease(self.epsilon, times, self.classes), self._delta, clip=0.0)

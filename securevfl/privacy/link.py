@@ -112,7 +112,7 @@ class Link:
         self.received = 0
 
     @property
-    def ready(self) -> bool:
+    def can_send(self) -> bool:
         """Whether `send` would not wait now."""
         return self._channel.ready
 
@@ -144,7 +144,7 @@ class Link:
                 f"{self.me!r} was about to send {message.kind.value} {what!r} to {self.peer!r}, which nothing in the "
                 "job declares; nothing was sent: declare it in the algorithm's exchanges"
             )
-        self.policy.check(message, self.peer)
+        self.policy.check_message(message, self.peer)
         if not isinstance(self._channel, MemoryChannel):
             message = move_to_host(message)  # a wire carries bytes of the host, not of the GPU
         late = self._deferred_check(message, self.me, self.peer)
@@ -234,11 +234,11 @@ class Link:
         return self.sent + self.received
 
     @property
-    def heard(self) -> Beat:
+    def last_beat(self) -> Beat:
         """The peer's last sign of life."""
         return self._channel.last_beat
 
-    def beat(self, beat: Beat) -> None:
+    def send_beat(self, beat: Beat) -> None:
         """Send the peer a sign of life."""
         self._channel.beat(beat)
 
@@ -260,10 +260,10 @@ def compose_message(
     Raises:
         TypeError: a guard that claims noise.
     """
-    noise = min(map(_multiplier, arrays.values())) if arrays else 0.0
+    noise = min(map(_noise_multiplier, arrays.values())) if arrays else 0.0
     if noise or guard.noise:
         guard = _with_noise(guard, noise)
-    return Message(kind, what, {name: _unwrap(array) for name, array in arrays.items()}, meta, guard)
+    return Message(kind, what, {name: _unwrap_noised(array) for name, array in arrays.items()}, meta, guard)
 
 
 def _require_finite(message: Message, sender: str, receiver: str) -> None:
@@ -289,11 +289,11 @@ def _are_finite(numbers: np.ndarray) -> bool:
     return bool(np.isfinite(numbers).all())
 
 
-def _multiplier(array: Array | Noised[Any]) -> float:
+def _noise_multiplier(array: Array | Noised[Any]) -> float:
     return array.multiplier if isinstance(array, Noised) else 0.0
 
 
-def _unwrap(array: Array | Noised[Any]) -> Array:
+def _unwrap_noised(array: Array | Noised[Any]) -> Array:
     value: Array = array.value if isinstance(array, Noised) else array
     return value
 
@@ -318,7 +318,7 @@ async def fan_out(links: Iterable[Link], send: Callable[[Link], Coroutine[Any, A
     """
     full = []
     for link in links:
-        if link.ready:
+        if link.can_send:
             await send(link)
         else:
             full.append(link)

@@ -47,7 +47,7 @@ class Loss(ABC):
             targets: classes (n,) int64, or probabilities of the classes (n, classes) float.
         """
 
-    def accepts(self, targets: torch.Tensor) -> bool:
+    def accepts_targets(self, targets: torch.Tensor) -> bool:
         """Return True if `sensitivity` is valid for these targets: classes, or probabilities of them."""
         return not targets.is_floating_point() or _are_probabilities(targets)
 
@@ -109,7 +109,7 @@ class EachLabel(Loss):
         each = functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
         return each.sum(dim=1)
 
-    def accepts(self, targets: torch.Tensor) -> bool:
+    def accepts_targets(self, targets: torch.Tensor) -> bool:
         return bool(((targets >= 0) & (targets <= 1)).all())
 
     @property
@@ -141,11 +141,11 @@ class NumberLoss(Loss):
         if self.name == "huber":
             return CURVATURE * functional.huber_loss(f, y, reduction="none", delta=self.delta)
         if self.name == "poisson":
-            return CURVATURE * (_exp(f) - y * f)
+            return CURVATURE * (_capped_exp(f) - y * f)
         p = self.power
-        return CURVATURE * (_exp((2 - p) * f) / (2 - p) - y * _exp((1 - p) * f) / (1 - p))
+        return CURVATURE * (_capped_exp((2 - p) * f) / (2 - p) - y * _capped_exp((1 - p) * f) / (1 - p))
 
-    def accepts(self, targets: torch.Tensor) -> bool:
+    def accepts_targets(self, targets: torch.Tensor) -> bool:
         return self.span is None or bool((targets.max() - targets.min()) <= self.span * (1 + 1e-6))
 
     @property
@@ -157,7 +157,7 @@ class NumberLoss(Loss):
         return None if bound is None else CURVATURE * bound
 
 
-def _exp(f: torch.Tensor) -> torch.Tensor:
+def _capped_exp(f: torch.Tensor) -> torch.Tensor:
     return f.clamp(max=_STEEPEST).exp()
 
 

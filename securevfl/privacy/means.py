@@ -63,4 +63,4 @@ def group_means(
     noisy = add_noise(exact, sigma, 2 * clip, entropy)
     sizes = noisy.map(lambda value: (value[:, -1] / clip).clamp_min(1.0))
     means = noisy.map(lambda value: clip_rows(value[:, :-1] / sizes.value[:, None], clip))
-    return means, sizes, Spent.of("means", GaussianRelease(sigma, 1), delta, clip=clip)
+    return means, sizes, Spent.from_release("means", GaussianRelease(sigma, 1), delta, clip=clip)

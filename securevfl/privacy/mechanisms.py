@@ -25,7 +25,7 @@ class Mechanism(Config):
     mechanism: ClassVar[str]
 
     @property
-    def size(self) -> str:
+    def strength_text(self) -> str:
         """The strength, for titles: ``ε = 8``."""
         return ""
 
@@ -69,7 +69,7 @@ class GaussianNoise(Mechanism):
         return epsilon_rdp(GaussianRelease(self.sigma(times), times), self.delta) <= self.epsilon * (1 + 1e-9)
 
     @property
-    def size(self) -> str:
+    def strength_text(self) -> str:
         if self.noise_multiplier is None:
             return f"ε = {self.epsilon:g}"
         stop = f", up to ε = {self.epsilon:g}" if self.on_budget == "stop" else ""
@@ -114,7 +114,7 @@ class RandomisedResponse(Mechanism):
     delta: Delta = 1e-5
 
     @property
-    def size(self) -> str:
+    def strength_text(self) -> str:
         return f"ε = {self.epsilon:g}"
 
     def sigma(self, times: int) -> float:

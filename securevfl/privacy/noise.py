@@ -217,14 +217,14 @@ class RememberedRows:
         self._sensitivity = sensitivity
         self._rows: dict[int, torch.Tensor] = {}
 
-    def numbers(self) -> np.ndarray:
+    def row_numbers(self) -> np.ndarray:
         """Numbers of the remembered rows, (n,) int64."""
         return np.fromiter(self._rows, dtype=np.int64, count=len(self._rows))
 
     def __contains__(self, row: int) -> bool:
         return row in self._rows
 
-    def keep(self, rows: np.ndarray, values: Noised[torch.Tensor]) -> None:
+    def keep_rows(self, rows: np.ndarray, values: Noised[torch.Tensor]) -> None:
         """Remember noised values (n, d) of rows (n,).
 
         Raises:
@@ -234,16 +234,16 @@ class RememberedRows:
             raise ValueError(f"{values!r} cannot be stored with rows of σ = {self._sigma}, Δ = {self._sensitivity}")
         self._rows.update(zip(rows.tolist(), values.value.detach(), strict=True))
 
-    def recall(self, rows: np.ndarray) -> Noised[torch.Tensor]:
+    def recall_rows(self, rows: np.ndarray) -> Noised[torch.Tensor]:
         """The remembered rows with these numbers, (n, d). Every one must be remembered."""
         value = torch.stack([self._rows[row] for row in rows.tolist()])
         return Noised(value, self._sigma, self._sensitivity, token=_MADE_HERE)
 
-    def state(self) -> list[list[object]]:
+    def get_state(self) -> list[list[object]]:
         """Numbers and rows, for a checkpoint."""
         return [[number, row] for number, row in self._rows.items()]
 
-    def load(self, state: object) -> None:
+    def load_state(self, state: object) -> None:
         """Restore a `state` from this party's checkpoint, which is trusted to contain what was released."""
         if not isinstance(state, list):
             raise TypeError("not a state of this release")

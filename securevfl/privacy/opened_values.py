@@ -67,7 +67,7 @@ class OpenedValues:
         self._width = 0
 
     @property
-    def allowed(self) -> int | None:
+    def allowed_values(self) -> int | None:
         """Values of one row that the party's policy allows, over all jobs and predictions; None for any number."""
         return None if self.most is None else allowed_values(self.most, self.columns)
 
@@ -81,10 +81,10 @@ class OpenedValues:
             PolicyError: they exceed what the budget leaves for the most-opened row.
         """
         before = int(self.before.max(initial=0))
-        if self.allowed is not None and before + values > self.allowed:
+        if self.allowed_values is not None and before + values > self.allowed_values:
             raise PolicyError(self._describe_refusal("the job plans", values, before))
 
-    def add(self, places: np.ndarray, width: int) -> None:
+    def count_opening(self, places: np.ndarray, width: int) -> None:
         """Count one opening of `width` values for each of these rows. Call it before the values leave.
 
         Args:
@@ -97,19 +97,19 @@ class OpenedValues:
         """
         if self._book.refresh():
             self.before = self._book.count_opened(self._names) - self.values_per_row
-        if self.allowed is not None:
-            self._check_budget(places, width, self.allowed)
+        if self.allowed_values is not None:
+            self._check_budget(places, width, self.allowed_values)
         if self._book.path is not None:
             # On disk first: what is counted in memory alone would be lost in a crash.
             self._run = self._run or self._book.begin_run(self._names)
             self._book.add(self._run, places, width)
         if width != self._width or self._waits >= _AT_ONCE:
-            self._count()
+            self._count_waiting()
             self._width = width
         self._waiting.append(places.copy())
         self._waits += len(places)
 
-    def _count(self) -> None:
+    def _count_waiting(self) -> None:
         """Add up the waiting counts. A batch's rows are scattered in memory, so many batches together take little
         longer than one.
         """
@@ -123,13 +123,13 @@ class OpenedValues:
     @property
     def values_per_row(self) -> np.ndarray:
         """Values of each row that were opened in this run, (n,) int64."""
-        self._count()
+        self._count_waiting()
         return self._given
 
     @property
     def openings_per_row(self) -> np.ndarray:
         """How often each row was opened in this run, (n,) int64."""
-        self._count()
+        self._count_waiting()
         return self._looks
 
     def _check_budget(self, places: np.ndarray, width: int, allowed: int) -> None:
@@ -145,9 +145,9 @@ class OpenedValues:
         """Where one more opening of these rows (n,) would stay within the budget, (n,) bool."""
         if self._book.refresh():
             self.before = self._book.count_opened(self._names) - self.values_per_row
-        if self.allowed is None:
+        if self.allowed_values is None:
             return np.ones(len(places), bool)
-        found: np.ndarray = self.before[places] + self.values_per_row[places] + width <= self.allowed
+        found: np.ndarray = self.before[places] + self.values_per_row[places] + width <= self.allowed_values
         return found
 
     @property
@@ -169,9 +169,9 @@ class OpenedValues:
             "columns": self.columns,
             "rows": int((self.values_per_row > 0).sum()),
         }
-        return found if self.allowed is None else found | {"allowed": self.allowed}
+        return found if self.allowed_values is None else found | {"allowed": self.allowed_values}
 
-    def text(self) -> str:
+    def summary_sentence(self) -> str:
         """One sentence for reports."""
         share = self.max_total_values / max(self.columns, 1)
         looks = self.openings_per_row.max(initial=0)
@@ -181,14 +181,14 @@ class OpenedValues:
         if self.max_total_values > self.max_values:
             sentence += f", {self.max_total_values} with earlier runs"
         sentence += f": {share:.2g} for each of its {self.columns} columns"
-        if self.allowed is not None:
-            return f"{sentence} (max_looks = {self.most:g} allows {self.allowed})"
+        if self.allowed_values is not None:
+            return f"{sentence} (max_looks = {self.most:g} allows {self.allowed_values})"
         return f"{sentence}; 0.1 reveals part of the features to somebody who knows some records, and 1 most of them"
 
     def _describe_refusal(self, who: str, values: int, had: int) -> str:
         earlier = f" beside the {had} already opened" if had else ""
         return (
             f"{who} {values} values of z of one row of {self.party!r}{earlier}; with {self.columns} columns "
-            f"max_looks = {self.most:g} allows {self.allowed}: fewer epochs, a narrower cut (hidden), "
+            f"max_looks = {self.most:g} allows {self.allowed_values}: fewer epochs, a narrower cut (hidden), "
             "logistic_regression for a cut of one value, or protection 'shares', which opens no z"
         )

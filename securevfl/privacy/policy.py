@@ -118,7 +118,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
         """
         return {}
 
-    def check(self, message: Message, peer: str) -> None:
+    def check_message(self, message: Message, peer: str) -> None:
         """Refuse to send a message that this policy forbids.
 
         Raises:

@@ -1,7 +1,7 @@
 """One party's noisy releases: the plan, its cost so far, and what interrupted attempts may have cost in addition.
 
 A role requests each release from `Releases`. The plan is counted and checked against the party's policy at that time,
-before anything leaves; at the end, `close` checks that every planned release happened.
+before anything leaves; at the end, `final_costs` checks that every planned release happened.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Releases:
             entropy=self._entropy,
             repeated=self._repeated,
         )
-        self.plan(release, mechanism)
+        self.plan_release(release, mechanism)
         return release
 
     def plan_joint(self, mechanism: JointNoise, *, rows: int, times: int, parties: int) -> JointRelease:
@@ -121,7 +121,7 @@ class Releases:
             delta=mechanism.delta,
             entropy=self._entropy,
         )
-        self.plan(release, mechanism)
+        self.plan_release(release, mechanism)
         return release
 
     def plan_labels(
@@ -153,7 +153,7 @@ class Releases:
             person=person,
             entropy=self._entropy,
         )
-        self.plan(release, mechanism)
+        self.plan_release(release, mechanism)
         return release
 
     def plan_steps(self, mechanism: Gaussian, model: nn.Module, *, rows: int, times: int) -> PrivateSteps:
@@ -178,7 +178,7 @@ class Releases:
             delta=mechanism.delta,
             entropy=self._entropy,
         )
-        self.plan(release, mechanism)
+        self.plan_release(release, mechanism)
         return release
 
     def epochs_within(
@@ -205,17 +205,17 @@ class Releases:
         if not any(mechanism.on_budget == "stop" for mechanism in every):
             return epochs
 
-        def over(count: int) -> list[Gaussian | JointNoise]:
+        def mechanisms_over(count: int) -> list[Gaussian | JointNoise]:
             pairs = zip(every, times_of(count), strict=True)
             return [m for m, times in pairs if m.on_budget == "stop" and not m.affords(times)]
 
         low, high = 0, epochs  # the budgets allow `low` epochs
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (low, middle - 1) if over(middle) else (middle, high)
+            low, high = (low, middle - 1) if mechanisms_over(middle) else (middle, high)
         if low == epochs and low >= least:
             return epochs
-        (first, *_) = over(low + 1) or [next(m for m in every if m.on_budget == "stop")]
+        (first, *_) = mechanisms_over(low + 1) or [next(m for m in every if m.on_budget == "stop")]
         if low < least:
             raise PolicyError(
                 f"dp.epsilon = {first.epsilon:g} with noise multiplier {first.noise_multiplier} allows {low} epochs, "
@@ -224,27 +224,27 @@ class Releases:
         self.end_of_plan = f"the privacy budget ε = {first.epsilon:g} is spent after {low} of {epochs} epochs"
         return low
 
-    def plan(self, release: Counted, mechanism: GaussianNoise | RandomisedResponse) -> None:
+    def plan_release(self, release: Counted, mechanism: GaussianNoise | RandomisedResponse) -> None:
         """Count a planned release and check the whole plan against the policy.
 
         Args:
-            release: counts its own uses; `close` and `spent` report it from now on.
+            release: counts its own uses; `final_costs` and `costs_so_far` report it from now on.
             mechanism: whose budget it draws on.
 
         Raises:
             PolicyError: the plan spends more than the mechanism's budget, or than the party's policy allows.
         """
-        times = release.planned.times
+        times = release.planned_release.times
         if isinstance(mechanism, GaussianNoise) and mechanism.on_budget == "stop" and not mechanism.affords(times):
             raise PolicyError(
                 f"releasing {release.what} {times} times with noise multiplier {mechanism.noise_multiplier} spends "
                 f"more than dp.epsilon = {mechanism.epsilon:g}: more noise, or a larger budget"
             )
         self._delta = min(self._delta, mechanism.delta)
-        self._add(release.planned, release.what)
+        self._count_release(release.planned_release, release.what)
         self._every.append(release)
 
-    def _add(self, release: Release, what: str) -> None:
+    def _count_release(self, release: Release, what: str) -> None:
         """Count a release and check the new sum against the policy."""
         subjects = depends_on(what)
         self._planned.append((release, subjects))
@@ -271,9 +271,9 @@ class Releases:
         """
         journal.begin_attempt(start)
         self._journal, self._epoch, self._scope = journal, start + 1, scope
-        for name, release in self._named():
+        for name, release in self._name_releases():
             before = journal.earlier_counts(name, release.counts.rows, start)
-            release.counts.begin_attempt(before, partial(self._reserve, name, release.counts.rows))
+            release.counts.begin_attempt(before, partial(self._reserve_releases, name, release.counts.rows))
             self._check_lost(release)
         if start == 0:
             for release in self._every:
@@ -287,27 +287,27 @@ class Releases:
             place: number of the checkpoint being written, counted as `start` of `begin_attempt`; the next epoch by
                 default.
         """
-        for name, release in self._named():
+        for name, release in self._name_releases():
             counts = release.counts.end_epoch()
             if counts.any():
-                self._journal.close(self._epoch, name, counts)
+                self._journal.close_epoch(self._epoch, name, counts)
         self._epoch = self._epoch + 1 if place is None else place + 1
 
-    def _named(self) -> Iterator[tuple[str, Counted]]:
+    def _name_releases(self) -> Iterator[tuple[str, Counted]]:
         """Yield each release with its name in the journal; names are the same in every attempt."""
         for number, release in enumerate(self._every):
             yield f"{self._scope}{'/' if self._scope else ''}{number} {release.what}", release
 
-    def _reserve(self, name: str, rows: int, most: int) -> None:
-        self._journal.reserve(self._epoch, name, rows, most)
+    def _reserve_releases(self, name: str, rows: int, most: int) -> None:
+        self._journal.reserve_releases(self._epoch, name, rows, most)
 
     def _check_lost(self, release: Counted) -> None:
         """Check the plan plus what interrupted attempts may have released against the policy."""
-        lost, planned = release.counts.max_lost, release.planned
+        lost, planned = release.counts.max_lost, release.planned_release
         if not lost:
             return
         try:
-            self._add(replace(planned, times=lost), release.what)
+            self._count_release(replace(planned, times=lost), release.what)
         except PolicyError as error:
             raise PolicyError(
                 f"{error}; an interrupted run may have released a row {lost} times more than planned: to "
@@ -315,9 +315,9 @@ class Releases:
                 "two)"
             ) from error
 
-    def spent(self) -> list[Spent]:
+    def costs_so_far(self) -> list[Spent]:
         """The releases made so far and their cost, without those that did not happen."""
-        return [spent for spent in (release.spent for release in self._every) if spent.times]
+        return [spent for spent in (release.cost_so_far for release in self._every) if spent.times]
 
     def epsilon(self) -> dict[str, float]:
         """``"features"`` or ``"labels"`` of one row → ε of all releases so far together, by RDP alone."""
@@ -325,17 +325,17 @@ class Releases:
         for release in self._every:
             if release.counts.max_releases:
                 about = depends_on(release.what)
-                accountant.add(replace(release.planned, times=release.counts.max_releases), about)
+                accountant.add(replace(release.planned_release, times=release.counts.max_releases), about)
                 subjects |= dict.fromkeys(about)
         return {about: accountant.epsilon_rdp(about) for about in subjects}
 
-    def close(self) -> list[Spent]:
+    def final_costs(self) -> list[Spent]:
         """Check that every planned release happened and return what all of them cost.
 
         Raises:
             ProtectionInactive: a planned release never happened.
         """
-        found = [release.spent for release in self._every]
+        found = [release.cost_so_far for release in self._every]
         for spent in found:
             if spent.times == 0:
                 raise ProtectionInactive(
@@ -343,7 +343,7 @@ class Releases:
                 )
         return found
 
-    def notes(self, name: str = "") -> list[str]:
+    def interruption_notes(self, name: str = "") -> list[str]:
         """Notes for a report: releases of interrupted attempts that ε includes.
 
         Args:
@@ -352,7 +352,7 @@ class Releases:
         return [
             f"this run resumed an interrupted run of {name or self.party!r}: its ε counts up to "
             f"{release.counts.max_lost} releases of a row's {release.what} by interrupted attempts besides the "
-            f"{release.planned.times} planned ones"
+            f"{release.planned_release.times} planned ones"
             for release in self._every
             if release.counts.max_lost
         ]
@@ -380,17 +380,17 @@ class Releases:
             return math.inf
         accountant = Accountant(self.party, self._delta)
         for release in gaussian:
-            accountant.add(replace(release.planned, times=times), (FEATURES,))
+            accountant.add(replace(release.planned_release, times=times), (FEATURES,))
         return accountant.epsilon_rdp(FEATURES)
 
     def _of_features(self) -> list[GaussianRows]:
         return [one for one in self._every if isinstance(one, GaussianRows) and FEATURES in depends_on(one.what)]
 
-    def state(self) -> dict[str, object]:
+    def get_state(self) -> dict[str, object]:
         """What each release needs to resume, without the counts, which are in the journal."""
-        return {"releases": [[release.what, release.state()] for release in self._every]}
+        return {"releases": [[release.what, release.get_state()] for release in self._every]}
 
-    def load(self, state: Mapping[str, object]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Restore a `state` of the same releases, requested in the same order.
 
         Raises:
@@ -400,10 +400,10 @@ class Releases:
         if not isinstance(kept, list) or [what for what, _ in kept] != [release.what for release in self._every]:
             raise TypeError("not a state of these releases")
         for release, (_, own) in zip(self._every, kept, strict=True):
-            release.load(own)
+            release.load_state(own)
 
     @property
-    def planned(self) -> tuple[tuple[Release, tuple[str, ...]], ...]:
+    def planned_releases(self) -> tuple[tuple[Release, tuple[str, ...]], ...]:
         """The planned releases, each with the part of a row it depends on."""
         return tuple(self._planned)
 
@@ -427,7 +427,7 @@ def check_total_plan(party: str, policy: Policy, every: Sequence[Releases]) -> N
     Raises:
         PolicyError: they add up to more than the policy allows.
     """
-    planned = [item for releases in every for item in releases.planned]
+    planned = [item for releases in every for item in releases.planned_releases]
     if not planned:
         return
     accountant = Accountant(party, min(releases.delta for releases in every))

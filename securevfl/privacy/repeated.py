@@ -59,16 +59,16 @@ class RepeatedNoise:
         # float32 on the host: the noise must not depend on where or in which width the model ran.
         contents = values.detach().cpu().to(torch.float32).reshape(len(rows), -1).numpy()
 
-        def stream(count: int) -> bytes:
+        def draw_bytes(count: int) -> bytes:
             each = count // max(len(rows), 1)
             return b"".join(
-                self._bytes(what, self._names[row], content.tobytes(), each)
+                self._draw_bytes(what, self._names[row], content.tobytes(), each)
                 for row, content in zip(rows.tolist(), contents, strict=True)
             )
 
-        return stream
+        return draw_bytes
 
-    def _bytes(self, what: str, name: str, content: bytes, count: int) -> bytes:
+    def _draw_bytes(self, what: str, name: str, content: bytes, count: int) -> bytes:
         parts = (_CONTEXT, self._key, what.encode(), name.encode(), content)
         # Lengths make the encoding injective: no two inputs give the same bytes.
         framed = b"".join(len(part).to_bytes(8, "little") + part for part in parts)

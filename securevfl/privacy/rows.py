@@ -98,11 +98,11 @@ class RowRelease(GaussianRows):
         fresh = rows[new]
         self.counts.add(np.concatenate([fresh, *also]))
         if not self.once or not len(rows):
-            return self._noised(values, rows)
+            return self._add_noise(values, rows)
         if new.any():
             chosen = torch.from_numpy(np.flatnonzero(new)).to(values.device)
-            self._kept.keep(fresh, self._noised(values[chosen], fresh))
-        return self._kept.recall(rows)
+            self._kept.keep_rows(fresh, self._add_noise(values[chosen], fresh))
+        return self._kept.recall_rows(rows)
 
     def counts_as_release(self, rows: np.ndarray) -> np.ndarray:
         """Where releasing these rows (n,) would be one more release, (n,) bool: everywhere, or, if noise is drawn once,
@@ -115,7 +115,7 @@ class RowRelease(GaussianRows):
         new &= np.array([row not in self._kept for row in rows.tolist()], bool)
         return new
 
-    def _noised(self, values: torch.Tensor, rows: np.ndarray) -> Noised[torch.Tensor]:
+    def _add_noise(self, values: torch.Tensor, rows: np.ndarray) -> Noised[torch.Tensor]:
         """The noisy rows, exact to the last bit: any arithmetic with the clipped values would leave the grid and reveal
         them. Gradients flow through a difference that is exactly zero.
         """
@@ -126,10 +126,10 @@ class RowRelease(GaussianRows):
         noisy = add_noise(clipped, self.sigma, self.sensitivity, entropy)
         return noisy.map(lambda value: value.to(values.dtype) + (clipped - clipped.detach()))
 
-    def state(self) -> dict[str, object]:
+    def get_state(self) -> dict[str, object]:
         """The noisy rows to release again."""
-        return {"kept": self._kept.state()}
+        return {"kept": self._kept.get_state()}
 
-    def load(self, state: Mapping[str, object]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Restore the rows of a `state`."""
-        self._kept.load(state.get("kept"))
+        self._kept.load_state(state.get("kept"))

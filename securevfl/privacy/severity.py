@@ -133,7 +133,7 @@ class Permitted:
 
 def permitted_by(mechanism: GaussianNoise | RandomisedResponse) -> Permitted:
     """What a mechanism's budget permits. A noise multiplier without a known number of releases bounds nothing;
-    `planned` replaces it with the ε of the plan.
+    `with_planned_epsilon` replaces it with the ε of the plan.
 
     Args:
         mechanism: from the job or its plan.

@@ -63,7 +63,7 @@ class Spent:
         return depends_on(self.what)
 
     @classmethod
-    def of(cls, what: str, release: Release, delta: float, *, clip: float) -> Spent:
+    def from_release(cls, what: str, release: Release, delta: float, *, clip: float) -> Spent:
         """Compute both accountants' ε for a release."""
         sigma = release.noise_multiplier if isinstance(release, GaussianRelease) else 0.0
         rdp, prv = epsilon_rdp(release, delta), epsilon_prv(release, delta)
@@ -82,19 +82,19 @@ class Counted(Protocol):
     counts: RowCounts
 
     @property
-    def planned(self) -> Release:
+    def planned_release(self) -> Release:
         """What one row's releases amount to if all that are planned happen."""
         ...
 
     @property
-    def spent(self) -> Spent:
+    def cost_so_far(self) -> Spent:
         """The price so far, of the row that was released most often."""
         ...
 
-    def state(self) -> dict[str, object]:
+    def get_state(self) -> dict[str, object]:
         """What a checkpoint must store to resume."""
         ...
 
-    def load(self, state: Mapping[str, object]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Restore a `state`."""
         ...

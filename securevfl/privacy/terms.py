@@ -73,22 +73,22 @@ def describe_broken_rule(policy: Policy, terms: Terms, party: str) -> str:
     bare = readable & policy.noised - terms.noised
     opened = terms.opens & policy.noised - terms.noised
     checks = (
-        (bool(never), f"it would send messages of kind {_names(never)}, which the policy forbids"),
+        (bool(never), f"it would send messages of kind {_name_kinds(never)}, which the policy forbids"),
         (
             policy.sealed and bool(readable),
-            f"{_names(readable, 's')} would be sent in the clear, but the policy demands them sealed; use "
+            f"{_name_kinds(readable, 's')} would be sent in the clear, but the policy demands them sealed; use "
             f"protection {quote_names(SCHEMES)}, and an algorithm that stays at the cut layer",
         ),
         (True, _about_protections(policy, terms)),
         (True, _about_computing(policy, terms)),
         (
             bool(bare),
-            f"{_names(bare, 's')} would be sent without noise, but the policy demands differential privacy; add "
+            f"{_name_kinds(bare, 's')} would be sent without noise, but the policy demands differential privacy; add "
             "dp=… to the protection",
         ),
         (
             bool(opened),
-            f"{_names(opened, 's')} would be decrypted without noise, but the policy demands differential "
+            f"{_name_kinds(opened, 's')} would be decrypted without noise, but the policy demands differential "
             "privacy; add dp=… to the protection, which sealing does not replace",
         ),
         (terms.epsilon is not None, _about_epsilon(policy, terms)),
@@ -177,7 +177,7 @@ def _about_looks(policy: Policy, terms: Terms, party: str) -> str:
     return ""
 
 
-def _names(kinds: Iterable[Kind], end: str = "") -> str:
+def _name_kinds(kinds: Iterable[Kind], end: str = "") -> str:
     return " and ".join(sorted(kind.value + end for kind in kinds))
 
 

@@ -33,25 +33,25 @@ class GaussianUses:
         self.counts = RowCounts(words, rows, times)
         self._delta = delta
 
-    def state(self) -> dict[str, object]:
+    def get_state(self) -> dict[str, object]:
         """Empty: counts are in the party's journal, where restoring a checkpoint cannot roll them back."""
         return {}
 
-    def load(self, state: Mapping[str, object]) -> None:
-        """Do nothing; see `state`."""
+    def load_state(self, state: Mapping[str, object]) -> None:
+        """Do nothing; see `get_state`."""
 
     @property
-    def planned(self) -> GaussianRelease:
+    def planned_release(self) -> GaussianRelease:
         """What one row's uses amount to if all that are planned happen."""
         return GaussianRelease(self.sigma, self.counts.times)
 
     @property
     def planned_epsilon(self) -> float:
         """ε of one row if every planned use happens, by RDP."""
-        return epsilon_rdp(self.planned, self._delta)
+        return epsilon_rdp(self.planned_release, self._delta)
 
     @property
-    def spent(self) -> Spent:
+    def cost_so_far(self) -> Spent:
         """The price so far, of the row that was used most often."""
         release = GaussianRelease(self.sigma, self.counts.max_releases)
-        return Spent.of(self.what, release, self._delta, clip=self.clip)
+        return Spent.from_release(self.what, release, self._delta, clip=self.clip)

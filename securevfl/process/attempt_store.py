@@ -58,10 +58,10 @@ class StoredAttempts(Attempts):
         self.agreed = max((one.number for one in before), default=0)
         self.begun = max((one.number for one in before if one.begun), default=0)
 
-    def report(self) -> Report:
+    def current_report(self) -> Report:
         kept = [
-            CheckpointKey(epoch, step, attempt, file_digest(self._keeper.path(epoch, step)))
-            for (epoch, step), attempt in self._keeper.intact().items()
+            CheckpointKey(epoch, step, attempt, file_digest(self._keeper.path_of(epoch, step)))
+            for (epoch, step), attempt in self._keeper.find_intact().items()
         ]
         alignment = self._state.alignment()
         mine = self.agreement.approvals.get(self._state.party)
@@ -107,11 +107,11 @@ class StoredAttempts(Attempts):
     def store_ledger_head(self, peer: str, payload: bytes) -> None:
         self._chains.store_head(peer, payload)
 
-    def agree(self, view: View, reports: Mapping[str, Report]) -> None:
+    def store_agreement(self, view: View, reports: Mapping[str, Report]) -> None:
         self._state.ready(view.mark.hex(), 0 if view.start is None else view.start[0], view.attempt)
         self.agreed = view.attempt
 
-    def begin(self, view: View) -> None:
+    def store_beginning(self, view: View) -> None:
         self.begun = view.attempt
         self._state.begun(view.mark.hex())
 
@@ -120,16 +120,16 @@ class StoredAttempts(Attempts):
         """Peer → the newest incarnation of it that was seen."""
         return {peer: Incarnation.read(text) for peer, text in self._state.met.items()}
 
-    def met(self, peer: str, incarnation: Incarnation) -> None:
+    def store_incarnation(self, peer: str, incarnation: Incarnation) -> None:
         self._state.meet(peer, str(incarnation))
 
-    def use(self, seconds: float) -> None:
+    def count_time(self, seconds: float) -> None:
         self._unsaved += seconds
         if self._unsaved >= _KEEP_TIME or not seconds:
             self._state.use(self._unsaved)
             self._seconds, self._unsaved = self._seconds + self._unsaved, 0.0
 
-    def check(self, attempt: int) -> None:
+    def check_attempt(self, attempt: int) -> None:
         if self._state.party not in self.agreement.approvals:
             raise InputError(f"{self._state.party!r} has not approved the agreement: run `securevfl approve` first")
         spent = AgreementUse(attempts=attempt, seconds=self._seconds + self._unsaved)

@@ -49,9 +49,9 @@ async def renew_certificates(row: CertificateSeries, mesh: Renewable, news: RunE
             mesh.renew(endorsement)
             row.use(newest)
         except (InputError, OSError) as error:
-            news.happened("rotated", f"the new certificate cannot be used: {error}")
+            news.report_event("rotated", f"the new certificate cannot be used: {error}")
             continue
         except ProtocolError:  # the gate is gone: the party's runner reports it
             return
         until = format_time(newest.not_after)
-        news.happened("rotated", f"{newest.certificate_file} is now in use, valid until {until}")
+        news.report_event("rotated", f"{newest.certificate_file} is now in use, valid until {until}")

@@ -127,7 +127,7 @@ class Start:
             limits=self._limits(),
         )
         for address in mesh.listening:
-            party.news.happened("listening", f"listening at {address}", host=address.host, port=address.port)
+            party.news.report_event("listening", f"listening at {address}", host=address.host, port=address.port)
         try:
             with stopping(party):
                 renewing = asyncio.create_task(renew_certificates(row, mesh, party.news))

@@ -75,8 +75,8 @@ class LogNews(RunEvents):
     def __init__(self, log: EventLog) -> None:
         self._log = log
 
-    def happened(self, what: str, words: str, **values: Scalar) -> None:
-        """See `RunEvents.happened`."""
+    def report_event(self, what: str, words: str, **values: Scalar) -> None:
+        """See `RunEvents.report_event`."""
         level = logging.WARNING if what in ("down", "refused", "parked", "alone") else logging.INFO
         if what == "waits":  # its values are for whom and for what
             self._log.write(what, words, level=level, peers=list(values))

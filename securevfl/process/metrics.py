@@ -69,8 +69,8 @@ class TrainingMetrics(RunEvents, Observer):
         """See `Observer.spent`."""
         self.epsilon = dict(epsilon)
 
-    def happened(self, what: str, words: str, **values: Scalar) -> None:
-        """See `RunEvents.happened`."""
+    def report_event(self, what: str, words: str, **values: Scalar) -> None:
+        """See `RunEvents.report_event`."""
         self._events[what] += 1
         if what == "refused":
             self._refused[str(FIELDS["code"](values.get("code")) or "other")] += 1

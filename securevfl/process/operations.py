@@ -17,7 +17,7 @@ from securevfl.process.log_fields import LogFields
 from securevfl.process.logs import EventLog, LogNews, LogObserver, Style, logging_to
 from securevfl.process.metrics import TrainingMetrics, serve_metrics
 from securevfl.run.events import RunEvents
-from securevfl.run.machine import versions
+from securevfl.run.machine import package_versions
 
 __all__ = ["OperatorOutputs", "keep_to_quota", "open_outputs", "stop_on_signals"]
 
@@ -63,7 +63,7 @@ def open_outputs(
     Raises:
         InputError: a file cannot be written, or the port not be opened.
     """
-    version = versions().get("securevfl", "0")
+    version = package_versions().get("securevfl", "0")
     log = EventLog(LogFields(party, peers), agreement=agreement[:_DIGITS])
     with ExitStack() as held:
         held.enter_context(logging_to(*files, screen=screen))

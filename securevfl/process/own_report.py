@@ -13,7 +13,7 @@ from securevfl.party import Job
 from securevfl.privacy import Ledger, PublicKey
 from securevfl.process.attempt import AttemptOutcome
 from securevfl.report.record import AlignmentRecord, LedgerRecord, PartyRecord, Record
-from securevfl.run.machine import machine, versions
+from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.receipt import link_records
 from securevfl.run.recording import run_record, run_title
 from securevfl.run.roster import Roster
@@ -53,8 +53,8 @@ def own_record(
         title=f"{proposal.purpose} (as seen by {name})",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=command,
-        versions=versions(),
-        machine=machine(job.device),
+        versions=package_versions(),
+        machine=describe_machine(job.device),
         job=job.describe(),
         parties=[_party_record(proposal, roster, one, name, table) for one in roster.names],
         alignment=_alignment_record(name, roster, table, finished),
@@ -70,8 +70,8 @@ def _party_record(proposal: Proposal, roster: Roster, name: str, me: str, table:
     for columns in () if shown is None else (shown.numbers, shown.categories):
         names += [f"column {i + 1}" for i in range(columns)] if isinstance(columns, int) else columns
     if name == me and table is not None:
-        return PartyRecord(name=name, role=roster.role(name), rows=table.rows, columns=list(table.feature_names))
-    return PartyRecord(name=name, role=roster.role(name), rows=0, columns=names)
+        return PartyRecord(name=name, role=roster.role_of(name), rows=table.rows, columns=list(table.feature_names))
+    return PartyRecord(name=name, role=roster.role_of(name), rows=0, columns=names)
 
 
 def _alignment_record(name: str, roster: Roster, table: PartyTable | None, finished: AttemptOutcome) -> AlignmentRecord:

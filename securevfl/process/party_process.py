@@ -87,7 +87,7 @@ class JobProcess:
         own = {name: _bound_policy(policy or Policy(), proposal, name, budget)}
         self.job = proposal.job_of(device=device, pool=pool, policies=own)
         self.roster = Roster(owners=proposal.owners, passive=proposal.passive, coordinator=proposal.coordinator)
-        self.status = Status(name, self.roster.role(name), self.job.algorithm.title, agreement.digest)
+        self.status = Status(name, self.roster.role_of(name), self.job.algorithm.title, agreement.digest)
         everyone = [self.status, *hearers]
         self.incarnation = Incarnation(*state.started())
         self.chains = Chains(name, key, state.ledger.parent, software_version(), proposal.keys)
@@ -122,7 +122,7 @@ class JobProcess:
             Parked: the peers did not come, or `stop` was called: starting again resumes the run.
             SecureVFLError: the job failed.
         """
-        self.attempts.check(0)
+        self.attempts.check_attempt(0)
         if self.table is not None and self.table.label is not None:
             import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no epoch's time includes the import
         runner = PartyRunner(mesh, self.attempts, self.course, patience=self._patience, news=self.news)
@@ -133,16 +133,16 @@ class JobProcess:
             finished = await runner.run()
             self._bind_results()
             self.state.ended({"done": True, "cause": ""})
-            self.news.happened("done", "done: all parties have their results")
+            self.news.report_event("done", "done: all parties have their results")
             return finished
         except Parked as error:
-            self.news.happened("parked", str(error))
+            self.news.report_event("parked", str(error))
             raise
         except SecureVFLError as error:
-            self.news.happened("ended", f"{type(error).__name__}: {error}")
+            self.news.report_event("ended", f"{type(error).__name__}: {error}")
             raise
         finally:
-            self.attempts.use(0.0)
+            self.attempts.count_time(0.0)
             self.refusals.end()
             writing.cancel()
             with suppress(asyncio.CancelledError):

@@ -28,7 +28,7 @@ class PartyBars(RunEvents, Observer):
         self._progress = progress
         self._task = progress.add_task("connecting", total=None, note="")
 
-    def happened(self, what: str, words: str, **values: Scalar) -> None:
+    def report_event(self, what: str, words: str, **values: Scalar) -> None:
         printable = "".join(sign if sign.isprintable() else "·" for sign in words)
         self._progress.console.print(printable, markup=False, highlight=False, soft_wrap=True)
         if what in ("attempt", "parked"):

@@ -43,7 +43,7 @@ class Refusals(RunEvents):
         self._starts = starts
         self._kinds: dict[tuple[str, str], _Kind] = {}
 
-    def happened(self, what: str, words: str, **values: Scalar) -> None:
+    def report_event(self, what: str, words: str, **values: Scalar) -> None:
         if what != "refused":
             return
         key = str(values.get("peer", "")), str(values.get("code", ""))

@@ -52,7 +52,7 @@ class Status(RunEvents, Observer):
         self.cause = ""
         self.since = time.time()
 
-    def happened(self, what: str, words: str, **values: Scalar) -> None:
+    def report_event(self, what: str, words: str, **values: Scalar) -> None:
         self.last = [*self.last, f"{time.strftime('%H:%M:%S')} {words}"][-_LAST:]
         if what in ("parked", "finished", "done", "ended"):
             self.stage = what

@@ -35,12 +35,12 @@ def run_blocking(main: Callable[[], Coroutine[None, None, T]]) -> T:
         return asyncio.run(main())
     running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[object] | None]] = []
 
-    async def noted() -> T:
+    async def run_noting() -> T:
         running.append((asyncio.get_running_loop(), asyncio.current_task()))
         return await main()
 
     with ThreadPoolExecutor(1) as pool:
-        result = pool.submit(asyncio.run, noted())
+        result = pool.submit(asyncio.run, run_noting())
         try:
             return result.result()
         except KeyboardInterrupt:

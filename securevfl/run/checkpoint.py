@@ -81,39 +81,39 @@ class FolderKeeper(Keeper):
         """
         return DisclosureBook(self.folder / f"{self.party}.looks.jsonl")
 
-    def epochs(self) -> set[int]:
+    def stored_epochs(self) -> set[int]:
         """Epochs with a checkpoint file, intact or damaged."""
         pattern = re.compile(re.escape(self.party) + r"\.epoch-(\d+)\.safetensors")
         found = (pattern.fullmatch(file.name) for file in self.folder.glob(f"{self.party}.epoch-*.safetensors"))
         return {int(match[1]) for match in found if match}
 
-    def positions(self) -> set[tuple[int, int]]:
+    def stored_positions(self) -> set[tuple[int, int]]:
         """Epochs, and batches of the following epoch, with a checkpoint file, intact or damaged."""
         pattern = re.compile(re.escape(self.party) + r"\.epoch-(\d+)(?:-step-(\d+))?\.safetensors")
         found = (pattern.fullmatch(file.name) for file in self.folder.glob(f"{self.party}.epoch-*.safetensors"))
         return {(int(match[1]), int(match[2] or 0)) for match in found if match}
 
-    def path(self, epoch: int, step: int = 0) -> Path:
+    def path_of(self, epoch: int, step: int = 0) -> Path:
         """Path of the checkpoint after `epoch` and `step` batches of the next one."""
         within = f"-step-{step}" if step else ""
         return self.folder / f"{self.party}.epoch-{epoch}{within}.safetensors"
 
-    def read(self, epoch: int, step: int = 0) -> dict[str, object]:
-        """The state after `epoch` and `step` batches of the next one; see `_tree`."""
-        state: dict[str, object] = self._tree(epoch, step)["state"]  # type: ignore[assignment]
+    def read_state(self, epoch: int, step: int = 0) -> dict[str, object]:
+        """The state after `epoch` and `step` batches of the next one; see `_read_tree`."""
+        state: dict[str, object] = self._read_tree(epoch, step)["state"]  # type: ignore[assignment]
         return state
 
-    def intact(self) -> dict[tuple[int, int], int]:
+    def find_intact(self) -> dict[tuple[int, int], int]:
         """Epoch and batches of the next one of each whole checkpoint → the attempt that wrote it. A damaged one is left
         out.
 
         Raises:
-            InputError: see `_tree`.
+            InputError: see `_read_tree`.
         """
         found = {}
-        for epoch, step in sorted(self.positions()):
+        for epoch, step in sorted(self.stored_positions()):
             try:
-                attempt = self._tree(epoch, step).get("attempt")
+                attempt = self._read_tree(epoch, step).get("attempt")
             except Damaged:
                 continue
             found[epoch, step] = attempt if isinstance(attempt, int) else 0
@@ -133,7 +133,7 @@ class FolderKeeper(Keeper):
         self.start, self.step = (None, 0) if start is None else start
         self.forget_after(self.start or 0, self.step)
 
-    def _tree(self, epoch: int, step: int = 0) -> dict[str, object]:
+    def _read_tree(self, epoch: int, step: int = 0) -> dict[str, object]:
         """Build the content of a checkpoint.
 
         Raises:
@@ -141,7 +141,7 @@ class FolderKeeper(Keeper):
             InputError: it is of another job, party, table, alignment or epoch, or the journal that goes with it is not
                 there.
         """
-        path = self.path(epoch, step)
+        path = self.path_of(epoch, step)
         try:
             tree = read_tree(path)
         except InputError as error:
@@ -175,9 +175,9 @@ class FolderKeeper(Keeper):
         """See `Keeper.load`.
 
         Raises:
-            InputError: see `read`.
+            InputError: see `read_state`.
         """
-        return None if self.start is None else self.read(self.start, self.step)
+        return None if self.start is None else self.read_state(self.start, self.step)
 
     def is_due(self, epoch: int) -> bool:
         return epoch % self.every == 0
@@ -193,17 +193,17 @@ class FolderKeeper(Keeper):
             "journal": self.journal.head,
         }
         where |= {"attempt": self.attempt, "step": step}
-        write_tree(self.path(epoch, step), where | {"state": state})
-        for old in sorted(self.positions())[:-_KEPT]:
-            self.path(*old).unlink(missing_ok=True)
+        write_tree(self.path_of(epoch, step), where | {"state": state})
+        for old in sorted(self.stored_positions())[:-_KEPT]:
+            self.path_of(*old).unlink(missing_ok=True)
         self.saving()
 
     def forget_after(self, start: int, step: int = 0) -> None:
         """Put aside checkpoints after epoch `start` and `step` batches of the next one. They are of an attempt that
         broke off before all parties had them, and must not be mistaken for files of this attempt."""
-        for place in self.positions():
+        for place in self.stored_positions():
             if place > (start, step):
-                self.path(*place).replace(self.path(*place).with_suffix(".left"))
+                self.path_of(*place).replace(self.path_of(*place).with_suffix(".left"))
 
 
 class Damaged(InputError):
@@ -236,9 +236,9 @@ def make_keepers(
     damaged: list[str] = []
     whole: dict[str, set[int]] = {name: set() for name in found}
     for name, keeper in found.items():
-        for epoch in keeper.epochs():
+        for epoch in keeper.stored_epochs():
             try:
-                keeper.read(epoch)
+                keeper.read_state(epoch)
                 whole[name].add(epoch)
             except Damaged as error:
                 damaged.append(str(error))

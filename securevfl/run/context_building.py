@@ -57,7 +57,7 @@ def build_context(
     """
     messages = messages or job_exchanges(job, len(roster.passive))
     observer = observer or Observer()
-    role = roster.role(name)
+    role = roster.role_of(name)
     policy = job.policy(name) if channels else job.policies.get(name, Policy())
     keeper, clock = keeper or Keeper(), Clock()
     if looks is None:
@@ -112,7 +112,7 @@ def build_links(
         clock: the party's own.
         heard: receives every message; see `Observer.heard`.
     """
-    role = roster.role(name)
+    role = roster.role_of(name)
     return {
         peer: Link(
             name,
@@ -121,8 +121,8 @@ def build_links(
             ledger,
             policy,
             clock,
-            sends=None if messages is None else messages.between(role, roster.role(peer)),
-            takes=None if messages is None else messages.between(roster.role(peer), role),
+            sends=None if messages is None else messages.between(role, roster.role_of(peer)),
+            takes=None if messages is None else messages.between(roster.role_of(peer), role),
             heard=heard,
         )
         for peer, channel in sorted(channels.items())

@@ -29,9 +29,9 @@ def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, 
     for column, values in sorted(table.columns.items()):
         if isinstance(values, Categories):
             _add_texts(content, f"{column} words", values.words)
-            _add(content, column, values.codes)
+            _hash_array(content, column, values.codes)
         else:
-            _add(content, column, values)
+            _hash_array(content, column, values)
             release_memory(values)
     for name, part in (
         ("label", table.label),
@@ -41,10 +41,10 @@ def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, 
         ("time", table.time),
     ):
         if part is not None:
-            _add(content, name, part)
+            _hash_array(content, name, part)
     if table.book is not None:
         _add_texts(content, "book ids", table.book.ids)
-        _add(content, "book", table.book.label)
+        _hash_array(content, "book", table.book.label)
     if table.preparation is not None:
         _add_texts(content, "preparation", [json.dumps(table.preparation.describe(), sort_keys=True)])
     for field, record in sorted(table.link.items()):
@@ -52,13 +52,13 @@ def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, 
     _add_texts(content, "names", [str(table.classes), str(sorted(table.categorical))])
     rows = hashlib.sha256()
     for owner, alignment in sorted(alignments.items()):
-        _add(rows, owner, alignment.rows)
+        _hash_array(rows, owner, alignment.rows)
         for name, labelled in sorted(alignment.labelled.items()):
-            _add(rows, f"{owner} {name}", labelled)
+            _hash_array(rows, f"{owner} {name}", labelled)
     return {"table": content.hexdigest(), "alignment": rows.hexdigest()}
 
 
-def _add(digest: hashlib._Hash, name: str, values: np.ndarray) -> None:
+def _hash_array(digest: hashlib._Hash, name: str, values: np.ndarray) -> None:
     values = values.astype(np.str_) if values.dtype.kind == "O" else values
     digest.update(repr((name, values.dtype.str, values.shape, values.nbytes)).encode())
     digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)

@@ -146,7 +146,7 @@ def evaluate_labels(
     }
     curves = {k: _precision_recall(labels[:, k] == 1, scores[:, k], weight) for k in which}
     aucs = {k: None if curve is None else float(np.trapezoid(curve[1], curve[0])) for k, curve in curves.items()}
-    metrics = Labels(len(classes)).metrics(scores, labels, weight)
+    metrics = Labels(len(classes)).compute_metrics(scores, labels, weight)
     metrics["hamming_loss"] = 1 - metrics["accuracy"]
     metrics["subset_accuracy"] = float(accuracy_score(labels, given, sample_weight=weight))
     for average in ("macro", "micro"):

@@ -14,7 +14,7 @@ __all__ = ["RunEvents", "SeveralReceivers"]
 class RunEvents:
     """Callbacks for what happens in a party's run; the base class ignores every event."""
 
-    def happened(self, what: str, words: str, **values: Scalar) -> None:
+    def report_event(self, what: str, words: str, **values: Scalar) -> None:
         """Something happened.
 
         Args:
@@ -42,9 +42,9 @@ class SeveralReceivers(RunEvents):
     def __init__(self, hearers: Iterable[RunEvents]) -> None:
         self._hearers = tuple(hearers)
 
-    def happened(self, what: str, words: str, **values: Scalar) -> None:
+    def report_event(self, what: str, words: str, **values: Scalar) -> None:
         for one in self._hearers:
-            one.happened(what, words, **values)
+            one.report_event(what, words, **values)
 
     def links_changed(self, links: Mapping[str, LinkState]) -> None:
         for one in self._hearers:

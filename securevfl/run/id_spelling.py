@@ -19,7 +19,7 @@ _POINT_ZERO = re.compile(r"(?<=[0-9])\.0+$")
 _MARKS = re.compile(r"[\s./_\-]+")
 
 
-def _normalise(text: str) -> str:
+def _normalise_spelling(text: str) -> str:
     return _no_zeros(_MARKS.sub("", _POINT_ZERO.sub("", text).casefold()))
 
 
@@ -32,7 +32,7 @@ _WAYS: dict[str, Callable[[str], str]] = {
     "without '.0' at the end": lambda text: _POINT_ZERO.sub("", text),
     "with capitals and small letters as one": str.casefold,
     "without spaces, hyphens, points and slashes": lambda text: _MARKS.sub("", text),
-    "without leading zeros, '.0' at the end, capitals, spaces, hyphens, points and slashes": _normalise,
+    "without leading zeros, '.0' at the end, capitals, spaces, hyphens, points and slashes": _normalise_spelling,
 }
 """Ways to normalise identifiers, the smallest change first; the last one applies all changes."""
 

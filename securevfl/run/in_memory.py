@@ -46,7 +46,7 @@ def run_in_memory(
     sites: dict[str, PartyContext] = {}
     failed: list[tuple[str, BaseException]] = []
 
-    async def attempt(name: str, view: View, channels: Mapping[str, Channel]) -> T:
+    async def run_attempt(name: str, view: View, channels: Mapping[str, Channel]) -> T:
         try:
             site = sites[name] = site_at(name, channels)
             return await run_and_close(site, programs[name](site))
@@ -54,27 +54,27 @@ def run_in_memory(
             failed.append((name, error))
             raise
 
-    async def course(name: str, runner: PartyRunner[T]) -> T:
+    async def run_party(name: str, runner: PartyRunner[T]) -> T:
         try:
             return await runner.run()
         except (Exception, asyncio.CancelledError) as error:
             failed.append((name, error))
             raise
 
-    async def together() -> dict[str, T]:
+    async def run_all() -> dict[str, T]:
         hub = MemoryHub(sorted(programs), window=window)
         async with asyncio.TaskGroup() as group:
             tasks = {}
             for name, mesh in hub.items():
-                runner = PartyRunner(mesh, Attempts(mesh.incarnation), partial(attempt, name))
-                tasks[name] = group.create_task(course(name, runner), name=name)
+                runner = PartyRunner(mesh, Attempts(mesh.incarnation), partial(run_attempt, name))
+                tasks[name] = group.create_task(run_party(name, runner), name=name)
         if failed:  # a task that nobody here cancelled: a group that is cancelled or fails does not come this far
             raise PeerEnded("a party's task was cancelled")
         return {name: task.result() for name, task in tasks.items()}
 
     try:
         with attach_ledgers(sites):
-            return run_blocking(together), sites
+            return run_blocking(run_all), sites
     except* Exception:
         causes = [one for one in failed if not isinstance(one[1], PeerEnded | asyncio.CancelledError)]
         name, error = (causes or failed)[0]  # who ended it, before those who noticed

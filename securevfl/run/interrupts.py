@@ -33,7 +33,7 @@ def handle_interrupts(command: str, say: Callable[[str], None], otherwise: str =
     """
     terminated = False
 
-    def terminate(number: int, frame: FrameType | None) -> None:
+    def raise_interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal terminated
         terminated = True
         if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.SIG_DFL, None):  # as in a background job
@@ -41,7 +41,7 @@ def handle_interrupts(command: str, say: Callable[[str], None], otherwise: str =
         signal.raise_signal(signal.SIGINT)  # who runs an event loop has a handler that ends it in good order
 
     main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, terminate) if main else None
+    before = signal.signal(signal.SIGTERM, raise_interrupt) if main else None
     try:
         yield
     except KeyboardInterrupt as interrupt:

@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 from securevfl_crypto.engine import usable_cores
 
-__all__ = ["machine", "software_version", "versions"]
+__all__ = ["describe_machine", "package_versions", "software_version"]
 
 _FEATURES = ("avx2", "avx512f", "avx512ifma", "vaes", "sha_ni")
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages that the figures depend on."""
     found = {"python": platform.python_version()}
     for name in ("securevfl", "torch", "numpy", "gmpy2", "cryptography", "opacus", "scikit-learn"):
@@ -28,12 +28,12 @@ def versions() -> dict[str, str]:
 
 def software_version() -> str:
     """Name and version of this package, for ledgers."""
-    return f"securevfl {versions().get('securevfl', '')}".rstrip()
+    return f"securevfl {package_versions().get('securevfl', '')}".rstrip()
 
 
-def machine(device: str = "cpu") -> dict[str, str]:
+def describe_machine(device: str = "cpu") -> dict[str, str]:
     """Processor, cores, CPU features, memory and accelerator."""
-    info = _cpuinfo()
+    info = _read_cpuinfo()
     flags = set(info.get("flags", "").split())
     found = {
         "cpu": info.get("model name") or platform.processor() or platform.machine(),
@@ -47,7 +47,7 @@ def machine(device: str = "cpu") -> dict[str, str]:
     return found
 
 
-def _cpuinfo() -> dict[str, str]:
+def _read_cpuinfo() -> dict[str, str]:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

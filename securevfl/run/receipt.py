@@ -107,7 +107,7 @@ def epsilon_totals(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonTotal]:
         accountant = Accountant(name, max(one.delta for one in releases))
         for one in releases:
             accountant.add(one.release, one.protects)
-        found += [EpsilonTotal(**asdict(total)) for total in accountant.totals()]
+        found += [EpsilonTotal(**asdict(total)) for total in accountant.compute_totals()]
     return found
 
 
@@ -155,7 +155,7 @@ def check_recorded_protection(
             raise ProtectionInactive(f"{name!r} sent nothing to train with ({total} messages to {sorted(peers)})")
         if job.protection.is_sealed:
             _check_sealed(name, content, training)
-        asked = dp is not None and (dp.features if name in passive else dp.gradients) is not None
+        asked = dp is not None and (dp.features if name in passive else dp.gradient_noise) is not None
         row_level = [entry for entry, _ in content if _row_level(entry, training)]
         if asked and content and not any(entry.noise > 0 for entry in row_level):
             raise ProtectionInactive(f"{name!r} was to add differentially private noise, and no message carries any")

@@ -274,7 +274,7 @@ def alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float)
     active = aligned.parties[chief]
     return AlignmentRecord(
         protocol=active.protocol or aligned.protocol,
-        common=aligned.common,
+        common=aligned.common_rows,
         train=len(split.train),
         valid=len(split.valid),
         test=len(split.test),

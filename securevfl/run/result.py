@@ -180,13 +180,13 @@ class Result:
         """
         target = Path(folder)
         ledgers = [ledger for parties in self.ledgers.values() for ledger in parties.values()]
-        scores = self._scores()
+        scores = self._format_scores()
         digests = {"metrics.json": sha256(self.record.to_json()), "scores.csv": sha256(scores)}
         write_ledgers([*ledgers, *chain_digests(self.signing, digests)], target)
         write_atomic(target / "scores.csv", scores, private=True)
         return write_report(self.record, target)
 
-    def _scores(self) -> bytes:
+    def _format_scores(self) -> bytes:
         """The active party's test rows as CSV: under each run the probability of every class, ``RUN: CLASS``, or the
         number that was predicted, ``RUN``."""
         text = io.StringIO(newline="")

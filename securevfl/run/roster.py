@@ -29,7 +29,7 @@ class Roster:
     books: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, names: Iterable[str], *, owners: Iterable[str], coordinator: str = "") -> Roster:
+    def from_names(cls, names: Iterable[str], *, owners: Iterable[str], coordinator: str = "") -> Roster:
         """Build a roster from the names of all parties.
 
         Args:
@@ -55,12 +55,12 @@ class Roster:
         """Names of all parties, sorted."""
         return tuple(sorted([*self.owners, *self.passive, *([self.coordinator] if self.coordinator else [])]))
 
-    def role(self, name: str) -> PartyRole:
+    def role_of(self, name: str) -> PartyRole:
         """A party's role."""
         if name == self.coordinator:
             return COORDINATOR
         return ACTIVE if name in self.owners else PASSIVE
 
-    def peers(self, name: str) -> tuple[str, ...]:
+    def peers_of(self, name: str) -> tuple[str, ...]:
         """All other parties, sorted."""
         return tuple(one for one in self.names if one != name)

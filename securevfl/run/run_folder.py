@@ -43,7 +43,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.going = _free(path, "unfinished")
+        self.going = _free_name(path, "unfinished")
 
     @classmethod
     @contextmanager
@@ -65,7 +65,7 @@ class RunFolder:
                 disk is nearly full.
         """
         with ExitStack() as held:
-            place = _place(held, Path(path), overwrite=overwrite, numbered=numbered)
+            place = _prepare_folder(held, Path(path), overwrite=overwrite, numbered=numbered)
             folder = cls(place)
             with keep_ledgers(place, folder.going):
                 yield folder
@@ -85,7 +85,7 @@ class RunFolder:
         """Folder of the model."""
         return self.path / "model"
 
-    def keep(self, result: Result) -> Path:
+    def write_result(self, result: Result) -> Path:
         """Write a finished run: the model, then ledgers, scores and figures, the page with its pictures at last.
 
         Results of an earlier run go when the new model is on the disk. What was written stays when something after it
@@ -121,7 +121,7 @@ class RunFolder:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _place(held: ExitStack, path: Path, *, overwrite: bool, numbered: bool) -> Path:
+def _prepare_folder(held: ExitStack, path: Path, *, overwrite: bool, numbered: bool) -> Path:
     """Choose and prepare the run's folder; `held` releases its lock."""
     for number in count(1):
         place = path if number == 1 else path.with_name(f"{path.name}-{number}")
@@ -135,7 +135,7 @@ def _place(held: ExitStack, path: Path, *, overwrite: bool, numbered: bool) -> P
                     continue
                 raise
             if overwrite or not (place / FINISHED).exists():
-                _probe(place)
+                _probe_folder(place)
                 held.enter_context(trying.pop_all())
                 return place
         if not numbered:
@@ -155,7 +155,7 @@ def keep_ledgers(folder: Path, going: Path | None = None) -> Iterator[None]:
     try:
         yield
     except (SecureVFLError, KeyboardInterrupt) as error:
-        place, carried = _free(folder, "failed"), getattr(error, "ledgers", ())
+        place, carried = _free_name(folder, "failed"), getattr(error, "ledgers", ())
         try:
             if going is not None and any((going / LEDGERS).glob("*.jsonl")):
                 os.replace(going, place)
@@ -170,13 +170,13 @@ def keep_ledgers(folder: Path, going: Path | None = None) -> Iterator[None]:
         raise
 
 
-def _free(folder: Path, name: str) -> Path:
+def _free_name(folder: Path, name: str) -> Path:
     """A name in the folder that nothing has: with a number, where something has it."""
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(folder / one for one in names if not (folder / one).exists())
 
 
-def _probe(folder: Path) -> None:
+def _probe_folder(folder: Path) -> None:
     """Find out now, and not after training, that a folder cannot be written or the disk is full."""
     probe = folder / ".probe"
     try:

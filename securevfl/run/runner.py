@@ -103,7 +103,7 @@ class PartyRunner(Generic[T]):
         self._program = program
         self._patience = patience or Timeouts()
         self._news = news or RunEvents()
-        self._gathering = Rendezvous(mesh.me, mesh.peers, attempts.report(), admits=attempts.admits)
+        self._gathering = Rendezvous(mesh.me, mesh.peers, attempts.current_report(), admits=attempts.admits)
         self._work: asyncio.Task[T] | None = None
         self._result: T | None = None
         self._has_result = False
@@ -118,12 +118,12 @@ class PartyRunner(Generic[T]):
         self._alone = self._looked = time.monotonic()
 
     @property
-    def waits(self) -> dict[str, str]:
+    def awaited_peers(self) -> dict[str, str]:
         """See the class."""
         if self._has_result and self.view is not None:
             mark = self.view.mark
             return {peer: "its result" for peer in self._mesh.peers if self._finished.get(peer) != mark}
-        return self._gathering.waits()
+        return self._gathering.find_awaited()
 
     async def run(self) -> T:
         """The program's result, when all parties have theirs.
@@ -140,8 +140,8 @@ class PartyRunner(Generic[T]):
         event = asyncio.ensure_future(self._mesh.next())
         self._alone = self._looked = time.monotonic()
         try:
-            await self._do(self._alone_at_once())
-            while not self._complete():
+            await self._do_actions(self._alone_at_once())
+            while not self._is_complete():
                 awaited: set[asyncio.Future[object]] = {event, stopped, due}  # type: ignore[arg-type]
                 if self._work is not None:
                     awaited.add(self._work)  # type: ignore[arg-type]
@@ -155,18 +155,18 @@ class PartyRunner(Generic[T]):
                 if event.done():
                     happened = event.result()
                     event = asyncio.ensure_future(self._mesh.next())
-                    await self._take(happened)
+                    await self._handle_event(happened)
                 if self._work is not None and self._work.done():
-                    await self._worked(self._work)
+                    await self._handle_end(self._work)
                 await self._check_timeouts()
         except Parked:
-            await self._halt("the party's process ends; it may be started again")
+            await self._halt_attempt("the party's process ends; it may be started again")
             raise
         except asyncio.CancelledError:
-            await self._halt("the party's process was interrupted")
+            await self._halt_attempt("the party's process was interrupted")
             raise
         except BaseException as error:
-            await self._fail(error)
+            await self._fail_job(error)
             raise
         finally:
             for waiting in (event, stopped, due):
@@ -192,50 +192,50 @@ class PartyRunner(Generic[T]):
 
     def _alone_at_once(self) -> list[Action]:
         """A party without peers gathers with nobody."""
-        return [] if self._mesh.peers else self._gathering.on_parked(self._attempts.report())
+        return [] if self._mesh.peers else self._gathering.on_parked(self._attempts.current_report())
 
-    def _complete(self) -> bool:
+    def _is_complete(self) -> bool:
         if not self._has_result or self.view is None:
             return False
         mark = self.view.mark
         return all(self._finished.get(peer) == mark for peer in self._mesh.peers)
 
-    async def _take(self, event: MeshEvent) -> None:
+    async def _handle_event(self, event: MeshEvent) -> None:
         if isinstance(event, Connected):
             self._away.pop(event.peer, None)
             self._refused.pop(event.peer, None)
-            self._attempts.met(event.peer, event.incarnation)
-            self._news.happened("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
-            await self._do(self._gathering.on_connected(event.peer, str(event.incarnation), event.resumed))
+            self._attempts.store_incarnation(event.peer, event.incarnation)
+            self._news.report_event("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
+            await self._do_actions(self._gathering.on_connected(event.peer, str(event.incarnation), event.resumed))
             if self._has_result and self.view is not None:
                 await self._mesh.note(event.peer, _FINISHED + self.view.mark)
         elif isinstance(event, Disconnected):
-            self._left(event.peer, event.why)
+            self._handle_departure(event.peer, event.why)
         elif isinstance(event, NoteReceived):
             await self._on_note(event.peer, event.payload)
         elif isinstance(event, ConnectionRefused):
             words = f"{event.peer or 'a connection'} was refused: {event.words} ({event.code})"
-            self._news.happened("refused", words, peer=event.peer, code=event.code)
+            self._news.report_event("refused", words, peer=event.peer, code=event.code)
             if event.peer:
                 self._refused[event.peer] = PeerRefused(event.code, event.words)
         elif isinstance(event, JobAborted):
-            await self._aborted(event)
+            await self._handle_abort(event)
         elif isinstance(event, PeerLeft):
             if self.view is None or self._finished.get(event.peer) != self.view.mark:
-                self._left(event.peer, "its process ended")
+                self._handle_departure(event.peer, "its process ended")
         elif isinstance(event, CertificateReplaced):
             words = f"{event.peer} has a new certificate, SHA-256 {event.fingerprint}"
-            self._news.happened("rotated", words, peer=event.peer, fingerprint=event.fingerprint)
+            self._news.report_event("rotated", words, peer=event.peer, fingerprint=event.fingerprint)
 
-    def _left(self, peer: str, why: str) -> None:
+    def _handle_departure(self, peer: str, why: str) -> None:
         self._away.setdefault(peer, time.monotonic())
         self._gathering.on_disconnected(peer)
-        self._news.happened("down", f"{peer} is not connected: {why}", peer=peer)
+        self._news.report_event("down", f"{peer} is not connected: {why}", peer=peer)
 
     async def _on_note(self, peer: str, payload: bytes) -> None:
         kind, rest = payload[:1], payload[1:]
         if kind == _GATHERING:
-            await self._do(self._gathering.on_note(peer, rest))
+            await self._do_actions(self._gathering.on_note(peer, rest))
         elif kind == _FINISHED:
             self._finished[peer] = rest
         elif kind == _WORD:
@@ -243,7 +243,7 @@ class PartyRunner(Generic[T]):
         else:
             raise ProtocolError(f"{peer!r} sent an unknown kind of note: {kind.hex() or 'nothing'}")
 
-    async def _aborted(self, event: JobAborted) -> None:
+    async def _handle_abort(self, event: JobAborted) -> None:
         self._was_aborted = True
         if self._work is not None:
             # The program may already have the cause (a peer's refusal, say), which explains more than the abort.
@@ -255,34 +255,34 @@ class PartyRunner(Generic[T]):
         kind, words = _CAUSES.get(event.reason, _CAUSES["failed"])
         raise kind(f"{event.peer!r} ended the job: {words}; see its log for the cause")
 
-    async def _do(self, actions: Iterable[Action]) -> None:
+    async def _do_actions(self, actions: Iterable[Action]) -> None:
         todo = deque(actions)
         while todo:
             action = todo.popleft()
             if isinstance(action, Say):
                 await self._mesh.note(action.peer, _GATHERING + action.payload)
             elif isinstance(action, Began):
-                self._attempts.check(action.view.attempt)
-                self._attempts.agree(action.view, action.reports)
+                self._attempts.check_attempt(action.view.attempt)
+                self._attempts.store_agreement(action.view, action.reports)
                 self._channels = self._mesh.begin(action.view.mark)
             elif isinstance(action, Go):
-                self._go(action.view)
+                self._start_attempt(action.view)
             elif isinstance(action, Park):
-                await self._halt(action.why)
-                todo.extend(self._gathering.on_parked(self._attempts.report()))
+                await self._halt_attempt(action.why)
+                todo.extend(self._gathering.on_parked(self._attempts.current_report()))
 
-    def _go(self, view: View) -> None:
-        self._attempts.begin(view)
+    def _start_attempt(self, view: View) -> None:
+        self._attempts.store_beginning(view)
         self.view, self._has_result = view, False
         self._looked = time.monotonic()
         self._mesh.open()
         where = "" if view.start is None else f", from epoch {view.start[0]}"
-        self._news.happened("attempt", f"attempt {view.attempt} begins{where}", attempt=view.attempt)
+        self._news.report_event("attempt", f"attempt {view.attempt} begins{where}", attempt=view.attempt)
         self._work = work = asyncio.ensure_future(self._program(view, self._channels))
         if isinstance(work, asyncio.Task):
             work.set_name(self._mesh.me)  # as tasks of a party are called
 
-    async def _halt(self, why: str) -> None:
+    async def _halt_attempt(self, why: str) -> None:
         """Park the channels, and cancel the program."""
         self._mesh.park(why)
         work, self._work = self._work, None
@@ -291,12 +291,12 @@ class PartyRunner(Generic[T]):
             with suppress(BaseException):
                 await work
         if self.view is not None:
-            self._use()
-            self._news.happened("parked", f"parked: {why}")
+            self._count_time()
+            self._news.report_event("parked", f"parked: {why}")
         self.view, self._has_result, self._peer_ended = None, False, None
         self._alone = time.monotonic()
 
-    async def _worked(self, work: asyncio.Task[T]) -> None:
+    async def _handle_end(self, work: asyncio.Task[T]) -> None:
         """The program ended."""
         if work.cancelled():
             raise PeerEnded("a party's task was cancelled")
@@ -305,7 +305,7 @@ class PartyRunner(Generic[T]):
             self._work = None
             self._result, self._has_result = work.result(), True
             self._alone = time.monotonic()
-            self._news.happened("finished", "the result is stored; waiting until all parties have theirs")
+            self._news.report_event("finished", "the result is stored; waiting until all parties have theirs")
             for peer in self._mesh.peers:
                 await self._mesh.note(peer, _FINISHED + self.view.mark)
         elif isinstance(error, Parked):
@@ -326,23 +326,25 @@ class PartyRunner(Generic[T]):
             return
         self._tell_waits()
         if self.view is not None and not self._has_result:
-            self._use()
-            self._attempts.check(self.view.attempt)
+            self._count_time()
+            self._attempts.check_attempt(self.view.attempt)
             gone = [peer for peer, since in self._away.items() if now - since > self._patience.away]
             if gone:
-                await self._halt(f"{' and '.join(sorted(gone))} did not come back within {self._patience.away:.0f} s")
-                await self._do(self._gathering.on_parked(self._attempts.report()))
+                await self._halt_attempt(
+                    f"{' and '.join(sorted(gone))} did not come back within {self._patience.away:.0f} s"
+                )
+                await self._do_actions(self._gathering.on_parked(self._attempts.current_report()))
             return
         self._looked = now
         if now - self._alone > self._patience.gather:
             self._give_up()
 
     def _give_up(self) -> None:
-        waits = self.waits
+        waits = self.awaited_peers
         if self._has_result:
             # This party's own result is stored, so a silent peer must not turn it into a failure.
             self._finished |= {peer: self.view.mark for peer in waits if self.view is not None}
-            self._news.happened("alone", f"{', '.join(waits)} did not announce their results")
+            self._news.report_event("alone", f"{', '.join(waits)} did not announce their results")
             return
         refused = [error for peer, error in self._refused.items() if peer in waits]
         if refused:
@@ -352,20 +354,20 @@ class PartyRunner(Generic[T]):
             f"{self._mesh.me!r} waited {self._patience.gather:.0f} s for {words}: start it again when they are there"
         )
 
-    def _use(self) -> None:
+    def _count_time(self) -> None:
         now = time.monotonic()
-        self._attempts.use(now - self._looked)
+        self._attempts.count_time(now - self._looked)
         self._looked = now
 
     def _tell_waits(self) -> None:
-        waits = self.waits
+        waits = self.awaited_peers
         if waits != self._waited:
             self._waited = waits
             if waits:
                 words = "waits for " + ", ".join(f"{peer} ({what})" for peer, what in waits.items())
-                self._news.happened("waits", words, **waits)
+                self._news.report_event("waits", words, **waits)
 
-    async def _fail(self, error: BaseException) -> None:
+    async def _fail_job(self, error: BaseException) -> None:
         """End the job at all: the others read what is on its way to them, a refusal perhaps, before they stop."""
         # Let the channels' tasks write what was already sent; then wait about two round trips for it to arrive.
         for _ in range(20):
@@ -376,11 +378,11 @@ class PartyRunner(Generic[T]):
         # A peer that ended the job knows already; answering it would only cross its abort.
         if not self._was_aborted:
             with suppress(SecureVFLError):
-                await self._mesh.abort(_cause(error))
-        await self._halt(str(error))
+                await self._mesh.abort(_name_cause(error))
+        await self._halt_attempt(str(error))
 
 
-def _cause(error: BaseException) -> str:
+def _name_cause(error: BaseException) -> str:
     """The name in `_CAUSES` of what ended the job."""
     found = (name for name, (kind, _) in _CAUSES.items() if isinstance(error, kind) and name != "failed")
     return next(found, "failed")

@@ -8,7 +8,7 @@ from pathlib import Path
 from securevfl.errors import InputError
 from securevfl.ledger import read_keys
 from securevfl.privacy import Ledgers, PrivateKey
-from securevfl.run.machine import versions
+from securevfl.run.machine import package_versions
 from securevfl.run.run_files import ALIGNMENT, RESULTS
 from securevfl.run.simulation import Aligned
 
@@ -41,7 +41,7 @@ def open_signed_ledgers(
     coming = [*runs, RESULTS]
     before = None if aligned is None else aligned.signing
     if before is None:
-        software = f"securevfl {versions().get('securevfl', '')}".rstrip()
+        software = f"securevfl {package_versions().get('securevfl', '')}".rstrip()
         first = [ALIGNMENT] if aligned is None else []
         return Ledgers(given, runs=[*first, *coming], software=software, folder=folder)
     for name, public in before.keys.items():

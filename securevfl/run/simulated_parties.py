@@ -38,7 +38,7 @@ def coordinator_of(job: Job, parties: Collection[str], *, linking: bool = False)
         linking: whether for the linkage of records too, or for what comes after it alone.
     """
     trains = COORDINATOR if job.algorithm.many_owners else job.protection.coordinator_among(parties)
-    links = linking and job.link is not None and job.link.coordinator()
+    links = linking and job.link is not None and job.link.needs_coordinator()
     return trains or (COORDINATOR if links else "")
 
 
@@ -93,19 +93,19 @@ class Simulated:
     def roster(self) -> Roster:
         """The parties and their roles."""
         coordinator = ""
-        if self.coordinated or (self.linking and self.job.link is not None and self.job.link.coordinator()):
+        if self.coordinated or (self.linking and self.job.link is not None and self.job.link.needs_coordinator()):
             coordinator = coordinator_of(self.job, self.parties, linking=self.linking)
-        return Roster.of(
+        return Roster.from_names(
             self.parties, owners=[table.name for table in self.parties.label_owners], coordinator=coordinator
         )
 
     @cached_property
-    def own(self) -> Mapping[str, PartySecret]:
+    def party_secrets(self) -> Mapping[str, PartySecret]:
         """Party → its secret."""
         given = self.secrets or {}
         return {name: given.get(name) or draw_secret(self.job, name) for name in self.roster.names}
 
-    def play(
+    def run_program(
         self, program: Callable[[PartyContext, PartyTable | None], Awaitable[T]]
     ) -> tuple[dict[str, T], dict[str, PartyContext]]:
         """Let each party run `program` at its site with its table; see `run_in_memory`."""
@@ -121,18 +121,18 @@ class Simulated:
                 channels,
                 run=self.run,
                 ledgers=ledgers,
-                secret=self.own[name],
+                secret=self.party_secrets[name],
                 keeper=(self.keepers or {}).get(name),
                 observer=(self.observers or {}).get(name) or (self.observer if name == chief else None),
                 messages=messages,
                 looks=(self.looks or {}).get(name),
             )
 
-        async def at(site: PartyContext) -> T:
+        async def run_at(site: PartyContext) -> T:
             return await program(site, tables.get(site.name))
 
         try:
-            return run_in_memory(dict.fromkeys(self.roster.names, at), site_at, window=self.window)
+            return run_in_memory(dict.fromkeys(self.roster.names, run_at), site_at, window=self.window)
         except NoCommonRows as error:
             if self.job.link is None and all(table.rows <= _COMPARED for table in tables.values()):
                 for hint in find_spellings({repr(name): table.ids for name, table in tables.items()}):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.align import Alignment, join, protocol_of
+from securevfl.align import Alignment, join_in_clear, protocol_of
 from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
@@ -62,7 +62,7 @@ class Aligned:
         return {name: found[first] for name, found in self.alignments.items() if first in found}
 
     @property
-    def common(self) -> int:
+    def common_rows(self) -> int:
         """Number of common rows, in the first label owner's federation."""
         return len(next(iter(self.parties.values())).rows)
 
@@ -110,9 +110,9 @@ def align_parties(
         site.observer.phase("alignment")
         return await align_party(site, table, job)
 
-    found, sites = Simulated(job=job, parties=parties, run=run, linking=True, observer=observer, signing=signing).play(
-        program
-    )
+    found, sites = Simulated(
+        job=job, parties=parties, run=run, linking=True, observer=observer, signing=signing
+    ).run_program(program)
     owners = [table.name for table in parties.label_owners]
     return Aligned(
         alignments={name: found[name] for name in [*owners, *parties]},
@@ -140,7 +140,7 @@ def join_parties(parties: Parties, job: Job) -> Aligned:
         ids = {table.name: table.ids for table in (owner, *parties.passive)}
         book = () if owner.book is None else owner.book.ids
         held_out = np.arange(0) if owner.fold is None else np.flatnonzero(owner.fold != TRAIN)
-        for name, alignment in join(owner.name, ids, job.seed, book, held_out).items():
+        for name, alignment in join_in_clear(owner.name, ids, job.seed, book, held_out).items():
             found.setdefault(name, {})[owner.name] = alignment
     return Aligned(alignments=found, protocol="joined in one process, without a protocol")
 
@@ -160,8 +160,8 @@ def consent_parties(
         PolicyError: a party refuses a job; names the party and the rule, and carries the ledgers.
     """
     for job in jobs:
-        Simulated(job=job, parties=parties, run="consent", coordinated=True, signing=signing).play(
-            partial(_consent, job=job, pairwise=pairwise)
+        Simulated(job=job, parties=parties, run="consent", coordinated=True, signing=signing).run_program(
+            partial(_exchange_consent, job=job, pairwise=pairwise)
         )
 
 
@@ -174,7 +174,7 @@ def disclosure_books(folder: str | Path, parties: Iterable[str]) -> dict[str, Di
     return {name: DisclosureBook(Path(folder) / f"{name}.looks.jsonl") for name in parties}
 
 
-async def _consent(site: PartyContext, table: PartyTable | None, *, job: Job, pairwise: bool) -> None:
+async def _exchange_consent(site: PartyContext, table: PartyTable | None, *, job: Job, pairwise: bool) -> None:
     await consent_party(site, table, job, pairwise=pairwise)
 
 
@@ -235,12 +235,12 @@ def run_parties(
 
     columns = sum(table.values for table in parties.values())
     with learning_threads(job.batch_size * columns):
-        trained, sites = at.play(program)
+        trained, sites = at.run_program(program)
     return RunOutcome(
         trained=trained,
         ledgers={name: site.ledger for name, site in sorted(sites.items())},
         split=trained[at.roster.owners[0]].split,
-        secrets=at.own,
+        secrets=at.party_secrets,
     )
 
 
@@ -280,5 +280,5 @@ def predict_parties(
         observers=observers,
         looks=looks,
     )
-    found, sites = at.play(program)
+    found, sites = at.run_program(program)
     return found[parties.active.name], {name: site.ledger for name, site in sorted(sites.items())}

@@ -36,8 +36,8 @@ def write_tree(path: Path, tree: object) -> None:
             tensors and numpy arrays.
     """
     tensors: dict[str, torch.Tensor] = {}
-    skeleton = json.dumps(_pack(tree, tensors), separators=(",", ":"))
-    data = _sealed(save(tensors, metadata={"format": _FORMAT, "tree": skeleton, "sha256": _NO_DIGEST}))
+    skeleton = json.dumps(_pack_value(tree, tensors), separators=(",", ":"))
+    data = _write_digest(save(tensors, metadata={"format": _FORMAT, "tree": skeleton, "sha256": _NO_DIGEST}))
     make_folder(path.parent)
     write_atomic(path, data, private=True)
 
@@ -49,7 +49,7 @@ def tree_digest(tree: object) -> str:
         TypeError: see `write_tree`.
     """
     tensors: dict[str, torch.Tensor] = {}
-    found = hashlib.sha256(json.dumps(_pack(tree, tensors), separators=(",", ":")).encode())
+    found = hashlib.sha256(json.dumps(_pack_value(tree, tensors), separators=(",", ":")).encode())
     for name, tensor in tensors.items():
         raw = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data
         found.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
@@ -65,7 +65,7 @@ def read_tree(path: Path) -> object:
     """
     try:
         data = path.read_bytes()
-        metadata = _metadata(data)
+        metadata = _read_metadata(data)
         if metadata.get("format") != _FORMAT:
             raise InputError(f"{path} is not a file of this version ({_FORMAT}): was it written by securevfl?")
         digest = metadata["sha256"]
@@ -74,7 +74,7 @@ def read_tree(path: Path) -> object:
             raise ValueError(
                 f"its content has SHA-256 {hashlib.sha256(bare).hexdigest()[:16]}…, the file recorded {digest[:16]}…"
             )
-        return _unpack(json.loads(metadata["tree"]), load(data), 0)
+        return _unpack_value(json.loads(metadata["tree"]), load(data), 0)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (SafetensorError, KeyError, ValueError, TypeError, IndexError, RecursionError, OSError) as error:
@@ -83,7 +83,7 @@ def read_tree(path: Path) -> object:
         raise InputError(f"{path} is damaged, or was not written by securevfl: {error}") from None
 
 
-def _metadata(data: bytes) -> dict[str, str]:
+def _read_metadata(data: bytes) -> dict[str, str]:
     """The header's texts, see the format of safetensors: its length in 8 bytes, little-endian, and JSON."""
     size = int.from_bytes(data[:8], "little")
     if not 0 < size <= len(data) - 8:
@@ -94,7 +94,7 @@ def _metadata(data: bytes) -> dict[str, str]:
     return found
 
 
-def _sealed(data: bytes) -> bytes:
+def _write_digest(data: bytes) -> bytes:
     """Write the SHA-256 of a safetensors file's bytes into its metadata, in place of 64 zeros."""
     digest = hashlib.sha256(data).hexdigest()
     return data.replace(_digest_field(_NO_DIGEST), _digest_field(digest), 1)
@@ -107,18 +107,18 @@ def _digest_field(digest: str) -> bytes:
     return f'"sha256":"{digest}"'.encode()
 
 
-def _pack(value: object, tensors: dict[str, torch.Tensor]) -> object:  # noqa: PLR0911 - one for each kind
+def _pack_value(value: object, tensors: dict[str, torch.Tensor]) -> object:  # noqa: PLR0911 - one for each kind
     """JSON that describes the type of `value`: ``{"d": …}`` a dict, ``{"l": …}`` a list, and so on."""
     if value is None or isinstance(value, bool | int | str):
         return {"v": str(value), "i": 1} if isinstance(value, int) and abs(value) > 1 << 53 else {"v": value}
     if isinstance(value, float):
         return {"v": value} if math.isfinite(value) else {"f": str(value)}
     if isinstance(value, Mapping):
-        return {"d": [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]}
+        return {"d": [[_pack_value(key, tensors), _pack_value(item, tensors)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
-        return {"l" if isinstance(value, list) else "t": [_pack(item, tensors) for item in value]}
+        return {"l" if isinstance(value, list) else "t": [_pack_value(item, tensors) for item in value]}
     if isinstance(value, np.generic):
-        return _pack(value.item(), tensors)
+        return _pack_value(value.item(), tensors)
     if isinstance(value, np.ndarray) and value.dtype == object:
         return {"b": [hex(int(item)) for item in value.ravel()], "s": list(value.shape)}
     if isinstance(value, np.ndarray | torch.Tensor):
@@ -131,7 +131,7 @@ def _pack(value: object, tensors: dict[str, torch.Tensor]) -> object:  # noqa: P
     raise TypeError(f"a {type(value).__name__} cannot be stored")
 
 
-def _unpack(value: object, tensors: Mapping[str, torch.Tensor], depth: int) -> object:  # noqa: PLR0911 - likewise
+def _unpack_value(value: object, tensors: Mapping[str, torch.Tensor], depth: int) -> object:  # noqa: PLR0911 - likewise
     if depth > _DEPTH or not isinstance(value, dict) or not value:
         raise ValueError("its skeleton is malformed")
     kind, content = next(iter(value.items()))
@@ -141,10 +141,10 @@ def _unpack(value: object, tensors: Mapping[str, torch.Tensor], depth: int) -> o
     if kind == "f":
         return float(content)
     if kind == "d":
-        pairs = [(_unpack(key, tensors, deeper), _unpack(item, tensors, deeper)) for key, item in content]
+        pairs = [(_unpack_value(key, tensors, deeper), _unpack_value(item, tensors, deeper)) for key, item in content]
         return dict(pairs)
     if kind in ("l", "t"):
-        items = [_unpack(item, tensors, deeper) for item in content]
+        items = [_unpack_value(item, tensors, deeper) for item in content]
         return items if kind == "l" else tuple(items)
     if kind == "b":
         array = np.array([int(item, 16) for item in content], dtype=object)

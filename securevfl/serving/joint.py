@@ -121,7 +121,7 @@ class JointScores:
         names = self._names_of_rows(rows)
         self.counts.count(names, [False] * len(rows))
         await send_command_to_all(self.site, "go")
-        scores = await self.program.probabilities(rows)
+        scores = await self.program.score_probabilities(rows)
         if self.answers is not None:
             self.answers.put([self._answer_name(self.answers, name) for name in names], scores)
         return scores

@@ -89,7 +89,7 @@ class ServePassive(PartyServer):
             return Refusal(party=self.place.name, rule="releases", words=words, rows=tuple(spent.tolist()))
         role = serving.program.role
         if isinstance(role, PassiveRole):
-            over = np.flatnonzero(~role.opened.fits_budget(role.features.places(rows), role.values_per_release))
+            over = np.flatnonzero(~role.opened.fits_budget(role.features.find_places(rows), role.values_per_release))
             if len(over):
                 words = f"{len(over)} of its rows gave away as many values of z as max_looks allows"
                 return Refusal(party=self.place.name, rule="max_looks", words=words, rows=tuple(over.tolist()))

@@ -84,7 +84,7 @@ class ServingContext:
     @cached_property
     def roster(self) -> Roster:
         """The parties and their roles."""
-        return Roster.of(self.passive, owners=[self.active], coordinator=self.coordinator)
+        return Roster.from_names(self.passive, owners=[self.active], coordinator=self.coordinator)
 
     def table(self) -> PartyTable:
         """The party's table, read now.
@@ -123,7 +123,7 @@ class ServingContext:
             run=run,
             job=self.job.digest,
             policy=policy.text(),
-            role=self.roster.role(self.name),
+            role=self.roster.role_of(self.name),
             key=self.key,
             software=self.software,
             pins=self.pins,

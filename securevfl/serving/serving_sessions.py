@@ -112,7 +112,7 @@ class SessionServer(ABC):
 
     def waits(self) -> dict[str, str]:
         """Peer → what this party waits for; empty while a session goes."""
-        return {} if self._gathering is None else self._gathering.waits()
+        return {} if self._gathering is None else self._gathering.find_awaited()
 
     def _report(self) -> Report:
         return Report(incarnation=str(self.mesh.incarnation), alignment=self.alignment(), approval=self.approval)
@@ -122,15 +122,15 @@ class SessionServer(ABC):
         match event:
             case Connected():
                 self.away.pop(event.peer, None)
-                self.news.happened("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
+                self.news.report_event("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
                 actions = gathering.on_connected(event.peer, str(event.incarnation), event.resumed)
             case Disconnected():
                 self.away[event.peer] = event.why
-                self.news.happened("down", f"{event.peer} is not connected: {event.why}", peer=event.peer)
+                self.news.report_event("down", f"{event.peer} is not connected: {event.why}", peer=event.peer)
                 actions = gathering.on_disconnected(event.peer)
             case PeerLeft():
                 self.away[event.peer] = "it stopped serving"
-                self.news.happened("down", f"{event.peer} stopped serving", peer=event.peer)
+                self.news.report_event("down", f"{event.peer} stopped serving", peer=event.peer)
                 actions = gathering.on_disconnected(event.peer)
             case NoteReceived():
                 try:
@@ -139,7 +139,7 @@ class SessionServer(ABC):
                     self.failure = str(error)
             case ConnectionRefused():
                 words = f"{event.code}: {event.words}"
-                self.news.happened("refused", words, peer=event.peer, code=event.code)
+                self.news.report_event("refused", words, peer=event.peer, code=event.code)
                 if event.peer in self.away:
                     self.away[event.peer] = f"{event.code}: {event.words}"
             case JobAborted():
@@ -170,10 +170,10 @@ class SessionServer(ABC):
         error = None if session.cancelled() else session.exception()
         if session.cancelled() or isinstance(error, Parked | PeerEnded):
             self.failure = why
-            self.news.happened("parked", f"no scores for now: {why}")
+            self.news.report_event("parked", f"no scores for now: {why}")
         elif isinstance(error, ProtocolError | RangeError | TimeoutError | OSError):
             self.failure = str(error) or type(error).__name__
-            self.news.happened("parked", f"no scores for now: {self.failure}", error=type(error).__name__)
+            self.news.report_event("parked", f"no scores for now: {self.failure}", error=type(error).__name__)
             self._failed += 1
             await asyncio.sleep(min(_FIRST_PAUSE * 2**self._failed, _LONGEST_PAUSE))
         elif error is not None:

@@ -170,7 +170,7 @@ class PartyServer(SessionServer):
         releases = self.serving.program.role.releases
         note_spent(site.ledger, self.serving.program.privacy_spent())
         if len(releases):
-            self._kept = self.serving.key, releases.state()
+            self._kept = self.serving.key, releases.get_state()
 
     async def _find_index(self, site: PartyContext, view: View) -> Index:
         """The common rows: stored ones that all parties still have, or those of a new alignment."""
@@ -218,9 +218,9 @@ class PartyServer(SessionServer):
         await program.come_back(dict(part.tree))
         key = (model.digest, index.mark)
         if self._kept is not None and self._kept[0] == key:
-            program.role.releases.load(self._kept[1])
+            program.role.releases.load_state(self._kept[1])
         self.serving = Serving(model=model, program=program, key=key, classes=tuple(map(str, part.tree["names"])))
-        self.news.happened("activated", f"model {model.digest[:16]} is served", model=model.digest)
+        self.news.report_event("activated", f"model {model.digest[:16]} is served", model=model.digest)
         self.changed()
         return self.serving
 

@@ -31,7 +31,7 @@ class SharesCoordinator(HelperProgram):
         self._classes = 0
 
     async def run(self) -> Trained:
-        with name_parties_in_errors(self.sharing.computing):
+        with name_parties_in_errors(self.sharing.computing_parties):
             return await self._train()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
@@ -41,7 +41,7 @@ class SharesCoordinator(HelperProgram):
             model: this party's part of the model.
             rows: not used; the active party announces the number of rows.
         """
-        with name_parties_in_errors(self.sharing.computing):
+        with name_parties_in_errors(self.sharing.computing_parties):
             await self.come_back(model)
             await self.answer()
         return np.empty((0, 0))
@@ -53,7 +53,7 @@ class SharesCoordinator(HelperProgram):
 
     async def answer(self) -> None:
         """Take part in scoring the rows that the active party announces."""
-        await self.model.freshen()
+        await self.model.refresh_shares()
         _, scored = await receive_epoch(self.sharing.site.links[self.sharing.site.active], self.sharing.plan)
         await self.course.predict(scored, None)
 
@@ -63,7 +63,7 @@ class SharesCoordinator(HelperProgram):
             site.links[site.active], len(site.passive) + 1, numeric=sharing.plan.number is not None
         )
         widths, self._classes, self._batch_size, rows, times = told
-        shape = sharing.shape(widths, self._classes)
+        shape = sharing.network_shape(widths, self._classes)
         member = sharing.make_party(rows, self._classes, sharing.shape_if_released(shape))
         await member.setup()
         self.course = sharing.make_training(member, shape, self._batch_size, times)
@@ -79,10 +79,10 @@ class SharesCoordinator(HelperProgram):
         course = self.course
         epoch, stop, kept = 0, False, self.model.snapshot()
         if saved is not None:
-            self.model.load(as_dict(saved["shares"]))
+            self.model.load_state(as_dict(saved["shares"]))
             epoch, stop, kept = as_int(saved["epoch"]), self._is_finished(saved), saved["kept"]
             trained.restore_readings(saved["readings"])
-        await self.model.freshen()
+        await self.model.refresh_shares()
         trained.setup = site.clock.lap()
         observer.phase("training")
         while not stop:
@@ -119,7 +119,7 @@ class SharesCoordinator(HelperProgram):
         if keeper.is_due(epoch):
             readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
             where = {"epoch": epoch, "epochs": self.sharing.plan.epochs, "stop": stop, "readings": readings}
-            keeper.save(epoch, where | {"shares": self.model.state(), "kept": kept})
+            keeper.save(epoch, where | {"shares": self.model.get_state(), "kept": kept})
 
     def _is_finished(self, saved: Mapping[str, object]) -> bool:
         """Return True if the saved run stopped early or completed all epochs."""

@@ -154,11 +154,11 @@ def check_logits(
     Raises:
         InputError: logits could wrap.
     """
-    (layer,) = shape.layers()
+    (layer,) = shape.all_layers()
     values = (layer.inputs + 1) * layer.outputs
     weights = float(np.linalg.norm(decode_words(shape.first_weights(seed)[layer.name])))
     moving = 0.0
-    (step,) = shape.steps(rule, batch_size, noise).values()
+    (step,) = shape.layer_steps(rule, batch_size, noise).values()
     unit = 2.0 ** (FRACTION - step.shift)
     push = step.factor * unit * (batch_size * gradient_bound(shape, clip) + noise * math.sqrt(values))
     keep, decay = step.keep * 2.0**-step.shift, step.decay * 2.0**-step.shift

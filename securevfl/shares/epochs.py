@@ -94,7 +94,7 @@ class SharedTraining:
             )
         if before:
             self.repeated += 1
-        journal.reserve(epoch, name, 1, 1)
+        journal.reserve_releases(epoch, name, 1, 1)
 
     def begin_release(self) -> None:
         """Reserve the release of the model, which is limited like the final predictions.
@@ -119,7 +119,7 @@ class SharedTraining:
             if self.network is not None:
                 engine = self.network.engine
                 before = engine.rounds, engine.sent
-                await self.network.train(inputs, targets)
+                await self.network.train_batch(inputs, targets)
                 self.rounds += engine.rounds - before[0]
                 self.sent += engine.sent - before[1]
             self.steps += 1
@@ -142,7 +142,7 @@ class SharedTraining:
         scores = None if self.network is None else SharedMetrics(self.network)
         async for inputs, targets in self._share_batches(sizes, words):
             if scores is not None:
-                await scores.add(inputs, targets)
+                await scores.add_rows(inputs, targets)
         mine = None if scale is None else [SharedMetrics.scale_words(scale)]
         dealt = await self.member.share_arrays(mine, {active: [(1, 1)]})
         if scores is None or self.network is None:

@@ -51,7 +51,7 @@ class SharedMetrics:
         negative row, twice, or 0 where there are none. The number of positives is its secret."""
         return np.array([[round(scale * 2.0 ** (METRIC_BITS + _SCALE_BITS))]], dtype=np.uint64)
 
-    async def add(self, inputs: list[Share], targets: Share) -> None:
+    async def add_rows(self, inputs: list[Share], targets: Share) -> None:
         """Judge some rows: inputs as for `Network.forward`, targets (n, outputs)."""
         logits = await self._network.forward(inputs)
         judge = {1: self._score_numbers, 2: self._score_two_classes}.get(
@@ -106,7 +106,7 @@ class SharedMetrics:
         if self._network.shape.is_numeric:
             return (await self._shares_of_rows([sums], [FRACTION]))[0]
         if self._network.shape.classes > 2:
-            right = self._constant(self._rows) - sums[:1]
+            right = self._share_constant(self._rows) - sums[:1]
             return concatenate(await self._shares_of_rows([right, sums[1:]], [0, FRACTION]))
         edges, middle = len(EDGES), EDGES.index(0.0)
         product, total = sums[:1], sums[1:2]
@@ -118,7 +118,9 @@ class SharedMetrics:
         )
         wholes, positives = counts[:1], counts[1:]
         # rows above zero that are positive, and rows below that are negative
-        right = self._constant(self._rows) - wholes - above[middle : middle + 1] + positives[middle : middle + 1] * 2
+        right = (
+            self._share_constant(self._rows) - wholes - above[middle : middle + 1] + positives[middle : middle + 1] * 2
+        )
         area = await self._area_under_counts(above, positives, wholes)
         (auc,) = await compute_products(engine, [Product(area, scale, shift=_SCALE_BITS)])
         accuracy, log_loss = await self._shares_of_rows([right, loss], [0, FRACTION])
@@ -126,9 +128,9 @@ class SharedMetrics:
 
     async def _area_under_counts(self, above: Share, positives: Share, wholes: Share) -> Share:
         """Twice the area under the curve of counts, (1, 1): Σ (negatives in a bin) · (positives above its ends)."""
-        nothing = self._constant(0)
+        nothing = self._share_constant(0)
         true = concatenate([wholes, positives, nothing])
-        false = concatenate([self._constant(self._rows) - wholes, above - positives, nothing])
+        false = concatenate([self._share_constant(self._rows) - wholes, above - positives, nothing])
         width, height = false[:-1] - false[1:], true[:-1] + true[1:]
         (area,) = await compute_products(self._engine, [Product(width.reshape(1, -1), height.reshape(-1, 1))])
         return area
@@ -146,7 +148,7 @@ class SharedMetrics:
             jobs.append(scaling_job(self._engine, total, factor, shift))
         return await compute_products(self._engine, jobs)
 
-    def _constant(self, value: int) -> Share:
+    def _share_constant(self, value: int) -> Share:
         return self._engine.constant(np.array([value], dtype=np.uint64))
 
 

@@ -69,19 +69,19 @@ def split_weights(shape: NetworkShape) -> list[list[WeightBlock]]:
         shape: of the network.
     """
     found: list[list[WeightBlock]] = [[] for _ in shape.inputs]
-    for level in shape.bottoms():
+    for level in shape.bottom_layers():
         for layer in level:
             party = int(layer.name.removeprefix("bottom ").split(".")[0])
-            found[party].append(WeightBlock(layer.name, 0, layer.inputs + 1, layer.outputs, layer.norm))
-    first, *above = shape.tops()
+            found[party].append(WeightBlock(layer.name, 0, layer.inputs + 1, layer.outputs, layer.max_norm))
+    first, *above = shape.top_layers()
     start = 0
     if not shape.bottom:
         for party, width in enumerate(shape.inputs):
             if width:
-                found[party].append(WeightBlock(first.name, start, start + width, first.outputs, first.norm))
+                found[party].append(WeightBlock(first.name, start, start + width, first.outputs, first.max_norm))
             start += width
-    found[0].append(WeightBlock(first.name, start, first.inputs + 1, first.outputs, first.norm))
-    found[0] += [WeightBlock(layer.name, 0, layer.inputs + 1, layer.outputs, layer.norm) for layer in above]
+    found[0].append(WeightBlock(first.name, start, first.inputs + 1, first.outputs, first.max_norm))
+    found[0] += [WeightBlock(layer.name, 0, layer.inputs + 1, layer.outputs, layer.max_norm) for layer in above]
     return found
 
 
@@ -152,7 +152,7 @@ class ModelRelease:
         if name in member.computing:
             return await member.engine.open(_opening_name(party), whole, [member.computing.index(name)])
         await member.site.links[name].send(
-            Kind.SHARE, PART, meta={}, guard=MASKED, share=_plain(whole.mine), digest=_digest(whole.next)
+            Kind.SHARE, PART, meta={}, guard=MASKED, share=_as_words(whole.mine), digest=_digest_words(whole.next)
         )
         return None
 
@@ -171,7 +171,7 @@ class ModelRelease:
         mine = names.get(member.site.name, [])
         if own.keys() != {block.name for block in mine}:
             raise InputError(f"the model has {', '.join(own) or 'no weights'}; this job's network has other blocks")
-        words = [_words(block, own[block.name]) for block in mine]
+        words = [_encode_block(block, own[block.name]) for block in mine]
         shapes = {name: [block.shape for block in part] for name, part in names.items() if part}
         dealt = await member.share_arrays(words or None, shapes)
         if self.network is None:
@@ -191,7 +191,7 @@ def _opening_name(party: int) -> str:
     return f"part {party}"
 
 
-def _words(block: WeightBlock, values: np.ndarray) -> np.ndarray:
+def _encode_block(block: WeightBlock, values: np.ndarray) -> np.ndarray:
     if values.shape != block.shape:
         raise InputError(f"the model's {block.name} has shape {values.shape}; {block.shape} was expected")
     bound = _SLACK * block.norm
@@ -207,12 +207,12 @@ def _words(block: WeightBlock, values: np.ndarray) -> np.ndarray:
         raise RangeError(f"the model's {block.name}: {error}") from error
 
 
-def _plain(words: np.ndarray) -> np.ndarray:
+def _as_words(words: np.ndarray) -> np.ndarray:
     return np.asarray(words, dtype=np.uint64, order="C")
 
 
-def _digest(words: np.ndarray) -> np.ndarray:
-    found = hashlib.sha256(f"handed out {words.shape}".encode() + _plain(words).tobytes())
+def _digest_words(words: np.ndarray) -> np.ndarray:
+    found = hashlib.sha256(f"handed out {words.shape}".encode() + _as_words(words).tobytes())
     return np.frombuffer(found.digest(), np.uint8)
 
 
@@ -220,7 +220,7 @@ async def _receive_sum(links: Sequence[Link], count: int) -> np.ndarray:
     """The sum of what the three send, at a party that does not compute; each summand's digest comes from another."""
     summands: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
-    async def one(link: Link) -> None:
+    async def receive_summand(link: Link) -> None:
         message = await link.receive(Kind.SHARE, PART, "share", "digest")
         share, digest = np.asarray(message.arrays["share"]), np.asarray(message.arrays["digest"])
         if share.dtype != np.uint64 or share.shape != (count,) or digest.dtype != np.uint8:
@@ -230,10 +230,10 @@ async def _receive_sum(links: Sequence[Link], count: int) -> np.ndarray:
             )
         summands[link.peer] = share, digest
 
-    await fan_out(links, one)
+    await fan_out(links, receive_summand)
     order = [link.peer for link in links]
     for holder, after in zip(order, [*order[1:], order[0]], strict=True):
-        if not np.array_equal(summands[holder][1], _digest(summands[after][0])):
+        if not np.array_equal(summands[holder][1], _digest_words(summands[after][0])):
             raise ProtocolError(
                 f"{holder!r} and {after!r} hold different summands of this party's part of the model: start all again "
                 "from one checkpoint"

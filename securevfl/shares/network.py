@@ -63,7 +63,7 @@ class Network:
         self.shape = shape
         self.engine = engine
         self.noise = noise
-        self._steps = shape.steps(rule, batch_size, 0.0 if noise is None else noise.largest)
+        self._steps = shape.layer_steps(rule, batch_size, 0.0 if noise is None else noise.largest)
         first = shape.first_weights(seed)
         self.weights = {name: engine.constant(words) for name, words in first.items()}
         self.moving = {name: engine.constant(np.zeros_like(words)) for name, words in first.items()}
@@ -86,22 +86,22 @@ class Network:
         """
         shape = self.shape
         parts = {f"{party}": one for party, one in enumerate(inputs) if shape.inputs[party]}
-        for level in shape.bottoms():
+        for level in shape.bottom_layers():
             entering = [self._with_ones(parts[_party_of(layer)]) for layer in level]
             jobs = [self._forward_job(layer, x) for layer, x in zip(level, entering, strict=True)]
             for layer, x, done in zip(level, entering, await self.engine.compute_products(jobs), strict=True):
                 parts[_party_of(layer)] = _record_layer(tape, layer, x, done)
         a = concatenate(list(parts.values()), axis=1)
-        for layer in shape.tops():
+        for layer in shape.top_layers():
             x = self._with_ones(a)
             job = self._forward_job(layer, x)
-            if last is not None and layer == shape.tops()[-1]:
+            if last is not None and layer == shape.top_layers()[-1]:
                 job = replace(job, then=last, add=None if beside is None else beside * ONE)
             (done,) = await self.engine.compute_products([job])
             a = _record_layer(tape, layer, x, done)
         return a
 
-    async def train(self, inputs: Sequence[Share], targets: Share) -> None:
+    async def train_batch(self, inputs: Sequence[Share], targets: Share) -> None:
         """One step on a batch.
 
         Args:
@@ -126,7 +126,7 @@ class Network:
 
         Those bits are cut off while the gradient goes down one layer, so that the last layer steps one level later.
         """
-        tops, levels = self.shape.tops(), self.shape.bottoms()
+        tops, levels = self.shape.top_layers(), self.shape.bottom_layers()
         finer = self.shape.extra_bits
         waiting: list[tuple[Layer, Share]] = []
         for number in reversed(range(len(tops))):
@@ -155,7 +155,7 @@ class Network:
 
     async def _back_through_bottoms(self, tape: Tape, joined: Share, waiting: list[tuple[Layer, Share]]) -> None:
         """Step the bottoms by the gradient at their joined activations, and layers above that wait to step."""
-        levels = self.shape.bottoms()
+        levels = self.shape.bottom_layers()
         width = self.shape.bottom[-1] if levels else 0
         gradients = {
             _party_of(one): joined[:, i * width : (i + 1) * width] for i, one in enumerate((levels or [[]])[-1])
@@ -202,21 +202,23 @@ class Network:
     async def in_range(self) -> Share:
         """One bit, times 2^16, shape (1,): whether every layer's weights are within their norm, and every weight too,
         so that the norm itself was computed without a wrap."""
-        engine, layers = self.engine, self.shape.layers()
+        engine, layers = self.engine, self.shape.all_layers()
         flat = {layer.name: self.weights[layer.name].reshape(-1, 1) for layer in layers}
         jobs = [Product(one.T, one, shift=FRACTION) for one in flat.values()]
         over = []
         for layer, square in zip(layers, await compute_products(engine, jobs), strict=True):
-            over.append(square.reshape(-1) - _share_constant(engine, layer.norm**2, 1))
-            over += [sign * flat[layer.name].reshape(-1) - _share_constant(engine, layer.norm, flat[layer.name].size)
-                     for sign in (1, -1)]  # fmt: skip
+            over.append(square.reshape(-1) - _share_constant(engine, layer.max_norm**2, 1))
+            over += [
+                sign * flat[layer.name].reshape(-1) - _share_constant(engine, layer.max_norm, flat[layer.name].size)
+                for sign in (1, -1)
+            ]
         outside = await engine.compare(concatenate(over))
         count = outside.reshape(-1).sum(keepdims=True) * ONE
         wrong = await engine.compare(count - _share_constant(engine, 0.5, 1))
         one = engine.constant(np.ones(1, dtype=np.uint64))
         return (one - wrong.reshape(1)) * ONE
 
-    def state(self) -> Mapping[str, Mapping[str, Share]]:
+    def get_state(self) -> Mapping[str, Mapping[str, Share]]:
         """All shares, by what they are and by layer."""
         return {"weights": dict(self.weights), "moving": dict(self.moving)}
 

@@ -66,7 +66,7 @@ class Layer:
     then: Then = ""
 
     @property
-    def norm(self) -> float:
+    def max_norm(self) -> float:
         """The largest Frobenius norm that its weights may have when they are checked."""
         return max(16.0, 4 * math.sqrt(self.outputs))
 
@@ -116,7 +116,7 @@ class NetworkShape:
     classes: int
 
     def __post_init__(self) -> None:
-        self.ranges()
+        self.layer_ranges()
 
     @property
     def outputs(self) -> int:
@@ -135,7 +135,7 @@ class NetworkShape:
             return CURVATURE_BITS
         return SLOPE_BITS if self.classes == 2 else 0
 
-    def bottoms(self) -> list[list[Layer]]:
+    def bottom_layers(self) -> list[list[Layer]]:
         """For each level of the bottoms, every party's layer; a party without columns has none."""
         levels = []
         widths = list(self.inputs)
@@ -147,16 +147,16 @@ class NetworkShape:
             widths = [width if inputs else 0 for inputs in widths]
         return levels
 
-    def tops(self) -> list[Layer]:
+    def top_layers(self) -> list[Layer]:
         """The layers above: from the joined bottoms to the logits."""
         joined = sum(self.bottom[-1] if self.bottom and width else width for width in self.inputs)
         widths = [joined, *self.hidden, self.outputs]
         last = len(widths) - 2
         return [Layer(f"layer {i}", widths[i], widths[i + 1], "" if i == last else "relu") for i in range(last + 1)]
 
-    def layers(self) -> list[Layer]:
+    def all_layers(self) -> list[Layer]:
         """All of them."""
-        return [layer for level in self.bottoms() for layer in level] + self.tops()
+        return [layer for level in self.bottom_layers() for layer in level] + self.top_layers()
 
     def first_weights(self, seed: int) -> dict[str, np.ndarray]:
         """Layer → weights as training begins, uint64; N(0, 1/inputs), N(0, 2/inputs) after a ReLU, and zero biases.
@@ -166,15 +166,15 @@ class NetworkShape:
             seed: the job's.
         """
         found = {}
-        first = {layer.name for layer in (self.bottoms() or [self.tops()])[0]}
-        for layer in self.layers():
+        first = {layer.name for layer in (self.bottom_layers() or [self.top_layers()])[0]}
+        for layer in self.all_layers():
             generator = np.random.default_rng(derive_seed(seed, "weights on shares", layer.name))
-            gain = 1.0 if layer.name in first or layer == self.tops()[-1] else 2.0
+            gain = 1.0 if layer.name in first or layer == self.top_layers()[-1] else 2.0
             weights = generator.normal(0, math.sqrt(gain / max(layer.inputs, 1)), (layer.inputs, layer.outputs))
             found[layer.name] = encode_words(np.vstack([weights, np.zeros((1, layer.outputs))]))
         return found
 
-    def ranges(self) -> dict[str, tuple[float, float]]:
+    def layer_ranges(self) -> dict[str, tuple[float, float]]:
         """Layer → bounds on the norm of one row of its input and of one row of the gradient at its output.
 
         Raises:
@@ -184,28 +184,30 @@ class NetworkShape:
         reached = []
         for party, width in enumerate(self.inputs):
             bound = INPUT_BOUND * math.sqrt(width)
-            for layer in (one for level in self.bottoms() for one in level if one.name.startswith(f"bottom {party}.")):
+            for layer in (
+                one for level in self.bottom_layers() for one in level if one.name.startswith(f"bottom {party}.")
+            ):
                 forward[layer.name] = math.hypot(bound, 1)
-                bound = forward[layer.name] * layer.norm * _SLACK
+                bound = forward[layer.name] * layer.max_norm * _SLACK
                 if layer.then == "relu6":
                     bound = min(bound, 6 * math.sqrt(layer.outputs))
             reached.append(bound)
         bound = math.hypot(*reached) if reached else 0.0
         largest = 0.0
-        for layer in self.tops():
+        for layer in self.top_layers():
             forward[layer.name] = math.hypot(bound, 1)
-            bound = forward[layer.name] * layer.norm * _SLACK
+            bound = forward[layer.name] * layer.max_norm * _SLACK
             largest = max(largest, bound)
-        largest = max([largest, *(forward[layer.name] * layer.norm * _SLACK for layer in self.layers())])
+        largest = max([largest, *(forward[layer.name] * layer.max_norm * _SLACK for layer in self.all_layers())])
         back: dict[str, float] = {}
         gradient = math.sqrt(2)
-        for layer in reversed(self.tops()):
+        for layer in reversed(self.top_layers()):
             back[layer.name] = gradient
-            gradient *= layer.norm * _SLACK
-        for level in reversed(self.bottoms()):
+            gradient *= layer.max_norm * _SLACK
+        for level in reversed(self.bottom_layers()):
             for layer in level:
                 back[layer.name] = gradient
-            gradient *= max(layer.norm for layer in level) * _SLACK
+            gradient *= max(layer.max_norm for layer in level) * _SLACK
         largest = max(largest, gradient)
         if largest * 2.0 ** (2 * FRACTION) >= 2.0**_LARGEST:
             raise InputError(
@@ -215,7 +217,7 @@ class NetworkShape:
             )
         return {name: (forward[name], back[name]) for name in forward}
 
-    def steps(self, rule: OptimiserConstants, batch_size: int, noise: float = 0.0) -> dict[str, Step]:
+    def layer_steps(self, rule: OptimiserConstants, batch_size: int, noise: float = 0.0) -> dict[str, Step]:
         """Layer → its step in integers.
 
         Args:
@@ -227,9 +229,9 @@ class NetworkShape:
             InputError: a batch so large, or a rate so small or large, that a step could wrap.
         """
         rate = rule.lr / batch_size
-        norms = {layer.name: layer.norm for layer in self.layers()}
+        norms = {layer.name: layer.max_norm for layer in self.all_layers()}
         found = {}
-        for name, (entering, back) in self.ranges().items():
+        for name, (entering, back) in self.layer_ranges().items():
             sums = math.log2(batch_size * entering * back + noise)
             room = _LARGEST - 1 - 2 * FRACTION - math.ceil(sums)
             # what is kept: while weights are within twice their norm N, |M| ≤ 4 N, for M is how far they moved

@@ -53,7 +53,7 @@ _NEVER_CALLED = ("build_loss", "setup", "activations", "adjust_logits", "train_b
 """Hooks of roles in whose place the computing parties run the network that they share."""
 
 
-def _sizes(parts: Sequence[np.ndarray]) -> list[int]:
+def _count_rows(parts: Sequence[np.ndarray]) -> list[int]:
     return [len(part) for part in parts]
 
 
@@ -77,7 +77,9 @@ class _DealtRows:
 
     def width(self) -> int:
         """Columns of what it deals."""
-        return math.prod(self._role.features.shape) if self._trainable else self._entering_rows(np.arange(0)).shape[1]
+        return (
+            math.prod(self._role.features.row_shape) if self._trainable else self._entering_rows(np.arange(0)).shape[1]
+        )
 
     def encode_rows(self, rows: np.ndarray) -> np.ndarray:
         """Numbered rows in fixed point, uint64 (n, d)."""
@@ -140,11 +142,11 @@ class SharesActive(ActiveProgram):
         self.course: SharedTraining
 
     async def run(self) -> Trained:
-        with name_parties_in_errors(self.sharing.computing):
+        with name_parties_in_errors(self.sharing.computing_parties):
             return await super().run()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
-        with name_parties_in_errors(self.sharing.computing):
+        with name_parties_in_errors(self.sharing.computing_parties):
             return await super().predict(model, rows)
 
     async def setup(self) -> None:
@@ -158,13 +160,13 @@ class SharesActive(ActiveProgram):
             widths.append(read_integer(message, name, "width", 0, MOST_WIDTH))
         classes, rows = role.task.classes, len(role.table.split.test)
         told = np.array(widths, dtype=np.int64)
-        meta = {"classes": classes, "batch_size": role.plan.batch_size, "test": rows, "times": _times(role)}
+        meta = {"classes": classes, "batch_size": role.plan.batch_size, "test": rows, "times": _planned_times(role)}
         await fan_out(self.peers_to_notify(), lambda link: link.send(Kind.CONTROL, PLAN, meta=meta, widths=told))
         await self.make_network(widths, classes, rows)
 
     async def make_network(self, widths: Sequence[int], classes: int, rows: int) -> None:
         """Make the network, when the widths are known."""
-        shape = self.sharing.shape(widths, classes)
+        shape = self.sharing.network_shape(widths, classes)
         joined = {
             name: (shape.bottom[-1] if shape.bottom and w else w) for name, w in _name_widths(self.sharing, widths)
         }
@@ -174,15 +176,15 @@ class SharesActive(ActiveProgram):
         _bound_rows(self, shape, 0)
         member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
-        self.course = self.sharing.make_training(member, shape, self.role.plan.batch_size, _times(self.role))
+        self.course = self.sharing.make_training(member, shape, self.role.plan.batch_size, _planned_times(self.role))
         self.model.network, self.model.handing = (
             self.course.network,
             self.sharing.make_release(member, self.course, shape),
         )
 
-    async def prepare(self) -> State | None:
-        saved = await super().prepare()
-        await self.model.freshen()
+    async def prepare_training(self) -> State | None:
+        saved = await super().prepare_training()
+        await self.model.refresh_shares()
         return saved
 
     async def train_epoch(self, epoch: int) -> float:
@@ -190,16 +192,20 @@ class SharesActive(ActiveProgram):
         role, site = self.role, self.sharing.site
         self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
         batches = role.batches(epoch)
-        await self._announce_sizes(batches, _sizes(list(split_chunks(role.table.split.valid, role.plan.eval_rows))))
+        await self._announce_sizes(
+            batches, _count_rows(list(split_chunks(role.table.split.valid, role.plan.eval_rows)))
+        )
 
-        def words(number: int) -> list[np.ndarray]:
+        def encode_batch(number: int) -> list[np.ndarray]:
             rows = batches[number]
             site.observer.batch(site.name, site.active, epoch, rows)
             if self.uses is not None:
-                self.uses.use(rows)
+                self.uses.count_use(rows)
             return [self.fed.encode_rows(role.feed(rows)), self._encode_targets(role, rows)]
 
-        await self.course.train(_sizes(batches), words, told=lambda done: site.observer.step(epoch, done, len(batches)))
+        await self.course.train(
+            _count_rows(batches), encode_batch, told=lambda done: site.observer.step(epoch, done, len(batches))
+        )
         self.trained.rows = role.books.rows_trained(epoch)
         return math.nan
 
@@ -210,11 +216,11 @@ class SharesActive(ActiveProgram):
         """Tell a coordinator that computes, and has no rows, how many come."""
         site = self.sharing.site
         if site.coordinator in self.course.member.computing:
-            sizes = np.array(_sizes(batches), dtype=np.int64)
+            sizes = np.array(_count_rows(batches), dtype=np.int64)
             after = np.array(later, dtype=np.int64)
             await site.links[site.coordinator].send(Kind.CONTROL, EPOCH, train=sizes, score=after)
 
-    async def evaluate(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
+    async def evaluate_rows(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
         """Metrics of the model as it is on these rows: of validation rows from shares, rounded; of test rows from their
         predictions, which are opened.
 
@@ -222,12 +228,14 @@ class SharesActive(ActiveProgram):
             RangeError: weights left the range within which products on shares do not wrap.
         """
         if not judge:
-            return await super().evaluate(rows, keep=keep)
+            return await super().evaluate_rows(rows, keep=keep)
         role, parts = self.role, list(split_chunks(rows, self.role.plan.eval_rows))
         labels = role.labels(rows).cpu().numpy()
         positive = int((labels == 1).sum()) if role.task.classes == 2 else 0
         pairs = positive * (len(labels) - positive)
-        found = await self.course.validate(_sizes(parts), self._words_to_score(parts), 0.5 / pairs if pairs else 0.0)
+        found = await self.course.validate(
+            _count_rows(parts), self._words_to_score(parts), 0.5 / pairs if pairs else 0.0
+        )
         if found is None or not found[0]:
             raise RangeError(
                 "weights left the range within which products on shares do not wrap: lower lr in the protection; "
@@ -240,27 +248,27 @@ class SharesActive(ActiveProgram):
     def _words_to_score(self, parts: Sequence[np.ndarray]) -> Words:
         role = self.role
 
-        def words(number: int) -> list[np.ndarray]:
+        def encode_batch(number: int) -> list[np.ndarray]:
             rows = parts[number]
             labels = role.labels(rows)  # of rows to predict they are not known and not used
-            known = role.task.targets(labels).nan_to_num() if role.task.is_numeric else labels.clamp_min(0)
+            known = role.task.make_targets(labels).nan_to_num() if role.task.is_numeric else labels.clamp_min(0)
             return [self.fed.encode_rows(rows), _target_words(known, role.task.classes)]
 
-        return words
+        return encode_batch
 
-    async def probabilities(self, rows: np.ndarray) -> np.ndarray:
+    async def score_probabilities(self, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of numbered rows by the model as it is: their logits are opened here."""
-        await self.model.freshen()
+        await self.model.refresh_shares()
         parts = list(split_chunks(rows, self.role.plan.eval_rows))
-        await self._announce_sizes([], _sizes(parts))
-        logits = await self.course.predict(_sizes(parts), self._words_to_score(parts))
+        await self._announce_sizes([], _count_rows(parts))
+        logits = await self.course.predict(_count_rows(parts), self._words_to_score(parts))
         if logits is None:
             raise ProtocolError(f"nothing was opened to {self.role.site.name!r}")
-        return self.role.task.probabilities(torch.from_numpy(logits))
+        return self.role.task.compute_probabilities(torch.from_numpy(logits))
 
-    async def decide(self, progress: Progress, valid: dict[str, float]) -> None:
+    async def decide_epoch(self, progress: Progress, valid: dict[str, float]) -> None:
         self._valid_scores = np.empty((0, 0))
-        await super().decide(progress, valid)
+        await super().decide_epoch(progress, valid)
 
     async def after_test(self) -> None:
         await self.model.hand_out()
@@ -301,11 +309,11 @@ class SharesPassive(PassiveProgram):
         self.course: SharedTraining
 
     async def run(self) -> Trained:
-        with name_parties_in_errors(self.sharing.computing):
+        with name_parties_in_errors(self.sharing.computing_parties):
             return await super().run()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
-        with name_parties_in_errors(self.sharing.computing):
+        with name_parties_in_errors(self.sharing.computing_parties):
             return await super().predict(model, rows)
 
     async def setup(self) -> None:
@@ -319,13 +327,13 @@ class SharesPassive(PassiveProgram):
         )
         mine = dict(_name_widths(self.sharing, widths))[self.role.site.name]
         table = self.role.table
-        wanted = (width, table.classes, self.role.plan.batch_size, len(table.split.test), _times(self.role))
+        wanted = (width, table.classes, self.role.plan.batch_size, len(table.split.test), _planned_times(self.role))
         if (mine, classes, batch_size, rows, times) != wanted:
             raise ProtocolError(
                 f"{upstream.peer!r} plans {mine} columns of {self.role.site.name!r}, {classes} classes, batches of "
                 f"{batch_size}, {rows} test rows and {times} uses of a row; {wanted} was expected: use one job file"
             )
-        shape = self.sharing.shape(widths, classes)
+        shape = self.sharing.network_shape(widths, classes)
         _bound_rows(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
         member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
@@ -335,9 +343,9 @@ class SharesPassive(PassiveProgram):
             self.sharing.make_release(member, self.course, shape),
         )
 
-    async def prepare(self) -> State | None:
-        saved = await super().prepare()
-        await self.model.freshen()
+    async def prepare_training(self) -> State | None:
+        saved = await super().prepare_training()
+        await self.model.refresh_shares()
         return saved
 
     async def train_epoch(self, epoch: int) -> None:
@@ -347,26 +355,28 @@ class SharesPassive(PassiveProgram):
         self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
         batches = role.batches(epoch)
 
-        def words(number: int) -> list[np.ndarray]:
+        def encode_batch(number: int) -> list[np.ndarray]:
             site.observer.batch(site.name, site.active, epoch, batches[number])
             if self.uses is not None:
-                self.uses.use(batches[number])
+                self.uses.count_use(batches[number])
             return [self.fed.encode_rows(role.feed(batches[number]))]
 
-        await self.course.train(_sizes(batches), words, told=lambda done: site.observer.step(epoch, done, len(batches)))
+        await self.course.train(
+            _count_rows(batches), encode_batch, told=lambda done: site.observer.step(epoch, done, len(batches))
+        )
 
     async def answer_all(self, rows: np.ndarray, *, judge: bool = False) -> None:
-        await self.model.freshen()
+        await self.model.refresh_shares()
         parts = list(split_chunks(rows, self.role.plan.eval_rows))
 
-        def words(number: int) -> list[np.ndarray]:
+        def encode_batch(number: int) -> list[np.ndarray]:
             return [self.fed.encode_rows(parts[number])]
 
         if judge:
-            await self.course.validate(_sizes(parts), words, None)
+            await self.course.validate(_count_rows(parts), encode_batch, None)
             return
-        self.role.opened.add(self.role.features.places(rows), self.course.outputs)
-        await self.course.predict(_sizes(parts), words)
+        self.role.opened.count_opening(self.role.features.find_places(rows), self.course.outputs)
+        await self.course.predict(_count_rows(parts), encode_batch)
 
     async def after_test(self) -> None:
         await self.model.hand_out()
@@ -386,7 +396,7 @@ async def _come_back(program: SharesActive | SharesPassive, model: State) -> Non
     program.role.books.restore(model["parts"])
 
 
-def _times(role: Role) -> int:
+def _planned_times(role: Role) -> int:
     """How often one row trains, as planned."""
     return role.books.times(role.plan.epochs)
 
@@ -399,7 +409,7 @@ def _bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, plac
         shape: of the network.
         place: of the party among those that deal.
     """
-    mechanism = program.sharing.mechanism
+    mechanism = program.sharing.step_mechanism
     if mechanism is not None:
         program.fed.bound = row_bounds(mechanism.clip, shape.inputs)[place]
         program.sharing.check_noise(program.role, shape)

@@ -95,12 +95,12 @@ class ShareParty:
         given = {self.site.links[name]: part for name, part in parts.items() if every}
         found: dict[str, list[Share]] = {}
         sending = fan_out(given, lambda link: send_dealt(link, given[link]))
-        await gather(sending, self._collect(shapes, mine, found))
+        await gather(sending, self._collect_shares(shapes, mine, found))
         if self.engine is not None:  # each summand has two holders: nothing is computed on what they hold differently
             await self.engine.confirm("input", *(one for shares in found.values() for one in shares))
         return found
 
-    async def _collect(
+    async def _collect_shares(
         self, shapes: Mapping[str, Shapes], mine: Sequence[Dealt] | None, found: dict[str, list[Share]]
     ) -> None:
         engine = self.engine

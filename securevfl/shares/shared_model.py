@@ -39,7 +39,7 @@ class SharedModel:
     async def setup(self) -> None:
         """See `Part.setup`; the program makes the network."""
 
-    async def freshen(self) -> None:
+    async def refresh_shares(self) -> None:
         """Check that loaded shares are one sharing, and draw them anew: the same values, other summands. A model that
         was handed out is dealt again.
 
@@ -84,14 +84,14 @@ class SharedModel:
             network.moving = {name: network.engine.constant(words) for name, words in zero.items()}
             self.stale = True
 
-    def state(self) -> State:
-        """See `Part.state`."""
+    def get_state(self) -> State:
+        """See `Part.get_state`."""
         if self.network is None:
             return {}
         return {"weights": _pack_shares(self.network.weights), "moving": _pack_shares(self.network.moving)}
 
-    def load(self, state: State) -> None:
-        """See `Part.load`."""
+    def load_state(self, state: State) -> None:
+        """See `Part.load_state`."""
         if self.network is not None:
             self.restore(state["weights"])
             self.network.moving = _unpack_shares(as_dict(state["moving"]), self.network.moving)

@@ -29,7 +29,7 @@ class SharedSteps(GaussianUses):
     def __init__(self, *, rows: int, times: int, sigma: float, clip: float, delta: float) -> None:
         super().__init__("model", "a row would train", rows=rows, times=times, sigma=sigma, clip=clip, delta=delta)
 
-    def use(self, rows: np.ndarray) -> None:
+    def count_use(self, rows: np.ndarray) -> None:
         """Count one use of these rows (n,), each once. Call it before anything computed from them leaves.
 
         Raises:

@@ -56,7 +56,7 @@ class OnShares(Protocol):
         """Whether bottoms have parameters."""
         ...
 
-    def architecture(self, outputs: int) -> Architecture:
+    def build_architecture(self, outputs: int) -> Architecture:
         """Shapes of the split network."""
         ...
 
@@ -80,7 +80,7 @@ class Sharing:
     trains: bool = True
 
     @property
-    def computing(self) -> tuple[str, ...]:
+    def computing_parties(self) -> tuple[str, ...]:
         """Names of the three."""
         return self.protection.computing_parties(self.site.active, self.site.passive, self.site.coordinator)
 
@@ -94,7 +94,7 @@ class Sharing:
             classes: number of classes; 1 stands for a number.
             handed: the network that is handed out at the end; None where it stays in shares.
         """
-        saved, names = self.site.keeper.load(), self.computing
+        saved, names = self.site.keeper.load(), self.computing_parties
         done = 0 if saved is None else as_int(saved["epoch"])
         left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
         to, outputs = (names.index(self.site.active),), Task(classes).outputs
@@ -116,26 +116,26 @@ class Sharing:
         """What hands the model out, and deals it again; None where it stays in shares."""
         return ModelRelease(member, shape, course.network, course.begin_release) if self.protection.hands_out else None
 
-    def shape(self, widths: Sequence[int], classes: int) -> NetworkShape:
+    def network_shape(self, widths: Sequence[int], classes: int) -> NetworkShape:
         """The network for inputs of these widths."""
-        found = self.algorithm.architecture(Task(classes).outputs)
+        found = self.algorithm.build_architecture(Task(classes).outputs)
         bottom = found.bottom if self.algorithm.trainable and isinstance(found.bottom, tuple) else ()
         hidden = () if found.top is None else (found.hidden, *found.top)
         return NetworkShape(tuple(widths), bottom, hidden, classes)
 
     @property
-    def mechanism(self) -> Gaussian | None:
+    def step_mechanism(self) -> Gaussian | None:
         """The noise on the model's steps."""
         return None if self.protection.dp is None else self.protection.dp.model
 
-    def noise(self, shape: NetworkShape, times: int) -> StepNoise | None:
+    def step_noise(self, shape: NetworkShape, times: int) -> StepNoise | None:
         """This party's part of that noise, where it computes.
 
         Args:
             shape: of the network.
             times: how often one row trains, as planned.
         """
-        mechanism = self.mechanism
+        mechanism = self.step_mechanism
         if mechanism is None:
             return None
         return StepNoise(mechanism.sigma(times), 2 * gradient_bound(shape, mechanism.clip))
@@ -144,7 +144,7 @@ class Sharing:
         """This party's way through training, with the network where it computes."""
         network = None
         if member.engine is not None:
-            rule, noise = optimiser_of(self.protection), self.noise(shape, times)
+            rule, noise = optimiser_of(self.protection), self.step_noise(shape, times)
             network = Network(shape, rule, batch_size, member.engine, self.site.seed, noise=noise)
         return SharedTraining(member, shape.inputs, shape.outputs, network)
 
@@ -154,13 +154,13 @@ class Sharing:
         Raises:
             PolicyError: the plan spends more than the job or the party's policy allows.
         """
-        mechanism = self.mechanism
+        mechanism = self.step_mechanism
         if mechanism is None or not len(role.training_rows(1)):
             return None
         times = role.books.times(role.plan.epochs)
         sigma, delta = mechanism.sigma(times), mechanism.delta
         steps = SharedSteps(rows=role.books.release_rows(), times=times, sigma=sigma, clip=mechanism.clip, delta=delta)
-        role.releases.plan(steps, mechanism)
+        role.releases.plan_release(steps, mechanism)
         return steps
 
     def check_noise(self, role: Role, shape: NetworkShape) -> None:
@@ -169,7 +169,11 @@ class Sharing:
         Raises:
             InputError: they could.
         """
-        plan, mechanism, noise = role.plan, self.mechanism, self.noise(shape, role.books.times(role.plan.epochs))
+        plan, mechanism, noise = (
+            role.plan,
+            self.step_mechanism,
+            self.step_noise(shape, role.books.times(role.plan.epochs)),
+        )
         if mechanism is None or noise is None or not len(role.training_rows(1)):
             return
         steps, rule = plan.epochs * len(role.batches(1)), optimiser_of(self.protection)
@@ -257,15 +261,15 @@ def computing_notes(course: SharedTraining, sharing: Sharing) -> list[str]:
     if course.network is None or not course.steps:
         return found
     noise = course.network.noise
-    if sharing.mechanism is not None and (noise is None or noise.draws != course.steps):
+    if sharing.step_mechanism is not None and (noise is None or noise.draws != course.steps):
         raise ProtectionInactive(
             f"{sharing.site.name!r} had to add noise to each of {course.steps} steps, and added it to "
             f"{0 if noise is None else noise.draws}"
         )
     found += [] if noise is None else [_noise_note(noise, course, sharing)]
     return [
-        f"{', '.join(sharing.computing)} computed on shares: {course.rounds / course.steps:.1f} rounds a step, of "
-        f"which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
+        f"{', '.join(sharing.computing_parties)} computed on shares: {course.rounds / course.steps:.1f} rounds a step, "
+        f"of which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
         *found,
     ]
 
@@ -273,5 +277,5 @@ def computing_notes(course: SharedTraining, sharing: Sharing) -> list[str]:
 def _noise_note(noise: StepNoise, course: SharedTraining, sharing: Sharing) -> str:
     return (
         f"{sharing.site.name!r} added its own noise to each of {course.steps} steps: σ = {noise.sigma:.4g} over the "
-        f"sensitivity {noise.sensitivity:.4g}, reached by any two of {', '.join(sharing.computing)}"
+        f"sensitivity {noise.sensitivity:.4g}, reached by any two of {', '.join(sharing.computing_parties)}"
     )

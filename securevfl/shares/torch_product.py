@@ -30,14 +30,14 @@ class TorchProduct:
         left, right = (torch.from_numpy(np.array(x).view(np.int64)).to(self._device) for x in (a, b))
         out = torch.zeros((a.shape[0], b.shape[1]), dtype=torch.int64, device=self._device)
         for start in range(0, a.shape[1], _INNER):
-            rows, columns = _limbs(left[:, start : start + _INNER]), _limbs(right[start : start + _INNER])
+            rows, columns = _split_limbs(left[:, start : start + _INNER]), _split_limbs(right[start : start + _INNER])
             for shift in range(_LIMBS):
                 for i in range(shift + 1):
                     out += (rows[i] @ columns[shift - i]).to(torch.int64) << (_WIDTH * shift)
         return out.cpu().numpy().view(np.uint64)
 
 
-def _limbs(words: torch.Tensor) -> list[torch.Tensor]:
+def _split_limbs(words: torch.Tensor) -> list[torch.Tensor]:
     """Three limbs, float64; masks remove the copies of the sign that a shift of signed words brings in."""
     masks = ((1 << _WIDTH) - 1, (1 << _WIDTH) - 1, (1 << (64 - 2 * _WIDTH)) - 1)
     return [((words >> (_WIDTH * i)) & mask).to(torch.float64) for i, mask in enumerate(masks)]

@@ -52,7 +52,7 @@ class LinkWire:
         if kind is Kind.PUBLIC_KEY:
             content = self._key_content(self._site.name, arrays[0])
             meta["signature"] = self._site.ledger.vouch(_SIGNED, content)
-        await self._link(to).send(kind, step, meta=meta, guard=guard, **named)
+        await self._link_to(to).send(kind, step, meta=meta, guard=guard, **named)
 
     async def receive(self, source: int, label: str, expect: Expected) -> list[np.ndarray]:
         """The next message of party `source`.
@@ -63,9 +63,9 @@ class LinkWire:
         """
         step, kind, _ = _declared_step(label)
         names = [str(i) for i in range(len(expect))]
-        message = await self._link(source).receive(kind, step, *names)
+        message = await self._link_to(source).receive(kind, step, *names)
         said = message.meta.get("label")
-        link = self._link(source)
+        link = self._link_to(source)
         if said != label:
             raise ProtocolError(
                 f"{link.peer!r} is at {str(said)[:_LONGEST]!r} and {link.me!r} at {label!r}: the computing parties do "
@@ -86,7 +86,7 @@ class LinkWire:
         parts = [part.encode() for part in (site.job, site.ledger.run, *self._names, sender)]
         return b"".join(len(part).to_bytes(4, "big") + part for part in (*parts, key.tobytes()))
 
-    def _link(self, index: int) -> Link:
+    def _link_to(self, index: int) -> Link:
         link = self._links[index]
         if link is None:
             raise ProtocolError("a computing party does not send to itself")

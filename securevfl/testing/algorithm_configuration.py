@@ -31,7 +31,7 @@ def is_accepted(algorithm: Algorithm, protection: Protection) -> bool:
         CheckFailed: it raises another error than `InputError` or `PolicyError`.
     """
     try:
-        algorithm.check(protection)
+        algorithm.check_protection(protection)
     except (InputError, PolicyError):
         return False
     except Exception as error:

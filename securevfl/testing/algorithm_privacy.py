@@ -51,7 +51,7 @@ def check_sealing(trial: Trial) -> None:
 
 def _check_refused(trial: Trial, sealed: Protection) -> None:
     try:
-        trial.algorithm.check(sealed)
+        trial.algorithm.check_protection(sealed)
     except PolicyError:
         return
     except Exception as error:

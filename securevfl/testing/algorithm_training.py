@@ -68,7 +68,7 @@ def _batches_taken() -> Iterator[tuple[dict[tuple[str, str], list[np.ndarray]], 
     """Record (label owner, party) → the rows of each training step in the block, and the rows that the party lacks."""
     taken: dict[tuple[str, str], list[np.ndarray]] = {}
     lacking: dict[tuple[str, str], np.ndarray] = {}
-    begin = Role.begin
+    begin = Role.plan_and_build
 
     def begun(role: Role) -> None:
         begin(role)
@@ -84,7 +84,7 @@ def _batches_taken() -> Iterator[tuple[dict[tuple[str, str], list[np.ndarray]], 
 
         vars(role)["train_batch"] = recorded
 
-    with mock.patch.object(Role, "begin", begun):
+    with mock.patch.object(Role, "plan_and_build", begun):
         yield taken, lacking
 
 

@@ -99,7 +99,7 @@ def link_cut_parties(
     return link_in_memory(
         passive=passive,
         policy=floor or protection.policy(),
-        declared=protection.exchanges(spec.use, len(passive)),
+        declared=protection.exchanges(spec.cut_use, len(passive)),
         window=1,
     )
 

@@ -60,11 +60,11 @@ def check_protection(protection: Protection | type[Protection], *, tolerance: fl
     for spec, parties in _USES:
         passive = tuple(WIDTHS)[:parties]
         with _stage(_describe_case(made, spec, parties)):
-            _check_declarations(made.exchanges(spec.use, parties), made)
+            _check_declarations(made.exchanges(spec.cut_use, parties), made)
             steps = make_batches(spec, passive)
             run = run_cut(made, spec, passive, steps)
             _check_numbers(run, spec, steps, bound)
-            _check_messages(run.sites, Exchanges(made.exchanges(spec.use, parties)), noised=0)
+            _check_messages(run.sites, Exchanges(made.exchanges(spec.cut_use, parties)), noised=0)
     _check_noise(made, bound)
     check_refusals(made)
     with _stage(f"{made!r}, without passive parties"):
@@ -84,7 +84,7 @@ def _stage(where: str) -> Iterator[None]:
 
 def _describe_case(protection: Protection, spec: CutSpec, parties: int) -> str:
     bottoms = "with trainable bottoms" if spec.trainable else "with identity bottoms"
-    rule = f", momentum {spec.momentum:g}, weight decay {spec.weight_decay:g}" if spec.rule.rounds else ""
+    rule = f", momentum {spec.momentum:g}, weight decay {spec.weight_decay:g}" if spec.optimiser_rule.rounds else ""
     return f"{protection!r}, {parties} passive, {bottoms}, reduce={spec.reduce!r}{rule}"
 
 
@@ -221,7 +221,7 @@ def _check_noise(protection: Protection, bound: float) -> None:
         except SecureVFLError:
             continue  # it refuses this kind of noise
         with _stage(_describe_case(noisy, spec, len(passive))):
-            declared = noisy.exchanges(spec.use, len(passive))
+            declared = noisy.exchanges(spec.cut_use, len(passive))
             _check_declarations(declared, noisy)
             demanded = noisy.policy().noised
             for exchange in declared:
@@ -241,15 +241,15 @@ def _with_noise(steps: Sequence[Batch], dp: DP, spec: CutSpec) -> list[Batch]:
         activations, gradient, noise = dict(batch.activations), batch.gradient, {}
         for name, values in batch.values.items():
             releases = Releases(name, Policy())
-            if dp.activations is not None:
-                release = releases.plan_rows("activations", dp.activations, rows=count, times=1)
+            if dp.activation_noise is not None:
+                release = releases.plan_rows("activations", dp.activation_noise, rows=count, times=1)
                 activations[name] = release(values, rows).map(torch.Tensor.float)
-            elif dp.joint is not None:
-                joint = releases.plan_joint(dp.joint, rows=count, times=1, parties=len(batch.activations))
+            elif dp.joint_noise is not None:
+                joint = releases.plan_joint(dp.joint_noise, rows=count, times=1, parties=len(batch.activations))
                 activations[name] = joint.clip_activations(values)
                 noise[name] = joint.draw_share(rows, spec.width)
-        if dp.gradients is not None:
-            release = Releases("a", Policy()).plan_rows("gradients", dp.gradients, rows=count, times=1)
+        if dp.gradient_noise is not None:
+            release = Releases("a", Policy()).plan_rows("gradients", dp.gradient_noise, rows=count, times=1)
             gradient = release(strip_noise_mark(gradient), rows).map(torch.Tensor.float)
         found.append(Batch(activations=activations, gradient=gradient, noise=noise))
     return found

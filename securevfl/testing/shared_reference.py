@@ -43,13 +43,13 @@ class SharedReference(nn.Module):
             inputs: each data party's (n, d_p), float64.
         """
         parts = {str(party): x for party, x in enumerate(inputs) if x.shape[1]}
-        for level in self.shape.bottoms():
+        for level in self.shape.bottom_layers():
             for layer in level:
                 party = layer.name.removeprefix("bottom ").split(".")[0]
                 z = _relu(self._dense(layer.name, parts[party]))
                 parts[party] = z.clamp_max(6) if layer.then == "relu6" else z
         a = torch.cat(list(parts.values()), dim=1)
-        for layer in self.shape.tops():
+        for layer in self.shape.top_layers():
             z = self._dense(layer.name, a)
             a = _relu(z) if layer.then else z
         return a

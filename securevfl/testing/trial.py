@@ -121,7 +121,7 @@ class Trial:
 
     def _takes(self, protection: Protection) -> bool:
         try:
-            self.algorithm.check(protection)
+            self.algorithm.check_protection(protection)
         except (InputError, PolicyError):
             return False
         return True
@@ -174,7 +174,7 @@ class Trial:
             window=window,
         )
         try:
-            trained, _ = simulated.play(program)
+            trained, _ = simulated.run_program(program)
         except PartyFailed as error:
             if isinstance(error.__cause__, CheckFailed):
                 raise error.__cause__ from None
@@ -223,13 +223,13 @@ def _last(site: PartyContext) -> str:
 def roles_begun() -> Iterator[list[Role]]:
     """Record the roles that begin in the block, in their order."""
     found: list[Role] = []
-    begin = Role.begin
+    begin = Role.plan_and_build
 
     def begun(role: Role) -> None:
         begin(role)
         found.append(role)
 
-    with mock.patch.object(Role, "begin", begun):
+    with mock.patch.object(Role, "plan_and_build", begun):
         yield found
 
 

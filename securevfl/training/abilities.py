@@ -69,7 +69,7 @@ class Abilities(Config):
         notices."""
         return False
 
-    def architecture(self, outputs: int) -> Architecture:
+    def build_architecture(self, outputs: int) -> Architecture:
         """Shapes and rates of the split network, for an algorithm that is one.
 
         Args:
@@ -80,7 +80,7 @@ class Abilities(Config):
         """
         raise InputError(f"{self.title} is not a single split network")
 
-    def check(self, protection: Protection) -> None:
+    def check_protection(self, protection: Protection) -> None:
         """Refuse a protection that this algorithm does not support.
 
         Raises:
@@ -88,17 +88,17 @@ class Abilities(Config):
             InputError: a kind of differential privacy that it does not support.
         """
         able = frozenset(self.fits.dp) | ({"model"} if protection.on_shares else frozenset())
-        for kind in sorted(_wanted(protection.dp) - able):
+        for kind in sorted(_wanted_kinds(protection.dp) - able):
             raise InputError(
                 f"{self.title} does not support dp with {_KINDS[kind]}; leave it out, or use an algorithm that does"
-                + self._undeclared(f"dp={{{kind!r}}}", partial(_has_noise, kind))
+                + self._explain_undeclared(f"dp={{{kind!r}}}", partial(_has_noise, kind))
             )
         if protection.on_shares and not self.fits.shares:
             raise InputError(
                 f"{self.title} cannot be trained on shares: it is not one split network trained on the rows that its "
-                f"parties feed. Use {_listed(algorithms_fit(lambda fits: fits.shares))}, or a protection of "
-                f"the cut ({_quoted(sealing_protections())})"
-                + self._undeclared("shares=True", lambda fits: fits.shares)
+                f"parties feed. Use {_list_names(algorithms_fit(lambda fits: fits.shares))}, or a protection of "
+                f"the cut ({_quote_names(sealing_protections())})"
+                + self._explain_undeclared("shares=True", lambda fits: fits.shares)
             )
         dp = protection.dp
         if protection.on_shares and dp is not None:
@@ -107,10 +107,10 @@ class Abilities(Config):
             raise PolicyError(
                 f"{self.title} {self.reveals}, so {protection.name!r} cannot seal it: use protection "
                 "'plain', with dp=sv.DP(features=sv.Gaussian()) for noise on what is handed over, or an algorithm that "
-                f"stays at the cut layer ({_listed(_sealable())})"
+                f"stays at the cut layer ({_list_names(_sealable_names())})"
             )
 
-    def _undeclared(self, argument: str, fit: Callable[[Fits], bool]) -> str:
+    def _explain_undeclared(self, argument: str, fit: Callable[[Fits], bool]) -> str:
         """What to declare, if a base class is fit and this class left `fits` out; otherwise empty.
 
         Args:
@@ -139,19 +139,19 @@ class Abilities(Config):
         if "numbers" not in self.fits.learns:
             raise InputError(
                 f"{self.title} learns classes, and task is 'regression': use an algorithm that learns a number "
-                f"({_that_learn('numbers')}), or make classes of the label" + self._unlearned("numbers")
+                f"({_that_learn('numbers')}), or make classes of the label" + self._explain_unlearned("numbers")
             )
         if protection.on_shares:
             _check_number_on_shares(number)
         dp = protection.dp
         if dp is None:
             return
-        if dp.randomised is not None:
+        if dp.label_draw is not None:
             raise InputError(
                 "dp.labels is a randomised response, for classes; a numeric target takes sv.Gaussian(…) with "
                 "target_range"
             )
-        noisy = dp.gradients is not None or dp.model is not None
+        noisy = dp.gradient_noise is not None or dp.model is not None
         if noisy and number.range is None:
             raise InputError(
                 "noise on labels, or on the model, is sized by how far one row's target can move its gradient, and "
@@ -171,15 +171,15 @@ class Abilities(Config):
         if "labels" not in self.fits.learns:
             raise InputError(
                 f"{self.title} learns one label, and task is 'multilabel': use an algorithm that learns several "
-                f"({_that_learn('labels')}), or train one job for each label" + self._unlearned("labels")
+                f"({_that_learn('labels')}), or train one job for each label" + self._explain_unlearned("labels")
             )
         if protection.on_shares:
             raise InputError(
                 "several labels cannot be trained on shares: the classes of a row exclude each other there. Name a "
-                f"protection of the cut ({_quoted(sealing_protections())}), or train one job for each label"
+                f"protection of the cut ({_quote_names(sealing_protections())}), or train one job for each label"
             )
         dp = protection.dp
-        if dp is not None and dp.randomised is not None:
+        if dp is not None and dp.label_draw is not None:
             raise InputError("dp.labels is a randomised response, for classes; several labels take sv.Gaussian(…)")
 
     def check_weights(self, why: str, protection: Protection) -> None:
@@ -195,12 +195,12 @@ class Abilities(Config):
         if "weights" not in self.fits.learns:
             raise InputError(
                 f"{why}, and {self.title} counts all rows alike: use an algorithm that weighs rows "
-                f"({_that_learn('weights')}) or leave weights out" + self._unlearned("weights")
+                f"({_that_learn('weights')}) or leave weights out" + self._explain_unlearned("weights")
             )
         if protection.on_shares:
             raise InputError(
                 f"{why}, and on shares all rows count alike: name a protection of the cut "
-                f"({_quoted(sealing_protections())}), or leave weights out"
+                f"({_quote_names(sealing_protections())}), or leave weights out"
             )
         dp = protection.dp
         if dp is not None and (dp.labels is not None or dp.model is not None):
@@ -209,8 +209,8 @@ class Abilities(Config):
                 "follows from exact labels, or is a row's own, and ε would not cover it. Leave weights, or noise, out"
             )
 
-    def _unlearned(self, what: LearnsKind) -> str:
-        return self._undeclared(f"learns={{{what!r}}}", lambda fits: what in fits.learns)
+    def _explain_unlearned(self, what: LearnsKind) -> str:
+        return self._explain_undeclared(f"learns={{{what!r}}}", lambda fits: what in fits.learns)
 
     def _check_noise_on_shares(self, dp: DP) -> None:
         """Refuse noise that cannot be on shares.
@@ -219,14 +219,14 @@ class Abilities(Config):
             InputError: noise on what nobody sends, or on a model whose gradients nobody can bound.
         """
         if dp.model is None:
-            if dp.randomised is None or dp.features:
+            if dp.label_draw is None or dp.features:
                 raise InputError(
                     "on shares nothing of a row is sent that could carry noise: leave dp out, draw labels by "
                     "dp=sv.DP(labels=sv.RandomisedResponse(…)), or add noise to the steps of the model by "
                     "dp=sv.DP(model=sv.Gaussian(…))"
                 )
             return
-        if self.uses_book or self.trainable or self.architecture(1).top is not None:
+        if self.uses_book or self.trainable or self.build_architecture(1).top is not None:
             raise InputError(
                 f"{self.title} cannot train on shares with dp.model: noise is sized by the largest gradient of one "
                 "row, which follows from the row's norm in a model of one layer. With hidden layers the bound has the "
@@ -261,7 +261,7 @@ class Abilities(Config):
         fit = [name for name in registered_algorithms() if getattr(load_registered(name), "subsets", "all") != "all"]
         raise InputError(
             f"{without}: it was trained on rows that all parties have. Score such rows only, or train an algorithm "
-            f"that can also score others ({_listed(fit)})"
+            f"that can also score others ({_list_names(fit)})"
         )
 
 
@@ -277,29 +277,29 @@ def _has_noise(kind: str, fits: Fits) -> bool:
     return kind in fits.dp
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-def _quoted(names: Iterable[str]) -> str:
+def _quote_names(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 
 def _that_learn(what: LearnsKind) -> str:
-    return _listed(algorithms_fit(lambda fits: what in fits.learns))
+    return _list_names(algorithms_fit(lambda fits: what in fits.learns))
 
 
-def _sealable() -> list[str]:
+def _sealable_names() -> list[str]:
     """Names of the algorithms that hand over nothing in the clear by design."""
     return [name for name in registered_algorithms() if not getattr(load_registered(name), "reveals", "")]
 
 
-def _wanted(dp: DP | None) -> set[str]:
+def _wanted_kinds(dp: DP | None) -> set[str]:
     """What of `_KINDS` this asks for."""
     if dp is None:
         return set()
     stops = any(getattr(mechanism, "on_budget", "") == "stop" for mechanism in (dp.features, dp.labels, dp.model))
-    asked = {"model": dp.model, "stop": stops or None, "joint": dp.joint}
+    asked = {"model": dp.model, "stop": stops or None, "joint": dp.joint_noise}
     return {kind for kind, wanted in asked.items() if wanted is not None}
 
 
@@ -313,7 +313,7 @@ def _check_number_on_shares(number: LossOfNumber) -> None:
         raise InputError(
             f"loss is {number.name!r}, and on shares a number is learned by the Huber loss, whose gradient is bounded "
             "whatever the weights are, so that no product wraps: take loss 'auto' (errors beyond 3 deviations count "
-            f"linearly there) or 'huber', or a protection of the cut ({_quoted(sealing_protections())})"
+            f"linearly there) or 'huber', or a protection of the cut ({_quote_names(sealing_protections())})"
         )
     low, high = _DELTAS_ON_SHARES
     if not low <= number.delta <= high:

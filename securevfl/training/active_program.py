@@ -68,7 +68,7 @@ def to_floats(losses: Sequence[float | torch.Tensor]) -> list[float]:
 
 def _scores_alone(role: ActiveRole) -> bool:
     """Whether the role scores rows without the passive parties: it overrides `score_alone`, and has columns."""
-    return type(role).score_alone is not ActiveRole.score_alone and role.features.shape.numel() > 0
+    return type(role).score_alone is not ActiveRole.score_alone and role.features.row_shape.numel() > 0
 
 
 class ActiveProgram(RoleProgram[ActiveRole]):
@@ -85,14 +85,14 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         observer, role = self.role.site.observer, self.role
         check_labels(role.task, self.labels_of(role.books.rows_to_learn_from()))
         observer.phase("setup")
-        saved = await self.prepare()
+        saved = await self.prepare_training()
         observer.phase("training")
         self.progress = progress = Progress(kept=role.books.snapshot()) if saved is None else self.resume_from(saved)
         while not progress.stop:
             await self.one_epoch(progress)
         role.books.restore(progress.kept)
         observer.phase("test")
-        self.trained.test = await self.evaluate(role.table.split.test, keep=True)
+        self.trained.test = await self.evaluate_rows(role.table.split.test, keep=True)
         await self.after_test()
         self.trained.valid_scores = np.empty((0, 0)) if progress.scores is None else progress.scores.numpy()
         self.score_alone()
@@ -111,7 +111,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         rows = role.table.split.test
         trained.alone_scores = self.probabilities_alone(rows)
         labels, weights = role.labels(rows).cpu().numpy(), role.table.row_weights(rows)
-        trained.alone = role.task.metrics(trained.alone_scores, labels, weights)
+        trained.alone = role.task.compute_metrics(trained.alone_scores, labels, weights)
 
     def calibrate(self) -> None:
         """Fit temperatures on the validation rows, if there are enough of them and their labels are exact. A model
@@ -121,7 +121,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             role.task.is_numeric
             or role.task.is_multilabel
             or not trained.test
-            or (dp is not None and (dp.model is not None or dp.randomised is not None))
+            or (dp is not None and (dp.model is not None or dp.label_draw is not None))
         ):
             return
         split = role.table.split
@@ -140,7 +140,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             logits = [role.score_alone(part) for part in split_chunks(rows, role.plan.eval_rows)]
         finally:
             role.site = site
-        return role.task.probabilities(torch.cat(logits))
+        return role.task.compute_probabilities(torch.cat(logits))
 
     def labels_of(self, rows: np.ndarray) -> np.ndarray:
         """Labels of numbered rows, without those that the active party does not know."""
@@ -162,12 +162,12 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant, task.loss_name)
         tally = self.role.books.tally()
         if tally is not None:
-            trained.self_training = tally.text
+            trained.self_training = tally.summary_sentence
             trained.warnings += tally.warnings
             trained.extra |= tally.figures
 
-    async def prepare(self) -> State | None:
-        saved = await super().prepare()
+    async def prepare_training(self) -> State | None:
+        saved = await super().prepare_training()
         if saved is not None:
             self.role.y = self.role.label_noise.drawn_labels(self.role.y)  # the labels that were drawn at first
         return saved
@@ -179,8 +179,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             progress.best, progress.since = -math.inf, 0
         loss = await self.train_epoch(progress.epoch)
         due = self.role.plan.validates_after(progress.epoch)
-        valid = await self.evaluate(self.role.table.split.valid, judge=True) if due else {}
-        await self.decide(progress, valid)
+        valid = await self.evaluate_rows(self.role.table.split.valid, judge=True) if due else {}
+        await self.decide_epoch(progress, valid)
         self.record_epoch(progress, loss, valid)
 
     async def train_epoch(self, epoch: int) -> float:
@@ -211,7 +211,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             raise RangeError(f"the loss of epoch {epoch} is {mean}; training diverged: lower the learning rates")
         return mean
 
-    async def decide(self, progress: Progress, valid: dict[str, float]) -> None:
+    async def decide_epoch(self, progress: Progress, valid: dict[str, float]) -> None:
         """Decide whether this epoch's model is kept and whether training ends, and tell the others."""
         role, epoch = self.role, progress.epoch
         score = role.task.selection_score(valid) if valid else -math.inf  # of an epoch that did not
@@ -240,7 +240,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.trained.readings.append(self.lap_times())
         self.trained.epochs.append(Epoch(loss, valid))
         self.role.site.observer.epoch(progress.epoch, loss, valid)
-        self.checkpoints.keep(progress.epoch, self.training_state())
+        self.checkpoints.end_epoch(progress.epoch, self.training_state())
         self.report_spent()
 
     def training_state(self, within: EpochProgress | None = None) -> State:
@@ -251,9 +251,9 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         more |= {"best_epoch": self.trained.best_epoch, "stopped": self.trained.stopped}
         if within is not None:
             more["within"] = asdict(within)
-        return more | self.remember()
+        return more | self.program_state()
 
-    def remember(self) -> State:
+    def program_state(self) -> State:
         """What a subclass adds to the program's state."""
         return {}
 
@@ -278,17 +278,17 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of aligned rows by a trained model."""
         await self.come_back(model)
-        return await self.probabilities(rows)
+        return await self.score_probabilities(rows)
 
-    async def probabilities(self, rows: np.ndarray) -> np.ndarray:
+    async def score_probabilities(self, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of numbered rows by the model as it is."""
         site, logits = self.role.site, []
         for part in split_chunks(rows, self.role.plan.eval_rows):
             site.observer.batch(site.name, site.active, 0, part)
             logits.append(await self.role.score(part))
-        return apply_temperature(self.role.task.probabilities(torch.cat(logits)), self.temperature)
+        return apply_temperature(self.role.task.compute_probabilities(torch.cat(logits)), self.temperature)
 
-    async def evaluate(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
+    async def evaluate_rows(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
         """Metrics of the model as it is on these rows.
 
         Args:
@@ -296,11 +296,11 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             keep: whether to store their scores as the run's.
             judge: whether they validate: `Bookkeeping.after_validation` is called.
         """
-        scores, labels = await self.probabilities(rows), self.role.labels(rows).cpu().numpy()
+        scores, labels = await self.score_probabilities(rows), self.role.labels(rows).cpu().numpy()
         if keep:
             self.trained.scores = scores
         if judge:
             self._valid_scores = scores
             for hear in self.role.books.after_validation:
                 hear(scores, labels)
-        return self.role.task.metrics(scores, labels, self.role.table.row_weights(rows))
+        return self.role.task.compute_metrics(scores, labels, self.role.table.row_weights(rows))

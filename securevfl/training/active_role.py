@@ -44,17 +44,17 @@ class ActiveRole(Role):
         self.loss: Loss
         self.label_noise: LabelNoise
         if self.task.is_numeric:
-            self.books.model_facts["target"] = self._target
+            self.books.model_facts["target"] = self._target_state
 
-    def begin(self) -> None:
+    def plan_and_build(self) -> None:
         self.loss = self.build_loss()
         self.label_noise = LabelNoise(self)
         self.y = self.label_noise.drawn_labels(self.y)
-        super().begin()
+        super().plan_and_build()
 
-    def _target(self) -> State:
+    def _target_state(self) -> State:
         """How numbers were scaled, for predictions."""
-        return self.task.state()
+        return self.task.get_state()
 
     def _build_task(self) -> Task:
         """The task: classes, several labels, or a number, scaled by the training rows."""

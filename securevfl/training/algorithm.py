@@ -222,7 +222,7 @@ class Algorithm(Abilities):
         exact = plan.steps is None and not self.uses_book  # otherwise passes per epoch, or rows per person, are unknown
         dp = protection.dp
 
-        def after(epochs: int) -> ReleaseCounts:
+        def count_after(epochs: int) -> ReleaseCounts:
             return self.max_releases(protection, replace(plan, epochs=epochs), passive)
 
         epochs = plan.epochs
@@ -230,11 +230,11 @@ class Algorithm(Abilities):
             low, high = 1, epochs if exact else 1
             while low < high:  # the last epoch that the budgets allow
                 middle = (low + high + 1) // 2
-                looks = after(middle)
+                looks = count_after(middle)
                 allowed = dp.affords(features=looks.features, labels=looks.labels)
                 low, high = (middle, high) if allowed else (low, middle - 1)
             epochs = low
-        most = after(epochs)
+        most = count_after(epochs)
         features, labels = (1 if n is None else n if exact else min(n, epochs) for n in (most.features, most.labels))
         return ReleaseCounts(features=features, labels=labels)
 

@@ -118,7 +118,7 @@ class Bookkeeping:
         """How often `epochs` epochs release one row's activations, at most; the same at all parties."""
         dp = self.role.protection.dp
         # Noise on fixed features is drawn once. Noise on z is not: the weights move, and with them what it hides.
-        moves = self.role.config.trainable or (dp is not None and dp.joint is not None)
+        moves = self.role.config.trainable or (dp is not None and dp.joint_noise is not None)
         return self.times(epochs) if moves else 1
 
     def label_times(self, epochs: int) -> int:
@@ -159,16 +159,16 @@ class Bookkeeping:
         for name, part in self.role.parts.items():
             part.restore(kept[name])
 
-    def state(self) -> State:
+    def get_state(self) -> State:
         """All that training needs to resume."""
-        parts = {name: part.state() for name, part in self.role.parts.items()}
+        parts = {name: part.get_state() for name, part in self.role.parts.items()}
         return {"parts": parts, "memory": self.role.remember()}
 
-    def load(self, state: State) -> None:
+    def load_state(self, state: State) -> None:
         """Resume from a state, after the role's `setup`."""
         kept = as_dict(state["parts"])
         for name, part in self.role.parts.items():
-            part.load(as_dict(kept[name]))
+            part.load_state(as_dict(kept[name]))
         self.role.recall(as_dict(state["memory"]))
 
     def part_of_model(self) -> State:
@@ -182,6 +182,6 @@ class Bookkeeping:
         part: State = {"parts": self.snapshot(), "batch_size": role.plan.batch_size, "times": times}
         part["passive"] = list(role.trained_with)
         dp = role.protection.dp
-        if dp is not None and dp.activations is not None:
+        if dp is not None and dp.activation_noise is not None:
             part["noise key"] = RepeatedNoise.draw_key().hex()
         return part | {name: fact() for name, fact in self.model_facts.items()}

@@ -104,7 +104,7 @@ def fit_temperatures(
     logs = np.log(np.maximum(valid, _TINY))
     own = logs[np.arange(len(logs)), valid_labels]
 
-    def loss(beta: float) -> float:
+    def compute_loss(beta: float) -> float:
         scaled = logs * beta
         most = scaled.max(axis=1)
         return float((most + np.log(np.exp(scaled - most[:, None]).sum(axis=1)) - own * beta).mean())
@@ -112,7 +112,7 @@ def fit_temperatures(
     low, high = 1 / _LARGEST, _LARGEST  # the loss is convex in 1/T
     for _ in range(_STEPS):
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        low, high = (low, right) if loss(left) <= loss(right) else (left, high)
+        low, high = (low, right) if compute_loss(left) <= compute_loss(right) else (left, high)
     beta = (low + high) / 2
     if not 1.01 / _LARGEST < beta < _LARGEST / 1.01:
         return None

@@ -47,7 +47,7 @@ class Checkpoints:
         self._keeper = role.site.keeper
         self._steps = self._keeper.steps if within and _can_resume_within(role) else 0
 
-    def begin(self, start: int | None = None) -> None:
+    def begin_attempt(self, start: int | None = None) -> None:
         """Begin an attempt, before anything is released: count what earlier attempts may have released.
 
         Args:
@@ -59,7 +59,7 @@ class Checkpoints:
         """
         if start is None:
             saved = self._keeper.load()
-            start = 0 if saved is None else self._place(as_int(saved["epoch"]), step_of(saved))
+            start = 0 if saved is None else self._journal_place(as_int(saved["epoch"]), step_of(saved))
         releases, journal = self._role.releases, self._keeper.journal
         if start and len(releases) and not journal.head:
             raise InputError(
@@ -68,7 +68,7 @@ class Checkpoints:
             )
         releases.begin_attempt(journal, start, self._keeper.scope)
 
-    def keep(self, epoch: int, more: State) -> None:
+    def end_epoch(self, epoch: int, more: State) -> None:
         """End an epoch: close its count of releases, and write a checkpoint if one is due.
 
         Args:
@@ -77,9 +77,9 @@ class Checkpoints:
         """
         role = self._role
         if not self._keeper.is_due(epoch):
-            role.releases.end_epoch(self._place(epoch))
+            role.releases.end_epoch(self._journal_place(epoch))
             return
-        self._save(epoch, 0, more)
+        self._save_checkpoint(epoch, 0, more)
 
     def is_checkpoint_due(self, step: int, steps: int) -> bool:
         """Whether a checkpoint is due after `step` of an epoch's `steps` batches."""
@@ -93,20 +93,20 @@ class Checkpoints:
             step: how many of its batches are done.
             more: the program's own state.
         """
-        self._save(epoch - 1, step, more)
+        self._save_checkpoint(epoch - 1, step, more)
 
-    def _place(self, epoch: int, step: int = 0) -> int:
+    def _journal_place(self, epoch: int, step: int = 0) -> int:
         """A checkpoint's place, as the journal counts it."""
         return epoch << _PLACES | step if self._steps else epoch
 
-    def _save(self, epoch: int, step: int, more: State) -> None:
+    def _save_checkpoint(self, epoch: int, step: int, more: State) -> None:
         role = self._role
         role.site.ledger.catch_up()  # every message up to here is checked before its effect is stored
         for prepare in role.books.before_checkpoint:
             prepare()
-        role.releases.end_epoch(self._place(epoch, step))
+        role.releases.end_epoch(self._journal_place(epoch, step))
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self._trained.readings]
-        kept: State = {"role": role.books.state(), "releases": role.releases.state(), "readings": readings}
+        kept: State = {"role": role.books.get_state(), "releases": role.releases.get_state(), "readings": readings}
         kept |= {"secret": role.site.secret.text}  # a resumed run draws what this one would have drawn
         kept |= {"epochs": role.plan.epochs, "epoch": epoch} | ({"step": step} if step else {})
         self._keeper.save(epoch, kept | more, step=step)
@@ -116,9 +116,9 @@ class Checkpoints:
         saved = self._keeper.load()
         if saved is None:
             return None
-        self._role.books.load(as_dict(saved["role"]))
+        self._role.books.load_state(as_dict(saved["role"]))
         self._trained.restore_readings(saved["readings"])
-        self._role.releases.load(as_dict(saved["releases"]))
+        self._role.releases.load_state(as_dict(saved["releases"]))
         return saved
 
     def is_finished(self, saved: State) -> bool:

@@ -33,18 +33,20 @@ def widen_ranges(spec: CutSpec, role: Role) -> CutSpec:
     gradients = spec.gradient_bound * (1 if plan.number is None else _FAR) * max(plan.heaviest, 1.0)
     gradients *= math.sqrt(role.table.classes) if plan.several else 1.0
     if dp is not None and dp.features is not None:
-        scale = max(dp.joint.weight_bound, 1.0) if dp.joint is not None else 1.0
+        scale = max(dp.joint_noise.weight_bound, 1.0) if dp.joint_noise is not None else 1.0
         sigma = dp.features.sigma(role.books.activation_times(plan.epochs))
         activations = max(activations, dp.features.clip * (1 + 2 * _TAIL * sigma * scale))
-    if dp is not None and dp.gradients is not None:
-        gradients *= dp.gradients.clip * (1 + 2 * _TAIL * dp.gradients.sigma(role.books.label_times(plan.epochs)))
+    if dp is not None and dp.gradient_noise is not None:
+        gradients *= dp.gradient_noise.clip * (
+            1 + 2 * _TAIL * dp.gradient_noise.sigma(role.books.label_times(plan.epochs))
+        )
     return replace(
         spec,
         batch_size=plan.batch_size,
         device=plan.device,
         trainable=role.config.trainable,
         widest=role.books.widest,
-        weight_bound=math.inf if dp is None or dp.joint is None else dp.joint.weight_bound,
+        weight_bound=math.inf if dp is None or dp.joint_noise is None else dp.joint_noise.weight_bound,
         activation_bound=activations,
         gradient_bound=gradients,
     )
@@ -58,14 +60,14 @@ def active_side(role: ActiveRole, spec: CutSpec) -> ActiveCut:
         cut = ObservedCut(cut, site, spec)
     if dp is None or not site.passive:
         return cut
-    if dp.joint is not None:
-        parties, sigma = len(site.passive), dp.joint.sigma(role.books.activation_times(role.plan.epochs))
+    if dp.joint_noise is not None:
+        parties, sigma = len(site.passive), dp.joint_noise.sigma(role.books.activation_times(role.plan.epochs))
         bound = largest_norm(
-            clip=dp.joint.clip,
-            weight_bound=dp.joint.weight_bound,
+            clip=dp.joint_noise.clip,
+            weight_bound=dp.joint_noise.weight_bound,
             parties=parties,
             sigma=sigma * (parties / noisy_parties(role.protection, parties)) ** 0.5,
             width=spec.width,
         )
-        cut = BoundedCut(cut, spec, clip=dp.joint.clip, longest=bound, notes=site.notes)
+        cut = BoundedCut(cut, spec, clip=dp.joint_noise.clip, longest=bound, notes=site.notes)
     return cut

@@ -27,7 +27,7 @@ from securevfl.config import Config
 from securevfl.party_context import PartySecret
 from securevfl.privacy.noise import draw_gaussian, draw_uniform
 from securevfl.training.bookkeeping import BookedRole
-from securevfl.training.self_supervised import pretrain
+from securevfl.training.self_supervised import pretrain_bottom
 
 __all__ = ["Frozen", "FrozenBottom", "frozen_activations", "frozen_bottom", "rows_to_pretrain"]
 
@@ -91,7 +91,7 @@ class FrozenBottom(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Activations (n, width) of rows (n, …)."""
-        return _features(self.kind, x, self.weight, self.shift)
+        return _compute_features(self.kind, x, self.weight, self.shift)
 
 
 class _Learning(nn.Module):
@@ -104,10 +104,10 @@ class _Learning(nn.Module):
         self.shift = nn.Parameter(drawn.shift.clone())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _features(self.kind, x, self.weight, self.shift)
+        return _compute_features(self.kind, x, self.weight, self.shift)
 
 
-def _features(kind: FeatureKind, x: torch.Tensor, weight: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+def _compute_features(kind: FeatureKind, x: torch.Tensor, weight: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     inner = x.flatten(1) @ weight + shift
     if kind == "fourier":
         return math.sqrt(2) * torch.cos(inner)
@@ -128,20 +128,20 @@ def frozen_bottom(
     """
     inputs, width = math.prod(shape), frozen.width
 
-    def stream(what: str) -> Callable[[int], bytes]:
+    def keyed_stream(what: str) -> Callable[[int], bytes]:
         return lambda count: secret.keystream(count, "frozen bottom", frozen.kind, what)
 
-    weight = draw_gaussian((inputs, width), 1 / math.sqrt(max(inputs, 1)), stream("weights")).float()
+    weight = draw_gaussian((inputs, width), 1 / math.sqrt(max(inputs, 1)), keyed_stream("weights")).float()
     if frozen.kind == "fourier":
-        shift = torch.from_numpy(draw_uniform((width,), stream("shift")) * 2 * math.pi).float()
+        shift = torch.from_numpy(draw_uniform((width,), keyed_stream("shift")) * 2 * math.pi).float()
     else:
-        shift = draw_gaussian((width,), _SHIFT, stream("shift")).float()
+        shift = draw_gaussian((width,), _SHIFT, keyed_stream("shift")).float()
     drawn = FrozenBottom(frozen.kind, weight, shift)
     if frozen.learned is None or own_rows is None or len(own_rows) < 2:
         return drawn
     learning = _Learning(drawn.to(own_rows.device))
     seed = secret.seed("frozen bottom", "own rows")
-    pretrain(learning, width, own_rows, steps=frozen.steps, batch=_BATCH, seed=seed)
+    pretrain_bottom(learning, width, own_rows, steps=frozen.steps, batch=_BATCH, seed=seed)
     return FrozenBottom(frozen.kind, learning.weight.detach(), learning.shift.detach())
 
 

@@ -87,26 +87,26 @@ class ActiveHalf:
         """See `Part.setup`."""
         await self.cut.setup()
 
-    def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    def join_parts(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         """Logits from the passive parties' part of z and the active party's own."""
         z = remote + own
         out: torch.Tensor = self.top(z if isinstance(self.top, nn.Identity) else torch.relu(z))
         return out
 
-    def alone(self, activations: torch.Tensor) -> torch.Tensor:
+    def forward_alone(self, activations: torch.Tensor) -> torch.Tensor:
         """Logits (n, outputs) with zeros for the passive parties' part of z, without any message."""
         with torch.no_grad():
             own = self.own(activations)
-            return self.join(torch.zeros_like(own), own)
+            return self.join_parts(torch.zeros_like(own), own)
 
     async def forward(self, activations: torch.Tensor, *, train: bool) -> torch.Tensor:
         """Logits (n, outputs) of rows whose activations at the active party are these, (n, d)."""
         remote = await self.cut.forward(activations.shape[0], train=train)
         if not train:
             with torch.no_grad():
-                return self.join(remote, self.own(activations))
+                return self.join_parts(remote, self.own(activations))
         self._remote = remote.requires_grad_()
-        return self.join(self._remote, self.own(activations))
+        return self.join_parts(self._remote, self.own(activations))
 
     async def backward(self, outputs: torch.Tensor, gradient: Noised[torch.Tensor] | None = None) -> None:
         """Step the whole network on the derivative of `outputs`: a loss, or logits with their noised `gradient`.
@@ -140,12 +140,12 @@ class ActiveHalf:
         self.model.load_state_dict(weights)
         self.cut.restore(cut)
 
-    def state(self) -> State:
+    def get_state(self) -> State:
         """All that training needs to resume exactly."""
         weights, cut = as_pair(self.snapshot())
         return {"weights": weights, "cut": cut, "optimizer": copy.deepcopy(self.optimizer.state_dict())}
 
-    def load(self, state: Mapping[str, object]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Resume from `state`."""
         self.restore((state["weights"], state["cut"]))
         self.optimizer.load_state_dict(as_dict(state["optimizer"]))
@@ -227,13 +227,13 @@ class PassiveHalf:
         self.bottom.load_state_dict(weights)
         self.cut.restore(cut)
 
-    def state(self) -> State:
+    def get_state(self) -> State:
         """All that training needs to resume exactly."""
         weights, cut = as_pair(self.snapshot())
         optimizer = None if self.optimizer is None else copy.deepcopy(self.optimizer.state_dict())
         return {"weights": weights, "cut": cut, "optimizer": optimizer}
 
-    def load(self, state: Mapping[str, object]) -> None:
+    def load_state(self, state: Mapping[str, object]) -> None:
         """Resume from `state`."""
         self.restore((state["weights"], state["cut"]))
         if self.optimizer is not None:
@@ -271,11 +271,11 @@ class Networks:
         """See `Part.restore`."""
         self.model.load_state_dict(as_dict(state))
 
-    def state(self) -> State:
-        """See `Part.state`."""
+    def get_state(self) -> State:
+        """See `Part.get_state`."""
         return {"weights": self.snapshot(), "optimizer": copy.deepcopy(self.optimizer.state_dict())}
 
-    def load(self, state: Mapping[str, object]) -> None:
-        """See `Part.load`."""
+    def load_state(self, state: Mapping[str, object]) -> None:
+        """See `Part.load_state`."""
         self.restore(state["weights"])
         self.optimizer.load_state_dict(as_dict(state["optimizer"]))

@@ -43,15 +43,15 @@ class Labels(Task):
         found: np.ndarray = labels[(labels >= 0).all(axis=1)]
         return found
 
-    def targets(self, labels: torch.Tensor) -> torch.Tensor:
+    def make_targets(self, labels: torch.Tensor) -> torch.Tensor:
         return labels.float()
 
-    def probabilities(self, logits: torch.Tensor) -> np.ndarray:
+    def compute_probabilities(self, logits: torch.Tensor) -> np.ndarray:
         """(n, labels) float64, one independent probability for each label."""
         found: np.ndarray = torch.sigmoid(logits.double()).cpu().numpy()
         return found
 
-    def metrics(
+    def compute_metrics(
         self, probabilities: np.ndarray, labels: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, float]:
         """AUC and F1 of each label, averaged (`auc`, `macro_f1`); F1 over all pairs of row and label (`micro_f1`); the

@@ -48,24 +48,26 @@ def build_mlp(widths: Sequence[int], *, last: nn.Module | None = None) -> nn.Seq
     return nn.Sequential(*layers, *([last] if last is not None else []))
 
 
-def _conv(inputs: int, outputs: int, kernel: int = 3) -> list[nn.Module]:
+def _build_convolution(inputs: int, outputs: int, kernel: int = 3) -> list[nn.Module]:
     return [nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2), nn.ReLU()]
 
 
-def _small(channels: int) -> nn.Sequential:
+def _build_small(channels: int) -> nn.Sequential:
     """Two convolutions with pooling: for small images on a CPU."""
-    return nn.Sequential(*_conv(channels, 16), nn.MaxPool2d(2), *_conv(16, 32), nn.MaxPool2d(2), nn.Flatten())
+    return nn.Sequential(
+        *_build_convolution(channels, 16), nn.MaxPool2d(2), *_build_convolution(16, 32), nn.MaxPool2d(2), nn.Flatten()
+    )
 
 
-def _fedcvt(channels: int) -> nn.Sequential:
+def _build_fedcvt(channels: int) -> nn.Sequential:
     """The CNN of FedCVT for CIFAR-10 halves: 32-32-pool-64-64-pool-128-128-pool (its section 6.3.3)."""
     layers: list[nn.Module] = []
     for inputs, outputs in ((channels, 32), (32, 64), (64, 128)):
-        layers += [*_conv(inputs, outputs), *_conv(outputs, outputs), nn.MaxPool2d(2)]
+        layers += [*_build_convolution(inputs, outputs), *_build_convolution(outputs, outputs), nn.MaxPool2d(2)]
     return nn.Sequential(*layers, nn.Flatten())
 
 
-def _multivfl(channels: int) -> nn.Sequential:
+def _build_multivfl(channels: int) -> nn.Sequential:
     """The data owner's model of Multi-VFL: one convolution to 32 channels, kernel 3 (its section 4), then pooling."""
     return nn.Sequential(nn.Conv2d(channels, 32, 3), nn.ReLU(), nn.MaxPool2d((1, 2)), nn.Flatten())
 
@@ -126,9 +128,9 @@ def resnet56_stem(channels: int) -> nn.Sequential:
 
 
 BOTTOMS = {
-    "cnn": (_small, 64),
-    "cnn-fedcvt": (_fedcvt, 64),
-    "cnn-multivfl": (_multivfl, 0),
+    "cnn": (_build_small, 64),
+    "cnn-fedcvt": (_build_fedcvt, 64),
+    "cnn-multivfl": (_build_multivfl, 0),
     "resnet18": (resnet18_stem, 0),
     "resnet56": (resnet56_stem, 0),
 }

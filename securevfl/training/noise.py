@@ -81,12 +81,14 @@ class FeatureNoise:
         if dp is None or dp.features is None:
             return
         rows, times = role.books.release_rows(), role.books.activation_times(role.plan.epochs)
-        if dp.joint is not None:
+        if dp.joint_noise is not None:
             parties = noisy_parties(role.protection, len(role.site.passive))
-            self.joint = role.releases.plan_joint(dp.joint, rows=rows, times=times, parties=parties)
-        elif dp.activations is not None:
+            self.joint = role.releases.plan_joint(dp.joint_noise, rows=rows, times=times, parties=parties)
+        elif dp.activation_noise is not None:
             once = not role.config.trainable
-            self.release = role.releases.plan_rows("activations", dp.activations, rows=rows, times=times, once=once)
+            self.release = role.releases.plan_rows(
+                "activations", dp.activation_noise, rows=rows, times=times, once=once
+            )
 
     def __call__(self, a: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
         """Activations (n, d) of numbered rows as they may leave: clipped, noised; gradients flow through the clip.
@@ -104,7 +106,7 @@ class FeatureNoise:
             return self.joint.clip_activations(a)
         return a if self.release is None else self.release(a, rows)
 
-    def share(self, rows: np.ndarray, width: int) -> NoiseShare | None:
+    def noise_share(self, rows: np.ndarray, width: int) -> NoiseShare | None:
         """This party's share of the noise on z of these rows, (n, width); None if z carries no noise."""
         return None if self.joint is None else self.joint.draw_share(rows, width)
 
@@ -138,18 +140,18 @@ class LabelNoise:
         self.drawn: LabelRelease | None = None
         self.release: RowRelease | None = None
         dp, table = role.protection.dp, role.table
-        if dp is None or dp.randomised is None or not role.site.passive or table.y is None:
+        if dp is None or dp.label_draw is None or not role.site.passive or table.y is None:
             return
         held_out = np.concatenate([table.split.valid, table.split.test])
         training = np.setdiff1d(np.arange(table.total_count), held_out)
         self.drawn = role.releases.plan_labels(
-            dp.randomised, table.y, training, classes=table.classes, person=table.person
+            dp.label_draw, table.y, training, classes=table.classes, person=table.person
         )
 
     def drawn_labels(self, y: torch.Tensor) -> torch.Tensor:
         """Labels (rows,) with the drawn ones in place. A resumed run gets the same draw: a second one would reveal
         more."""
-        return y if self.drawn is None else self.drawn.apply(y)
+        return y if self.drawn is None else self.drawn.replace_labels(y)
 
     def plan_gradients(self) -> None:
         """Plan noise on ``∂loss/∂logits`` of each row, sized by what the role's loss states of its sensitivity.
@@ -159,18 +161,24 @@ class LabelNoise:
         """
         role = self._role
         dp = role.protection.dp
-        if dp is None or dp.gradients is None or not role.site.passive:
+        if dp is None or dp.gradient_noise is None or not role.site.passive:
             return
         times = role.books.label_times(role.plan.epochs)
         self.release = role.releases.plan_rows(
-            "gradients", dp.gradients, rows=role.books.release_rows(), times=times, sensitivity=role.loss.sensitivity
+            "gradients",
+            dp.gradient_noise,
+            rows=role.books.release_rows(),
+            times=times,
+            sensitivity=role.loss.sensitivity,
         )
 
     def correct_logits(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits of the label that was drawn, from logits of the true one; the same where labels are exact."""
-        return logits if self.drawn is None else self.drawn.correct(logits)
+        return logits if self.drawn is None else self.drawn.correct_logits(logits)
 
-    def gradient(self, logits: torch.Tensor, targets: torch.Tensor, rows: np.ndarray) -> Noised[torch.Tensor] | None:
+    def noised_gradient(
+        self, logits: torch.Tensor, targets: torch.Tensor, rows: np.ndarray
+    ) -> Noised[torch.Tensor] | None:
         """``∂loss/∂logits`` with noise, (n, outputs), over the nominal batch; None if gradients carry no noise.
 
         Labels enter training here and nowhere else. The loss has to be the role's, because noise is sized by the
@@ -188,7 +196,7 @@ class LabelNoise:
         if self.release is None:
             return None
         role = self._role
-        if not role.loss.accepts(targets):
+        if not role.loss.accepts_targets(targets):
             raise InputError(
                 "a batch's targets are not probabilities of the classes (from 0, with sum 1), or are beyond the "
                 "target's range: the loss states no sensitivity for them, so noise on their gradient would be sized "

@@ -77,11 +77,11 @@ class Objective(ABC):
         """
 
     @abstractmethod
-    def losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def compute_losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Loss of each row, (n,), of raw scores (n, outputs)."""
 
     @abstractmethod
-    def gradients(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def compute_derivatives(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First and second derivative of each row's loss by its raw scores, (n, outputs) each; for several outputs, the
         second is the diagonal of the Hessian."""
 
@@ -144,11 +144,11 @@ def check_numbers_fit(name: str, y: np.ndarray, where: str) -> None:
         )
 
 
-def _mean(y: np.ndarray, weight: np.ndarray | None) -> float:
+def _weighted_mean(y: np.ndarray, weight: np.ndarray | None) -> float:
     return float(np.average(y, weights=weight))
 
 
-def _exp(raw: np.ndarray) -> np.ndarray:
+def _capped_exp(raw: np.ndarray) -> np.ndarray:
     found: np.ndarray = np.exp(np.minimum(raw, _STEEPEST))
     return found
 
@@ -157,13 +157,13 @@ class _Squared(Objective):
     name: ClassVar[str] = "squared"
 
     def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-        return np.array([_mean(y, weight)])
+        return np.array([_weighted_mean(y, weight)])
 
-    def losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def compute_losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
         found: np.ndarray = (raw[:, 0] - y) ** 2 / 2
         return found
 
-    def gradients(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def compute_derivatives(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return raw - y[:, None], np.ones_like(raw)
 
     def to_predictions(self, raw: np.ndarray) -> np.ndarray:
@@ -190,12 +190,12 @@ class _Huber(_Squared):
             low, high = (low, middle) if total > 0 else (middle, high)
         return np.array([(low + high) / 2])
 
-    def losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def compute_losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
         r = np.abs(raw[:, 0] - y)
         found: np.ndarray = np.where(r <= self.delta, r**2 / 2, self.delta * (r - self.delta / 2))
         return found
 
-    def gradients(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def compute_derivatives(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r = raw - y[:, None]
         return np.clip(r, -self.delta, self.delta), self.delta / np.maximum(np.abs(r), self.delta)
 
@@ -204,19 +204,19 @@ class _Poisson(Objective):
     name: ClassVar[str] = "poisson"
 
     def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-        return np.log([max(_mean(y, weight), np.finfo(float).tiny)])
+        return np.log([max(_weighted_mean(y, weight), np.finfo(float).tiny)])
 
-    def losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def compute_losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
         f = raw[:, 0]
-        found: np.ndarray = _exp(f) - y * f
+        found: np.ndarray = _capped_exp(f) - y * f
         return found
 
-    def gradients(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        mean = _exp(raw)
+    def compute_derivatives(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean = _capped_exp(raw)
         return mean - y[:, None], mean
 
     def to_predictions(self, raw: np.ndarray) -> np.ndarray:
-        return _exp(raw)
+        return _capped_exp(raw)
 
 
 class _Tweedie(_Poisson):
@@ -229,14 +229,14 @@ class _Tweedie(_Poisson):
             )
         self.power = power
 
-    def losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def compute_losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
         f, p = raw[:, 0], self.power
-        found: np.ndarray = _exp((2 - p) * f) / (2 - p) - y * _exp((1 - p) * f) / (1 - p)
+        found: np.ndarray = _capped_exp((2 - p) * f) / (2 - p) - y * _capped_exp((1 - p) * f) / (1 - p)
         return found
 
-    def gradients(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def compute_derivatives(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p = self.power
-        up, down = _exp((2 - p) * raw), y[:, None] * _exp((1 - p) * raw)
+        up, down = _capped_exp((2 - p) * raw), y[:, None] * _capped_exp((1 - p) * raw)
         return up - down, (2 - p) * up + (p - 1) * down
 
 
@@ -245,15 +245,15 @@ class _Logistic(Objective):
 
     def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         tiny = np.finfo(float).eps
-        share = min(max(_mean(y, weight), tiny), 1 - tiny)
+        share = min(max(_weighted_mean(y, weight), tiny), 1 - tiny)
         return np.log([share / (1 - share)])
 
-    def losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def compute_losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
         f = raw[:, 0]
         found: np.ndarray = np.logaddexp(0, f) - y * f
         return found
 
-    def gradients(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def compute_derivatives(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p = _sigmoid(raw)
         return p - y[:, None], p * (1 - p)
 
@@ -275,11 +275,11 @@ class _Softmax(Objective):
         logs: np.ndarray = np.log(np.maximum(shares / shares.sum(), np.finfo(float).eps))
         return logs
 
-    def losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def compute_losses(self, raw: np.ndarray, y: np.ndarray) -> np.ndarray:
         found: np.ndarray = np.logaddexp.reduce(raw, axis=1) - raw[np.arange(len(y)), y]
         return found
 
-    def gradients(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def compute_derivatives(self, raw: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p = self.to_predictions(raw)
         g = p.copy()
         g[np.arange(len(y)), y] -= 1

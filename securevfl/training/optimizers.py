@@ -28,7 +28,9 @@ class Adam(torch.optim.Adam):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step on the gradients that the parameters have; see `torch.optim.Adam.step`."""
-        groups = [] if closure is not None else [self._ready(i, group) for i, group in enumerate(self.param_groups)]
+        groups = (
+            [] if closure is not None else [self._ready_moments(i, group) for i, group in enumerate(self.param_groups)]
+        )
         ready = [moments for moments in groups if moments is not None]
         if not ready or len(ready) < len(self.param_groups):
             self._moments.clear()  # torch counts the steps of each parameter separately
@@ -40,13 +42,13 @@ class Adam(torch.optim.Adam):
 
     step.hooked = True  # type: ignore[attr-defined]  # otherwise torch wraps each step in a profiler mark
 
-    def _ready(self, number: int, group: dict[str, Any]) -> _Moments | None:
+    def _ready_moments(self, number: int, group: dict[str, Any]) -> _Moments | None:
         """The moments of a group; None if torch has to step, as in the first step."""
         kept = self._moments.get(number)
         states = [self.state[parameter] for parameter in group["params"]]
         if kept is None or not kept.are_of(states):
             usual = isinstance(group["lr"], float) and not any(group[name] for name in _UNUSUAL)
-            kept = _Moments.of(group["params"], states) if usual else None
+            kept = _Moments.from_torch(group["params"], states) if usual else None
             if kept is None:
                 return None
             self._moments[number] = kept
@@ -71,13 +73,13 @@ class _Moments:
         self._first = torch.cat([state["exp_avg"].reshape(-1) for state in states])
         self._second = torch.cat([state["exp_avg_sq"].reshape(-1) for state in states])
         self._gradient, self._root = torch.empty_like(self._first), torch.empty_like(self._first)
-        self._firsts, self._roots = self._views(self._first), self._views(self._root)
-        places = zip(states, self._steps.unbind(), self._firsts, self._views(self._second), strict=True)
+        self._firsts, self._roots = self._split_views(self._first), self._split_views(self._root)
+        places = zip(states, self._steps.unbind(), self._firsts, self._split_views(self._second), strict=True)
         for state, step, first, second in places:
             state.update(step=step, exp_avg=first, exp_avg_sq=second)
 
     @classmethod
-    def of(cls, parameters: list[torch.Tensor], states: list[dict[str, torch.Tensor]]) -> _Moments | None:
+    def from_torch(cls, parameters: list[torch.Tensor], states: list[dict[str, torch.Tensor]]) -> _Moments | None:
         """Take over the moments that torch made; None if there are none yet, or torch has to step them."""
         for parameter, state in zip(parameters, states, strict=True):
             if state.keys() != {"step", "exp_avg", "exp_avg_sq"}:
@@ -87,7 +89,7 @@ class _Moments:
         counts = {float(state["step"]) for state in states}
         return cls(parameters, states, counts.pop()) if len(counts) == 1 else None
 
-    def _views(self, flat: torch.Tensor) -> list[torch.Tensor]:
+    def _split_views(self, flat: torch.Tensor) -> list[torch.Tensor]:
         parts = torch.split(flat, self._sizes)
         return [part.view(parameter.shape) for part, parameter in zip(parts, self._parameters, strict=True)]
 

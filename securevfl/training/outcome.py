@@ -58,10 +58,10 @@ def constant_metrics(
         return {}
     if task.is_numeric:
         mean = float(np.average(train, weights=train_weight))
-        return task.metrics(np.full((len(rows), 1), mean), rows, weight)
+        return task.compute_metrics(np.full((len(rows), 1), mean), rows, weight)
     if task.is_multilabel:
         means = np.average(train, axis=0, weights=train_weight)
-        found = task.metrics(np.broadcast_to(means, rows.shape).astype(np.float64), rows, weight)
+        found = task.compute_metrics(np.broadcast_to(means, rows.shape).astype(np.float64), rows, weight)
         return {name: found[name] for name in ("accuracy", "log_loss")}
     shares = np.bincount(train, weights=train_weight, minlength=task.classes)
     shares = shares / shares.sum()

@@ -24,10 +24,10 @@ class ParallelNetworks:
         stacked, _ = stack_module_state(list(models))
         self._shape = models[0]
         self._weights = {name: weight.detach().requires_grad_() for name, weight in stacked.items()}
-        self._all = vmap(self._one)
+        self._all = vmap(self._forward_one)
         self.optimizer = torch.optim.Adam(self._weights.values(), lr=lr, weight_decay=weight_decay, fused=True)
 
-    def _one(self, weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    def _forward_one(self, weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = functional_call(self._shape, weights, (x,))
         return out
 
@@ -39,7 +39,7 @@ class ParallelNetworks:
     def evaluate_one(self, number: int, x: torch.Tensor) -> torch.Tensor:
         """Outputs (n, outputs) of one network, without gradients."""
         with torch.no_grad():
-            return self._one({name: weight[number] for name, weight in self._weights.items()}, x)
+            return self._forward_one({name: weight[number] for name, weight in self._weights.items()}, x)
 
     def step(self, loss: torch.Tensor) -> None:
         """Take one step on the sum of the networks' losses."""

@@ -28,7 +28,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
     async def run(self) -> Trained:
         role, split, observer = self.role, self.role.table.split, self.role.site.observer
         observer.phase("setup")
-        saved = await self.prepare()
+        saved = await self.prepare_training()
         observer.phase("training")
         epoch = 0 if saved is None else as_int(saved["epoch"])
         kept = role.books.snapshot() if saved is None else saved["kept"]
@@ -45,7 +45,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
             if verdict.meta.get("best"):
                 kept = role.books.snapshot()
             stop = bool(verdict.meta.get("stop")) or epoch >= role.plan.epochs
-            self.checkpoints.keep(epoch, {"kept": kept, "stop": stop})
+            self.checkpoints.end_epoch(epoch, {"kept": kept, "stop": stop})
             observer.epoch(epoch, math.nan, {})
             self.report_spent()
         role.books.restore(kept)

@@ -24,13 +24,13 @@ class PassiveRole(Role):
 
     def __init__(self, config: Configuration, setting: Setting) -> None:
         super().__init__(config, setting)
-        site, table, shape = self.site, self.table, self.features.shape
+        site, table, shape = self.site, self.table, self.features.row_shape
         names = table.names or Numbers(len(self.features.x))
         most, columns = site.policy.max_looks, table.columns or shape.numel()
         self.opened = OpenedValues(site.name, columns, names, most=most, book=site.looks)
 
-    def begin(self) -> None:
-        super().begin()
+    def plan_and_build(self) -> None:
+        super().plan_and_build()
         done = 0 if self.site.keeper.load() is None else self.site.keeper.start or 0
         if not len(self.table.split.train):
             return  # a prediction: each row is counted as it is asked for
@@ -55,7 +55,7 @@ class PassiveRole(Role):
         Raises:
             PolicyError: more values of a row would be opened than the party's policy allows.
         """
-        self.opened.add(self.features.places(rows), self.values_per_release or width)
+        self.opened.count_opening(self.features.find_places(rows), self.values_per_release or width)
 
     @property
     def upstream(self) -> Link:

@@ -70,7 +70,7 @@ class RoleProgram(Program, Generic[R]):
     """What the programs of both sides share.
 
     Args:
-        role: the party's part in the algorithm; the constructor calls its `begin`.
+        role: the party's part in the algorithm; the constructor calls its `plan_and_build`.
 
     Attributes:
         resumes_within_epochs: whether it can resume from a checkpoint inside an epoch, if the role can.
@@ -79,15 +79,15 @@ class RoleProgram(Program, Generic[R]):
     resumes_within_epochs: ClassVar[bool] = True
 
     def __init__(self, role: R) -> None:
-        role.begin()
+        role.plan_and_build()
         self.role = role
         self.trained = Trained(split=role.table.split)
         self.checkpoints = Checkpoints(role, self.trained, within=self.resumes_within_epochs)
 
-    async def prepare(self) -> State | None:
+    async def prepare_training(self) -> State | None:
         """Set up and load the last checkpoint, if there is one; return what the program stored in it, or None."""
         self.lap_times()
-        self.checkpoints.begin()
+        self.checkpoints.begin_attempt()
         await self.setup()
         self.trained.setup = self.lap_times()
         return self.checkpoints.resume()
@@ -116,8 +116,8 @@ class RoleProgram(Program, Generic[R]):
         trained.model = role.books.part_of_model()
         trained.notes += role.closing_notes()
         role.releases.end_epoch()
-        trained.spent += role.releases.close()
-        trained.notes += role.releases.notes(role.site.name)
+        trained.spent += role.releases.final_costs()
+        trained.notes += role.releases.interruption_notes(role.site.name)
         self.record_opened_values(trained.notes)
         return trained
 
@@ -128,11 +128,11 @@ class RoleProgram(Program, Generic[R]):
         if not isinstance(role, PassiveRole) or not role.opened.max_values:
             return
         role.site.ledger.note("looks", role.opened.ledger_facts())
-        if notes is not None and (role.opened.allowed is not None or role.config.draws_secretly):
-            notes.append(role.opened.text())
+        if notes is not None and (role.opened.allowed_values is not None or role.config.draws_secretly):
+            notes.append(role.opened.summary_sentence())
 
     def privacy_spent(self) -> list[Spent]:
-        return self.role.releases.spent()
+        return self.role.releases.costs_so_far()
 
     def report_spent(self) -> None:
         """Report ε so far to the party's observer, if it asks for that."""

@@ -54,7 +54,7 @@ def fit_temperature(p: np.ndarray, labels: np.ndarray) -> float:
     return float(_TEMPERATURES[int(np.argmin(losses))])
 
 
-def _margins(p: np.ndarray) -> np.ndarray:
+def _class_margins(p: np.ndarray) -> np.ndarray:
     """Each class's probability minus the best other one, (n, classes)."""
     if p.shape[1] < 2:
         return p
@@ -129,12 +129,12 @@ class SelfTraining:
     def collect_counts(self) -> SelfTraining:
         """Add up the labels counted so far; returns itself."""
         for keep, labels, sure in self._noted:
-            self._give(np.bincount(labels[keep].cpu().numpy()))
+            self._count_classes(np.bincount(labels[keep].cpu().numpy()))
             self.most = max(self.most, float(sure.max()) if len(sure) else 0.0)
         self._noted.clear()
         return self
 
-    def _give(self, counts: np.ndarray) -> None:
+    def _count_classes(self, counts: np.ndarray) -> None:
         """Add to the number of labels of each class."""
         wide = max(len(counts), len(self.given))
         both = [np.pad(np.asarray(c, dtype=np.int64), (0, wide - len(c))) for c in (counts, self.given)]
@@ -149,23 +149,23 @@ class SelfTraining:
     def assign_labels(self, p: np.ndarray) -> np.ndarray:
         """The class assigned to each row, (n,) int64, -1 for none, from probabilities (n, classes)."""
         balanced = self.labelling == "balanced"
-        found = self._balanced(p) if balanced else self._sure(p)
+        found = self._label_by_margin(p) if balanced else self._label_by_bound(p)
         sure = found >= 0
         self.rows += len(p)
-        self._give(np.bincount(found[sure], minlength=p.shape[1]))
+        self._count_classes(np.bincount(found[sure], minlength=p.shape[1]))
         self.most = max(self.most, float(divide_logits(p, self.heat).max(initial=0.0)))
         return found
 
-    def _sure(self, p: np.ndarray) -> np.ndarray:
+    def _label_by_bound(self, p: np.ndarray) -> np.ndarray:
         """Classes of the rows whose tempered probability reaches the bound."""
         q = divide_logits(p, self.heat)
         if not len(q):
             return np.empty(0, dtype=np.int64)
         return np.where(q.max(axis=1) >= self.confidence, q.argmax(axis=1), -1)
 
-    def _balanced(self, p: np.ndarray) -> np.ndarray:
+    def _label_by_margin(self, p: np.ndarray) -> np.ndarray:
         """Label the rows of each class with the largest margins, the rarest class first."""
-        margins, found = _margins(p), np.full(len(p), -1)
+        margins, found = _class_margins(p), np.full(len(p), -1)
         shares = self.shares or [1 / p.shape[1]] * p.shape[1]
         self.bounds = [2.0] * p.shape[1]  # more than any margin
         for k in np.argsort(shares, kind="stable"):
@@ -180,10 +180,10 @@ class SelfTraining:
     def assess_held_out(self, p: np.ndarray, labels: np.ndarray) -> None:
         """Measure the rule on held-out rows: probabilities (n, classes), classes (n,)."""
         if self.labelling == "balanced" and self.bounds and len(p):
-            lead = _margins(p) - np.array(self.bounds)
+            lead = _class_margins(p) - np.array(self.bounds)
             given = np.where(lead.max(axis=1) >= 0, lead.argmax(axis=1), -1)
         else:
-            given = self._sure(p)
+            given = self._label_by_bound(p)
         self.held += len(p)
         self.held_sure += int((given >= 0).sum())
         self.held_right += int((given[given >= 0] == labels[given >= 0]).sum())
@@ -195,7 +195,7 @@ class SelfTraining:
         self.right = int((p[sure].argmax(axis=1) == labels[sure]).sum()) if self.sure else 0
 
     @property
-    def rule(self) -> str:
+    def rule_text(self) -> str:
         """The rule in words."""
         if self.labelling == "balanced":
             return f"the surest {100 * self.share:g} % of each class's share"
@@ -203,10 +203,10 @@ class SelfTraining:
         return f"with a probability of {self.confidence:g} or more{tempering}"
 
     @property
-    def text(self) -> str:
+    def summary_sentence(self) -> str:
         """One sentence for the report."""
         found = (
-            f"{self.labelled:,} of {self.rows:,} rows of the passive parties labelled, {self.rule}"
+            f"{self.labelled:,} of {self.rows:,} rows of the passive parties labelled, {self.rule_text}"
             f"{self._class_shares}; {self.dropped:,} rows dropped"
         )
         if self.held_sure:
@@ -266,20 +266,22 @@ class SelfTraining:
             found["temperature"] = self.heat
         return found
 
-    def state(self) -> State:
+    def get_state(self) -> State:
         """All counts without the rule, for a checkpoint."""
         rule = ("confidence", "labelling", "share", "_noted")
         return {name: value for name, value in asdict(self.collect_counts()).items() if name not in rule}
 
-    def load(self, state: State) -> None:
+    def load_state(self, state: State) -> None:
         """Restore a state."""
-        for name in self.state():
+        for name in self.get_state():
             setattr(self, name, type(getattr(self, name))(state[name]))
 
 
 async def score_rows(role: ActiveRole, rows: np.ndarray) -> np.ndarray:
     """Probabilities (n, classes) of numbered rows by the current model; the passive parties run `answer_rows`."""
-    found = [role.task.probabilities(await role.score(part)) for part in split_chunks(rows, role.plan.eval_rows)]
+    found = [
+        role.task.compute_probabilities(await role.score(part)) for part in split_chunks(rows, role.plan.eval_rows)
+    ]
     return np.concatenate(found) if found else np.empty((0, role.task.classes))
 
 

@@ -83,10 +83,10 @@ class Regression(Task):
         return "r2"
 
     def build_loss(self) -> Loss:
-        return NumberLoss(self.loss.name, delta=self.loss.delta, power=self.loss.power, span=self._span)
+        return NumberLoss(self.loss.name, delta=self.loss.delta, power=self.loss.power, span=self._clip_span)
 
     @property
-    def _span(self) -> float | None:
+    def _clip_span(self) -> float | None:
         if self.loss.range is None:
             return None
         return 1.0 if self.loss.name in _LOGS else 2.0
@@ -95,13 +95,13 @@ class Regression(Task):
         found: np.ndarray = labels[np.isfinite(labels)]
         return found
 
-    def targets(self, labels: torch.Tensor) -> torch.Tensor:
+    def make_targets(self, labels: torch.Tensor) -> torch.Tensor:
         if self.loss.range is not None:
             low, high = self.loss.range
             labels = labels.clamp(0.0 if self.loss.name in _LOGS else low, high)
         return ((labels - self.center) / self.scale).float()
 
-    def probabilities(self, logits: torch.Tensor) -> np.ndarray:
+    def compute_probabilities(self, logits: torch.Tensor) -> np.ndarray:
         """Predictions in the target's units, (n, 1) float64."""
         wide = logits.double()
         if self.loss.name in _LOGS:
@@ -109,7 +109,7 @@ class Regression(Task):
         found: np.ndarray = (wide * self.scale + self.center).cpu().numpy()
         return found
 
-    def metrics(
+    def compute_metrics(
         self, probabilities: np.ndarray, labels: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, float]:
         """Root mean squared error, mean absolute error, R², and for losses other than the squared one their mean:
@@ -157,7 +157,7 @@ class Regression(Task):
     def loss_name(self) -> str:
         return {"squared": "rmse", "huber": "huber"}.get(self.loss.name, "deviance")
 
-    def state(self) -> State:
+    def get_state(self) -> State:
         return {"center": self.center, "scale": self.scale}
 
     def with_state(self, state: object) -> Regression:

@@ -37,7 +37,7 @@ def representation_exchange(step: str, words: str, told: Revealed, dp: DP | None
         words,
         reveals=told.text,
         severity=told.severity,
-        noised=dp is not None and dp.activations is not None,
+        noised=dp is not None and dp.activation_noise is not None,
         sights=told.sights,
     )
 

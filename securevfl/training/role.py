@@ -1,7 +1,8 @@
 """A role is what one party does in an algorithm: an algorithm's file overrides the hooks, and programs call them.
 
-The constructor stores what it was given and calls nothing that can be overridden. `begin`, which the program calls,
-fits the plan to the rows and lets `build` make the networks. What programs need beside the hooks is in `Role.books`.
+The constructor stores what it was given and calls nothing that can be overridden. `plan_and_build`, which the program
+calls, fits the plan to the rows and lets `build` make the networks. What programs need beside the hooks is in
+`Role.books`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Role(ABC):
         self.parts: dict[str, Part] = {}
         self.books = self.bookkeeping(self, setting)
 
-    def begin(self) -> None:
+    def plan_and_build(self) -> None:
         """Fit the plan to the rows and to the privacy budget, then `build`; the program calls it once.
 
         Raises:
@@ -70,7 +71,7 @@ class Role(ABC):
         if dp is not None:
             planned = [
                 (dp.features, books.activation_times),
-                (dp.gradients, books.label_times),
+                (dp.gradient_noise, books.label_times),
                 (dp.model, books.times),
             ]
         counted = [(mechanism, times) for mechanism, times in planned if mechanism is not None]

@@ -211,7 +211,7 @@ class Features:
         self._all = False
 
     @cached_property
-    def _at(self) -> np.ndarray:
+    def _place_of(self) -> np.ndarray:
         """Number → place in `x`, or -1; built on first use, which batches of aligned rows never need."""
         # The last entry is that of number -1.
         return np.append(self._table.own_places(np.arange(2 * self._table.total_count)), -1)
@@ -234,39 +234,39 @@ class Features:
     def __call__(self, rows: np.ndarray) -> torch.Tensor:
         """Features of numbered rows, (n, …); `fill` for those that this party lacks."""
         if self._are_places(rows):
-            return self._gathered(rows)
-        place = self._at[rows]
+            return self._gather_rows(rows)
+        place = self._place_of[rows]
         if not len(place) or place.min() >= 0:
-            return self._gathered(place)
-        found = self._gathered(np.maximum(place, 0))
+            return self._gather_rows(place)
+        found = self._gather_rows(np.maximum(place, 0))
         lacking = to_device(place < 0, self.device).view(-1, *(1,) * (self.x.ndim - 1))
         return torch.where(lacking, self.fill, found)  # not by indexing, for which a GPU would have to synchronise
 
-    def _gathered(self, places: np.ndarray) -> torch.Tensor:
+    def _gather_rows(self, places: np.ndarray) -> torch.Tensor:
         at = to_device(places, self.x.device)
         if self.x.device == self.device or self.x.device.type != "cpu":
             return self.x.index_select(0, at)
         return to_device(self.x.index_select(0, at), self.device)
 
-    def places(self, rows: np.ndarray) -> np.ndarray:
+    def find_places(self, rows: np.ndarray) -> np.ndarray:
         """Places in `x` of the given rows, without those that this party lacks or withholds."""
         if self._are_places(rows):
             return rows
-        found: np.ndarray = self._at[rows]
+        found: np.ndarray = self._place_of[rows]
         return found[found >= 0]
 
     @property
-    def shape(self) -> torch.Size:
+    def row_shape(self) -> torch.Size:
         """The shape of one row's features."""
         return self.x.shape[1:]
 
     def present_rows(self) -> np.ndarray:
         """Numbers of the rows whose features this party has, (n,)."""
-        return np.flatnonzero(self._at[:-1] >= 0)
+        return np.flatnonzero(self._place_of[:-1] >= 0)
 
-    def mean(self, rows: np.ndarray) -> torch.Tensor:
+    def mean_row(self, rows: np.ndarray) -> torch.Tensor:
         """The mean features of the rows at these places in `x`, (1, …)."""
-        return self._gathered(rows).mean(dim=0, keepdim=True)
+        return self._gather_rows(rows).mean(dim=0, keepdim=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +337,7 @@ class Trained:
     self_training: str = ""
     warnings: list[str] = field(default_factory=list)
     constant: dict[str, float] = field(default_factory=dict)
-    split: Split = field(default_factory=Split.empty)
+    split: Split = field(default_factory=Split.without_rows)
     prepared: tuple[PreparedLine, ...] = ()
 
     def restore_readings(self, readings: object) -> None:

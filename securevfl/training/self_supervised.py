@@ -15,7 +15,7 @@ from torch.nn import functional
 from securevfl.training.optimizers import Adam
 from securevfl.training.seeding import seed_torch
 
-__all__ = ["augment_rows", "nt_xent", "pretrain"]
+__all__ = ["augment_rows", "nt_xent", "pretrain_bottom"]
 
 
 def nt_xent(one: torch.Tensor, two: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -49,7 +49,7 @@ def augment_rows(x: torch.Tensor, corruption: float, *, shifted: bool = True) ->
         return torch.where(swap, x[torch.randperm(len(x), device=x.device)], x)
     n, _, height, width = x.shape
     shift = max(1, min(height, width) // 8)
-    moved = _moved(x, torch.randint(-shift, shift + 1, (n, 1)), torch.randint(-shift, shift + 1, (n, 1)))
+    moved = _shift_images(x, torch.randint(-shift, shift + 1, (n, 1)), torch.randint(-shift, shift + 1, (n, 1)))
     top, left = torch.randint(0, height, (n, 1)), torch.randint(0, width, (n, 1))
     rows, columns = torch.arange(height)[None], torch.arange(width)[None]
     erased = ((rows >= top) & (rows < top + height // 4))[:, None, :, None] & (
@@ -58,7 +58,7 @@ def augment_rows(x: torch.Tensor, corruption: float, *, shifted: bool = True) ->
     return torch.where(erased.to(x.device), torch.zeros_like(x), moved) + 0.1 * torch.randn_like(x)
 
 
-def _moved(x: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def _shift_images(x: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Images (n, channels, height, width), each rolled by its own number of pixels down and right, (n, 1) each."""
     n, channels, height, width = x.shape
     rows = ((torch.arange(height)[None] - down) % height).to(x.device)[:, None, :, None]
@@ -67,7 +67,7 @@ def _moved(x: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> torch.Te
     return there.gather(3, columns.expand(n, channels, height, width))
 
 
-def pretrain(
+def pretrain_bottom(
     bottom: nn.Module,
     width: int,
     x: torch.Tensor,

@@ -71,7 +71,7 @@ class Tally(Protocol):
     """The report of an algorithm that labels rows itself; see `securevfl.training.pseudo_labels.SelfTraining`."""
 
     @property
-    def text(self) -> str:
+    def summary_sentence(self) -> str:
         """One sentence."""
         ...
 
@@ -101,10 +101,10 @@ class Part(Protocol):
         """Go back to a snapshot."""
         ...
 
-    def state(self) -> State:
+    def get_state(self) -> State:
         """What it has learned, and its optimiser's state."""
         ...
 
-    def load(self, state: State) -> None:
+    def load_state(self, state: State) -> None:
         """Resume from a state."""
         ...

@@ -63,7 +63,7 @@ class Split:
         return Split(self.train, np.sort(generator.choice(self.valid, most, replace=False)), self.test)
 
     @classmethod
-    def empty(cls) -> Split:
+    def without_rows(cls) -> Split:
         """No rows."""
         none = np.arange(0)
         return cls(none, none, none)

@@ -64,7 +64,7 @@ def time_marks(time: np.ndarray, *, valid: float, test: float) -> np.ndarray:
         InputError: there are too few different times for one in each part.
     """
     order = np.sort(time)
-    bounds = [_bound(order, share) for share in (1 - valid - test, 1 - test)]
+    bounds = [_time_after(order, share) for share in (1 - valid - test, 1 - test)]
     marks = np.searchsorted(np.array(bounds), time, side="right").astype(np.uint8)
     _check_times(marks, time, 3)
     return marks
@@ -88,9 +88,9 @@ def time_fold(time: np.ndarray, k: int, folds: int, *, valid: float) -> np.ndarr
         InputError: there are too few different times.
     """
     order = np.sort(time)
-    first, last = (_bound(order, part / (folds + 1)) for part in (k, k + 1))
+    first, last = (_time_after(order, part / (folds + 1)) for part in (k, k + 1))
     before = np.sort(time[time < first])
-    middle = _bound(before, 1 - valid) if len(before) else first
+    middle = _time_after(before, 1 - valid) if len(before) else first
     edges = [middle, first] + ([last] if k < folds else [])
     marks = np.searchsorted(np.array(edges), time, side="right").astype(np.uint8)
     _check_times(np.minimum(marks, UNUSED), time, 3)
@@ -184,7 +184,7 @@ def class_folds(classes: np.ndarray, folds: int, *, seed: int) -> np.ndarray:
     )
 
 
-def _bound(order: np.ndarray, share: float) -> float:
+def _time_after(order: np.ndarray, share: float) -> float:
     """The first time after this share of the rows."""
     return float(order[min(round(len(order) * share), len(order) - 1)])
 

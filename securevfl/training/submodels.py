@@ -80,7 +80,7 @@ class SubModelResult:
             told=[*trained.notes, *trained.warnings],
         )
 
-    def state(self) -> State:
+    def get_state(self) -> State:
         """For a checkpoint."""
         kept: State = {"name": self.name, "model": self.model, "told": list(self.told)}
         kept["scores"] = [torch.from_numpy(one) for one in (self.scores, self.valid_scores, self.alone_scores)]
@@ -90,7 +90,7 @@ class SubModelResult:
 
     @classmethod
     def from_state(cls, state: State) -> SubModelResult:
-        """What `state` gave."""
+        """What `get_state` returned."""
         scores = [as_tensor(one).numpy() for one in as_list(state["scores"])]
         return cls(
             name=str(state["name"]),
@@ -142,7 +142,7 @@ class SubModelKeeper(Keeper):
 
     def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
         place = self._first + epoch
-        kept: State = {"member": self._number, "state": state, "done": [one.state() for one in self._done]}
+        kept: State = {"member": self._number, "state": state, "done": [one.get_state() for one in self._done]}
         kept |= {"secret": self._secret.text, "epoch": place, "epochs": as_int(state["epochs"])}
         self._outer.save(place, kept | ({"step": step} if step else {}), step=step)
 
@@ -191,11 +191,11 @@ async def train_submodels(members: Sequence[SubModel], setting: Setting, plan: P
             continue
         shelf = SubModelKeeper(site.keeper, number, plan.epochs, member.name, site.secret, done)
         place = submodel_context(site, member.name, keeper=shelf if member.talks else None, talks=member.talks)
-        done = [*done, await _run(member, submodel_setting(setting, member, place, plan))]
+        done = [*done, await _run_member(member, submodel_setting(setting, member, place, plan))]
     return done
 
 
-async def _run(member: SubModel, setting: Setting) -> SubModelResult:
+async def _run_member(member: SubModel, setting: Setting) -> SubModelResult:
     program: Program = member.algorithm.program(setting.site, setting.plan, {setting.site.active: setting})
     return SubModelResult.from_trained(member.name, await program.run())
 

@@ -40,11 +40,11 @@ Draw = Callable[[np.random.Generator, int, int], np.ndarray]
 def drop_independently(probability: float) -> Draw:
     """Leave each party out of a row with this probability, independently of the others."""
 
-    def draw(generator: np.random.Generator, rows: int, parties: int) -> np.ndarray:
+    def draw_subsets(generator: np.random.Generator, rows: int, parties: int) -> np.ndarray:
         present: np.ndarray = generator.random((rows, parties)) >= probability
         return present
 
-    return draw
+    return draw_subsets
 
 
 def one_of_a_random_size(generator: np.random.Generator, rows: int, parties: int) -> np.ndarray:
@@ -58,10 +58,10 @@ def one_of_a_random_size(generator: np.random.Generator, rows: int, parties: int
 def _as_one(draw: Draw) -> Draw:
     """A `Draw` that makes one decision by `draw` for all parties together."""
 
-    def together(generator: np.random.Generator, rows: int, parties: int) -> np.ndarray:
+    def draw_together(generator: np.random.Generator, rows: int, parties: int) -> np.ndarray:
         return np.repeat(draw(generator, rows, 1), parties, axis=1)
 
-    return together
+    return draw_together
 
 
 def times_unlikely(parties: int, size: int) -> float:
@@ -154,7 +154,7 @@ class SubsetHalf(ActiveHalf):
         return self.join_present(z, own, torch.from_numpy(present).to(own.device))
 
     @property
-    def remote(self) -> torch.Tensor:
+    def remote_sum(self) -> torch.Tensor:
         """The sum over the passive parties for the exchanged rows of the last training forward, (k, h).
 
         Raises:
@@ -167,9 +167,9 @@ class SubsetHalf(ActiveHalf):
     def join_present(self, remote: torch.Tensor, own: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
         """The input of the loss: from the sum over the parties that take part, (n, h), zeros for rows without any; the
         active party's part, (n, h); and which parties take part, (n, parties)."""
-        return self.join(remote, own)
+        return self.join_parts(remote, own)
 
-    def alone(self, activations: torch.Tensor) -> torch.Tensor:
+    def forward_alone(self, activations: torch.Tensor) -> torch.Tensor:
         """Logits (n, outputs) of rows from the active party's activations, with zeros for the others' part."""
         own = self.own(activations)
-        return self.join(torch.zeros_like(own), own)
+        return self.join_parts(torch.zeros_like(own), own)

@@ -66,11 +66,11 @@ class Task:
         """Labels without those that the active party does not know."""
         return labels[labels >= 0]
 
-    def targets(self, labels: torch.Tensor) -> torch.Tensor:
+    def make_targets(self, labels: torch.Tensor) -> torch.Tensor:
         """The targets of the loss for these labels."""
         return labels
 
-    def state(self) -> State:
+    def get_state(self) -> State:
         """Its values fitted in training, which a prediction needs."""
         return {}
 
@@ -82,7 +82,7 @@ class Task:
         """(n, classes) float32 of classes (n,)."""
         return functional.one_hot(labels, self.classes).float()
 
-    def probabilities(self, logits: torch.Tensor) -> np.ndarray:
+    def compute_probabilities(self, logits: torch.Tensor) -> np.ndarray:
         """(n, classes) float64, rows sum to one."""
         wide = logits.double()
         if self.classes == 2:
@@ -90,7 +90,7 @@ class Task:
             return torch.stack([1 - positive, positive], dim=1).cpu().numpy()
         return torch.softmax(wide, dim=1).cpu().numpy()
 
-    def metrics(
+    def compute_metrics(
         self, probabilities: np.ndarray, labels: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, float]:
         """AUC (one against the rest, averaged, for more than two classes), accuracy, log-loss; KS for two classes; rows

@@ -198,7 +198,7 @@ class _Heard(RunEvents):
         self.words: list[str] = []
         self.told = asyncio.Event()
 
-    def happened(self, what: str, words: str, **values: Scalar) -> None:
+    def report_event(self, what: str, words: str, **values: Scalar) -> None:
         if what == "refused" and values["code"] == "other-agreement":
             self.words.append(words)
             self.told.set()

@@ -58,7 +58,7 @@ class Single(sv.Best):
 
     def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         setting = settings[site.active]
-        every = self.members(setting.table, site.seed, setting.protection, len(site.passive))
+        every = self.list_members(setting.table, site.seed, setting.protection, len(site.passive))
         member = next(one for one in every if one.name == self.wanted)
         place = submodel_context(site, member.name, talks=True)
         own = submodel_setting(setting, member, place, replace(plan, keep="auto"))
@@ -279,7 +279,7 @@ def test_methods_that_cannot_be_averaged_are_refused(methods: tuple[str, ...]) -
 
 
 def test_all_methods_get_the_same_widths() -> None:
-    every = make("best", methods=("laser", "residual", "local"), weight_decay=0.01).algorithms()
+    every = make("best", methods=("laser", "residual", "local"), weight_decay=0.01).list_algorithms()
     assert {each.hidden for each in every.values()} == {8}
     assert every["residual"].local_weight_decay == 0.01
     assert every["residual"].weight_decay == 1e-3

@@ -162,7 +162,7 @@ def test_sets_are_read_as_they_were_packed(sets: list[int]) -> None:
 def constrained(x: np.ndarray, y: np.ndarray, trees: int, directions: Sequence[int], leaves: int) -> list[Tree]:
     """Trees over a pooled table whose scores rise or fall along columns."""
     bins = fit_bins(x, 32)
-    codes, raw, forest = bins.codes(x), np.zeros(len(x)), []
+    codes, raw, forest = bins.encode_rows(x), np.zeros(len(x)), []
     for _ in range(trees):
         p = 1 / (1 + np.exp(-raw))
         (g, gu), (h, hu) = to_fixed_point(p - y, 24), to_fixed_point(p * (1 - p), 24)
@@ -257,10 +257,10 @@ def test_codes_and_thresholds_say_the_same() -> None:
     x = np.round(np.random.default_rng(0).normal(size=(300, 2)), 1)
     x[::7, 1] = np.nan
     bins = fit_bins(x, 8)
-    codes = bins.codes(x)
+    codes = bins.encode_rows(x)
     for column in range(2):
-        assert codes[:, column].max() < bins.counts[column] <= 8 + 1
-        for b in range(bins.counts[column] - 1):
+        assert codes[:, column].max() < bins.code_counts[column] <= 8 + 1
+        for b in range(bins.code_counts[column] - 1):
             for missing_left in (False, True):
                 told = OwnSplits([column], [bins.threshold(column, b)], [missing_left], [NUMBER])
                 here = bins.goes_left(codes, column, b, missing_left=missing_left)
@@ -454,14 +454,14 @@ def test_a_tree_sees_the_share_of_rows_that_was_asked_for(monkeypatch: pytest.Mo
     from securevfl.algorithms.boosting import asking
 
     seen: list[tuple[int, int]] = []
-    begin = asking.TreeQueries.begin
+    begin = asking.TreeQueries.begin_tree
 
     async def counted(self: Any, values: np.ndarray, rows: np.ndarray, *rest: Any) -> None:
         seen.append((int(rows.sum()), len(rows)))
         assert not values[~rows].any()
         await begin(self, values, rows, *rest)
 
-    monkeypatch.setattr(asking.TreeQueries, "begin", counted)
+    monkeypatch.setattr(asking.TreeQueries, "begin_tree", counted)
     run(job(sv.Plain(), rows=0.5), low_overlap_parties(1, rows=200, overlap=1.0))
     assert seen
     assert all(abs(count - total / 2) <= 1 for count, total in seen)
@@ -493,7 +493,7 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], words:
 def test_a_damaged_part_of_a_model_is_refused() -> None:
     tree = Tree(0)
     for _ in range(3):
-        tree.add()
+        tree.add_leaf()
     tree.owner[0], tree.left[0], tree.right[0] = 1, 1, 2
     good = write_trees([tree])
     assert read_trees(good, owners=1, outputs=1, columns=0)[0].left == tree.left
@@ -596,7 +596,7 @@ def test_rows_without_weight_are_as_if_they_were_not_there() -> None:
     generator, (x, _) = np.random.default_rng(2), table(200)
     twice = generator.random(200) < 0.5
     bins = fit_bins(x, 16)
-    codes = bins.codes(x)
+    codes = bins.encode_rows(x)
     g, h = (generator.normal(size=200), generator.random(200) + 0.1)
 
     def grown(rows: np.ndarray, weight: np.ndarray) -> Tree:
@@ -622,7 +622,7 @@ def read_cells(nodes: str, monkeypatch: pytest.MonkeyPatch) -> float:
         run(job(sv.Plain(), nodes=nodes, merge=5, bins=32).replace(epochs=4), people)
     roles: dict[str, Any] = {role.site.name: role for role in begun}
     assert set(sights.sums) == {"shop1", "shop2"}
-    return max(cells_read(sights, name, roles[name].codes, roles[name].bins.counts) for name in sights.sums)
+    return max(cells_read(sights, name, roles[name].codes, roles[name].bins.code_counts) for name in sights.sums)
 
 
 def test_merged_bins_hide_the_single_rows_that_hidden_nodes_show(monkeypatch: pytest.MonkeyPatch) -> None:

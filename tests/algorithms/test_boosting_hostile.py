@@ -47,7 +47,7 @@ def told(link: Asks, **changes: Any) -> list[OwnSplits]:
     role: Any = SimpleNamespace(
         upstream=link,
         bins=bins,
-        codes=bins.codes(x).astype(np.int16),
+        codes=bins.encode_rows(x).astype(np.int16),
         config=config,
         protection=sv.Plain(),
         site=SimpleNamespace(seed=0),
@@ -123,7 +123,7 @@ def test_trees_of_negative_sizes_are_refused() -> None:
     with pytest.raises(sv.InputError, match="damaged"):
         read_splits(splits | {"sizes": torch.tensor([3, -1])}, columns=1)
     one = Tree(0)
-    one.add()
+    one.add_leaf()
     state = write_trees([one]) | {"sizes": torch.tensor([2, -1]), "outputs": torch.tensor([0, 0])}
     with pytest.raises(sv.InputError, match="damaged"):
         read_trees(state, owners=1, outputs=1, columns=1)

@@ -202,7 +202,7 @@ def test_merged_bins_have_enough_rows_that_the_tree_sees(
     roles: dict[str, Any] = {role.site.name: role for role in begun}
     assert set(sights.sums) == {"shop1", "shop2"}
     for name in sights.sums:
-        assert cells_read(sights, name, roles[name].codes, roles[name].bins.counts) == 0.0
+        assert cells_read(sights, name, roles[name].codes, roles[name].bins.code_counts) == 0.0
 
 
 @pytest.mark.parametrize("nodes", ["hidden", "shown"])
@@ -217,7 +217,7 @@ def test_sums_of_many_trees_tell_every_row_s_bin_and_findings_say_so(
     with watch() as sights, roles_begun() as begun:
         ran = run(job(sv.Plain(), nodes=nodes, merge=10).replace(epochs=trees), people)
     (shop,) = (role for role in begun if role.site.name == "shop1")
-    codes, counts = shop.codes, shop.bins.counts  # type: ignore[attr-defined]
+    codes, counts = shop.codes, shop.bins.code_counts  # type: ignore[attr-defined]
     if nodes == "shown":
         codes = merged_bins(codes, counts, 10).codes
         assert cells_read(sights, "shop1", shop.codes, counts) == 0.0  # type: ignore[attr-defined]

@@ -74,7 +74,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs may run on ``meta``: they set up, begin an epoch and take a few steps of it."""
 
     async def steps(self: ActiveProgram | PassiveProgram) -> Trained:
-        await self.prepare()
+        await self.prepare_training()
         await self.role.begin_epoch(1)
         for rows in self.role.batches(1)[:STEPS]:
             await self.role.train_batch(rows)
@@ -118,13 +118,13 @@ def test_a_question_about_a_number_would_end_the_run(
 ) -> None:
     from securevfl.training.halves import ActiveHalf
 
-    join = ActiveHalf.join
+    join = ActiveHalf.join_parts
 
     def asks(self: ActiveHalf, z: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         question(z)
         return join(self, z, own)
 
-    monkeypatch.setattr(ActiveHalf, "join", asks)
+    monkeypatch.setattr(ActiveHalf, "join_parts", asks)
     with pytest.raises(sv.PartyFailed, match="bank"):
         few_steps("splitnn")
 
@@ -132,12 +132,12 @@ def test_a_question_about_a_number_would_end_the_run(
 def test_what_is_made_of_a_table_is_on_the_device_of_the_plan() -> None:
     from securevfl.training import NumberedRows, Split
 
-    table = NumberedRows(x=torch.ones(4, 2), split=Split.empty(), name="shop", rest={"shop": 1, "bank": 2})
+    table = NumberedRows(x=torch.ones(4, 2), split=Split.without_rows(), name="shop", rest={"shop": 1, "bank": 2})
     features = Features(table, "meta")
     for rows in (np.arange(3), np.array([0, 5, 3]), np.arange(0)):
         assert features(rows).device.type == "meta"
         assert features(rows).shape == (len(rows), 2)
-    assert features.mean(np.arange(2)).device.type == "meta"
+    assert features.mean_row(np.arange(2)).device.type == "meta"
     assert to_device(np.arange(3), "meta").device.type == "meta"
 
 
@@ -260,7 +260,7 @@ def test_numbers_that_are_not_finite_end_the_epoch_by_their_sender_s_name(
         epochs.append(1)
 
     monkeypatch.setattr(link.Link, "hand_over", hands_over)
-    monkeypatch.setattr(ActiveProgram, "decide", decides)
+    monkeypatch.setattr(ActiveProgram, "decide_epoch", decides)
     with pytest.raises(sv.ProtocolError, match=rf"'{sender}' sent numbers that are not finite to '{receiver}"):
         run()
     assert not epochs  # nothing was validated, chosen or kept
@@ -319,4 +319,4 @@ def test_arrays_of_numpy_and_of_the_cpu_are_on_the_host() -> None:
     assert on_host(np.ones(1))
     assert on_host(torch.ones(1))
     assert not on_host(torch.ones(1, device="meta"))
-    assert link_in_memory(passive=("shop",))["a"].links["shop"].ready
+    assert link_in_memory(passive=("shop",))["a"].links["shop"].can_send

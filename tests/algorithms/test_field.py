@@ -183,8 +183,8 @@ def test_a_row_is_taught_by_a_teacher_that_never_saw_it(folds: int, teachers: in
     active = next(role for role in roles if isinstance(role, _Active))
     shop = next(role for role in roles if not isinstance(role, _Active))
     rows = found.split.train
-    assert sorted(np.concatenate(active.folds).tolist()) == sorted(rows.tolist())
-    for seen, fold, theirs in zip(active.teacher_rows, active.folds, shop.folds, strict=True):  # type: ignore[attr-defined]
+    assert sorted(np.concatenate(active.teacher_folds).tolist()) == sorted(rows.tolist())
+    for seen, fold, theirs in zip(active.teacher_rows, active.teacher_folds, shop.teacher_folds, strict=True):  # type: ignore[attr-defined]
         assert np.array_equal(fold, theirs)
         if folds > 1:
             assert not set(seen.tolist()) & set(fold.tolist())

@@ -61,9 +61,12 @@ def test_a_built_in_algorithm_declares_what_it_fits_where_a_base_class_does() ->
 @pytest.mark.parametrize(
     ("refused", "declaration"),
     [
-        (lambda focal: focal.check(sv.Shares(computing=("bank", "shop1", "shop2"))), "Fits(shares=True)"),
-        (lambda focal: focal.check(sv.Plain(dp=sv.DP(features=sv.JointNoise(weight_bound=4.0)))), "Fits(dp={'joint'})"),
-        (lambda focal: focal.check(sv.Plain(dp=sv.DP(labels=STOP))), "Fits(dp={'stop'})"),
+        (lambda focal: focal.check_protection(sv.Shares(computing=("bank", "shop1", "shop2"))), "Fits(shares=True)"),
+        (
+            lambda focal: focal.check_protection(sv.Plain(dp=sv.DP(features=sv.JointNoise(weight_bound=4.0)))),
+            "Fits(dp={'joint'})",
+        ),
+        (lambda focal: focal.check_protection(sv.Plain(dp=sv.DP(labels=STOP))), "Fits(dp={'stop'})"),
         (lambda focal: focal.check_number(LossOfNumber(), sv.Plain()), "Fits(learns={'numbers'})"),
         (lambda focal: focal.check_several(sv.Plain()), "Fits(learns={'labels'})"),
         (lambda focal: focal.check_weights("the job weighs rows", sv.Plain()), "Fits(learns={'weights'})"),
@@ -80,12 +83,12 @@ def test_a_refusal_names_what_to_declare(refused: Callable[[Any], None], declara
 
 def test_a_refusal_declares_nothing_where_no_base_class_can() -> None:
     with pytest.raises(sv.InputError) as caught:
-        Focal().check(sv.Plain(dp=sv.DP(model=sv.Gaussian())))
+        Focal().check_protection(sv.Plain(dp=sv.DP(model=sv.Gaussian())))
     assert "declare fits" not in str(caught.value)
 
 
 def test_what_is_declared_is_accepted() -> None:
-    Declared().check(sv.Plain(dp=sv.DP(labels=STOP)))
+    Declared().check_protection(sv.Plain(dp=sv.DP(labels=STOP)))
     Declared().check_number(LossOfNumber(), sv.Plain())
 
 
@@ -115,7 +118,7 @@ def test_refusals_list_the_installed_algorithms() -> None:
     assert {"splitnn", "logistic_regression"} <= set(able)
     assert "laser" not in able
     with pytest.raises(sv.InputError, match=re.escape(", ".join(able))):
-        sv.LaserVFL().check(sv.Shares(computing=("bank", "shop1", "shop2")))
+        sv.LaserVFL().check_protection(sv.Shares(computing=("bank", "shop1", "shop2")))
 
 
 def test_refusals_list_the_installed_protections() -> None:

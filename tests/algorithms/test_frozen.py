@@ -121,13 +121,13 @@ def test_it_learns_from_all_own_rows_without_a_message(monkeypatch: pytest.Monke
     people = low_overlap_parties(rows=120, overlap=0.3)
     secrets = {name: PartySecret(number) for number, name in enumerate(people)}
     seen: list[int] = []
-    pretrain = frozen.pretrain
+    pretrain = frozen.pretrain_bottom
 
     def counted(network: nn.Module, width: int, x: torch.Tensor, **more: Any) -> None:
         seen.append(len(x))
         pretrain(network, width, x, **more)
 
-    monkeypatch.setattr(frozen, "pretrain", counted)
+    monkeypatch.setattr(frozen, "pretrain_bottom", counted)
 
     def run(learned: str | None) -> sv.Result:
         bottom = sv.Frozen.of({"width": 6, "learned": learned, "steps": 5})

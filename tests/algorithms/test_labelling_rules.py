@@ -52,7 +52,7 @@ def test_the_balanced_rule_gives_every_class_its_share() -> None:
     tally.assess_held_out(np.array([[0.5, 0.5], [0.99, 0.01], [0.8, 0.2]]), np.array([1, 0, 1]))
     assert (tally.held, tally.held_sure, tally.held_right) == (3, 2, 2)
     again = SelfTraining(0.9, "balanced", 0.5)
-    again.load(tally.state())
+    again.load_state(tally.get_state())
     assert again == tally
 
 
@@ -96,9 +96,9 @@ def test_rules_that_look_at_exact_labels_are_refused_with_noise_on_gradients() -
     noisy = sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=1.0)))
     for rule in ("calibrated", "balanced"):
         with pytest.raises(sv.InputError, match="labelling = 'confidence'"):
-            sv.RISA(self_training=2, labelling=rule).check(noisy)  # type: ignore[arg-type]
-    sv.RISA(self_training=2).check(noisy)
-    sv.RISA(labelling="balanced").check(noisy)  # which labels nothing
+            sv.RISA(self_training=2, labelling=rule).check_protection(noisy)  # type: ignore[arg-type]
+    sv.RISA(self_training=2).check_protection(noisy)
+    sv.RISA(labelling="balanced").check_protection(noisy)  # which labels nothing
     with pytest.raises(sv.InputError, match="a temperature needs rows"):
         sv.RISA(self_training=2, labelling="calibrated", held_out=0)
 

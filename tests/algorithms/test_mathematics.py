@@ -123,7 +123,9 @@ def test_the_threshold_falls_from_one_to_its_end() -> None:
 
 
 def test_withheld_rows_are_filled_and_others_untouched() -> None:
-    table = NumberedRows(x=torch.arange(10.0).reshape(5, 2), split=Split.empty(), name="a", rest={"b": 4, "a": 1})
+    table = NumberedRows(
+        x=torch.arange(10.0).reshape(5, 2), split=Split.without_rows(), name="a", rest={"b": 4, "a": 1}
+    )
     features = Features(table, "cpu")
     features.fill = torch.full((1, 2), -1.0)
     role: Any = object.__new__(risa._Active)
@@ -164,7 +166,9 @@ def test_rows_are_labelled_where_the_model_is_sure() -> None:
     "rows", [np.array([0.0]), np.array([[0]]), np.array([], dtype=np.int64), np.array([-1]), np.array([9]), [1, 1]]
 )
 def test_rows_that_a_peer_names_are_checked(rows: object) -> None:
-    with pytest.raises(sv.ProtocolError, match="'a' sent (rows to train on that are not numbers|a row to train on twice)"):
+    with pytest.raises(
+        sv.ProtocolError, match="'a' sent (rows to train on that are not numbers|a row to train on twice)"
+    ):
         checked_rows(np.asarray(rows), 9, "a")
     assert checked_rows(np.array([8, 0]), 9, "a").tolist() == [8, 0]
 
@@ -224,7 +228,7 @@ def test_rows_are_put_in_as_often_as_planned(train: int, others: list[tuple[int,
             assert rows[:train].tolist() == split.train.tolist()
     together = [found["a"][:train]] if keep else [rows[:train] for rows in found.values()]
     used = np.concatenate([*together, *(rows[train:] for rows in found.values())])
-    planned = EntityAugmentation(keep_aligned=keep).reuse(table, "a")
+    planned = EntityAugmentation(keep_aligned=keep).max_reuse(table, "a")
     assert np.bincount(used).max() <= planned
     full = all(most % size == 0 for size in (rest["a"], *labelled.values()) if size)
     if keep and full and (most % train == 0 or all((rest["a"], *labelled.values()))):
@@ -434,7 +438,7 @@ def test_batches_of_an_epoch(rows: int, size: int, steps: int | None, epoch: int
 def test_all_parties_number_rows_alike(aligned: int, others: list[int], data: st.DataObject) -> None:
     names = ["p", "q", "r", "s"][: len(others)]
     rest = dict(zip(names, others, strict=True))
-    split = Split.empty()
+    split = Split.without_rows()
     tables = {
         name: NumberedRows(x=torch.zeros(aligned + rest[name], 1), split=split, name=name, rest=rest) for name in names
     }

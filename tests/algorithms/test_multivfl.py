@@ -79,14 +79,14 @@ def test_demon_falls_from_beta_to_zero() -> None:
 
 def test_fedavg_takes_the_mean() -> None:
     server = ServerOptimiser("fedavg", 5)
-    np.testing.assert_array_equal(server.step(np.array([1.0, 2.0]), np.array([0.5, -1.0])), [1.5, 1.0])
+    np.testing.assert_array_equal(server.step_weights(np.array([1.0, 2.0]), np.array([0.5, -1.0])), [1.5, 1.0])
 
 
 def test_fedavg_has_a_rate_too() -> None:
     server = ServerOptimiser("fedavg", 5, 0.5)
-    np.testing.assert_array_equal(server.step(np.array([1.0, 2.0]), np.array([0.5, -1.0])), [1.25, 1.5])
-    assert sv.MultiVFL(server="fedavg").optimiser(JOB.plan).rate == 1
-    assert sv.MultiVFL(server="feddemonadam").optimiser(JOB.plan).rate == 1e-3
+    np.testing.assert_array_equal(server.step_weights(np.array([1.0, 2.0]), np.array([0.5, -1.0])), [1.25, 1.5])
+    assert sv.MultiVFL(server="fedavg").make_optimiser(JOB.plan).rate == 1
+    assert sv.MultiVFL(server="feddemonadam").make_optimiser(JOB.plan).rate == 1e-3
 
 
 CHANGES = [0.3, -0.1, 0.2, 0.05]
@@ -146,12 +146,12 @@ def test_adaptive_servers_against_a_loop_on_one_number(name: str) -> None:
 
     server, found = made(), [np.array([1.0])]
     for g in CHANGES[:3]:
-        found.append(server.step(found[-1], np.array([g])))
+        found.append(server.step_weights(found[-1], np.array([g])))
     again = made()
-    again.load(server.state())
+    again.load_state(server.get_state())
     for going in (server, again):
         np.testing.assert_allclose(
-            [*found[1:], going.step(found[-1], np.array([CHANGES[3]]))], np.array(EXPECTED[name])[:, None]
+            [*found[1:], going.step_weights(found[-1], np.array([CHANGES[3]]))], np.array(EXPECTED[name])[:, None]
         )
 
 
@@ -159,7 +159,7 @@ def test_the_printed_decay_compounds() -> None:
     """Odds of beta fall by the product of 1 - r/R, not by its last factor."""
     server, rounds = ServerOptimiser("feddemonadam", 20), 20
     for r in range(1, 7):
-        server.step(np.zeros(1), np.ones(1))
+        server.step_weights(np.zeros(1), np.ones(1))
         odds = 9 * np.prod([1 - i / rounds for i in range(1, r + 1)])
         assert server.decay == pytest.approx(odds / (1 + odds))
 
@@ -399,7 +399,7 @@ def test_a_coordinator_takes_no_nonsense(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_weights_that_cannot_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(averaging, "_mean", lambda sums, parties: np.full(len(sums), np.nan))
+    monkeypatch.setattr(averaging, "_divide_sums", lambda sums, parties: np.full(len(sums), np.nan))
     with pytest.raises(sv.ProtocolError, match="not finite"):
         run(BLIND["ckks"].replace(epochs=1), people(rows=40))
 

@@ -40,7 +40,7 @@ def test_each_of_two_label_owners_has_the_other_s_change(monkeypatch: pytest.Mon
     for seed in range(4):
         changes: dict[str, list[np.ndarray]] = defaultdict(list)
         weights: dict[str, list[np.ndarray]] = defaultdict(list)
-        step = MaskedAveraging.step
+        step = MaskedAveraging.average_change
 
         async def watched(self: MaskedAveraging, change: np.ndarray, *, step: Any = step) -> np.ndarray:
             found: np.ndarray = await step(self, change)
@@ -49,7 +49,7 @@ def test_each_of_two_label_owners_has_the_other_s_change(monkeypatch: pytest.Mon
             return found
 
         with monkeypatch.context() as patched:
-            patched.setattr(MaskedAveraging, "step", watched)
+            patched.setattr(MaskedAveraging, "average_change", watched)
             tables = people(seed)
             job = sv.Job(
                 protection=sv.Plain(),

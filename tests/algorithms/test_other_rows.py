@@ -64,13 +64,13 @@ def test_fedcvt_scores_rows_alone_by_its_own_classifier() -> None:
 @pytest.mark.parametrize("frozen", [True, False])
 def test_what_was_generated_does_not_go_stale(frozen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[str, Any] = {}
-    augment = _CompletingRole.augment
+    augment = _CompletingRole.complete_rows
 
     async def watched(self: Any, release: Any) -> None:
         await augment(self, release)
         kept[self.site.name] = copy.deepcopy(self.half.bottom.state_dict())
 
-    monkeypatch.setattr(_CompletingRole, "augment", watched)
+    monkeypatch.setattr(_CompletingRole, "complete_rows", watched)
     with roles_begun() as roles:
         algorithm = make("fedda", frozen=frozen)
         sv.simulate(

@@ -152,10 +152,10 @@ def test_what_fedda_hands_over_went_through_the_noise(monkeypatch: pytest.Monkey
         await original(self, kind, what, **more)
 
     monkeypatch.setattr(Link, "send", watched)
-    drawn = RowRelease._noised
+    drawn = RowRelease._add_noise
     monkeypatch.setattr(
         RowRelease,
-        "_noised",
+        "_add_noise",
         lambda self, values, *more: drawn(self, values, *more).map(lambda v: torch.full_like(v, 0.125)),
     )
     dp = sv.DP(features=sv.Gaussian(epsilon=50.0))
@@ -217,10 +217,10 @@ def test_risa_releases_no_mean_of_rows_and_keeps_hidden_rows_apart(monkeypatch: 
     monkeypatch.setattr(risa._Passive, "begin_epoch", watched)
     people = low_overlap_parties(1, rows=110, width=2)
     settings = {**SETTINGS["risa"], "bottom": ()}
-    drawn = RowRelease._noised
+    drawn = RowRelease._add_noise
     monkeypatch.setattr(
         RowRelease,
-        "_noised",
+        "_add_noise",
         lambda self, values, *more: drawn(self, values, *more).map(lambda v: clip_rows(values, self.clip)),
     )
     train(KINDS["risa"](**settings), people, sv.DP(features=sv.Gaussian()), None)
@@ -228,11 +228,11 @@ def test_risa_releases_no_mean_of_rows_and_keeps_hidden_rows_apart(monkeypatch: 
     assert not role.features.fill.any()
     assert role.noise.release is not None
     remembered = role.noise.release._kept
-    for row in remembered.numbers().tolist():
-        kept = strip_noise_mark(remembered.recall(np.array([row])))[0]
+    for row in remembered.row_numbers().tolist():
+        kept = strip_noise_mark(remembered.recall_rows(np.array([row])))[0]
         if row < role.table.aligned_count:
             length = float(torch.linalg.vector_norm(role.features.x[row]))
             assert torch.allclose(kept, role.features.x[row] / max(length, 1.0), atol=1e-4)
         elif row >= role.table.total_count:
             assert torch.allclose(kept, torch.zeros_like(kept), atol=1e-4)
-    assert (remembered.numbers() >= role.table.total_count).any()
+    assert (remembered.row_numbers() >= role.table.total_count).any()

@@ -73,13 +73,13 @@ def test_alone_it_is_the_local_model_bit_by_bit() -> None:
     test = ran.split.test
     alone = role.score_alone(test)
     assert torch.equal(alone, asyncio.run(local.score(test)))
-    assert not np.array_equal(role.task.probabilities(alone), ran.trained["bank"].scores)
+    assert not np.array_equal(role.task.compute_probabilities(alone), ran.trained["bank"].scores)
     assert again.trained["bank"].test
 
 
 async def _last_epoch(local: Role) -> None:
     """Train once more from the beginning: a run keeps its best epoch, and the last one is compared with."""
-    local.begin()
+    local.plan_and_build()
     for epoch in range(1, local.plan.epochs + 1):
         for rows in local.batches(epoch):
             await local.train_batch(rows)
@@ -89,20 +89,20 @@ def test_training_begins_at_the_local_model() -> None:
     """Before the first step the prediction is the local model's, up to the floor; a random start is elsewhere."""
     for zero_start in (True, False):
         _, role = run("residual", zero_start=zero_start)
-        role.begin()
-        role._fit()
+        role.plan_and_build()
+        role._fit_local_models()
         rows = role.table.split.test
         alone = role.score_alone(rows)
         assert alone.abs().max() < 9  # none at the floor
         remote = torch.randn(len(rows), 8)
-        z = role.half.join(remote, role.half.own(role.activations(rows, train=False)))
+        z = role.half.join_parts(remote, role.half.own(role.activations(rows, train=False)))
         assert torch.equal(role.adjust_logits(z, rows, train=False), alone) == zero_start
 
 
 def test_without_passive_parties_nothing_is_corrected() -> None:
     bank = sv.Parties.of(replace(PEOPLE["bank"], book=None))
     ran, role = run("residual", bank)
-    alone = role.task.probabilities(role.score_alone(ran.split.test))
+    alone = role.task.compute_probabilities(role.score_alone(ran.split.test))
     assert np.array_equal(alone, ran.trained["bank"].scores)
 
 

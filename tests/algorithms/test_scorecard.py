@@ -68,7 +68,7 @@ def test_the_bottom_takes_the_bins_that_were_counted() -> None:
     for j in range(3):
         rows = np.bincount(codes[:, j])
         found.append(Evidence.from_counts(rows, rows // (j + 2)))
-    bottom.fill(cuts, found)
+    bottom.set_bins(cuts, found)
     right = np.stack([one.woe[codes[:, j]] for j, one in enumerate(found)], axis=1)
     assert bottom(torch.from_numpy(x)).numpy() == pytest.approx(right, abs=1e-6)
 

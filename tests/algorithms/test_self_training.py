@@ -55,9 +55,11 @@ def test_the_share_of_right_labels_is_counted_on_validation_rows() -> None:
     tally.assess_validation(p, np.array([0, 0, 0, 1]))
     assert (tally.valid, tally.sure, tally.right) == (4, 3, 2)
     assert tally.choose_rows(p[:2]).tolist() == [True, True]
-    assert "of 4 validation rows, which all parties have, 3 reach it and 67 % of those are right" in tally.text
+    assert (
+        "of 4 validation rows, which all parties have, 3 reach it and 67 % of those are right" in tally.summary_sentence
+    )
     again = SelfTraining(0.8)
-    again.load(tally.state())
+    again.load_state(tally.get_state())
     assert again == tally
 
 

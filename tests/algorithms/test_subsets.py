@@ -165,7 +165,7 @@ def test_the_gradient_that_goes_back_is_scaled_by_the_size_of_the_subset() -> No
     own, z = torch.randn((1, 5)).double(), torch.randn((1, 5)).double().requires_grad_()
     present = torch.tensor([[True, False, True]])
     logits = model.join_present(z, own, present)[:, 3:6]  # the active party's head on P and itself
-    biases = model.top.biases[[0, 2]].sum(dim=0)
+    biases = model.top.passive_biases[[0, 2]].sum(dim=0)
     mean = ((own + z.detach() + biases) / 3).requires_grad_()
     direct = model.top.own(mean)
     torch.testing.assert_close(logits, direct)
@@ -288,7 +288,7 @@ def test_rows_without_a_passive_party_are_not_exchanged(name: str) -> None:
 def test_a_party_that_is_left_out_feeds_zeros_and_does_not_learn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two passive parties one takes part in no row: its part of z is zero, and its weights stay as they began."""
     only_first = lambda generator, rows, parties: np.tile([True, False], (rows, 1))  # noqa: E731
-    monkeypatch.setattr(type(make(name)), "draw", lambda self: only_first)
+    monkeypatch.setattr(type(make(name)), "subset_draw", lambda self: only_first)
     people = low_overlap_parties(2, rows=120, overlap=0.5)
     short, longer = (run(job(name, epochs=epochs, bottom=(4,), masks="fixed"), people) for epochs in (1, 3))
     for shop, learns in (("shop1", True), ("shop2", False)):

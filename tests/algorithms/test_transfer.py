@@ -75,7 +75,7 @@ def test_the_objective_of_mftl_is_the_sum_of_its_parts(classes: int) -> None:
                 phi = sum(float(sign[i, k]) * float(u_a[i] @ u_b[j]) for i in range(9)) / 9
                 slow += 0.7 * math.log1p(math.exp(-float(sign[j, k]) * phi)) / 4
             slow += 0.2 * float((u_a[j] - u_b[j]).square().sum()) / 4
-        assert float(role.objective(u_a, u_b, y)) == pytest.approx(slow, rel=1e-5)  # type: ignore[attr-defined]
+        assert float(role.compute_objective(u_a, u_b, y)) == pytest.approx(slow, rel=1e-5)  # type: ignore[attr-defined]
 
 
 def test_mftl_hands_over_aligned_rows_only() -> None:
@@ -112,18 +112,18 @@ def test_the_objective_of_sfhtl_is_the_sum_of_its_parts(passive: int) -> None:
             both = [i for i in range(8) if has[i] and there[0][i]]
             distance += sum(float((view[i] - views[0][i]).square().sum()) for i in both) / len(both)
         slow = np.mean(losses) + 0.3 * distance
-        found = role.objective(views, [has.numpy() for has in there], y)  # type: ignore[attr-defined]
+        found = role.compute_objective(views, [has.numpy() for has in there], y)  # type: ignore[attr-defined]
     assert float(found) == pytest.approx(slow, rel=1e-5)
 
 
 def test_reconstruction_is_of_features() -> None:
     _, role = trained("sfhtl", reconstruction=0.5)
-    role.draw(1)  # type: ignore[attr-defined]
+    role.draw_rows(1)  # type: ignore[attr-defined]
     rows = np.random.default_rng(role.seed("reconstruction", 1)).choice(role.rows, 32, replace=False)  # type: ignore[attr-defined]
     x = role.features(rows)
     with torch.no_grad():
         slow = 0.5 * float((role.decoder(role.bottom(x)) - x).square().mean())  # type: ignore[attr-defined]
-        assert float(role.reconstruction()) == pytest.approx(slow, rel=1e-5)  # type: ignore[attr-defined]
+        assert float(role.reconstruction_loss()) == pytest.approx(slow, rel=1e-5)  # type: ignore[attr-defined]
 
 
 def test_sfhtl_counts_its_labels_and_warns_at_none() -> None:

@@ -72,7 +72,7 @@ def test_the_order_depends_on_the_seed_and_not_on_the_tables_order() -> None:
 
 def test_identifiers_are_normalised_the_same_way() -> None:
     one, two = [f" id{n} " for n in range(20)], [f"ｉd{n}" for n in range(20)]
-    assert align_parties(sv.Parties.of(_table("a", one, label=True), _table("b", two)), JOB).common == 20
+    assert align_parties(sv.Parties.of(_table("a", one, label=True), _table("b", two)), JOB).common_rows == 20
 
 
 def test_an_empty_intersection_is_an_error_that_gives_the_sizes() -> None:
@@ -137,7 +137,7 @@ def test_identifiers_leave_only_blinded() -> None:
     kinds = {e.kind for ledger in aligned.ledgers.values() for e in ledger.entries if e.way == "sent"}
     assert kinds == {Kind.CONTROL, Kind.PUBLIC_KEY, Kind.BLINDED_SET, Kind.INTERSECTION, Kind.STATISTIC}
     told = [e for e in aligned.ledgers["bank"].entries if e.way == "sent" and e.what == "psi/rows"]
-    assert {e.peer: e.shapes["tokens"] for e in told} == {key: [aligned.common, 16] for key in ("shop1", "shop2")}
+    assert {e.peer: e.shapes["tokens"] for e in told} == {key: [aligned.common_rows, 16] for key in ("shop1", "shop2")}
 
 
 def test_the_seeds_of_two_passive_parties_do_not_pass_the_active_one() -> None:
@@ -153,7 +153,7 @@ def test_a_party_may_refuse_that_pairwise_intersections_are_learned() -> None:
     with pytest.raises(sv.PolicyError, match="pairwise intersection with 'b', which the policy forbids"):
         align_parties(people, JOB.replace(policies={"b": strict}))
     without = sv.Parties.of(replace(people["a"], book=None), people["b"], people["c"])
-    assert align_parties(without, JOB.replace(policies={"b": strict})).common == 12
+    assert align_parties(without, JOB.replace(policies={"b": strict})).common_rows == 12
 
 
 def _with_two_and_a_book() -> sv.Parties:

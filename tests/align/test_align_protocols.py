@@ -16,7 +16,7 @@ from support.helpers import parties
 import securevfl as sv
 from securevfl.agreement import Proposal
 from securevfl.agreement.plain_words import describe_proposal
-from securevfl.align import EXCHANGES, Align, declarable_exchanges, exchanges
+from securevfl.align import EXCHANGES, Align, alignment_exchanges, declarable_exchanges
 from securevfl.data import LabelBook
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.ledger import NoteLine
@@ -53,7 +53,9 @@ def test_every_protocol_finds_the_same_rows_and_the_ledgers_say_which_ran(protoc
     seen = {(e.what, e.kind) for x in found.ledgers.values() for e in x.entries if e.what.startswith("psi/")}
     assert seen <= declared
     if protocol in ("ot", "unbalanced") and passive == 1:
-        assert {step for step, _ in seen} == {e.step for e in exchanges(1, align=Align(protocol=protocol))} - {
+        assert {step for step, _ in seen} == {
+            e.step for e in alignment_exchanges(1, align=Align(protocol=protocol))
+        } - {
             "psi/compare",
             "psi/confirm",
         }

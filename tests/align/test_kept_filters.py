@@ -10,7 +10,7 @@ import pytest
 from support.helpers import parties
 
 import securevfl as sv
-from securevfl.align import exchanges
+from securevfl.align import alignment_exchanges
 from securevfl.align.shelf import FolderShelf
 from securevfl.process.party_process import JobProcess
 from securevfl.testing.company import Company, create_company
@@ -68,7 +68,7 @@ def test_a_simulation_keeps_nothing_and_the_option_is_for_unbalanced_alone(tmp_p
 def test_what_kept_filters_tell_stands_in_the_declarations() -> None:
     told = {}
     for days in (None, 7):
-        declared = exchanges(1, align=sv.Align(protocol="unbalanced", keep_days=days))
+        declared = alignment_exchanges(1, align=sv.Align(protocol="unbalanced", keep_days=days))
         told[days] = {exchange.reveals for exchange in declared if "earlier job" in exchange.reveals}
     assert told[None] == set()
     assert told[7] == {
@@ -103,8 +103,8 @@ def test_a_shelf_keeps_for_its_owner_alone_and_as_long_as_was_agreed(tmp_path: P
     assert week.load("publication for shop/../x") is None  # made in the future
     clock.now += 7 * DAY + DAY
     day.save("another", b"")
-    assert [one.name for one in folder.iterdir()] == [day._path("another").name]  # keys do not outlive their time
-    day._path("another").write_bytes(b"short")
+    assert [one.name for one in folder.iterdir()] == [day._path_of("another").name]  # keys do not outlive their time
+    day._path_of("another").write_bytes(b"short")
     assert day.load("another") is None
     day.save("another", b"1")
     day.drop("another")
@@ -118,6 +118,6 @@ def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     with pytest.raises(sv.InputError, match="cannot be a folder"):
         FolderShelf(file, 7).save("x", b"")
     shelf = FolderShelf(tmp_path, 7)
-    shelf._path("x").mkdir()
+    shelf._path_of("x").mkdir()
     with pytest.raises(sv.InputError, match="cannot be read"):
         shelf.load("x")

@@ -209,8 +209,8 @@ def test_the_key_does_not_pass_the_coordinator_and_an_active_linker_can_test_gue
         shop = _parties()["shop"]
         guess = {name: [values[0]] for name, values in shop.link.items()}
         assert job.link is not None
-        hit = made(guess, job.link.schema(), keys[0], context=f"{job.digest} shop").words.view(np.uint8)
-        miss = made(guess, job.link.schema(), bytes(32), context=f"{job.digest} shop").words.view(np.uint8)
+        hit = made(guess, job.link.psi_schema(), keys[0], context=f"{job.digest} shop").words.view(np.uint8)
+        miss = made(guess, job.link.psi_schema(), bytes(32), context=f"{job.digest} shop").words.view(np.uint8)
         assert (words == hit).all(axis=1).any()
         assert not (words == miss).all(axis=1).any()
 

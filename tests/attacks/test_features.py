@@ -21,7 +21,7 @@ def test_identity_features_follow_from_known_records(which: feature_inference.Wh
     rows, seen = feature_inference.stacked_observations(view, "shop", which)
     assert seen.shape[1] == 8 * 4
     known = draw_known(rows, x, 60, 0)
-    found = feature_inference.infer_columns(view, "shop", known, learner=learner, which=which).without(known.rows)
+    found = feature_inference.infer_columns(view, "shop", known, learner=learner, which=which).exclude_rows(known.rows)
     assert r_squared(found.values, x[found.rows]) >= 0.99
 
 
@@ -29,7 +29,7 @@ def test_identity_features_follow_from_known_records(which: feature_inference.Wh
 def test_noise_in_place_of_the_view_tells_nothing(learner: str) -> None:
     view, x = linear()
     known = draw_known(view.train, x, 72, 0)
-    found = feature_inference.infer_columns(view.replace_with_noise(0), "shop", known, learner=learner).without(
+    found = feature_inference.infer_columns(view.replace_with_noise(0), "shop", known, learner=learner).exclude_rows(
         known.rows
     )
     assert r_squared(found.values, x[found.rows]) < 0.05
@@ -42,7 +42,7 @@ def test_the_baseline_sees_nothing() -> None:
     assert np.array_equal(
         own.values, feature_inference.infer_columns_baseline(view.replace_with_noise(1), "shop", known).values
     )
-    with_own = feature_inference.infer_columns_with_own(view, "shop", known).without(known.rows)
+    with_own = feature_inference.infer_columns_with_own(view, "shop", known).exclude_rows(known.rows)
     assert r_squared(with_own.values, x[with_own.rows]) > 0.8
 
 

@@ -40,7 +40,7 @@ def test_a_learner_with_labels_gets_nothing_from_noise() -> None:
     y = classes()
     view = passive(y, noise=0.0).replace_with_noise(1)
     known = draw_known(view.train, y, 200, 0)
-    value, error = score_ranking(label_inference.fit_on_gradients(view, known).without(known.rows), y, 2)
+    value, error = score_ranking(label_inference.fit_on_gradients(view, known).exclude_rows(known.rows), y, 2)
     assert abs(value - 0.5) <= 3 * error
 
 

@@ -54,8 +54,8 @@ def test_a_learner_with_known_numbers_gains_by_gradients_alone() -> None:
     known = draw_known(seen.train, y, 60, 0)
     assert len(known) == 60
     assert known.values.dtype == np.float64
-    with_view = score_correlation(label_inference.fit_on_gradients(seen, known).without(known.rows), y)[0]
-    without, error = score_correlation(label_inference.fit_on_own_columns(seen, known).without(known.rows), y)
+    with_view = score_correlation(label_inference.fit_on_gradients(seen, known).exclude_rows(known.rows), y)[0]
+    without, error = score_correlation(label_inference.fit_on_own_columns(seen, known).exclude_rows(known.rows), y)
     assert with_view > 0.95
     assert abs(without) <= 4 * error
     told = score_labels(
@@ -87,8 +87,8 @@ def test_others_columns_follow_from_the_error_where_the_number_is_known() -> Non
     found = feature_inference.infer_columns_from_gradients(seen, y, known)
     assert found is not None
     rest, own = (
-        found.without(known.rows),
-        feature_inference.infer_from_gradients_baseline(seen, y, known).without(known.rows),
+        found.exclude_rows(known.rows),
+        feature_inference.infer_from_gradients_baseline(seen, y, known).exclude_rows(known.rows),
     )
     assert r_squared(rest.values, secret[rest.rows]) > 0.95
     assert r_squared(own.values, secret[own.rows]) < 0.1
@@ -101,7 +101,7 @@ def test_a_prediction_of_a_number_tells_an_attribute() -> None:
     known = draw_known(told.test, yes, 72, 0)
     found = feature_inference.infer_attribute_from_predictions(told, known)
     assert found is not None
-    assert score_ranking(found.without(known.rows), yes, 2)[0] > 0.95
+    assert score_ranking(found.exclude_rows(known.rows), yes, 2)[0] > 0.95
 
 
 def test_members_have_smaller_errors() -> None:

@@ -30,10 +30,10 @@ def test_an_attribute_follows_from_looks_and_not_from_noise() -> None:
     seen, x = linear()
     yes = (x[:, 0] > 0).astype(np.int64)
     known = draw_known(seen.train, yes, 72, 0)
-    found = feature_inference.infer_attribute(seen, "shop", known).without(known.rows)
+    found = feature_inference.infer_attribute(seen, "shop", known).exclude_rows(known.rows)
     assert score_ranking(found, yes, 2)[0] > 0.9
-    blind = feature_inference.infer_attribute(seen.replace_with_noise(0), "shop", known).without(known.rows)
-    own = feature_inference.infer_attribute_baseline(seen, seen.train, known).without(known.rows)
+    blind = feature_inference.infer_attribute(seen.replace_with_noise(0), "shop", known).exclude_rows(known.rows)
+    own = feature_inference.infer_attribute_baseline(seen, seen.train, known).exclude_rows(known.rows)
     for nothing in (blind, own):
         value, error = score_ranking(nothing, yes, 2)
         assert abs(value - 0.5) <= 3 * error
@@ -48,7 +48,7 @@ def test_an_attribute_follows_from_predictions_that_depend_on_it() -> None:
     known = draw_known(test, yes, 72, 0)
     found = feature_inference.infer_attribute_from_predictions(told, known)
     assert found is not None
-    assert score_ranking(found.without(known.rows), yes, 2)[0] > 0.95
+    assert score_ranking(found.exclude_rows(known.rows), yes, 2)[0] > 0.95
     assert feature_inference.infer_attribute_from_predictions(seen, known) is None
 
 
@@ -75,13 +75,13 @@ def test_columns_of_others_follow_from_the_size_of_a_gradient() -> None:
     known = draw_known(seen.train, secret, 150, 0)
     found = feature_inference.infer_columns_from_gradients(seen, y, known)
     assert found is not None
-    rest = found.without(known.rows)
+    rest = found.exclude_rows(known.rows)
     assert r_squared(rest.values, secret[rest.rows]) > 0.8
-    own = feature_inference.infer_from_gradients_baseline(seen, y, known).without(known.rows)
+    own = feature_inference.infer_from_gradients_baseline(seen, y, known).exclude_rows(known.rows)
     assert r_squared(own.values, secret[own.rows]) < 0.05
     blind = feature_inference.infer_columns_from_gradients(seen.replace_with_noise(0), y, known)
     assert blind is not None
-    blind = blind.without(known.rows)
+    blind = blind.exclude_rows(known.rows)
     assert r_squared(blind.values, secret[blind.rows]) < 0.05
 
 
@@ -98,8 +98,8 @@ def test_a_bottom_that_learned_the_labels_completes_them() -> None:
     found = label_inference.complete_model(seen, known)
     assert found is not None
     gain = (
-        score_ranking(found.without(known.rows), y, 2)[0]
-        - score_ranking(label_inference.complete_model_baseline(seen, known).without(known.rows), y, 2)[0]
+        score_ranking(found.exclude_rows(known.rows), y, 2)[0]
+        - score_ranking(label_inference.complete_model_baseline(seen, known).exclude_rows(known.rows), y, 2)[0]
     )
     assert gain > 0.03
     assert label_inference.complete_model(replace(seen, embed=lambda rows: rows), known) is None
@@ -134,7 +134,7 @@ def test_the_mean_of_predictions_wears_noise_out() -> None:
         seen = view("bank", observations={("z", "shop"): Observations(looks)}, x=x[:, :1] * 0)
         seen = replace(seen, test=np.arange(ROWS))
         known = draw_known(np.arange(ROWS), x, 200, 0)
-        found = feature_inference.infer_predicted_rows(seen, "shop", known).without(known.rows)
+        found = feature_inference.infer_predicted_rows(seen, "shop", known).exclude_rows(known.rows)
         return r_squared(found.values, x[found.rows])
 
     assert predicted(1) < 0.3

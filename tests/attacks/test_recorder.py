@@ -156,7 +156,7 @@ def test_predictions_are_recorded_too() -> None:
     model = simulate(job, parties, aligned=aligned).model()
     predict(model, parties, aligned=aligned, observers=dict.fromkeys(parties, recorder))
     view = recorder.transcript().view("bank")
-    assert sum(len(one.rows) for one in view.observations["part of z", "network"].all) == aligned.common
+    assert sum(len(one.rows) for one in view.observations["part of z", "network"].all) == aligned.common_rows
     assert not view.observations["part of z", "network"].training()
 
 

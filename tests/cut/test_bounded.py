@@ -178,7 +178,9 @@ def test_a_job_with_noise_on_z_and_a_high_rate_keeps_every_norm_below_its_bound(
         await step(self, gradient)
         for name, peer in self._peers.items():
             whole = (peer.share.values + shares[name] + (1 << 63)) % (1 << 64) - (1 << 63)
-            norms.append(float(np.linalg.norm(whole.astype(np.float64) * 2.0**-self._spec.fixed_point.fw, 2)))
+            norms.append(
+                float(np.linalg.norm(whole.astype(np.float64) * 2.0**-self._spec.fixed_point.weight_fraction_bits, 2))
+            )
 
     monkeypatch.setattr(FloatPassive, "backward", plain)
     monkeypatch.setattr(SealedPassive, "backward", passive)

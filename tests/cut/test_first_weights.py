@@ -180,7 +180,7 @@ def test_after_a_step_the_active_partys_share_is_wide_and_uniform(
             _uniform(after, 64)
             _uniform(seen.mine[name][1], 64)
         else:
-            _wide(after, CutSpec(width=64, lr=0.5, batch_size=32).fixed_point.fw + 4 + 40)
+            _wide(after, CutSpec(width=64, lr=0.5, batch_size=32).fixed_point.weight_fraction_bits + 4 + 40)
         first = seen.mine[name][0]
         if modular:
             first = (first + (1 << 63)) % (1 << 64) - (1 << 63)

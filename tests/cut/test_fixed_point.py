@@ -17,9 +17,9 @@ def test_noise_on_z_is_what_was_drawn_or_refused() -> None:
     it one number, which hides nothing."""
     point = CutSpec(width=3, lr=1e-3, batch_size=1024, activation_bound=512.0).fixed_point
     assert point.z_bits > 64
-    largest = 2.0 ** (62 - point.fz)
+    largest = 2.0 ** (62 - point.z_fraction_bits)
     noise = torch.tensor([[0.999 * largest, -0.999 * largest, 0.3]], dtype=torch.float64)
-    assert fixed_noise(noise, point) * 2.0**-point.fz == pytest.approx(noise.numpy())
+    assert fixed_noise(noise, point) * 2.0**-point.z_fraction_bits == pytest.approx(noise.numpy())
     for value in (largest, -largest, 1e3 * largest):
         with pytest.raises(RangeError, match="noise on z"):
             fixed_noise(torch.full((1, 3), value, dtype=torch.float64), point)

@@ -59,11 +59,11 @@ def test_distances_add_up() -> None:
     hidden = HidingCount(notes, "p", "bfv", 40)
     hidden.add(0)
     assert notes == ["before"]
-    assert hidden.bits == float("inf")
+    assert hidden.distance_bits == float("inf")
     for _ in range(4):
         hidden.add(1 << 18)
         notes.append("between") if len(notes) == 2 else None
-    assert hidden.bits == 20
+    assert hidden.distance_bits == 20
     assert notes[1:] == [
         "of what 'p' answered under bfv, 1,048,576 numbers are hidden to 2^-40 each, and so to 2^-20.0 all together",
         "between",

@@ -94,7 +94,7 @@ def test_batches_that_are_parts_of_one_array_find_their_rows_wherever_the_others
         assert torch.equal(features(known[1:3]), x[[0, 2]])
         assert torch.equal(features(mixed[:2]), x[[1, 0]])
         assert torch.equal(features(mixed[2:]), torch.stack([torch.zeros(2), x[4], *torch.zeros(2, 2)]))
-        assert features.places(mixed[2:4]).tolist() == [4]
+        assert features.find_places(mixed[2:4]).tolist() == [4]
         assert torch.equal(features(known[::2]), x[[3, 2]])
         assert torch.equal(features(known[3:]), x[[1]])
     halves = known.astype(np.int32)

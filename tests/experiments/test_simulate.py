@@ -199,9 +199,9 @@ def test_labels_reach_the_model_only_through_the_noised_release(monkeypatch: pyt
     """With a release that gives nothing away, other labels of the training rows train the same model."""
     dp = sv.Plain(dp=sv.DP(labels=sv.Gaussian()))
     job = PLAIN.replace(protection=dp, epochs=2, algorithm=PLAIN.algorithm.replace(bottom=(3,)))
-    original = RowRelease._noised
+    original = RowRelease._add_noise
     monkeypatch.setattr(
-        RowRelease, "_noised", lambda self, values, *more: original(self, values, *more).map(torch.ones_like)
+        RowRelease, "_add_noise", lambda self, values, *more: original(self, values, *more).map(torch.ones_like)
     )
     people = parties(rows=80)
     true = sv.simulate(job, people)

@@ -105,7 +105,10 @@ def test_every_mistake_of_a_policy_file_is_told_at_once(tmp_path: Path) -> None:
         assert words in str(raised.value)
 
 
-@pytest.mark.parametrize(("content", "words"), [("party = 3", "does not name its party"), ("party = ", "not TOML"), ("", "does not name its party")])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("party = 3", "does not name its party"), ("party = ", "not TOML"), ("", "does not name its party")],
+)
 def test_a_file_that_is_no_policy(tmp_path: Path, content: str, words: str) -> None:
     with pytest.raises(sv.InputError, match=words):
         read_policy(_files(tmp_path, content)[1])

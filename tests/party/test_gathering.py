@@ -101,7 +101,7 @@ def test_a_connection_that_comes_back_parks_nobody() -> None:
     (began,) = [action for action in said if isinstance(action, Began)]
     assert began.view.start == (3, 0, 1)  # digests differ: each party's file is its own
     one.on_note("b", encode_note(Ready(began.view.mark)))
-    assert one.waits() == {"c": "ready"}
+    assert one.find_awaited() == {"c": "ready"}
     assert one.on_note("c", encode_note(Ready(began.view.mark))) == [Go(began.view)]
     assert one.on_disconnected("b") == []
     again = one.on_connected("b", f"1-{NONCE}", True)

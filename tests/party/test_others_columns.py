@@ -47,7 +47,7 @@ def test_noise_on_features_leaves_nothing_to_that_attack() -> None:
 def _columns(job: sv.Job) -> list[tuple[AttackScore, str]]:
     parties = sv.datasets.default_credit(overlap=0.85, seed=0, rows=1_600)
     transcript = record_job(job, parties)[1]
-    stated = worst_claims(job.algorithm.findings(job.planned(2), ALL, "bank"))
+    stated = worst_claims(job.algorithm.findings(job.planned_protection(2), ALL, "bank"))
     measured = run_suite(transcript, Effort(labels=(), records=(300,), draws=1, perceptron=False, attributes=0))
     found = [(one, stated.get((one.attacker, one.victim), "")) for one in measured if "others' columns" in one.attack]
     assert {one.victim for one, _ in found} == {"bank", "retailer"}

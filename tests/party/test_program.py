@@ -29,7 +29,7 @@ def together(job: Job, people: Parties, *, window: int = 1 << 25) -> Any:
     async def program(site: PartyContext, table: PartyTable | None) -> Trained:
         return await run_party(site, table, job)
 
-    return Simulated(job=job, parties=people, run="whole", window=window).play(program)
+    return Simulated(job=job, parties=people, run="whole", window=window).run_program(program)
 
 
 @pytest.mark.parametrize("passive", [1, 2])

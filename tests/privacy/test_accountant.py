@@ -123,20 +123,20 @@ def test_features_and_labels_are_never_mixed_and_a_model_counts_with_both() -> N
     assert mine.epsilon_rdp("features") == epsilon_rdp([features, model], DELTA)
     assert mine.epsilon_rdp("labels") == epsilon_rdp([model, labels], DELTA)
     assert mine.epsilon_rdp() == epsilon_rdp([features, labels, model], DELTA)
-    assert [(t.protects, t.releases) for t in mine.totals()] == [
+    assert [(t.protects, t.releases) for t in mine.compute_totals()] == [
         ("features", 8),
         ("labels", 4),
         ("features and labels", 9),
     ]
-    assert {t.adjacency for t in mine.totals()} == {"the content of one row is replaced"}
+    assert {t.adjacency for t in mine.compute_totals()} == {"the content of one row is replaced"}
 
 
 def test_a_sampled_release_says_that_rows_are_added_or_removed() -> None:
     mine = Accountant("bank", DELTA)
     mine.add(GaussianRelease(1.0, 10, 0.1), ["labels"])
-    (total,) = mine.totals()
+    (total,) = mine.compute_totals()
     assert total.adjacency == "one row is added or removed"
-    assert Accountant("bank", DELTA).totals() == []
+    assert Accountant("bank", DELTA).compute_totals() == []
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,8 @@ def test_each_use_of_a_row_is_one_release_as_opacus_counts_it() -> None:
         for rows in (np.arange(5), np.arange(5, ROWS)):
             steps.backward(_losses(model, x[rows], y[rows]), rows, divide=6)
         opacus.step(noise_multiplier=2.0, sample_rate=1.0)
-    assert steps.spent.epsilon_rdp == pytest.approx(opacus.get_epsilon(1e-5), rel=1e-9)
-    assert steps.spent.protects == ("features", "labels")
+    assert steps.cost_so_far.epsilon_rdp == pytest.approx(opacus.get_epsilon(1e-5), rel=1e-9)
+    assert steps.cost_so_far.protects == ("features", "labels")
     again = _steps(_model(), sigma=2.0)
     counts = steps.counts.end_epoch()
     again.counts.begin_attempt(EarlierCounts(kept=counts, lost=np.zeros_like(counts)), lambda most: None)
@@ -103,7 +103,7 @@ def test_each_use_of_a_row_is_one_release_as_opacus_counts_it() -> None:
     with pytest.raises(PolicyError, match="would train 4 times; the budget was planned for 3"):
         steps.backward(_losses(model, x[:1], y[:1]), np.array([0]), divide=6)
     assert all(torch.equal(p.grad, b) for p, b in zip(model.parameters(), before, strict=True))
-    assert again.spent == steps.spent
+    assert again.cost_so_far == steps.cost_so_far
 
 
 def test_what_has_no_gradient_by_row_is_refused() -> None:

@@ -67,17 +67,17 @@ def test_rows_are_counted_and_the_budget_ends() -> None:
     release = _release()
     for _ in range(3):
         release.draw_share(np.array([4, 7]), 2)
-    assert release.spent.times == 3
-    assert release.spent.what == "z"
-    assert release.spent.protects == ("features",)
-    assert release.spent.epsilon_rdp == epsilon_rdp(GaussianRelease(0.5, 3), 1e-5) == release.planned_epsilon
+    assert release.cost_so_far.times == 3
+    assert release.cost_so_far.what == "z"
+    assert release.cost_so_far.protects == ("features",)
+    assert release.cost_so_far.epsilon_rdp == epsilon_rdp(GaussianRelease(0.5, 3), 1e-5) == release.planned_epsilon
     again = _release()
     counts = release.counts.end_epoch()
     again.counts.begin_attempt(EarlierCounts(kept=counts, lost=np.zeros_like(counts)), lambda most: None)
     for one in (release, again):
         with pytest.raises(PolicyError, match="z would be released 4 times; the budget was planned for 3"):
             one.draw_share(np.array([7]), 2)
-        assert one.spent.times == 3
+        assert one.cost_so_far.times == 3
     with pytest.raises(PolicyError, match="2 times"):
         _release(times=1).draw_share(np.array([3, 3]), 2)
 

@@ -22,15 +22,15 @@ def _two_attempts(folder: Path) -> None:
     first = _journal(folder)
     first.begin_attempt(0)
     for epoch in (1, 2):
-        first.reserve(epoch, "0 z", ROWS, 1)
-        first.close(epoch, "0 z", np.array([1, 1, 1, 0, 0]))
-    first.reserve(3, "0 z", ROWS, 1)
-    first.reserve(3, "0 z", ROWS, 2)
+        first.reserve_releases(epoch, "0 z", ROWS, 1)
+        first.close_epoch(epoch, "0 z", np.array([1, 1, 1, 0, 0]))
+    first.reserve_releases(3, "0 z", ROWS, 1)
+    first.reserve_releases(3, "0 z", ROWS, 2)
     second = _journal(folder)
     second.begin_attempt(1)
-    second.reserve(2, "0 z", ROWS, 1)
-    second.close(2, "0 z", np.array([1, 1, 1, 0, 0]))
-    second.reserve(3, "0 z", ROWS, 1)
+    second.reserve_releases(2, "0 z", ROWS, 1)
+    second.close_epoch(2, "0 z", np.array([1, 1, 1, 0, 0]))
+    second.reserve_releases(3, "0 z", ROWS, 1)
 
 
 def test_every_reservation_of_every_attempt_counts_until_it_is_closed(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_counts_that_repeat_are_written_once(tmp_path: Path) -> None:
     counts = np.random.default_rng(0).integers(0, 2, 10_000)
     sizes = []
     for epoch in range(1, 4):
-        journal.close(epoch, "0 z", counts)
+        journal.close_epoch(epoch, "0 z", counts)
         sizes.append((tmp_path / "shop.journal.jsonl").stat().st_size)
     assert sizes[2] - sizes[1] < 600 < sizes[0]
     again = _journal(tmp_path)

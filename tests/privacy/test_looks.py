@@ -43,8 +43,8 @@ def noted(result: sv.Result, party: str = "shop1") -> dict[str, object]:
 
 def test_values_are_looks_times_width_of_the_row_that_was_looked_at_most() -> None:
     looks = OpenedValues("shop", 10, NAMES)
-    looks.add(np.array([0, 1]), 4)
-    looks.add(np.array([1, 1, 2]), 1)
+    looks.count_opening(np.array([0, 1]), 4)
+    looks.count_opening(np.array([1, 1, 2]), 1)
     assert looks.values_per_row.tolist() == [4, 6, 1]
     assert (looks.max_values, looks.openings_per_row.tolist()) == (6, [1, 3, 1])
     assert looks.ledger_facts() == {"looks": 3, "values": 6, "values with earlier runs": 6, "columns": 10, "rows": 3}
@@ -56,7 +56,7 @@ def test_looks_that_wait_are_counted_as_those_that_do_not(monkeypatch: pytest.Mo
     looks, given, times = OpenedValues("shop", 10, [str(i) for i in range(9)]), np.zeros(9, int), np.zeros(9, int)
     for step in range(60):
         places, width = generator.integers(0, 9, generator.integers(0, 5)), int(generator.integers(1, 3))
-        looks.add(places, width)
+        looks.count_opening(places, width)
         for place in places:
             given[place] += width
             times[place] += 1
@@ -75,12 +75,12 @@ def test_the_unit_is_values_a_column(most: float, columns: int, allowed: int) ->
 
 def test_a_batch_that_would_pass_the_budget_is_refused_whole_and_counts_nothing() -> None:
     looks = OpenedValues("shop", 10, NAMES, most=0.5)
-    looks.add(np.array([0]), 4)
+    looks.count_opening(np.array([0]), 4)
     with pytest.raises(PolicyError, match=r"4 values of z of one row of 'shop' beside the 4 .* 0\.5 allows 5: fewer"):
-        looks.add(np.array([2, 0]), 4)
+        looks.count_opening(np.array([2, 0]), 4)
     assert looks.values_per_row.tolist() == [4, 0, 0]
     assert looks.fits_budget(np.array([0, 1]), 2).tolist() == [False, True]
-    looks.add(np.array([0]), 1)
+    looks.count_opening(np.array([0]), 1)
 
 
 def test_a_plan_is_held_against_the_budget() -> None:
@@ -96,20 +96,20 @@ def test_a_plan_is_held_against_the_budget() -> None:
 def test_a_book_remembers_rows_by_name_over_runs_and_processes(tmp_path: Path) -> None:
     path = tmp_path / "shop.looks.jsonl"
     first = OpenedValues("shop", 10, NAMES, most=1.0, book=DisclosureBook(path))
-    first.add(np.array([0, 2]), 3)
+    first.count_opening(np.array([0, 2]), 3)
     again = OpenedValues("shop", 10, ("eve", "dan"), most=1.0, book=DisclosureBook(path))
     assert again.before.tolist() == [3, 0]
-    again.add(np.array([0, 1]), 5)
+    again.count_opening(np.array([0, 1]), 5)
     assert DisclosureBook(path).count_opened(("ann", "bob", "eve", "dan")).tolist() == [3, 0, 8, 5]
     with pytest.raises(PolicyError, match="beside the 8 already opened"):
-        first.add(np.array([2]), 3)  # it sees what the other process counted since
+        first.count_opening(np.array([2]), 3)  # it sees what the other process counted since
     assert not any(name in path.read_text() for name in (*NAMES, "dan"))
 
 
 def test_what_was_cut_off_as_it_was_written_did_not_leave(tmp_path: Path) -> None:
     path = tmp_path / "looks.jsonl"
     looks = OpenedValues("shop", 10, NAMES, book=DisclosureBook(path))
-    looks.add(np.array([0]), 3)
+    looks.count_opening(np.array([0]), 3)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"line":"looked","run":"')
     assert DisclosureBook(path).count_opened(NAMES).tolist() == [3, 0, 0]
@@ -119,7 +119,7 @@ def test_what_was_cut_off_as_it_was_written_did_not_leave(tmp_path: Path) -> Non
 @pytest.mark.parametrize("spoil", [lambda b: b.replace(b"looked", b"lookef"), lambda b: b.split(b"\n", 1)[1]])
 def test_a_damaged_book_is_refused(tmp_path: Path, spoil: object) -> None:
     path = tmp_path / "looks.jsonl"
-    OpenedValues("shop", 10, NAMES, book=DisclosureBook(path)).add(np.array([0]), 3)
+    OpenedValues("shop", 10, NAMES, book=DisclosureBook(path)).count_opening(np.array([0]), 3)
     path.write_bytes(spoil(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(InputError, match=r"is damaged .* restore the file"):
         DisclosureBook(path)
@@ -127,7 +127,7 @@ def test_a_damaged_book_is_refused(tmp_path: Path, spoil: object) -> None:
 
 def test_a_book_without_its_key_names_nobody(tmp_path: Path) -> None:
     path = tmp_path / "looks.jsonl"
-    OpenedValues("shop", 10, NAMES, book=DisclosureBook(path)).add(np.array([0]), 3)
+    OpenedValues("shop", 10, NAMES, book=DisclosureBook(path)).count_opening(np.array([0]), 3)
     path.with_suffix(".key").unlink()
     with pytest.raises(InputError, match="cannot be matched to rows"):
         DisclosureBook(path).count_opened(NAMES)
@@ -182,13 +182,13 @@ def test_an_active_party_that_asks_for_more_than_was_planned_gets_nothing(monkey
     monkeypatch.setattr(OpenedValues, "check_plan", lambda self, values: None)
     monkeypatch.setattr(sv.SplitNN, "values_opened", lambda self, plan: 0)
     counts: list[int] = []
-    add = OpenedValues.add
+    add = OpenedValues.count_opening
 
     def counted(self: OpenedValues, places: np.ndarray, width: int) -> None:
         add(self, places, width)
         counts.append(self.max_values if self.most else 0)
 
-    monkeypatch.setattr(OpenedValues, "add", counted)
+    monkeypatch.setattr(OpenedValues, "count_opening", counted)
     with pytest.raises(PolicyError, match="this batch would open 2 values"):
         sv.simulate(job(max_looks=1.0), PEOPLE)
     assert max(counts) == 2  # of 3 that are allowed; the second look at a row would make 4

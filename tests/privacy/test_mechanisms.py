@@ -58,9 +58,9 @@ def test_drawn_labels_are_paid_once() -> None:
 def test_each_mechanism_is_found_under_what_it_is() -> None:
     gaussian, joint, response = Gaussian(), JointNoise(weight_bound=2.0), RandomisedResponse()
     dp = DP(features=gaussian, labels=Gaussian(clip=0.5))
-    assert (dp.activations, dp.joint, dp.gradients) == (gaussian, None, Gaussian(clip=0.5))
+    assert (dp.activation_noise, dp.joint_noise, dp.gradient_noise) == (gaussian, None, Gaussian(clip=0.5))
     dp = DP(features=joint, labels=response)
-    assert (dp.activations, dp.joint, dp.gradients, dp.randomised) == (None, joint, None, response)
+    assert (dp.activation_noise, dp.joint_noise, dp.gradient_noise, dp.label_draw) == (None, joint, None, response)
 
 
 @pytest.mark.parametrize(

@@ -78,16 +78,16 @@ def test_shares_of_noise_end_in_a_noised_sum() -> None:
 
 def test_remembered_rows_are_those_that_were_noised() -> None:
     rows = RememberedRows(2.0, 0.5)
-    rows.keep(np.array([7, 3]), add_noise(torch.zeros(2, 3), 2.0, 0.5))
+    rows.keep_rows(np.array([7, 3]), add_noise(torch.zeros(2, 3), 2.0, 0.5))
     again = RememberedRows(2.0, 0.5)
-    again.load(rows.state())
-    first, back = rows.recall(np.array([3, 7, 3])), again.recall(np.array([3, 7, 3]))
+    again.load_state(rows.get_state())
+    first, back = rows.recall_rows(np.array([3, 7, 3])), again.recall_rows(np.array([3, 7, 3]))
     assert torch.equal(first.value, back.value)
     assert (back.multiplier, back.sensitivity) == (2.0, 0.5)
     assert 7 in rows
     assert 4 not in rows
-    assert sorted(rows.numbers()) == [3, 7]
+    assert sorted(rows.row_numbers()) == [3, 7]
     with pytest.raises(ValueError, match="cannot be stored with"):
-        rows.keep(np.array([1]), add_noise(torch.zeros(1, 3), 1.0, 0.5))
+        rows.keep_rows(np.array([1]), add_noise(torch.zeros(1, 3), 1.0, 0.5))
     with pytest.raises(TypeError, match="state"):
-        rows.load(None)
+        rows.load_state(None)

@@ -85,7 +85,7 @@ SEALED_IN_NAME: list[tuple[Guard, Array]] = [
 @pytest.mark.parametrize(("guard", "array"), SEALED_IN_NAME)
 @pytest.mark.parametrize("kind", [Kind.CIPHERTEXT, Kind.ACTIVATION, Kind.MASKED_SHARE])
 def test_numbers_that_only_say_that_they_are_sealed_are_refused(kind: Kind, guard: Guard, array: Array) -> None:
-    for check in (Policy().check, Policy().check_received):
+    for check in (Policy().check_message, Policy().check_received):
         with pytest.raises(PolicyError, match="the content is in the clear"):
             check(Message(kind, "x", {"good": C, "z": array}, guard=guard), "b")
 
@@ -93,10 +93,12 @@ def test_numbers_that_only_say_that_they_are_sealed_are_refused(kind: Kind, guar
 def test_what_ciphers_make_passes() -> None:
     policy = Policy(sealed=True)
     for guard in (PAILLIER, BFV, CKKS):
-        policy.check(Message(Kind.CIPHERTEXT, "x", {"c": C, "d": torch.zeros(3, dtype=torch.uint8)}, guard=guard), "b")
+        policy.check_message(
+            Message(Kind.CIPHERTEXT, "x", {"c": C, "d": torch.zeros(3, dtype=torch.uint8)}, guard=guard), "b"
+        )
     for array in (C, Z.astype(np.int64), torch.zeros(3, dtype=torch.int32)):
-        policy.check(Message(Kind.MASKED_SHARE, "x", {"c": array}, guard=MASKED), "b")
-    policy.check(Message(Kind.MASKED_SHARE, "random numbers", {"w": Z}), "b")
+        policy.check_message(Message(Kind.MASKED_SHARE, "x", {"c": array}, guard=MASKED), "b")
+    policy.check_message(Message(Kind.MASKED_SHARE, "random numbers", {"w": Z}), "b")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_whatever_passes_is_what_the_rules_allow(
 
     def passes(policy: Policy) -> bool:
         try:
-            (policy.check if sent else policy.check_received)(Message(kind, "x", {"c": C}, guard=guard), "b")
+            (policy.check_message if sent else policy.check_received)(Message(kind, "x", {"c": C}, guard=guard), "b")
         except PolicyError:
             return False
         return True
@@ -186,17 +188,17 @@ def test_what_passed_once_clears_nothing_else() -> None:
     policy = Policy(min_key_bits=3072, noised=frozenset({Kind.GRADIENT}), forbidden=frozenset({Kind.METRIC}))
     noisy = Guard(noise=1.0)
     for _ in range(2):
-        policy.check(Message(Kind.CIPHERTEXT, "x", {"c": C}, guard=Guard("paillier", 3072, "k")), "b")
-        policy.check(Message(Kind.GRADIENT, "x", {"z": Z}, guard=noisy), "b")
-        policy.check(Message(Kind.CONTROL, "x"), "b")
+        policy.check_message(Message(Kind.CIPHERTEXT, "x", {"c": C}, guard=Guard("paillier", 3072, "k")), "b")
+        policy.check_message(Message(Kind.GRADIENT, "x", {"z": Z}, guard=noisy), "b")
+        policy.check_message(Message(Kind.CONTROL, "x"), "b")
         policy.check_received(Message(Kind.METRIC, "x"), "b")
         for kind, guard in ((Kind.CIPHERTEXT, PAILLIER), (Kind.GRADIENT, Guard()), (Kind.METRIC, Guard())):
             with pytest.raises(PolicyError):
-                policy.check(Message(kind, "x", {"c": C}, guard=guard), "b")
+                policy.check_message(Message(kind, "x", {"c": C}, guard=guard), "b")
         good = Guard("bfv", 218, "k")
-        policy.check(Message(Kind.CIPHERTEXT, "x", {"c": C}, guard=good), "b")
+        policy.check_message(Message(Kind.CIPHERTEXT, "x", {"c": C}, guard=good), "b")
         with pytest.raises(PolicyError, match="the content is in the clear"):
-            policy.check(Message(Kind.CIPHERTEXT, "x", {"c": Z}, guard=good), "b")
+            policy.check_message(Message(Kind.CIPHERTEXT, "x", {"c": Z}, guard=good), "b")
 
 
 def test_what_is_remembered_stays_small() -> None:
@@ -322,7 +324,7 @@ def test_names_in_a_policy_are_known_ones() -> None:
 
 def test_a_policy_is_a_configuration() -> None:
     policy = Policy(sealed=True, noised=frozenset({Kind.GRADIENT}), protections=frozenset({"bfv"}), max_epsilon=2)
-    policy.check(Message(Kind.CONTROL, "x"), "b")  # what it remembers is no part of it
+    policy.check_message(Message(Kind.CONTROL, "x"), "b")  # what it remembers is no part of it
     assert Policy.of(json.loads(json.dumps(policy.describe()))) == policy
     with pytest.raises(InputError, match="has 2 mistakes"):
         Policy(min_security=1000, min_masking=-1)
@@ -335,7 +337,7 @@ GUARDING = [Policy(sealed=True), Policy(leaks=False), Policy(noised=frozenset({K
 
 @pytest.mark.parametrize("policy", GUARDING)
 def test_content_does_not_travel_as_settings(policy: Policy) -> None:
-    for check in (policy.check, policy.check_received):
+    for check in (policy.check_message, policy.check_received):
         for array in WHOLE:  # what is allowed first must not clear the next
             check(Message(Kind.CONTROL, "x", {"rows": array}), "b")
         for array in FLOATS:
@@ -346,5 +348,5 @@ def test_content_does_not_travel_as_settings(policy: Policy) -> None:
 @pytest.mark.parametrize("policy", [Policy(), Policy(max_epsilon=1.0), Policy(min_key_bits=3072)])
 def test_settings_are_free_where_nothing_is_demanded_of_rows(policy: Policy) -> None:
     for array in (*WHOLE, *FLOATS):
-        policy.check(Message(Kind.CONTROL, "x", {"z": array}), "b")
+        policy.check_message(Message(Kind.CONTROL, "x", {"z": array}), "b")
         policy.check_received(Message(Kind.CONTROL, "x", {"z": array}), "b")

@@ -66,20 +66,20 @@ def test_one_person_is_drawn_for_once_and_held_out_labels_stay() -> None:
     person[200:400] = np.arange(200)  # each by two numbers
     rows = np.r_[0:100, 200:300, 400:403]
     release = LabelRelease(labels, rows, classes=2, epsilon=0.5, delta=1e-5, person=person)
-    drawn = release.apply(labels)
+    drawn = release.replace_labels(labels)
     assert torch.equal(drawn[:100], drawn[200:300])
     assert torch.equal(drawn[100:200], labels[100:200])
     assert torch.equal(drawn[400:], labels[400:])
     assert 10 < int((drawn != labels)[:100].sum()) < 70  # 38 of 100 on average
     again = LabelRelease(labels, rows, classes=2, epsilon=0.5, delta=1e-5, person=person)
-    again.load(release.state())
-    assert torch.equal(again.apply(labels), drawn)
-    spent = release.spent
+    again.load_state(release.get_state())
+    assert torch.equal(again.replace_labels(labels), drawn)
+    spent = release.cost_so_far
     assert (spent.times, spent.protects, spent.release) == (1, ("labels",), PureRelease(0.5, 1, 2))
     assert spent.epsilon_prv == 0.5
     assert spent.epsilon_rdp <= 0.5
     with pytest.raises(TypeError):
-        again.load({"drawn": torch.zeros(3)})
+        again.load_state({"drawn": torch.zeros(3)})
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_the_noise_follows_from_the_budget_and_the_plan() -> None:
     assert release.sigma == calibrate_sigma(2.0, 1e-6, 7)
     assert (release.clip, release.sensitivity) == (0.5, 1.0)
     assert release(VALUES, ROWS).multiplier == release.sigma
-    (spent,) = releases.spent()
+    (spent,) = releases.costs_so_far()
     assert (spent.what, spent.times, spent.delta) == ("activations", 1, 1e-6)
     joint = releases.plan_joint(JointNoise(epsilon=2.0, clip=0.5, weight_bound=3.0), rows=4, times=7, parties=2)
     assert joint.draw_share(ROWS, 3).sensitivity == 2 * 0.5 * 3.0
@@ -116,12 +116,12 @@ def test_a_budget_for_fewer_epochs_than_the_algorithm_needs_is_refused() -> None
 def test_what_was_planned_has_to_happen() -> None:
     releases = Releases("bank", Policy())
     releases.plan_rows("activations", Gaussian(), rows=4, times=2)(VALUES, ROWS)
-    assert [spent.what for spent in releases.close()] == ["activations"]
+    assert [spent.what for spent in releases.final_costs()] == ["activations"]
     releases.plan_rows("gradients", Gaussian(), rows=4, times=2)
-    assert [spent.what for spent in releases.spent()] == ["activations"]
+    assert [spent.what for spent in releases.costs_so_far()] == ["activations"]
     with pytest.raises(ProtectionInactive, match="on gradients was requested, but nothing was released"):
-        releases.close()
-    assert Releases("bank", Policy()).close() == []
+        releases.final_costs()
+    assert Releases("bank", Policy()).final_costs() == []
 
 
 def _pair(policy: Policy, epsilon: float = 4.0) -> tuple[Releases, list[object]]:
@@ -143,12 +143,12 @@ def test_what_attempts_that_broke_off_may_have_released_is_counted() -> None:
     journal._begun = False
     releases, _ = _pair(Policy())
     releases.begin_attempt(journal, 1)
-    assert [spent.times for spent in releases.spent()] == [2, 1]  # epoch 2 was reserved for every row
-    (note, other) = releases.notes()
+    assert [spent.times for spent in releases.costs_so_far()] == [2, 1]  # epoch 2 was reserved for every row
+    (note, other) = releases.interruption_notes()
     assert "up to 1 releases of a row's activations by interrupted attempts" in note
     assert note.startswith("this run resumed an interrupted run of 'shop'")
     assert "besides the 6 planned ones" in other
-    assert releases.notes("market")[0].startswith("this run resumed an interrupted run of 'market'")
+    assert releases.interruption_notes("market")[0].startswith("this run resumed an interrupted run of 'market'")
     anew, _ = _pair(Policy())
     journal._begun = False
     anew.begin_attempt(journal, 0)
@@ -158,7 +158,7 @@ def test_what_attempts_that_broke_off_may_have_released_is_counted() -> None:
 def test_losses_beyond_the_policy_are_refused() -> None:
     journal = Journal("shop")
     journal.begin_attempt(0)
-    journal.reserve(1, "0 activations", 6, 4)
+    journal.reserve_releases(1, "0 activations", 6, 4)
     journal._begun = False
     releases, _ = _pair(Policy(max_epsilon=4.5))
     with pytest.raises(PolicyError, match=r"allows 4.5.* a row 4 times more than planned.*'shop' must allow"):
@@ -185,10 +185,10 @@ def test_a_state_goes_on_and_another_one_is_refused() -> None:
     releases, (features, _) = _pair(Policy())
     features(VALUES, ROWS)
     again, _ = _pair(Policy())
-    again.load(releases.state())
-    assert again.spent() == []  # a state holds no counts: the journal does
+    again.load_state(releases.get_state())
+    assert again.costs_so_far() == []  # a state holds no counts: the journal does
     other = Releases("shop", Policy())
     other.plan_rows("gradients", Gaussian(), rows=6, times=6)
-    for state in (releases.state(), {}, {"releases": None}):
+    for state in (releases.get_state(), {}, {"releases": None}):
         with pytest.raises(TypeError, match="state"):
-            other.load(state)
+            other.load_state(state)

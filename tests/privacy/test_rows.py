@@ -53,12 +53,12 @@ def test_the_most_released_row_is_what_counts_and_the_budget_ends() -> None:
     values = torch.ones(2, 2)
     release(values, np.array([0, 1]))
     release(values, np.array([1, 2]))
-    assert release.spent.times == 2
-    assert release.spent.epsilon_rdp == epsilon_rdp(GaussianRelease(0.5, 2), 1e-5)
+    assert release.cost_so_far.times == 2
+    assert release.cost_so_far.epsilon_rdp == epsilon_rdp(GaussianRelease(0.5, 2), 1e-5)
     release(values, np.array([1, 3]))
     with pytest.raises(PolicyError, match="released 4 times; the budget was planned for 3"):
         release(values, np.array([1, 4]))
-    assert release.planned_epsilon == release.spent.epsilon_rdp
+    assert release.planned_epsilon == release.cost_so_far.epsilon_rdp
 
 
 def test_noise_drawn_once_stays_the_same_and_costs_once() -> None:
@@ -69,7 +69,7 @@ def test_noise_drawn_once_stays_the_same_and_costs_once() -> None:
     assert torch.equal(again, first[[2, 0]])
     mixed = release(values[:2], np.array([3, 7])).value
     assert torch.equal(mixed[0], first[3])
-    assert release.spent.times == 1
+    assert release.cost_so_far.times == 1
 
 
 def test_what_leaves_lies_on_the_grid_whatever_the_value_and_the_gradient_flows() -> None:
@@ -89,9 +89,9 @@ def test_what_earlier_attempts_released_is_counted_beside_the_plan() -> None:
     kept[[0, 1, 2]] = 2, 1, 1
     lost[[0, 1]] = 1, 2
     release.counts.begin_attempt(EarlierCounts(kept=kept, lost=lost), reserved.append)
-    assert (release.counts.max_lost, release.counts.max_releases, release.spent.times) == (2, 3, 3)
+    assert (release.counts.max_lost, release.counts.max_releases, release.cost_so_far.times) == (2, 3, 3)
     release(values, np.array([0, 1]))  # planned releases go on as planned
-    assert release.spent.times == 4
+    assert release.cost_so_far.times == 4
     with pytest.raises(PolicyError, match="4 times"):
         release(values, np.array([0, 1]))
     assert reserved == [1]
@@ -113,7 +113,7 @@ def test_what_cannot_be_reserved_is_not_released() -> None:
     for _ in range(2):
         with pytest.raises(OSError, match="no space"):
             release(torch.ones(2, 2), np.array([0, 1]))
-    assert release.spent.times == 0
+    assert release.cost_so_far.times == 0
 
 
 def test_noise_that_is_drawn_once_and_remembered_is_released_again_for_nothing() -> None:
@@ -122,9 +122,9 @@ def test_noise_that_is_drawn_once_and_remembered_is_released_again_for_nothing()
     again.counts.begin_attempt(
         EarlierCounts(kept=release.counts.end_epoch(), lost=np.zeros(10, np.int64)), reserved.append
     )
-    again.load(release.state())
+    again.load_state(release.get_state())
     assert torch.equal(again(torch.ones(2, 2), np.array([0, 1])).value, first)
-    assert again.spent.times == 1
+    assert again.cost_so_far.times == 1
     assert reserved == []
 
 

@@ -177,14 +177,14 @@ JOB = sv.Job(algorithm=sv.SplitNN(hidden=6, top=()), protection=sv.Plain(dp=RESP
 def test_training_sees_drawn_labels_only_and_scoring_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     people = parties(rows=400)
     exact = {}
-    original = ActiveRole.begin
+    original = ActiveRole.plan_and_build
 
     def watched(self: ActiveRole) -> None:
         original(self)
         assert self.table.y is not None
         exact[self.site.name] = (self.table.y, self.y, self.table.split)
 
-    monkeypatch.setattr(ActiveRole, "begin", watched)
+    monkeypatch.setattr(ActiveRole, "plan_and_build", watched)
     result = sv.simulate(JOB, people, baselines=())
     y, used, split = exact["bank"]
     changed = (y != used).numpy()
@@ -214,14 +214,14 @@ def test_algorithms_that_use_labels_in_other_ways_train_on_drawn_ones_too(algori
 def test_a_run_that_goes_on_keeps_the_labels_that_were_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     people = parties(rows=200)
     used = []
-    original = ActiveProgram.prepare
+    original = ActiveProgram.prepare_training
 
     async def watched(self: ActiveProgram) -> State | None:
         saved = await original(self)
         used.append(self.role.y.clone())
         return saved
 
-    monkeypatch.setattr(ActiveProgram, "prepare", watched)
+    monkeypatch.setattr(ActiveProgram, "prepare_training", watched)
     sv.simulate(JOB, people, baselines=(), checkpoints=tmp_path)
     sv.simulate(JOB, people, baselines=(), checkpoints=tmp_path)
     sv.simulate(JOB, people, baselines=())

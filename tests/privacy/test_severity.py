@@ -140,7 +140,7 @@ def test_the_file_has_every_view_that_declarations_ask_for(monkeypatch: pytest.M
             for protection in (sv.Plain(), sv.BFV()):
                 try:
                     algorithm = find_algorithm(name).of({"bottom": bottom})
-                    algorithm.check(protection)
+                    algorithm.check_protection(protection)
                 except sv.errors.SecureVFLError:
                     continue
                 algorithm.exchanges(protection, 1)

@@ -48,9 +48,9 @@ def test_a_line_holds_what_is_listed_and_nothing_else(log: EventLog, tmp_path: P
     marked: dict[str, Any] = dict.fromkeys([*FIELDS, "peer", "row", "id", "value"], MARK)
     with logging_to(file, screen="text", stream=words):
         for event in (*EVENTS, MARK):
-            LogNews(log).happened(event, f"{event}: {MARK}", **marked)
+            LogNews(log).report_event(event, f"{event}: {MARK}", **marked)
             log.write(event, MARK, peers=[MARK, "shop"], rows=[4711.0], value=np.float32(4711), seconds=float("nan"))
-        LogNews(log).happened("waits", MARK, shop=MARK, **{MARK: MARK})
+        LogNews(log).report_event("waits", MARK, shop=MARK, **{MARK: MARK})
         log.error(sv.InputError(f"identifier {MARK!r} stands there twice"), 2)
         LogObserver(log).phase(MARK)
         logging.getLogger("uvicorn.error").warning("GET /predict?id=%s", MARK)
@@ -72,8 +72,8 @@ def test_a_line_holds_what_is_listed_and_nothing_else(log: EventLog, tmp_path: P
 
 def test_what_is_listed_is_written(log: EventLog, tmp_path: Path) -> None:
     with logging_to(tmp_path / "log.jsonl", screen=None):
-        LogNews(log).happened("up", "shop is connected", peer="shop", resumed=True)
-        LogNews(log).happened("refused", "…", peer="shop", code="not-yet-valid")
+        LogNews(log).report_event("up", "shop is connected", peer="shop", resumed=True)
+        LogNews(log).report_event("refused", "…", peer="shop", code="not-yet-valid")
         LogObserver(log).epoch(3, 0.5, {"auc": 0.7})
         log.write("stopping", signal="SIGTERM", exit_code=75)
     up, refused, epoch, stopping = _lines(tmp_path / "log.jsonl")
@@ -137,9 +137,9 @@ def test_metrics_are_what_prometheus_reads() -> None:
         {"shop": LinkState(connected=True, connections=3, sent=10, received=20, round_trip=0.25, silent=1.5)}
     )
     metrics.spent("bank", {"activations": 2.5})
-    metrics.happened("attempt", "", attempt=1)
-    metrics.happened("refused", "", peer="shop", code="revoked")
-    metrics.happened("refused", "", peer="", code=MARK)
+    metrics.report_event("attempt", "", attempt=1)
+    metrics.report_event("refused", "", peer="shop", code="revoked")
+    metrics.report_event("refused", "", peer="", code=MARK)
     metrics.phase("training")
     for step in range(3):
         metrics.step(1, step, 3)
@@ -220,7 +220,7 @@ def test_what_an_operator_asks_for_is_there_as_long_as_it_runs(tmp_path: Path) -
     with open_outputs("bank", ["shop"], "ab" * 32, files=[tmp_path / "log.jsonl"], screen=None, port=0) as at:
         for one in at.hearers:
             if isinstance(one, RunEvents):
-                one.happened("attempt", "attempt 1 begins", attempt=1)
+                one.report_event("attempt", "attempt 1 begins", attempt=1)
                 one.links_changed({"shop": LinkState(connected=True)})
         shown = _scraped(at.port)
     assert 'securevfl_connected{peer="shop"} 1.0' in shown

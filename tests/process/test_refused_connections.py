@@ -31,14 +31,14 @@ def _told(folder: Path) -> list[tuple[str, str, int]]:
 
 def _refuse(refusals: Refusals, peer: str, code: str, times: int = 1) -> None:
     for _ in range(times):
-        refusals.happened("refused", f"{peer} was refused", peer=peer, code=code)
+        refusals.report_event("refused", f"{peer} was refused", peer=peer, code=code)
 
 
 def test_refusals_before_any_attempt_are_kept_and_the_file_goes_on(tmp_path: Path) -> None:
     first = Refusals(_chains(tmp_path), 1)
     _refuse(first, "shop", "expired", 3)
     _refuse(first, "", "unknown-ca")
-    first.happened("up", "shop is connected", peer="shop")
+    first.report_event("up", "shop is connected", peer="shop")
     first.end()
     assert _told(tmp_path) == [("shop", "expired", 3), ("", "unknown-ca", 1)]
     second = Refusals(_chains(tmp_path), 2)

@@ -47,12 +47,12 @@ def _reports(company: Company, folder: Path, name: str) -> tuple[StoredAttempts,
     reports = {}
     with StateFolder.lock(folder, party=name, agreement=company.agreement.digest) as state:
         mine = _attending(company, name, state).attempts
-        reports[name] = mine.report()
+        reports[name] = mine.current_report()
     for peer in company.names:
         if peer != name:
             taken = StateFolder.lock(company.state_folder(peer), party=peer, agreement=company.agreement.digest)
             with taken as state:
-                reports[peer] = _attending(company, peer, state).attempts.report()
+                reports[peer] = _attending(company, peer, state).attempts.current_report()
     return mine, reports
 
 

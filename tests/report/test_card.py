@@ -48,7 +48,7 @@ def _pairs(name: str, protection: Protection) -> tuple[list[Finding], Card] | No
     passive = PASSIVE[: algorithm.most_passive or 2]
     owners = ["bank", "store"] if algorithm.many_owners else ["bank"]
     card = job_card(job, owners, passive)
-    found = [f for owner in owners for f in algorithm.findings(job.planned(len(passive)), passive, owner)]
+    found = [f for owner in owners for f in algorithm.findings(job.planned_protection(len(passive)), passive, owner)]
     return None if card is None else (found, card)
 
 

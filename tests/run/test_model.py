@@ -116,7 +116,7 @@ def test_parties_go_on_from_the_last_epoch_that_all_have(tmp_path: Path) -> None
 def test_names_that_begin_alike_are_kept_apart(tmp_path: Path) -> None:
     FolderKeeper(tmp_path, "a", "job").save(1, {})
     FolderKeeper(tmp_path, "a.epoch-1", "job").save(7, {})
-    assert FolderKeeper(tmp_path, "a", "job").epochs() == {1}
+    assert FolderKeeper(tmp_path, "a", "job").stored_epochs() == {1}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)

@@ -75,13 +75,13 @@ def test_a_folder_is_locked_while_a_run_writes_there_and_says_by_whom(tmp_path: 
 def test_a_finished_run_is_not_replaced_by_accident(tmp_path: Path) -> None:
     place = tmp_path / "run"
     with RunFolder.lock(place) as folder:
-        folder.keep(result())
+        folder.write_result(result())
     assert _names(place) == ALL
     with pytest.raises(sv.InputError, match="contains a finished run: give another folder with --out, or --overwrite"):
         RunFolder.lock(place).__enter__()
     with RunFolder.lock(place, numbered=True) as folder:
         assert folder.path.name == "run-2"
-        folder.keep(result())
+        folder.write_result(result())
     with RunFolder.lock(place, numbered=True) as folder:
         assert folder.path.name == "run-3"
     assert _names(tmp_path) == ["run", "run-2"]  # nothing was written to the third
@@ -89,14 +89,14 @@ def test_a_finished_run_is_not_replaced_by_accident(tmp_path: Path) -> None:
 
 def test_an_overwritten_run_stays_until_the_new_one_has_ended(tmp_path: Path) -> None:
     with RunFolder.lock(tmp_path / "run") as folder:
-        folder.keep(result())
+        folder.write_result(result())
     (folder.model / "nobody.model.safetensors").write_bytes(b"of a party that is no more")
     before = (folder.path / "metrics.json").read_bytes()
     with pytest.raises(sv.InputError, match="on purpose"), RunFolder.lock(folder.path, overwrite=True):
         raise sv.InputError("on purpose")
     assert (folder.path / "metrics.json").read_bytes() == before
     with RunFolder.lock(folder.path, overwrite=True) as again:
-        again.keep(result())
+        again.write_result(result())
     assert _names(again.path) == ALL
     assert "nobody.model.safetensors" not in _names(again.model)
     sv.Model.load(again.model, JOB)
@@ -130,7 +130,7 @@ def test_a_full_disk_loses_what_comes_after_and_leaves_no_half_file(
     run = tmp_path / "run"
     run.mkdir()
     with pytest.raises((sv.InputError, OSError), match="No space left"), RunFolder.lock(run) as folder:
-        folder.keep(result())
+        folder.write_result(result())
     assert _names(run) == left
     if "model" in left:
         sv.Model.load(tmp_path / "run" / "model", JOB)
@@ -140,10 +140,10 @@ def test_a_full_disk_loses_what_comes_after_and_leaves_no_half_file(
 
 def test_a_full_disk_leaves_the_model_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunFolder.lock(tmp_path) as folder:
-        folder.keep(result())
+        folder.write_result(result())
     DiskFull(monkeypatch, "shop2.model")
     with pytest.raises(OSError, match="No space left"), RunFolder.lock(tmp_path, overwrite=True) as folder:
-        folder.keep(result())
+        folder.write_result(result())
     assert _names(tmp_path) == ALL
     sv.Model.load(tmp_path / "model", JOB)
 

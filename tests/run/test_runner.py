@@ -37,7 +37,7 @@ class Heard(RunEvents):
         self.events: list[str] = []
         self._changed = asyncio.Event()
 
-    def happened(self, what: str, words: str, **values: Scalar) -> None:
+    def report_event(self, what: str, words: str, **values: Scalar) -> None:
         self.events.append(what)
         self._changed.set()
 

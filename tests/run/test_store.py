@@ -105,7 +105,7 @@ def test_foreign_bytes_are_an_error(tmp_path: Path, content: bytes) -> None:
 def test_a_malformed_skeleton_is_an_error(tmp_path: Path, skeleton: str) -> None:
     path = tmp_path / "tree"
     metadata = {"format": store._FORMAT, "tree": skeleton, "sha256": store._NO_DIGEST}
-    path.write_bytes(store._sealed(save({}, metadata=metadata)))
+    path.write_bytes(store._write_digest(save({}, metadata=metadata)))
     with pytest.raises(InputError, match="damaged"):
         read_tree(path)
 

@@ -27,7 +27,7 @@ class KeepsAll(FolderKeeper):
 
     def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
         super().save(epoch, state, step=step)
-        self.path(epoch, step).with_suffix(".whole").write_bytes(self.path(epoch, step).read_bytes())
+        self.path_of(epoch, step).with_suffix(".whole").write_bytes(self.path_of(epoch, step).read_bytes())
         if (epoch, step) == self.dies:
             raise RuntimeError("killed")
 
@@ -100,7 +100,7 @@ def test_an_algorithm_whose_epochs_begin_with_something_goes_on_from_epochs(tmp_
     job, people = _job("fedcvt", sv.Plain()), low_overlap_parties(1, rows=120, width=2)
     keepers = _keepers(tmp_path, job, people)
     _run(job, people, keepers)
-    assert all({step for _, step in keeper.positions()} == {0} for keeper in keepers.values())
+    assert all({step for _, step in keeper.stored_positions()} == {0} for keeper in keepers.values())
 
 
 @pytest.mark.parametrize(("dies", "start"), [((0, 2), None), ((1, 0), (0, 4)), ((1, 2), (1, 0)), ((1, 4), (1, 2))])

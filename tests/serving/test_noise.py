@@ -86,7 +86,7 @@ def test_epsilon_of_a_day_is_bounded_at_the_passive_party(
             live.joint.answers = None
             (again,) = await bank.scores([name])
             dp = job.protection.dp
-            if dp is None or dp.joint is None:
+            if dp is None or dp.joint_noise is None:
                 assert isinstance(again, np.ndarray), "noise drawn once is the same, and costs nothing more"
                 return
             assert isinstance(again, Refusal)

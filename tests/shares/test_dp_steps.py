@@ -98,7 +98,7 @@ def test_three_parties_with_noise_compute_what_the_clear_does_with_the_sum_of_it
         x = [engine.constant(encode_words(generator.normal(size=(8, width)))) for width in (3, 2)]
         y = engine.constant(encode_words(np.eye(3)[np.arange(8) % 2][:, : shape.outputs]))
         for _ in range(3):
-            await network.train(x, y)
+            await network.train_batch(x, y)
         return np.concatenate([network.weights["layer 0"].mine, network.moving["layer 0"].mine])
 
     async def party(engine: Computing) -> np.ndarray:
@@ -137,7 +137,7 @@ def test_a_party_that_adds_none_leaves_the_noise_of_the_two_others_in_the_weight
     async def party(engine: Computing) -> np.ndarray:
         noise = (Nothing if engine.index == silent else StepNoise)(1.5, 4.0)
         network = Network(shape, rule, 1, engine, seed=1, noise=noise)
-        await network.train(
+        await network.train_batch(
             [engine.constant(np.zeros((1, 3_000), np.uint64))], engine.constant(encode_words(np.ones((1, 1))))
         )
         return network.moving["layer 0"].mine
@@ -151,9 +151,9 @@ def test_noise_has_a_largest_size_and_steps_have_room_for_it() -> None:
     worst = abs(decode_words(noise.draw_words((1,)), 32)[0])
     assert worst * 3 <= noise.largest < worst * 4
     shape = NetworkShape((3, 2), (), (), 2)
-    assert shape.steps(RULE, 8, 2.0**25)["layer 0"].factor < shape.steps(RULE, 8)["layer 0"].factor
+    assert shape.layer_steps(RULE, 8, 2.0**25)["layer 0"].factor < shape.layer_steps(RULE, 8)["layer 0"].factor
     with pytest.raises(sv.InputError, match="could wrap"):
-        shape.steps(RULE, 8, 2.0**40)
+        shape.layer_steps(RULE, 8, 2.0**40)
 
 
 # What a row can move.
@@ -216,7 +216,7 @@ def test_replacing_a_row_moves_the_sum_by_no_more_than_the_sensitivity() -> None
         labels = np.append(np.arange(7) % 2, label).astype(float)[:, None]
         x = [engine.constant(encode_words(block.numpy())) for block in blocks]
         with pytest.raises(StopIteration):
-            network.train(x, engine.constant(encode_words(labels))).send(None)
+            network.train_batch(x, engine.constant(encode_words(labels))).send(None)
         return engine.sums[-1].astype(float) / network._steps["layer 0"].factor * 2.0**-32
 
     first = released(np.full(5, 100.0), 0.0)
@@ -232,7 +232,7 @@ def test_the_longest_gradient_is_that_of_a_wrong_row_of_full_norm_and_the_column
     network.weights["layer 0"] = engine.constant(encode_words(np.array([[0.0]] * 5 + [[9.0]])))
     x = encode_words(clip_below(torch.full((1, 5), 7.0), clip).numpy())
     with pytest.raises(StopIteration):
-        network.train([engine.constant(x)], engine.constant(encode_words(np.zeros((1, 1))))).send(None)
+        network.train_batch([engine.constant(x)], engine.constant(encode_words(np.zeros((1, 1))))).send(None)
     norm = np.linalg.norm(engine.sums[-1].astype(float)) / network._steps["layer 0"].factor * 2.0**-32
     assert 0.999 * gradient_bound(shape, clip) < norm <= gradient_bound(shape, clip)
 
@@ -336,7 +336,7 @@ def test_findings_say_what_epsilon_permits_of_rows_that_trained(people: Parties)
     multiplied = sv.Gaussian(noise_multiplier=50.0)
     spent = epsilon_rdp(GaussianRelease(50.0, EPOCHS), multiplied.delta)
     for noise, words in ((NOISE, "(ε = 4)"), (multiplied, f"(ε = {spent:.3g})")):
-        planned = _job(sv.Shares(dp=sv.DP(model=noise))).planned(2)
+        planned = _job(sv.Shares(dp=sv.DP(model=noise))).planned_protection(2)
         told = [f.learns for f in sv.LogisticRegression().findings(planned, passive, active)]
         assert any(words in text and "differentially private noise in its steps" in text for text in told), told
 
@@ -398,7 +398,7 @@ def _canaries(sigma: float, clip: float = 3.0, count: int = 300) -> tuple[np.nda
     x = engine.constant(encode_words(clip_below(torch.eye(count) * 7, clip).numpy()))
     for _ in range(EPOCHS):
         with pytest.raises(StopIteration):
-            network.train([x], engine.constant(encode_words(labels[:, None].astype(float)))).send(None)
+            network.train_batch([x], engine.constant(encode_words(labels[:, None].astype(float)))).send(None)
     return labels, (decode_words(network.weights["layer 0"].mine) - first)[:-1, 0]
 
 

@@ -198,7 +198,9 @@ def test_a_part_is_opened_once(four: Parties, monkeypatch: pytest.MonkeyPatch) -
 def test_summands_that_do_not_fit_together_are_found_by_a_party_that_does_not_compute(
     four: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("securevfl.shares.model_release._digest", lambda words: np.frombuffer(os.urandom(32), np.uint8))
+    monkeypatch.setattr(
+        "securevfl.shares.model_release._digest_words", lambda words: np.frombuffer(os.urandom(32), np.uint8)
+    )
     with pytest.raises(sv.ProtocolError, match="hold different summands of this party's part of the model"):
         sv.simulate(_job(sv.Shares(model="parts")), four)
 

@@ -120,7 +120,7 @@ def test_loaded_shares_are_drawn_anew_before_they_are_used(
 ) -> None:
     """Of a resume, and of the best epoch's weights, which are restored for the test."""
     loaded: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = []
-    freshen = SharedModel.freshen
+    freshen = SharedModel.refresh_shares
 
     async def watched(model: SharedModel) -> None:
         stale, network = model.stale, model.network
@@ -129,7 +129,7 @@ def test_loaded_shares_are_drawn_anew_before_they_are_used(
         if stale and network is not None:
             loaded.append((before, {name: one.mine.copy() for name, one in network.weights.items()}))
 
-    monkeypatch.setattr(SharedModel, "freshen", watched)
+    monkeypatch.setattr(SharedModel, "refresh_shares", watched)
     with pytest.raises(sv.PartyFailed):
         sv.simulate(_job(), people, checkpoints=tmp_path, observer=_Stops())
     loaded.clear()

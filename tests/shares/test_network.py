@@ -39,11 +39,11 @@ async def _trained(
     x, y = [engine.constant(encode_words(one)) for one in inputs], engine.constant(encode_words(labels))
     for step in range(steps):
         here = slice(8 * (step % 3), 8 * (step % 3) + 8)
-        await network.train([one[here] for one in x], y[here])
+        await network.train_batch([one[here] for one in x], y[here])
     scores = SharedMetrics(network)
-    await scores.add(x, y)
+    await scores.add_rows(x, y)
     pairs = float(labels.sum() * (1 - labels).sum())
-    found = {name: one for kind in network.state().values() for name, one in kind.items()}
+    found = {name: one for kind in network.get_state().values() for name, one in kind.items()}
     found |= {f"moving {name}": one for name, one in network.moving.items()}
     found["logits"] = await network.forward(x)
     found["metrics"] = await scores.compute_rounded(engine.constant(SharedMetrics.scale_words(0.5 / pairs)))
@@ -99,7 +99,7 @@ def test_a_step_takes_no_more_than_24_rounds() -> None:
     async def step(engine: Computing) -> int:
         network = Network(shape, RULE, 8, engine, seed=1)
         x = [engine.constant(np.zeros((8, 16), dtype=np.uint64))] * 2
-        await network.train(x, engine.constant(np.zeros((8, 1), dtype=np.uint64)))
+        await network.train_batch(x, engine.constant(np.zeros((8, 1), dtype=np.uint64)))
         return engine.rounds
 
     assert max(run_three(step).results) <= 24
@@ -121,7 +121,7 @@ def test_networks_whose_products_could_wrap_are_refused() -> None:
     with pytest.raises(sv.InputError, match=r"below 2\^62 nothing wraps"):
         NetworkShape((32, 32), (), (64, 64, 64, 64), 2)
     with pytest.raises(sv.InputError, match="take smaller batches"):
-        NetworkShape((64,), (), (64, 64), 2).steps(RULE, 1 << 16)
+        NetworkShape((64,), (), (64, 64), 2).layer_steps(RULE, 1 << 16)
 
 
 @pytest.mark.parametrize("lr", [1e-4, 0.2, 10])
@@ -134,12 +134,12 @@ def test_what_momentum_and_decay_keep_cannot_wrap_either(
     """Each step adds a sum over the batch below 2^61 and, of weights within twice their norms, less than that again."""
     shape = NetworkShape((30, 30), (), (16,), 2)
     try:
-        steps = shape.steps(OptimiserConstants(lr, momentum, decay), batch_size)
+        steps = shape.layer_steps(OptimiserConstants(lr, momentum, decay), batch_size)
     except sv.InputError:
         return
-    for layer in shape.layers():
+    for layer in shape.all_layers():
         step = steps[layer.name]
-        moved, weight = 4 * layer.norm * 2**16, 2 * layer.norm * 2**16
+        moved, weight = 4 * layer.max_norm * 2**16, 2 * layer.max_norm * 2**16
         assert moved * step.keep + weight * step.decay <= 2**61 * (1 + 1e-9)
         assert abs(step.factor / 2.0 ** (step.shift - 16) / (lr / batch_size) - 1) <= 0.5
 
@@ -167,7 +167,7 @@ def test_the_log_loss_is_right_whatever_the_number_of_rows(rows: int) -> None:
 
 def test_steps_that_are_too_small_are_refused_with_that_reason() -> None:
     with pytest.raises(sv.InputError, match=r"lr 1e-09 with batches of 32 is too small .*: take a larger lr"):
-        SHAPES["logistic"].steps(OptimiserConstants(1e-9, 0.9, 0.0), 32)
+        SHAPES["logistic"].layer_steps(OptimiserConstants(1e-9, 0.9, 0.0), 32)
 
 
 def test_metrics_of_no_rows() -> None:

@@ -49,11 +49,11 @@ async def _trained(engine: Engine, shape: NetworkShape, steps: int) -> dict[str,
     x, y = [engine.constant(encode_words(one)) for one in inputs], engine.constant(encode_words(numbers))
     for step in range(steps):
         here = slice(8 * (step % 3), 8 * (step % 3) + 8)
-        await network.train([one[here] for one in x], y[here])
+        await network.train_batch([one[here] for one in x], y[here])
     scores = SharedMetrics(network)
-    await scores.add([one[:10] for one in x], y[:10])
-    await scores.add([one[10:] for one in x], y[10:])
-    found = {name: one for kind in network.state().values() for name, one in kind.items()}
+    await scores.add_rows([one[:10] for one in x], y[:10])
+    await scores.add_rows([one[10:] for one in x], y[10:])
+    found = {name: one for kind in network.get_state().values() for name, one in kind.items()}
     found |= {"logits": await network.forward(x)}
     found |= {"metrics": await scores.compute_rounded(engine.constant(SharedMetrics.scale_words(0.0)))}
     return {name: one.mine for name, one in found.items()}
@@ -97,7 +97,7 @@ def test_a_number_takes_no_more_rounds_than_two_classes() -> None:
     async def rounds(engine: Computing, classes: int) -> int:
         network = Network(NetworkShape((16, 16), (), (16,), classes), RULE, 8, engine, seed=1)
         x = [engine.constant(np.zeros((8, 16), dtype=np.uint64))] * 2
-        await network.train(x, engine.constant(np.zeros((8, 1), dtype=np.uint64)))
+        await network.train_batch(x, engine.constant(np.zeros((8, 1), dtype=np.uint64)))
         return engine.rounds
 
     number, two = (max(run_three(lambda engine, k=k: rounds(engine, k)).results) for k in (1, 2))
@@ -115,7 +115,7 @@ def test_what_a_row_puts_into_a_gradient_is_bounded_whatever_its_number(far: flo
     x = [engine.constant(encode_words(row))] * 2
 
     with pytest.raises(StopIteration):
-        network.train(x, engine.constant(encode_words(np.array([[far]])))).send(None)
+        network.train_batch(x, engine.constant(encode_words(np.array([[far]])))).send(None)
     moved = before - decode_words(network.weights["layer 0"].mine)
     assert np.linalg.norm(moved) <= gradient_bound(shape, clip) + 1e-3
     if far:
@@ -129,9 +129,9 @@ def test_units_of_a_shared_number_are_those_in_which_delta_is_what_clips() -> No
     shared = task.clipped_at(ERROR_BOUND)
     assert shared.scale == pytest.approx(task.scale / 2)
     predicted = y[:, None] + np.random.default_rng(1).normal(0, 30, (500, 1))
-    assert shared.metrics(predicted, y) == pytest.approx(task.metrics(predicted, y))
+    assert shared.compute_metrics(predicted, y) == pytest.approx(task.compute_metrics(predicted, y))
     far = replace(task, loss=replace(task.loss, range=(60.0, 140.0)), center=100.0, scale=40.0).clipped_at(ERROR_BOUND)
-    ends = far.targets(torch.tensor([0.0, 60.0, 140.0, 900.0], dtype=torch.float64))
+    ends = far.make_targets(torch.tensor([0.0, 60.0, 140.0, 900.0], dtype=torch.float64))
     assert ends.tolist() == pytest.approx([-2.0, -2.0, 2.0, 2.0])
 
 

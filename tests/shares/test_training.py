@@ -297,13 +297,13 @@ def test_a_budget_of_looks_counts_final_predictions_alone(people: Parties) -> No
 def test_more_openings_than_were_declared_are_refused_by_the_others(
     people: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once = ActiveProgram.evaluate
+    once = ActiveProgram.evaluate_rows
 
     async def twice(program: SharesActive, rows: np.ndarray, **how: bool) -> dict[str, float]:
-        await SharesActive.probabilities(program, rows)
+        await SharesActive.score_probabilities(program, rows)
         return await once(program, rows, **how)
 
-    monkeypatch.setattr(ActiveProgram, "evaluate", twice)
+    monkeypatch.setattr(ActiveProgram, "evaluate_rows", twice)
     with pytest.raises(sv.ProtocolError) as caught:
         sv.simulate(_job(), people)
     sent = [e.what for ledger in caught.value.ledgers for e in ledger.iter_entries() if e.way == "sent"]

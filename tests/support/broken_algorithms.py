@@ -91,7 +91,7 @@ class Readable(Broken):
 class Careless(Broken):
     """It accepts what its base would refuse."""
 
-    def check(self, protection: Protection) -> None: ...
+    def check_protection(self, protection: Protection) -> None: ...
 
 
 @found_by("findings")

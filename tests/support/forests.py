@@ -31,11 +31,11 @@ class Pooled:
         self.bins, self.codes, self.values = bins, codes, values
 
     @property
-    def counts(self) -> Sequence[int]:
-        return self.bins.counts
+    def code_counts(self) -> Sequence[int]:
+        return self.bins.code_counts
 
-    async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        return plain_sums(self.values, self.codes, self.counts, slot, len(nodes))
+    async def node_sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        return plain_sums(self.values, self.codes, self.code_counts, slot, len(nodes))
 
     @property
     def category_columns(self) -> np.ndarray:
@@ -68,11 +68,11 @@ def pooled_forest(
 
     loss = find_objective("logistic")
     bins = fit_bins(x, config.bins, levels)
-    codes, start = bins.codes(x), loss.initial_score(y)
+    codes, start = bins.encode_rows(x), loss.initial_score(y)
     raw, forest = np.tile(start, (len(x), 1)), []
     for number in range(trees):
         rows = samples[number] if len(samples) else np.arange(len(x))
-        g, h = (one[rows] for one in loss.gradients(raw, y))
+        g, h = (one[rows] for one in loss.compute_derivatives(raw, y))
         (gi, gu), (hi, hu) = to_fixed_point(g[:, 0], config.bits), to_fixed_point(h[:, 0], config.bits)
         rule = SplitRule(l1=config.l1, l2=config.l2, min_gain=0.0, min_hessian=config.min_hessian, scales=(gu, hu))
         values = np.stack([gi, hi], axis=1)

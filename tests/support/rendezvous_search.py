@@ -247,7 +247,7 @@ class Search:
                     disk, ran = self._gone(action.view, disk), action.view
                 elif isinstance(action, Park) and not self.bounds.fine:
                     todo.insert(0, ("stopped",))
-        ready = tuple(b"" if self._past(gathering.reports, mark) else mark for mark in gathering.state.ready)
+        ready = tuple(b"" if self._past(gathering.known_reports, mark) else mark for mark in gathering.state.ready)
         after = self._id(Party(replace(gathering.state, ready=ready), disk, ran))
         if self.bounds.fine:
             return after, tuple((k, (note,)) for k, note in said)

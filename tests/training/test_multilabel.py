@@ -102,14 +102,14 @@ def test_the_evaluation_is_scikit_learn_s(found: sv.Result) -> None:
 def test_weights_of_rows_count_in_every_metric() -> None:
     draw = np.random.default_rng(0)
     y, p, weight = draw.integers(0, 2, (80, 3)), draw.random((80, 3)), draw.random(80)
-    got = Labels(3).metrics(p, y, weight)
+    got = Labels(3).compute_metrics(p, y, weight)
     given = (p >= 0.5).astype(int)
     assert got["micro_f1"] == pytest.approx(metrics.f1_score(y, given, average="micro", sample_weight=weight))
     assert got["auc"] == pytest.approx(metrics.roc_auc_score(y, p, sample_weight=weight))
     assert got["accuracy"] == pytest.approx(np.average((given == y).mean(axis=1), weights=weight))
-    assert "auc" not in Labels(3).metrics(p, y * [0, 1, 1])
+    assert "auc" not in Labels(3).compute_metrics(p, y * [0, 1, 1])
     with pytest.raises(ValueError, match="at least one"):
-        Labels(3).metrics(p[:0], y[:0])
+        Labels(3).compute_metrics(p[:0], y[:0])
 
 
 def test_table_and_page_have_a_line_for_each_label(found: sv.Result, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_noise_on_labels_is_sized_by_all_labels_of_a_row() -> None:
         for other in gradients:
             largest = max(largest, float((one - other).norm(dim=1).max()))
     assert largest == pytest.approx(loss.sensitivity)
-    assert not loss.accepts(torch.full((2, 4), 1.5))
+    assert not loss.accepts_targets(torch.full((2, 4), 1.5))
     noisy = sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8.0)))
     run = sv.simulate(
         _job(protection=noisy, epochs=1, algorithm=sv.SplitNN(hidden=4, top=(4,), bottom=(3,))), _people(120)
@@ -211,8 +211,8 @@ def test_a_gradient_of_several_labels_tells_each_of_them() -> None:
     view, y = replace(transcript.view("shop"), classes=2), transcript.truth().y
     for label in range(3):
         known = draw_known(view.train, y[:, label], 40, 0)
-        got, _ = score_ranking(label_inference.fit_on_gradients(view, known).without(known.rows), y[:, label], 2)
-        own, _ = score_ranking(label_inference.fit_on_own_columns(view, known).without(known.rows), y[:, label], 2)
+        got, _ = score_ranking(label_inference.fit_on_gradients(view, known).exclude_rows(known.rows), y[:, label], 2)
+        own, _ = score_ranking(label_inference.fit_on_own_columns(view, known).exclude_rows(known.rows), y[:, label], 2)
         assert got > max(0.93, own + 0.05), NAMES[label]
     _, sealed, _ = record_job(_job(protection=sv.BFV(), epochs=1), people)
     assert not sealed.view("shop").gradients()

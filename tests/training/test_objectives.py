@@ -23,15 +23,15 @@ def _rows(name: str) -> tuple[np.ndarray, np.ndarray]:
 def test_derivatives_are_those_of_the_loss(name: str) -> None:
     raw, y = _rows(name)
     one = find_objective(name, classes=3)
-    g, h = one.gradients(raw, y)
+    g, h = one.compute_derivatives(raw, y)
     step = 1e-4
     for k in range(one.outputs):
         up, down = raw.copy(), raw.copy()
         up[:, k] += step
         down[:, k] -= step
-        slope = (one.losses(up, y) - one.losses(down, y)) / (2 * step)
+        slope = (one.compute_losses(up, y) - one.compute_losses(down, y)) / (2 * step)
         assert g[:, k] == pytest.approx(slope, abs=1e-4)
-        bend = (one.losses(up, y) - 2 * one.losses(raw, y) + one.losses(down, y)) / step**2
+        bend = (one.compute_losses(up, y) - 2 * one.compute_losses(raw, y) + one.compute_losses(down, y)) / step**2
         if name == "huber":  # the parabola above it: exact inside, larger outside
             inside = np.abs(raw[:, 0] - y) < 0.99
             assert h[inside, k] == pytest.approx(bend[inside], abs=1e-3)
@@ -47,16 +47,16 @@ def test_the_start_has_the_least_loss_of_all_constants(name: str, weighted: bool
     weight = np.random.default_rng(1).uniform(0, 2, len(y)) if weighted else np.ones(len(y))
     one = find_objective(name, classes=3)
     start = one.initial_score(y, weight if weighted else None)
-    g, _ = one.gradients(np.tile(start, (len(y), 1)), y)
+    g, _ = one.compute_derivatives(np.tile(start, (len(y), 1)), y)
     assert (weight[:, None] * g).sum(axis=0) == pytest.approx(np.zeros(one.outputs), abs=1e-6)
 
 
 def test_huber_s_parabola_lies_above_the_loss() -> None:
     one, y, raw = find_objective("huber", delta=0.7), np.zeros(1), np.array([[5.0]])
-    g, h = one.gradients(raw, y)
+    g, h = one.compute_derivatives(raw, y)
     for f in np.linspace(-9, 9, 50):
-        bound = one.losses(raw, y) + g[0] * (f - 5.0) + h[0] * (f - 5.0) ** 2 / 2
-        assert one.losses(np.array([[f]]), y) <= bound + 1e-12
+        bound = one.compute_losses(raw, y) + g[0] * (f - 5.0) + h[0] * (f - 5.0) ** 2 / 2
+        assert one.compute_losses(np.array([[f]]), y) <= bound + 1e-12
 
 
 @pytest.mark.parametrize(("name", "power"), [("squared", 0.0), ("poisson", 1.0), ("tweedie", 1.5)])
@@ -64,7 +64,7 @@ def test_losses_move_as_scikit_learn_s_deviances_do(name: str, power: float) -> 
     raw, y = _rows(name)
     one = find_objective(name, power=1.5)
     flat = np.tile(one.initial_score(y), (len(y), 1))
-    moved = one.losses(raw, y).mean() - one.losses(flat, y).mean()
+    moved = one.compute_losses(raw, y).mean() - one.compute_losses(flat, y).mean()
     deviances = [metrics.mean_tweedie_deviance(y, one.to_predictions(f)[:, 0], power=power) for f in (raw, flat)]
     assert 2 * moved == pytest.approx(deviances[0] - deviances[1])
 

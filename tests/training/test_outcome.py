@@ -37,7 +37,7 @@ def test_metrics_are_those_of_scikit_learn_to_the_last_bit(classes: int, rows: i
     logits = rng.normal(scale=spread, size=(rows, classes)).round(1)  # with ties
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities, labels = odds / odds.sum(axis=1, keepdims=True), rng.integers(0, classes, rows)
-    found = Task(classes=classes).metrics(probabilities, labels)
+    found = Task(classes=classes).compute_metrics(probabilities, labels)
     expected = {
         "accuracy": float(np.mean(probabilities.argmax(axis=1) == labels)),
         "log_loss": log_loss(labels, probabilities, labels=list(range(classes))),
@@ -55,13 +55,13 @@ def test_certainty_costs_what_it_does_in_scikit_learn(label: int) -> None:
     from sklearn.metrics import log_loss
 
     sure, labels = np.array([[0.0, 1.0]]), np.array([label])
-    assert Task(classes=2).metrics(sure, labels)["log_loss"] == log_loss(labels, sure, labels=[0, 1])
+    assert Task(classes=2).compute_metrics(sure, labels)["log_loss"] == log_loss(labels, sure, labels=[0, 1])
 
 
 def test_metrics_of_nothing_or_of_what_is_no_number_are_refused() -> None:
     for probabilities in (np.zeros((0, 2)), np.full((3, 2), np.nan)):
         with pytest.raises(ValueError, match="finite probabilities"):
-            Task(classes=2).metrics(probabilities, np.zeros(len(probabilities), dtype=int))
+            Task(classes=2).compute_metrics(probabilities, np.zeros(len(probabilities), dtype=int))
 
 
 def test_a_class_that_training_lacks_costs_a_constant_prediction_everything() -> None:

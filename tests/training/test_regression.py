@@ -147,7 +147,7 @@ def test_metrics_are_those_of_scikit_learn(loss: str) -> None:
     rng = np.random.default_rng(0)
     y, predicted, weight = rng.gamma(1, 3, 80) * rng.integers(0, 2, 80), rng.gamma(2, 3, 80), rng.uniform(0, 2, 80)
     for w in (None, weight):
-        found = Regression(loss=LossOfNumber(loss), scale=2.0).metrics(predicted[:, None], y, w)
+        found = Regression(loss=LossOfNumber(loss), scale=2.0).compute_metrics(predicted[:, None], y, w)
         assert found["rmse"] == pytest.approx(metrics.root_mean_squared_error(y, predicted, sample_weight=w))
         assert found["mae"] == pytest.approx(metrics.mean_absolute_error(y, predicted, sample_weight=w))
         assert found["r2"] == pytest.approx(metrics.r2_score(y, predicted, sample_weight=w))
@@ -156,7 +156,7 @@ def test_metrics_are_those_of_scikit_learn(loss: str) -> None:
             expected = metrics.mean_tweedie_deviance(y, predicted, sample_weight=w, power=power)
             assert found["deviance"] == pytest.approx(expected)
         if loss == "huber":
-            each = find_objective("huber", delta=2.0).losses(predicted[:, None], y)
+            each = find_objective("huber", delta=2.0).compute_losses(predicted[:, None], y)
             assert found["huber"] == pytest.approx(np.average(each, weights=w))
 
 
@@ -168,8 +168,8 @@ def test_networks_and_trees_have_the_same_losses(loss: str) -> None:
     ours = NumberLoss(loss)(f, torch.tensor(y))
     (gradient,) = torch.autograd.grad(ours.sum(), f)
     theirs = find_objective(loss)
-    assert ours.detach().numpy() == pytest.approx(CURVATURE * theirs.losses(raw, y), rel=1e-6)
-    assert gradient.numpy() == pytest.approx(CURVATURE * theirs.gradients(raw, y)[0], rel=1e-6)
+    assert ours.detach().numpy() == pytest.approx(CURVATURE * theirs.compute_losses(raw, y), rel=1e-6)
+    assert gradient.numpy() == pytest.approx(CURVATURE * theirs.compute_derivatives(raw, y)[0], rel=1e-6)
 
 
 @pytest.mark.parametrize(("loss", "span"), [("squared", 2.0), ("huber", 2.0), ("huber", None), ("poisson", 1.0)])
@@ -191,7 +191,7 @@ def test_no_target_moves_the_gradient_further_than_stated(loss: str, span: float
 
 def test_noise_on_labels_is_sized_by_the_range_and_targets_beyond_it_are_trained_as_its_ends() -> None:
     task = Regression.fit_scale(LossOfNumber("squared", range=(0.0, 10.0)), np.array([1.0, 99.0]))
-    assert task.targets(torch.tensor([0.0, 5.0, 10.0, 1e9, -1e9])).tolist() == [-1, 0, 1, 1, -1]
+    assert task.make_targets(torch.tensor([0.0, 5.0, 10.0, 1e9, -1e9])).tolist() == [-1, 0, 1, 1, -1]
     job = _job(protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8))), target_range=(800.0, 1200.0), epochs=2)
     run = sv.simulate(job, PEOPLE).run("plain-dp")
     assert {line.what for line in run.epsilon} == {"gradients"}
@@ -202,8 +202,8 @@ def test_the_scale_is_the_training_rows_and_comes_back_after_training() -> None:
     y = np.array([10.0, 20.0, 60.0])
     task = Regression.fit_scale(LossOfNumber(), y)
     assert (task.center, task.scale) == (30.0, pytest.approx(y.std()))
-    assert task.probabilities(task.targets(torch.tensor(y))[:, None])[:, 0] == pytest.approx(y)
-    back = Regression(loss=LossOfNumber()).with_state(task.state())
+    assert task.compute_probabilities(task.make_targets(torch.tensor(y))[:, None])[:, 0] == pytest.approx(y)
+    back = Regression(loss=LossOfNumber()).with_state(task.get_state())
     assert back == task
     assert Regression.fit_scale(LossOfNumber("poisson"), y).scale == 30.0
 

@@ -85,7 +85,7 @@ def _findings(algorithm: Algorithm, protection: Protection) -> list[Finding] | N
         asked.append(protection.replace(dp=sv.DP(features=protection.dp.features)))
     for one in asked:
         try:
-            algorithm.check(one)
+            algorithm.check_protection(one)
         except SecureVFLError:
             continue
         return algorithm.findings(one, PASSIVE[: algorithm.most_passive or len(PASSIVE)], ACTIVE)

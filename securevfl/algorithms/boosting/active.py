@@ -62,12 +62,12 @@ class Forest:
         )
         role.scored[:] = 0  # `raw` was computed with the trees that were just replaced
 
-    def state(self) -> State:
-        """See `Part.state`."""
+    def get_state(self) -> State:
+        """See `Part.get_state`."""
         return as_dict(self.snapshot())
 
-    def load(self, state: State) -> None:
-        """See `Part.load`."""
+    def load_state(self, state: State) -> None:
+        """See `Part.load_state`."""
         self.restore(state)
 
 
@@ -106,7 +106,7 @@ class BoostingActive(ActiveRole):
                     "boosting.rising and boosting.falling need a target with two classes or a number, and this one "
                     f"has {self.outputs} classes, where a higher score may mean a lower probability: leave both out"
                 )
-            self.asking = TreeQueries(self, bins, bins.codes(x).astype(np.int16), directions)
+            self.asking = TreeQueries(self, bins, bins.encode_rows(x).astype(np.int16), directions)
 
     def build_objective(self) -> Objective:
         """The loss whose derivatives the trees fit."""
@@ -118,7 +118,7 @@ class BoostingActive(ActiveRole):
     def training_targets(self, rows: np.ndarray) -> np.ndarray:
         """Targets of rows, (n,): classes, or numbers in the task's scale."""
         labels, task = self.labels(rows), self.task
-        found: np.ndarray = (task.targets(labels) if isinstance(task, Regression) else labels).cpu().numpy()
+        found: np.ndarray = (task.make_targets(labels) if isinstance(task, Regression) else labels).cpu().numpy()
         return found
 
     def columns_of(self, rows: np.ndarray) -> np.ndarray:
@@ -129,7 +129,7 @@ class BoostingActive(ActiveRole):
     @property
     def width(self) -> int:
         """Number of this party's columns."""
-        return int(self.features.shape.numel())
+        return int(self.features.row_shape.numel())
 
     def batches(self, epoch: int) -> list[np.ndarray]:
         """One batch with all training rows: each round of boosting needs the gradients of all of them."""
@@ -141,10 +141,10 @@ class BoostingActive(ActiveRole):
         if self.fitted is None:
             self.forest.start = self.objective.initial_score(y, importance)
             self.fitted = np.tile(self.forest.start, (len(rows), 1))
-        g, h = self.objective.gradients(self.fitted, y)
+        g, h = self.objective.compute_derivatives(self.fitted, y)
         for k in range(self.outputs):
             await self.add_tree(k, g[:, k] * importance, h[:, k] * importance)
-        return float((self.objective.losses(self.fitted, y) * importance).sum())
+        return float((self.objective.compute_losses(self.fitted, y) * importance).sum())
 
     async def add_tree(self, output: int, g: np.ndarray, h: np.ndarray) -> None:
         """Grow a tree and append it to the forest.
@@ -169,7 +169,7 @@ class BoostingActive(ActiveRole):
         values = np.stack([g_integers, h_integers], axis=1)
         limits = TreeLimits(depth=config.depth, leaves=config.leaves)
         seen, allowed = weight > 0, self.allowed_columns(number)
-        await self.asking.begin(values, seen, allowed)
+        await self.asking.begin_tree(values, seen, allowed)
         grown = await grow_tree(
             values,
             (g, h),
@@ -181,7 +181,7 @@ class BoostingActive(ActiveRole):
             allowed=allowed,
             directions=self.asking.directions,
         )
-        await self.asking.end()
+        await self.asking.end_tree()
         grown.tree.value = [config.lr * value for value in grown.tree.value]
         self.forest.trees.append(grown.tree)
         if self.fitted is not None:
@@ -199,7 +199,7 @@ class BoostingActive(ActiveRole):
 
     def allowed_columns(self, number: int) -> np.ndarray | None:
         """Draw which of all parties' columns a tree may split on, bool (columns,); None if it may use all."""
-        count = len(self.asking.counts)
+        count = len(self.asking.code_counts)
         if self.config.columns == 1:
             return None
         generator = np.random.default_rng(self.seed("columns of a tree", number))

@@ -87,7 +87,7 @@ class TreeAnswers:
         self._role, self._link = role, role.upstream
         self._rows = np.empty(0, dtype=np.int64)
         self._codes = role.codes
-        self._counts = role.bins.counts
+        self._counts = role.bins.code_counts
         self._places = dict[int, int]()
         self._values: np.ndarray | None = None
         self._sealed: Batch | None = None
@@ -104,9 +104,9 @@ class TreeAnswers:
         shown = self._role.config.shows_nodes(self._role.protection)
         if await self._receive_question() != ("tree", 0):
             raise ProtocolError(f"{self._link.peer!r} continued a tree that it had not begun")
-        await self._begin()
+        await self._begin_tree()
         if shown:
-            await self._gradients(1)
+            await self._receive_gradients(1)
         while True:
             what, nodes = await self._receive_question()
             if what == "end":
@@ -115,15 +115,15 @@ class TreeAnswers:
                 self._check_node_count(nodes)
                 await (self._sums_shown(nodes) if shown else self._sums_hidden(nodes))
             elif what == "split":
-                await self._split()
+                await self._split_nodes()
             else:
                 raise ProtocolError(f"{self._link.peer!r} asks for {what!r:.40} in the middle of a tree")
         self._role.forest.trees.append(self._splits)
 
-    async def _begin(self) -> None:
+    async def _begin_tree(self) -> None:
         """Receive the rows and columns of the tree."""
         role = self._role
-        self._rows, whole = await self._receive_summed_rows(), role.bins.counts
+        self._rows, whole = await self._receive_summed_rows(), role.bins.code_counts
         drawn = role.config.columns < 1
         columns = await hear_columns(self._link, len(whole)) if drawn else np.arange(len(whole))
         if len(self._rows) < len(role.codes) or len(columns) < len(whole):  # avoids a copy of all codes
@@ -164,7 +164,7 @@ class TreeAnswers:
                 f"{self._link.peer!r} asks for sums of {self._summed} nodes; a tree of the job has {most}"
             )
 
-    async def _gradients(self, nodes: int) -> None:
+    async def _receive_gradients(self, nodes: int) -> None:
         role = self._role
         rows = len(self._rows)
         if role.holder is None:
@@ -185,8 +185,8 @@ class TreeAnswers:
     async def _sums_hidden(self, nodes: int) -> None:
         if not nodes:
             raise ProtocolError(f"{self._link.peer!r} asked for the sums of 0 nodes")
-        await self._gradients(nodes)
-        await self._answer(self._codes.astype(np.int64), None, 1)
+        await self._receive_gradients(nodes)
+        await self._send_sums(self._codes.astype(np.int64), None, 1)
 
     async def _sums_shown(self, nodes: int) -> None:
         role = self._role
@@ -202,9 +202,9 @@ class TreeAnswers:
                 here = np.flatnonzero(place == k)
                 merged = merged_bins(self._codes[here], self._counts, role.config.merge)
                 codes[here], self._merged[number] = merged.codes, merged
-        await self._answer(codes, place.astype(np.int64), nodes)
+        await self._send_sums(codes, place.astype(np.int64), nodes)
 
-    async def _answer(self, codes: np.ndarray, place: np.ndarray | None, nodes: int) -> None:
+    async def _send_sums(self, codes: np.ndarray, place: np.ndarray | None, nodes: int) -> None:
         role, counts = self._role, self._counts
         if not counts:
             return
@@ -225,11 +225,11 @@ class TreeAnswers:
         await self._link.send(Kind.CONTROL, "boost/fullest", bins=found.omitted.astype(np.int32))
         await self._link.send(Kind.CIPHERTEXT, "boost/sums", guard=role.guard, c=found.ciphertexts)
 
-    async def _split(self) -> None:
+    async def _split_nodes(self) -> None:
         role = self._role
         message = await self._link.receive(Kind.CONTROL, "boost/splits", "splits", "sets")
         splits, sets = np.asarray(message.arrays["splits"]), np.asarray(message.arrays["sets"])
-        counts = role.bins.counts
+        counts = role.bins.code_counts
         if splits.dtype != np.int64 or splits.ndim != 2 or splits.shape[1] != 4 or len(splits) > _MOST_NODES:
             raise ProtocolError(f"{self._link.peer!r} sent {splits.dtype} {splits.shape} as its chosen splits")
         most = role.config.most_splits
@@ -269,7 +269,7 @@ class TreeAnswers:
     def _last_bin(self, node: int, column: int, group: int) -> int:
         """The last bin of a group of bins that were merged for a node."""
         ends = self._put_together(node).ends[self._places[column]]
-        return ends[group] if group < len(ends) else self._role.bins.counts[column] - 2
+        return ends[group] if group < len(ends) else self._role.bins.code_counts[column] - 2
 
     def _bins_of_groups(self, node: int, column: int, groups: int) -> int:
         """The set of bins in a set of groups."""

@@ -82,7 +82,7 @@ class TreeQueries:
         self.directions = directions
         self._role, self._bins, self._codes = role, bins, codes
         self._theirs: dict[str, tuple[int, ...]] = {}
-        self._counts: tuple[int, ...] = bins.counts
+        self._counts: tuple[int, ...] = bins.code_counts
         self._kinds = bins.category_columns
         self._values = np.empty((0, _VALUES), dtype=np.int64)
         self._rows = np.empty(0, dtype=np.int64)
@@ -93,7 +93,7 @@ class TreeQueries:
         self._guard = Guard()
 
     @property
-    def counts(self) -> Sequence[int]:
+    def code_counts(self) -> Sequence[int]:
         """Codes of all candidate columns: the active party's own first, then party by party."""
         return self._counts
 
@@ -108,7 +108,7 @@ class TreeQueries:
         node."""
         return not self._role.config.merges_small_bins
 
-    def _links(self) -> list[Link]:
+    def _passive_links(self) -> list[Link]:
         return [self._role.site.links[name] for name in self._role.site.passive]
 
     async def setup(self) -> None:
@@ -118,7 +118,7 @@ class TreeQueries:
             ProtocolError: a party says something impossible of its columns.
         """
         role = self._role
-        for link in self._links():
+        for link in self._passive_links():
             bins, directions, kinds = await hear_introduction(link, role.config.bins)
             self.directions = np.concatenate([self.directions, directions])
             self._kinds = np.concatenate([self._kinds, kinds > 0])
@@ -136,18 +136,18 @@ class TreeQueries:
             self._guard = Guard(scheme.name, key.public.bits, key.public.fingerprint)
             packed = np.frombuffer(key.public.to_bytes(), dtype=np.uint8)
 
-            async def send(link: Link) -> None:
+            async def send_key(link: Link) -> None:
                 await link.send(Kind.PUBLIC_KEY, "boost/key", key=packed)
 
-            await fan_out(self._links(), send)
+            await fan_out(self._passive_links(), send_key)
 
-    async def _next(self, what: str, **meta: int) -> None:
-        async def send(link: Link) -> None:
+    async def _announce_next(self, what: str, **meta: int) -> None:
+        async def send_next(link: Link) -> None:
             await link.send(Kind.CONTROL, "boost/next", meta={"do": what, **meta})
 
-        await fan_out(self._links(), send)
+        await fan_out(self._passive_links(), send_next)
 
-    async def begin(self, values: np.ndarray, seen: np.ndarray, allowed: np.ndarray | None = None) -> None:
+    async def begin_tree(self, values: np.ndarray, seen: np.ndarray, allowed: np.ndarray | None = None) -> None:
         """Begin a tree. Rows that it does not see are left out where passive parties may know which these are, and are
         sent as zeros else.
 
@@ -161,23 +161,23 @@ class TreeQueries:
         told = config.tells_rows(role.protection)
         self._values, self._rows = values, np.flatnonzero(seen) if told else np.arange(len(seen))
         self._numbers = dict.fromkeys(self._theirs, 0)
-        await self._next("tree")
+        await self._announce_next("tree")
         if told and config.goss is not None:
-            await tell_rows(self._links(), seen)
-        sizes = [len(self._bins.counts), *map(len, self._theirs.values())]
+            await tell_rows(self._passive_links(), seen)
+        sizes = [len(self._bins.code_counts), *map(len, self._theirs.values())]
         drawn = np.ones(sum(sizes), dtype=bool) if allowed is None else allowed
         self._own, *rest = (np.flatnonzero(part) for part in np.split(drawn, np.cumsum(sizes)[:-1]))
         self._drawn = dict(zip(self._theirs, rest, strict=True))
         if config.columns < 1:
-            await tell_columns(self._links(), self._drawn)
+            await tell_columns(self._passive_links(), self._drawn)
         if self._owner is not None:
             self._owner = self._owner.with_plan(plan_of(self._guard.bits, len(self._rows), config.bits, 1))
         if shown:
             await self._send_gradients(None)
 
-    async def end(self) -> None:
+    async def end_tree(self) -> None:
         """End the tree."""
-        await self._next("end")
+        await self._announce_next("end")
 
     async def _send_gradients(self, slot: np.ndarray | None) -> None:
         if not self._theirs:
@@ -185,21 +185,21 @@ class TreeQueries:
         values = self._values[self._rows]
         if self._owner is None:
 
-            async def send(link: Link) -> None:
+            async def send_values(link: Link) -> None:
                 await link.send(Kind.GRADIENT, "boost/gradients", g=values)
 
         else:
             with count_as_encryption(self._role.site.clock):
                 sealed = self._owner.encrypt_rows(values, slot)
 
-            async def send(link: Link) -> None:
+            async def send_values(link: Link) -> None:
                 await link.send(Kind.CIPHERTEXT, "boost/gradients", guard=self._guard, c=sealed)
 
-        await fan_out(self._links(), send)
+        await fan_out(self._passive_links(), send_values)
 
-    async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        """See `SumSources.sums`."""
-        counts, mine = self._bins.counts, self._own
+    async def node_sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        """See `SumSources.node_sums`."""
+        counts, mine = self._bins.code_counts, self._own
         codes = self._codes if len(mine) == len(counts) else self._codes[:, mine]
         own = scatter_columns(
             plain_sums(self._values, codes, [counts[j] for j in mine], slot, len(nodes)), counts, mine
@@ -219,14 +219,14 @@ class TreeQueries:
         self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray, *, shown: bool
     ) -> np.ndarray:
         """Sums of the passive parties' codes, int64 (nodes, codes, 2)."""
-        await self._next("sums", nodes=len(nodes))
+        await self._announce_next("sums", nodes=len(nodes))
         if shown:
             numbers, place = np.asarray(nodes, dtype=np.int64), slot[self._rows].astype(np.int32)
 
-            async def send(link: Link) -> None:
+            async def send_nodes(link: Link) -> None:
                 await link.send(Kind.CONTROL, "boost/nodes", nodes=numbers, place=place)
 
-            await fan_out(self._links(), send)
+            await fan_out(self._passive_links(), send_nodes)
         else:
             if self._owner is None:
                 raise ProtocolError("hidden nodes need a key")
@@ -234,20 +234,20 @@ class TreeQueries:
             self._owner = self._owner.with_plan(plan)
             await self._send_gradients(slot[self._rows])
         found = []
-        for link in self._links():
+        for link in self._passive_links():
             if self._theirs[link.peer]:
-                found.append(await self._received(link, len(nodes), totals, shown=shown))
+                found.append(await self._receive_sums(link, len(nodes), totals, shown=shown))
         return np.concatenate(found, axis=1) if found else np.empty((len(nodes), 0, _VALUES), dtype=np.int64)
 
-    async def _received(self, link: Link, nodes: int, totals: np.ndarray, *, shown: bool) -> np.ndarray:
+    async def _receive_sums(self, link: Link, nodes: int, totals: np.ndarray, *, shown: bool) -> np.ndarray:
         """Sums of all codes of a party, int64 (nodes, codes, 2); zeros for columns that the tree does not use."""
         whole, columns = self._theirs[link.peer], self._drawn[link.peer]
         counts = [whole[column] for column in columns]
         if not counts:
             return np.zeros((nodes, sum(whole), _VALUES), dtype=np.int64)
-        return scatter_columns(await self._summed(link, counts, nodes, totals, shown=shown), whole, columns)
+        return scatter_columns(await self._open_sums(link, counts, nodes, totals, shown=shown), whole, columns)
 
-    async def _summed(
+    async def _open_sums(
         self, link: Link, counts: Sequence[int], nodes: int, totals: np.ndarray, *, shown: bool
     ) -> np.ndarray:
         if self._owner is not None:
@@ -272,7 +272,7 @@ class TreeQueries:
         rows = len(self._codes)
         sides = np.zeros((len(chosen), rows), dtype=bool)
         owned = [Owned(0, 0)] * len(chosen)
-        mine = len(self._bins.counts)
+        mine = len(self._bins.code_counts)
         first, asked = mine, dict[str, list[int]]()
         for k, one in enumerate(chosen):
             if one.column < mine:
@@ -281,7 +281,7 @@ class TreeQueries:
                 )
                 threshold = self._bins.threshold(one.column, one.bin) if one.codes == NUMBER else 0.0
                 owned[k] = Owned(0, one.column, threshold, self._bins.levels_of(one.column, one.codes))
-        for link in self._links():
+        for link in self._passive_links():
             name = link.peer
             asked[name] = [k for k, one in enumerate(chosen) if first <= one.column < first + len(self._theirs[name])]
             told = (
@@ -296,7 +296,7 @@ class TreeQueries:
             splits = np.asarray(table, dtype=np.int64).reshape(len(table), 4)
             sets = pack_sets(chosen[k].codes for k in asked[name])
             await link.send(Kind.CONTROL, "boost/splits", splits=splits, sets=sets)
-        for link in self._links():
+        for link in self._passive_links():
             name = link.peer
             bits = await self.received_sides(link, "boost/sides", len(asked[name]), rows)
             place = 1 + self._role.trained_with.index(name)

@@ -34,11 +34,11 @@ class Bins:
         return np.asarray(self.levels, dtype=np.int64) > 0 if self.levels else np.zeros(len(self.edges), dtype=bool)
 
     @property
-    def counts(self) -> tuple[int, ...]:
+    def code_counts(self) -> tuple[int, ...]:
         """Number of codes of each column, including the code of missing values."""
         return tuple(len(one) + 2 for one in self.edges)
 
-    def codes(self, x: np.ndarray) -> np.ndarray:
+    def encode_rows(self, x: np.ndarray) -> np.ndarray:
         """Codes of rows, int64 (n, columns).
 
         Args:
@@ -67,7 +67,7 @@ class Bins:
         if left != NUMBER:
             inside: np.ndarray = code_flags(left)[code]
             return inside
-        missing = code == self.counts[column] - 1
+        missing = code == self.code_counts[column] - 1
         found: np.ndarray = np.where(missing, missing_left, code <= bin_)
         return found
 

@@ -73,7 +73,7 @@ class SumSources(Protocol):
     """Where a tree's sums and sides come from."""
 
     @property
-    def counts(self) -> Sequence[int]:
+    def code_counts(self) -> Sequence[int]:
         """Codes of all candidate columns, party by party."""
         ...
 
@@ -87,7 +87,7 @@ class SumSources(Protocol):
         """Whether a node's sums may be computed from those of its parent and its sibling."""
         ...
 
-    async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    async def node_sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """Sums by node and code, int64 (nodes, codes of all columns, 2).
 
         Args:
@@ -139,7 +139,7 @@ class _Growth:
         self.seen = seen
         self.values, self.rule, self.limits, self.sources = values, rule, limits, sources
         self.tree, self.leaf = Tree(output), np.zeros(len(values), dtype=np.int64)
-        self.tree.add()
+        self.tree.add_leaf()
         self.totals = {0: values.sum(axis=0)}
         self.open: dict[int, _Open] = {}
         self.allowed: np.ndarray | None = None
@@ -156,18 +156,18 @@ class _Growth:
         """Number of a node's rows that the tree uses."""
         return int(np.count_nonzero(self.seen & (self.leaf == node)))
 
-    async def ask(self, nodes: Sequence[int]) -> np.ndarray:
+    async def ask_sums(self, nodes: Sequence[int]) -> np.ndarray:
         """Sums over the rows of these nodes that the tree sees."""
         slot = np.full(len(self.leaf), -1, dtype=np.int64)
         for place, node in enumerate(nodes):
             slot[self.seen & (self.leaf == node)] = place
-        return await self.sources.sums(nodes, slot, np.stack([self.totals[node] for node in nodes]))
+        return await self.sources.node_sums(nodes, slot, np.stack([self.totals[node] for node in nodes]))
 
     def find_best_split(self, node: int, sums: np.ndarray, depth: int) -> None:
         """Find the best split of a node."""
         split = best_split(
             sums,
-            self.sources.counts,
+            self.sources.code_counts,
             self.totals[node],
             self.rule,
             self.allowed,
@@ -188,7 +188,7 @@ class _Growth:
         gains = [(-one.split.gain, node) for node, one in self.open.items() if one.split is not None]
         return [heapq.nsmallest(1, gains)[0][1]] if gains else []
 
-    async def split(self, nodes: Sequence[int]) -> None:
+    async def split_nodes(self, nodes: Sequence[int]) -> None:
         """Split these nodes, and learn the sums of those of their children that may go on.
 
         Raises:
@@ -203,7 +203,7 @@ class _Growth:
         pairs = []
         for one, goes_left, what in zip(chosen, sides, owned, strict=True):
             node, was = one.node, self.open.pop(one.node)
-            left, right = tree.add(), tree.add()
+            left, right = tree.add_leaf(), tree.add_leaf()
             tree.owner[node], tree.split[node], tree.threshold[node], tree.levels[node] = what
             tree.missing_left[node], tree.left[node], tree.right[node] = one.missing_left, left, right
             tree.gain[node] = was.split.gain if was.split is not None else 0.0
@@ -248,7 +248,7 @@ class _Growth:
                 asked += going
         if not asked:
             return
-        found = dict(zip(asked, await self.ask(asked), strict=True))
+        found = dict(zip(asked, await self.ask_sums(asked), strict=True))
         for left, right, was in pairs:
             if self.sources.can_subtract_siblings and (found.keys() & {left, right}):
                 small = self.smaller_sibling(left, right)
@@ -292,9 +292,9 @@ async def grow_tree(
     growth.allowed = allowed
     growth.directions = directions if directions is not None and directions.any() else None
     if growth.may_split(0, 0):
-        growth.find_best_split(0, (await growth.ask([0]))[0], 0)
+        growth.find_best_split(0, (await growth.ask_sums([0]))[0], 0)
     while nodes := growth.next_nodes():
-        await growth.split(nodes)
+        await growth.split_nodes(nodes)
     size = len(growth.tree.owner)
     g, h = (np.bincount(growth.leaf, weights=one, minlength=size) for one in exact)
     for node in range(size):

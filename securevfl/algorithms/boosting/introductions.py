@@ -23,7 +23,7 @@ async def send_introduction(link: Link, bins: Bins, directions: np.ndarray) -> N
         bins: of the columns.
         directions: as `column_directions` says.
     """
-    counts, kinds = np.asarray(bins.counts, dtype=np.int64), bins.category_columns.astype(np.int64)
+    counts, kinds = np.asarray(bins.code_counts, dtype=np.int64), bins.category_columns.astype(np.int64)
     await link.send(Kind.CONTROL, "boost/columns", bins=counts, directions=directions, kinds=kinds)
 
 

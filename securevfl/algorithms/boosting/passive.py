@@ -46,7 +46,7 @@ class OwnForest:
     async def setup(self) -> None:
         """Say how many bins the columns have, and take the key; nothing of that in a prediction."""
         if len(self._role.table.split.train):
-            await self._role.introduce()
+            await self._role.send_bin_counts()
 
     def snapshot(self) -> object:
         """See `Part.snapshot`."""
@@ -57,12 +57,12 @@ class OwnForest:
         self.trees = read_splits(as_dict(state), columns=self._role.width)
         self._role.scored[:] = 0
 
-    def state(self) -> State:
-        """See `Part.state`."""
+    def get_state(self) -> State:
+        """See `Part.get_state`."""
         return as_dict(self.snapshot())
 
-    def load(self, state: State) -> None:
-        """See `Part.load`."""
+    def load_state(self, state: State) -> None:
+        """See `Part.load_state`."""
         self.restore(state)
 
 
@@ -91,7 +91,7 @@ class BoostingPassive(PassiveRole):
         if len(train):
             x = self.columns_of(train)
             self.bins: Bins = fit_bins(x, self.config.bins, self.table.codes)
-            self.codes = self.bins.codes(x).astype(np.int16)
+            self.codes = self.bins.encode_rows(x).astype(np.int16)
             config, mine = self.config, self.table
             self.directions = column_directions(self.site.name, mine.encoded, mine.codes, config.rising, config.falling)
 
@@ -124,13 +124,13 @@ class BoostingPassive(PassiveRole):
     @property
     def width(self) -> int:
         """Number of this party's columns."""
-        return int(self.features.shape.numel())
+        return int(self.features.row_shape.numel())
 
     def batches(self, epoch: int) -> list[np.ndarray]:
         """A single batch: a tree uses all training rows."""
         return [self.training_rows(epoch)]
 
-    async def introduce(self) -> None:
+    async def send_bin_counts(self) -> None:
         """Say how many bins the columns have, and take the key where sums are sealed."""
         await send_introduction(self.upstream, self.bins, self.directions)
         protection = self.protection

@@ -71,10 +71,10 @@ async def tell_rows(links: Sequence[Link], seen: np.ndarray) -> None:
     """Send the passive parties which training rows a tree uses, bool (rows,)."""
     bits = np.packbits(seen)
 
-    async def send(link: Link) -> None:
+    async def send_rows(link: Link) -> None:
         await link.send(Kind.CONTROL, "boost/rows", bits=bits)
 
-    await fan_out(links, send)
+    await fan_out(links, send_rows)
 
 
 async def receive_rows(link: Link, rows: int) -> np.ndarray:
@@ -92,10 +92,10 @@ async def receive_rows(link: Link, rows: int) -> np.ndarray:
 async def tell_columns(links: Sequence[Link], columns: Mapping[str, np.ndarray]) -> None:
     """Send each passive party which of its columns a tree may split on, int64 (n,) in rising order."""
 
-    async def send(link: Link) -> None:
+    async def send_columns(link: Link) -> None:
         await link.send(Kind.CONTROL, "boost/drawn", columns=columns[link.peer])
 
-    await fan_out(links, send)
+    await fan_out(links, send_columns)
 
 
 async def hear_columns(link: Link, count: int) -> np.ndarray:

@@ -70,8 +70,8 @@ class BoostingSettings(Algorithm):
     def trainable(self) -> bool:
         return False
 
-    def check(self, protection: Protection) -> None:
-        super().check(protection)
+    def check_protection(self, protection: Protection) -> None:
+        super().check_protection(protection)
         if type(protection) is not Paillier and not isinstance(protection, Plain):
             raise InputError(
                 f"{self.title} adds up single rows under encryption, which is built for Paillier alone: use protection "
@@ -80,7 +80,7 @@ class BoostingSettings(Algorithm):
         if isinstance(protection, Plain) and protection.fixed_point:
             raise InputError(f"{self.title} computes in the same integers either way: leave fixed_point out")
         dp = protection.dp
-        if dp is not None and (dp.features or dp.gradients):
+        if dp is not None and (dp.features or dp.gradient_noise):
             raise InputError(
                 f"{self.title} has no noise on features or gradients: the noise on a sum would have to grow with the "
                 "rows of a bin. Draw labels by dp=sv.DP(labels=sv.RandomisedResponse(…)), or leave dp out"

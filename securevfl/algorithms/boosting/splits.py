@@ -53,20 +53,20 @@ class TreeSplit:
     codes: int = NUMBER
 
 
-def _shrunk(g: np.ndarray, l1: float) -> np.ndarray:
+def _soft_threshold(g: np.ndarray, l1: float) -> np.ndarray:
     """The soft threshold of L1."""
     return np.sign(g) * np.maximum(np.abs(g) - l1, 0) if l1 else g
 
 
-def _score(g: np.ndarray, h: np.ndarray, rule: SplitRule) -> np.ndarray:
+def _leaf_score(g: np.ndarray, h: np.ndarray, rule: SplitRule) -> np.ndarray:
     """Twice the reduction of the loss by a leaf; zero for a leaf without rows."""
     below = h + rule.l2
-    found: np.ndarray = np.divide(_shrunk(g, rule.l1) ** 2, below, out=np.zeros_like(below), where=below > 0)
+    found: np.ndarray = np.divide(_soft_threshold(g, rule.l1) ** 2, below, out=np.zeros_like(below), where=below > 0)
     return found
 
 
 def _held_score(g: np.ndarray, h: np.ndarray, value: np.ndarray, rule: SplitRule) -> np.ndarray:
-    """Twice the reduction of the loss by leaves with these values; equals `_score` for the best value."""
+    """Twice the reduction of the loss by leaves with these values; equals `_leaf_score` for the best value."""
     found: np.ndarray = -(2 * g * value + (h + rule.l2) * value**2 + 2 * rule.l1 * np.abs(value))
     return found
 
@@ -74,7 +74,7 @@ def _held_score(g: np.ndarray, h: np.ndarray, value: np.ndarray, rule: SplitRule
 def _held_values(g: np.ndarray, h: np.ndarray, rule: SplitRule, within: tuple[float, float]) -> np.ndarray:
     """Leaves' values within their bounds."""
     below = h + rule.l2
-    best = np.divide(-_shrunk(g, rule.l1), below, out=np.zeros_like(below), where=below > 0)
+    best = np.divide(-_soft_threshold(g, rule.l1), below, out=np.zeros_like(below), where=below > 0)
     found: np.ndarray = np.clip(best, *within)
     return found
 
@@ -88,7 +88,7 @@ def leaf_value(g: float, h: float, rule: SplitRule) -> float:
         rule: penalties.
     """
     below = h + rule.l2
-    return float(-_shrunk(np.asarray(g, dtype=np.float64), rule.l1) / below) if below > 0 else 0.0
+    return float(-_soft_threshold(np.asarray(g, dtype=np.float64), rule.l1) / below) if below > 0 else 0.0
 
 
 def best_split(
@@ -125,7 +125,7 @@ def best_split(
     values = np.ones(len(sums), dtype=bool)
     values[ends - 1] = False  # codes of missing values
     whole = total * np.asarray(rule.scales)
-    parent = float(_score(whole[:1], whole[1:], rule)[0])
+    parent = float(_leaf_score(whole[:1], whole[1:], rule)[0])
     if directions is not None:
         parent = float(_held_score(whole[:1], whole[1:], _held_values(whole[:1], whole[1:], rule, within), rule)[0])
     arranged: Arranged | None = None
@@ -149,7 +149,7 @@ def best_split(
         low, high = left * np.asarray(rule.scales), (total - left) * np.asarray(rule.scales)
         enough = stop & (np.minimum(low[:, 1], high[:, 1]) >= rule.min_hessian)
         if directions is None:
-            gain = _score(low[:, 0], low[:, 1], rule) + _score(high[:, 0], high[:, 1], rule) - parent
+            gain = _leaf_score(low[:, 0], low[:, 1], rule) + _leaf_score(high[:, 0], high[:, 1], rule) - parent
         else:
             one, other = (_held_values(part[:, 0], part[:, 1], rule, within) for part in (low, high))
             gain = _held_score(low[:, 0], low[:, 1], one, rule) + _held_score(high[:, 0], high[:, 1], other, rule)

@@ -45,7 +45,7 @@ class Tree:
     value: list[float] = field(default_factory=list)
     gain: list[float] = field(default_factory=list)
 
-    def add(self) -> int:
+    def add_leaf(self) -> int:
         """Add a leaf and return its number."""
         self.owner.append(LEAF)
         for numbers in (self.split, self.left, self.right):
@@ -71,7 +71,7 @@ class Tree:
             here = np.flatnonzero(at == node)
             if owner == 0:
                 x = own[here, self.split[node]]
-                goes = _side(x, self.threshold[node], self.levels[node], missing_left=self.missing_left[node])
+                goes = _goes_left(x, self.threshold[node], self.levels[node], missing_left=self.missing_left[node])
             else:
                 goes = sides[owner][self.split[node], here]
             at[here] = np.where(goes, self.left[node], self.right[node])
@@ -106,11 +106,11 @@ class OwnSplits:
         found = np.empty((len(self), len(x)), dtype=bool)
         columns = zip(self.column, self.threshold, self.missing_left, self.levels, strict=True)
         for k, (column, threshold, missing, levels) in enumerate(columns):
-            found[k] = _side(x[:, column], threshold, levels, missing_left=missing)
+            found[k] = _goes_left(x[:, column], threshold, levels, missing_left=missing)
         return found
 
 
-def _side(x: np.ndarray, threshold: float, levels: int, *, missing_left: bool) -> np.ndarray:
+def _goes_left(x: np.ndarray, threshold: float, levels: int, *, missing_left: bool) -> np.ndarray:
     """Which rows go left by one column, bool (n,)."""
     missing = np.isnan(x)
     if levels == NUMBER:
@@ -125,7 +125,7 @@ _INTEGERS = ("owner", "split", "left", "right")
 _FLOATS = ("threshold", "value", "gain")
 
 
-def _sets(sets: list[int]) -> torch.Tensor:
+def _pack_tensor(sets: list[int]) -> torch.Tensor:
     return torch.from_numpy(pack_sets(sets).copy())
 
 
@@ -145,7 +145,7 @@ def write_trees(trees: list[Tree]) -> State:
     state: State = {name: all_of(name, torch.int64) for name in _INTEGERS}
     state |= {name: all_of(name, torch.float64) for name in _FLOATS}
     state["missing_left"] = all_of("missing_left", torch.bool)
-    state["levels"] = _sets([one for tree in trees for one in tree.levels])
+    state["levels"] = _pack_tensor([one for tree in trees for one in tree.levels])
     state["sizes"] = torch.tensor([len(tree.owner) for tree in trees], dtype=torch.int64)
     state["outputs"] = torch.tensor([tree.output for tree in trees], dtype=torch.int64)
     return state
@@ -202,7 +202,7 @@ def write_splits(trees: list[OwnSplits]) -> State:
         "column": torch.tensor([one for tree in trees for one in tree.column], dtype=torch.int64),
         "threshold": torch.tensor([one for tree in trees for one in tree.threshold], dtype=torch.float64),
         "missing_left": torch.tensor([one for tree in trees for one in tree.missing_left], dtype=torch.bool),
-        "levels": _sets([one for tree in trees for one in tree.levels]),
+        "levels": _pack_tensor([one for tree in trees for one in tree.levels]),
         "sizes": torch.tensor([len(tree) for tree in trees], dtype=torch.int64),
     }
 

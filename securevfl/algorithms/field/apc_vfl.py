@@ -90,13 +90,13 @@ class APCVFL(Algorithm):
     def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
         return ReleaseCounts(features=1)
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for noise on labels, which never leave the active party in any form.
         """
-        super().check(protection)
+        super().check_protection(protection)
         if protection.dp is not None and protection.dp.labels is not None:
             raise InputError(
                 "apc_vfl sends nothing that was made from labels, so noise on them would protect nobody: use "
@@ -118,7 +118,7 @@ class APCVFL(Algorithm):
 
     def notes(self, protection: Protection) -> list[str]:
         found = ["every row is scored from the active party's own columns, even if all parties have it"]
-        if protection.dp is not None and protection.dp.activations is not None:
+        if protection.dp is not None and protection.dp.activation_noise is not None:
             found += [
                 "ε of codes covers a row's own code, but not the row's influence on other codes through the encoder"
             ]
@@ -151,7 +151,7 @@ def standardise_codes(codes: torch.Tensor) -> torch.Tensor:
     return (codes - codes.mean(dim=0)) / (codes.std(dim=0, correction=0) + 1e-6)
 
 
-def _minimise(parameters: Iterable[nn.Parameter], lr: float, steps: int, loss: Callable[[], torch.Tensor]) -> None:
+def _minimise_loss(parameters: Iterable[nn.Parameter], lr: float, steps: int, loss: Callable[[], torch.Tensor]) -> None:
     optimizer = Adam(parameters, lr=lr)
     for _ in range(steps):
         optimizer.zero_grad(set_to_none=True)
@@ -186,23 +186,23 @@ class _EncodingRole(Role):
 
     def build_encoder(self) -> nn.Module:
         """From features to codes, (n, code)."""
-        bottom, width = build_bottom(self.config.bottom, self.features.shape)
+        bottom, width = build_bottom(self.config.bottom, self.features.row_shape)
         return nn.Sequential(bottom, nn.Linear(width, self.config.code)).to(self.plan.device)
 
     def build_decoder(self) -> nn.Module:
         """From codes back to features without their shape, (n, d)."""
         hidden = [*reversed(self.config.bottom)] if isinstance(self.config.bottom, tuple) else []
-        return build_mlp([self.config.code, *(hidden or [64]), math.prod(self.features.shape)]).to(self.plan.device)
+        return build_mlp([self.config.code, *(hidden or [64]), math.prod(self.features.row_shape)]).to(self.plan.device)
 
     def train_autoencoder(self, encoder: nn.Module) -> None:
         """Train an encoder, and a decoder that is forgotten, to rebuild this party's own rows."""
         x, size, decoder = self.own_rows(), self.nominal_batch, self.build_decoder()
 
-        def loss() -> torch.Tensor:
+        def compute_loss() -> torch.Tensor:
             batch = _draw_batch(x, size)
             return functional.mse_loss(decoder(encoder(batch)), batch.flatten(1))
 
-        _minimise([*encoder.parameters(), *decoder.parameters()], self.config.lr, self.config.steps, loss)
+        _minimise_loss([*encoder.parameters(), *decoder.parameters()], self.config.lr, self.config.steps, compute_loss)
 
 
 class _Active(_EncodingRole, ActiveRole):
@@ -219,12 +219,12 @@ class _Active(_EncodingRole, ActiveRole):
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
             self.site.observer.batch(self.site.name, self.site.active, epoch, self.table.split.train)
-            theirs = [await self.receive(name) for name in self.site.passive]
+            theirs = [await self.receive_codes(name) for name in self.site.passive]
             with seed_torch(self.seed("codes")):
                 self.train_student(self.joint_codes(theirs) if theirs else None)
         return False
 
-    async def receive(self, peer: str) -> torch.Tensor:
+    async def receive_codes(self, peer: str) -> torch.Tensor:
         """A passive party's codes of the aligned rows that train, (n, code).
 
         Raises:
@@ -249,11 +249,11 @@ class _Active(_EncodingRole, ActiveRole):
             for widths in ([width, 64, self.config.code], [self.config.code, 64, width])
         )
 
-        def loss() -> torch.Tensor:
+        def compute_loss() -> torch.Tensor:
             batch = _draw_batch(side_by_side, size)
             return functional.mse_loss(decode(encode(batch)), batch)
 
-        _minimise([*encode.parameters(), *decode.parameters()], self.config.lr, self.config.steps, loss)
+        _minimise_loss([*encode.parameters(), *decode.parameters()], self.config.lr, self.config.steps, compute_loss)
         with torch.no_grad():
             return standardise_codes(encode(side_by_side))
 
@@ -262,7 +262,7 @@ class _Active(_EncodingRole, ActiveRole):
         x, aligned, decoder = self.own_rows(), self.features(self.table.split.train), self.build_decoder()
         size, weight = self.nominal_batch, self.config.imitation
 
-        def loss() -> torch.Tensor:
+        def compute_loss() -> torch.Tensor:
             batch = _draw_batch(x, size)
             rebuilt = decoder(self.student(batch))
             if joint is None or not weight:
@@ -270,9 +270,11 @@ class _Active(_EncodingRole, ActiveRole):
             some = _draw_batch(torch.arange(len(aligned), device=aligned.device), size)
             return imitation_loss(rebuilt, batch.flatten(1), self.student(aligned[some]), joint[some], weight)
 
-        _minimise([*self.student.parameters(), *decoder.parameters()], self.config.lr, self.config.student_steps, loss)
+        _minimise_loss(
+            [*self.student.parameters(), *decoder.parameters()], self.config.lr, self.config.student_steps, compute_loss
+        )
 
-    def logits(self, rows: np.ndarray, *, train: bool) -> torch.Tensor:
+    def compute_logits(self, rows: np.ndarray, *, train: bool) -> torch.Tensor:
         """Logits (n, outputs) from this party's own columns."""
         with torch.set_grad_enabled(train and self.config.fine_tune):
             codes = self.student(self.features(rows))
@@ -281,7 +283,7 @@ class _Active(_EncodingRole, ActiveRole):
         return found
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
-        loss = self.loss(self.logits(rows, train=True), self.labels(rows)).sum()
+        loss = self.loss(self.compute_logits(rows, train=True), self.labels(rows)).sum()
         self.networks.step(loss / self.plan.batch_size)
         return loss.detach()
 
@@ -289,7 +291,7 @@ class _Active(_EncodingRole, ActiveRole):
         return self.score_alone(rows)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
-        return self.logits(rows, train=False)
+        return self.compute_logits(rows, train=False)
 
 
 class _Passive(_EncodingRole, PassiveRole):

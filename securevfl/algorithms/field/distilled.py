@@ -109,13 +109,13 @@ class _Books(Bookkeeping):
     role: _DistilledRole
 
     def activation_times(self, epochs: int) -> int:
-        return self.role.passes() + 1 if self.role.config.trainable else 1
+        return self.role.max_row_uses() + 1 if self.role.config.trainable else 1
 
     def label_times(self, epochs: int) -> int:
-        return self.role.passes()
+        return self.role.max_row_uses()
 
     def opening_times(self, epochs: int) -> int:
-        return self.role.passes() + 1 if epochs else 0
+        return self.role.max_row_uses() + 1 if epochs else 0
 
 
 class _DistilledRole(Role):
@@ -125,7 +125,7 @@ class _DistilledRole(Role):
     config: Distilled
 
     @property
-    def folds(self) -> list[np.ndarray]:
+    def teacher_folds(self) -> list[np.ndarray]:
         """The aligned training rows by the teacher that scores them, the same at all parties."""
         rows = self.table.split.train
         count = max(min(self.config.folds, len(rows)), 1)
@@ -135,7 +135,7 @@ class _DistilledRole(Role):
     @property
     def teacher_rows(self) -> list[np.ndarray]:
         """The training rows of each teacher: those of the other folds, or all rows if there is one fold."""
-        folds = self.folds
+        folds = self.teacher_folds
         return [
             np.concatenate([fold for number, fold in enumerate(folds) if number != own] or folds)
             for own in range(len(folds))
@@ -158,7 +158,7 @@ class _DistilledRole(Role):
     def training_rows(self, epoch: int) -> np.ndarray:
         return np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
 
-    def passes(self) -> int:
+    def max_row_uses(self) -> int:
         """How often the teachers' steps use one row, at most."""
         used = [
             -(-self.config.teacher_steps // max(len(rows) // self.teacher_batch(rows), 1)) for rows in self.teacher_rows
@@ -183,27 +183,27 @@ class _Active(_DistilledRole, Active):
     def build_half(self, architecture: Architecture) -> ActiveHalf:
         spec = self.config.cut_spec(self, architecture.hidden)
         cut = Plain().active_cut(replace(self.site, passive=(), links={}), spec)
-        return ActiveHalf(architecture, cut, spec, 0, self.features.shape, self.task.outputs)
+        return ActiveHalf(architecture, cut, spec, 0, self.features.row_shape, self.task.outputs)
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            for number, (rows, fold) in enumerate(zip(self.teacher_rows, self.folds, strict=True)):
+            for number, (rows, fold) in enumerate(zip(self.teacher_rows, self.teacher_folds, strict=True)):
                 await self.train_teacher(number, rows, fold)
         return False
 
     async def train_teacher(self, number: int, rows: np.ndarray, fold: np.ndarray) -> None:
         """Train a split network on aligned rows, and keep its logits for the rows of a fold."""
-        spec, architecture = self.teacher_spec(rows), self.config.architecture(self.task.outputs)
+        spec, architecture = self.teacher_spec(rows), self.config.build_architecture(self.task.outputs)
         with seed_torch(self.seed("teacher", number)):
             passive = len(self.site.passive)
             cut = active_side(self, spec)
-            teacher = ActiveHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
+            teacher = ActiveHalf(architecture, cut, spec, passive, self.features.row_shape, self.task.outputs)
         await teacher.setup()
         for batch in self.steps_of(number, rows):
             self.site.observer.batch(self.site.name, self.site.active, 1, batch)
             logits = await teacher.forward(teacher.bottom(self.features(batch)), train=True)
             targets = self.labels(batch)
-            noised = self.label_noise.gradient(logits, targets, batch)
+            noised = self.label_noise.noised_gradient(logits, targets, batch)
             if noised is None:
                 loss = self.loss(self.label_noise.correct_logits(logits), targets).sum()
                 await teacher.backward(loss / spec.batch_size)
@@ -255,17 +255,17 @@ class _Passive(_DistilledRole, Passive):
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            for number, (rows, fold) in enumerate(zip(self.teacher_rows, self.folds, strict=True)):
+            for number, (rows, fold) in enumerate(zip(self.teacher_rows, self.teacher_folds, strict=True)):
                 await self.train_teacher(number, rows, fold)
         return False
 
     async def train_teacher(self, number: int, rows: np.ndarray, fold: np.ndarray) -> None:
         """Take part in training a split network on aligned rows, and in scoring those of a fold."""
-        architecture = self.config.architecture(Task(self.table.classes).outputs)
+        architecture = self.config.build_architecture(Task(self.table.classes).outputs)
         spec = self.teacher_spec(rows)
         with seed_torch(self.seed("teacher", number)):
             own = rows_to_pretrain(self)
-            self.half = PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, own)
+            self.half = PassiveHalf(architecture, self.site, spec, self.protection, self.features.row_shape, own)
         await self.half.setup()
         for batch in self.steps_of(number, rows):
             self.site.observer.batch(self.site.name, self.site.active, 1, batch)

@@ -109,13 +109,13 @@ class FedHSSL(SplitNN):
         known, more = super().max_releases(protection, plan, passive), self.rounds * self.cross_steps
         return replace(known, features=None if more or known.features is None else known.features)
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for noise on features, and `aggregate` would send weights without noise.
         """
-        super().check(protection)
+        super().check_protection(protection)
         dp = protection.dp
         if dp is not None and dp.features is not None and self.aggregate and self.rounds:
             raise InputError(
@@ -131,7 +131,7 @@ class FedHSSL(SplitNN):
         told = describe_representations(
             dp, "its projections of aligned rows, in every step of pretraining", PROJECTIONS
         )
-        noisy = dp is not None and dp.activations is not None
+        noisy = dp is not None and dp.activation_noise is not None
         for sender, receiver in ((PASSIVE, ACTIVE), (ACTIVE, PASSIVE)):
             if self.cross_steps:
                 found += (
@@ -207,21 +207,21 @@ class Encoders(nn.Module):
     def __init__(self, bottom: Bottom, shape: Sequence[int]) -> None:
         super().__init__()
         lower, self.width = build_bottom(bottom, shape)
-        self.cross = nn.Sequential(lower, self.upper())
-        self.local_lower, self.local_upper = build_bottom(bottom, shape)[0], self.upper()
+        self.cross = nn.Sequential(lower, self.build_upper())
+        self.local_lower, self.local_upper = build_bottom(bottom, shape)[0], self.build_upper()
 
-    def upper(self) -> nn.Module:
+    def build_upper(self) -> nn.Module:
         """Build an upper part."""
         return nn.Sequential(nn.Linear(self.width, self.width), nn.ReLU6())
 
-    def local(self, x: torch.Tensor) -> torch.Tensor:
+    def forward_local(self, x: torch.Tensor) -> torch.Tensor:
         """f_l of rows, (n, width)."""
         found: torch.Tensor = self.local_upper(self.local_lower(x))
         return found
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The mean of f_c and f_l, (n, width)."""
-        found: torch.Tensor = (self.cross(x) + self.local(x)) / 2
+        found: torch.Tensor = (self.cross(x) + self.forward_local(x)) / 2
         return found
 
 
@@ -246,17 +246,17 @@ class _ActiveHalf(ActiveHalf):
     """With two encoders for a bottom."""
 
     def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
-        return _encoders(architecture, shape)
+        return _build_encoders(architecture, shape)
 
 
 class _PassiveHalf(PassiveHalf):
     """With two encoders for a bottom."""
 
     def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
-        return _encoders(architecture, shape)
+        return _build_encoders(architecture, shape)
 
 
-def _encoders(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
+def _build_encoders(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
     if not np.prod(shape):
         raise InputError("fedhssl pretrains each party's encoders on its own columns, and a party has none")
     encoders = Encoders(architecture.bottom, shape)
@@ -281,19 +281,21 @@ class _Pretraining(Role):
 
     def projected_times(self) -> int:
         """How often one aligned row's projection is sent, at most."""
-        return self.config.rounds * -(-self.config.cross_steps // max(len(self.table.split.train) // self.size, 1))
+        return self.config.rounds * -(
+            -self.config.cross_steps // max(len(self.table.split.train) // self.batch_rows, 1)
+        )
 
     @property
-    def size(self) -> int:
+    def batch_rows(self) -> int:
         """Rows in a batch of aligned rows."""
         return max(min(self.nominal_batch, len(self.table.split.train)), 1)
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1 and self.config.rounds:
-            await self.pretrain()
+            await self.run_rounds()
         return False
 
-    async def pretrain(self) -> None:
+    async def run_rounds(self) -> None:
         """Run all rounds. The encoders are kept, the heads are discarded."""
         config, encoders = self.config, self.half.bottom
         if not isinstance(encoders, Encoders):
@@ -310,15 +312,15 @@ class _Pretraining(Role):
         table, seed = self.table, derive_seed(self.site.seed, "fedhssl")
         own = self.features(np.concatenate([table.split.train, table.rows_only_at(self.site.name)]))
         for number in range(config.rounds):
-            for rows in epoch_batches(table.split.train, self.size, config.cross_steps, seed=seed, epoch=number):
+            for rows in epoch_batches(table.split.train, self.batch_rows, config.cross_steps, seed=seed, epoch=number):
                 self.site.observer.batch(self.site.name, self.site.active, 1, rows)
                 z = across.projector(encoders.cross(self.features(rows)))
                 theirs = await self.swap_projections(z, rows)
                 if theirs:
-                    _step(cross, cross_loss(across.predictor(z), theirs))
+                    _step_optimizer(cross, cross_loss(across.predictor(z), theirs))
             with seed_torch(self.seed("views", number)):
                 for _ in range(config.local_steps):
-                    _step(
+                    _step_optimizer(
                         local,
                         self.guided_step_loss(
                             own[torch.randperm(len(own))[: self.nominal_batch]], encoders, across, within
@@ -332,7 +334,7 @@ class _Pretraining(Role):
     ) -> torch.Tensor:
         """The loss of step 2 (guided local SSL) for rows (n, …)."""
         views = [augment_rows(x, self.config.corruption) for _ in range(2)]
-        z = [within.projector(encoders.local(each)) for each in views]
+        z = [within.projector(encoders.forward_local(each)) for each in views]
         with torch.no_grad():
             guides = [across.projector(encoders.cross(each)) for each in views]
         return guided_loss([within.predictor(each) for each in z], z, guides, self.config.guide)
@@ -369,7 +371,7 @@ class _Pretraining(Role):
             (link,) = self.partner_links
             await link.send(Kind.STATISTIC, "fedhssl/weights", weights=own)
             mean = await self.weights_of(link, len(own))
-        _load(upper, mean)
+        _load_weights(upper, mean)
 
     async def weights_of(self, link: Link, count: int) -> torch.Tensor:
         """A peer's weights, (count,).
@@ -387,14 +389,14 @@ class _Pretraining(Role):
             ) from error
 
 
-def _step(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+def _step_optimizer(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
     optimizer.zero_grad(set_to_none=True)
     torch.autograd.backward(loss)
     optimizer.step()
 
 
 @torch.no_grad()
-def _load(module: nn.Module, weights: torch.Tensor) -> None:
+def _load_weights(module: nn.Module, weights: torch.Tensor) -> None:
     """Copy weights (count,) into a module; in a simulation, a received array may be the sender's memory."""
     at = 0
     for parameter in module.parameters():
@@ -412,9 +414,9 @@ class _Active(_Pretraining, Active):
         super().build()
         dp, times = self.protection.dp, self.projected_times()
         self.release: RowRelease | None = None
-        if dp is not None and dp.activations is not None and self.site.passive and times:
+        if dp is not None and dp.activation_noise is not None and self.site.passive and times:
             self.release = self.releases.plan_rows(
-                "representations", dp.activations, rows=self.table.total_count, times=times
+                "representations", dp.activation_noise, rows=self.table.total_count, times=times
             )
 
     def release_projections(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
@@ -423,7 +425,7 @@ class _Active(_Pretraining, Active):
     def build_half(self, architecture: Architecture) -> ActiveHalf:
         spec = self.config.cut_spec(self, architecture.hidden)
         cut, passive = active_side(self, spec), len(self.site.passive)
-        return _ActiveHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
+        return _ActiveHalf(architecture, cut, spec, passive, self.features.row_shape, self.task.outputs)
 
 
 class _Passive(_Pretraining, Passive):
@@ -437,4 +439,4 @@ class _Passive(_Pretraining, Passive):
 
     def build_half(self, architecture: Architecture) -> PassiveHalf:
         spec = self.config.cut_spec(self, architecture.hidden)
-        return _PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape)
+        return _PassiveHalf(architecture, self.site, spec, self.protection, self.features.row_shape)

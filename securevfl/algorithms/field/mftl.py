@@ -80,14 +80,14 @@ class MFTL(Algorithm):
             found += [f"{self.name}.bottom is (), which would send the features themselves: give widths, or 'cnn'"]
         return found
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for noise on gradients; L₁ mixes the labels of many rows.
         """
-        super().check(protection)
-        if protection.dp is not None and protection.dp.gradients is not None:
+        super().check_protection(protection)
+        if protection.dp is not None and protection.dp.gradient_noise is not None:
             raise InputError(
                 f"{self.name} has no differential privacy on gradients, for its losses mix the labels of many rows: "
                 "use sv.DP(features=sv.Gaussian(…)) without labels, for noise on representations"
@@ -170,7 +170,7 @@ class _Party(Role):
     def build_bottom(self) -> None:
         """Make `bottom`."""
         with seed_torch(self.seed("model")):
-            self.bottom, self.width = build_bottom(self.config.bottom, self.features.shape)
+            self.bottom, self.width = build_bottom(self.config.bottom, self.features.row_shape)
 
 
 class _Active(_Party, ActiveRole):
@@ -219,14 +219,14 @@ class _Active(_Party, ActiveRole):
             loss = self.loss(self.label_noise.correct_logits(self.federated(u_a)), y).mean()
             self.networks.step(loss)
             return loss.detach() * n
-        u_b = (await self.receive(n)).requires_grad_()
-        loss = self.objective(u_a, u_b, y)
+        u_b = (await self.receive_representations(n)).requires_grad_()
+        loss = self.compute_objective(u_a, u_b, y)
         self.networks.step(loss)
         if u_b.grad is not None:
             await self.site.links[self.peer].send(Kind.GRADIENT, "mftl/gradient", gradient=u_b.grad)
         return loss.detach() * n
 
-    def objective(self, u_a: torch.Tensor, u_b: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def compute_objective(self, u_a: torch.Tensor, u_b: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The federated model's cross entropy, L₁ and γ L₂, means over rows.
 
         Args:
@@ -243,13 +243,13 @@ class _Active(_Party, ActiveRole):
         total: torch.Tensor = (together + config.transfer * transfer + config.alignment * alignment).mean()
         return total
 
-    async def receive(self, rows: int) -> torch.Tensor:
+    async def receive_representations(self, rows: int) -> torch.Tensor:
         """The peer's representations of so many rows, (rows, d)."""
         message = await self.site.links[self.peer].receive(Kind.REPRESENTATION, "mftl/representations", "u")
         return read_tensor(message.arrays["u"], (rows, self.width), self.peer, self.plan.device)
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
-        theirs = [await self.receive(len(rows))] if self.peer else []
+        theirs = [await self.receive_representations(len(rows))] if self.peer else []
         with torch.no_grad():
             logits: torch.Tensor = self.federated(torch.cat([self.bottom(self.features(rows)), *theirs], dim=1))
         return logits

@@ -34,7 +34,7 @@ class PartyDropout(OnSubsets):
     fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True)
     drop: Annotated[float, Meta(ge=0, lt=1)] = 0.5
 
-    def draw(self) -> Draw:
+    def subset_draw(self) -> Draw:
         return drop_independently(self.drop)
 
     def redraws_subsets(self, units: int) -> bool:

@@ -50,14 +50,14 @@ class PlugVFL(PartyDropout):
     reader: tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] = (64,)
     reader_lr: Annotated[float, Meta(gt=0, le=100)] = 0.003
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for noise on gradients, each of which depends on the labels of a whole batch.
         """
-        super().check(protection)
-        if self.disguise and protection.dp is not None and protection.dp.gradients is not None:
+        super().check_protection(protection)
+        if self.disguise and protection.dp is not None and protection.dp.gradient_noise is not None:
             raise InputError(
                 "plugvfl has no differential privacy on gradients, for its estimate of the information on labels mixes "
                 "those of a batch: use labels=sv.RandomisedResponse(…), or disguise = 0"

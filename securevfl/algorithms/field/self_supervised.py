@@ -17,7 +17,7 @@ from securevfl.training.active_role import ActiveRole
 from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.role import Role
-from securevfl.training.self_supervised import pretrain
+from securevfl.training.self_supervised import pretrain_bottom
 from securevfl.training.setting import Setting
 
 __all__ = ["SelfSupervised"]
@@ -54,11 +54,11 @@ class SelfSupervised(SplitNN):
         return _Passive(self, setting)
 
 
-def _pretrain(role: Role, config: SelfSupervised, bottom: nn.Module, width: int) -> None:
+def _pretrain_role(role: Role, config: SelfSupervised, bottom: nn.Module, width: int) -> None:
     """Pretrain a role's bottom on all of its party's training rows."""
     table = role.table
     rows = role.features(np.concatenate([table.split.train, table.rows_only_at(role.site.name)]))
-    pretrain(
+    pretrain_bottom(
         bottom,
         width,
         rows,
@@ -78,7 +78,7 @@ class _Active(Active):
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            _pretrain(self, self.config, self.half.bottom, self.half.own_width)
+            _pretrain_role(self, self.config, self.half.bottom, self.half.own_width)
         return False
 
 
@@ -89,5 +89,5 @@ class _Passive(Passive):
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            _pretrain(self, self.config, self.half.bottom, self.half.width)
+            _pretrain_role(self, self.config, self.half.bottom, self.half.width)
         return False

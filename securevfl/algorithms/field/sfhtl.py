@@ -94,14 +94,14 @@ class SFHTL(Algorithm):
     def least_epochs(self) -> int:
         return self.first + 1
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for noise on gradients, which depend on the labels in two ways.
         """
-        super().check(protection)
-        if protection.dp is not None and protection.dp.gradients is not None:
+        super().check_protection(protection)
+        if protection.dp is not None and protection.dp.gradient_noise is not None:
             raise InputError(
                 f"{self.name} has no differential privacy on gradients, for its classifier trains on exact labels "
                 "before gradients go back: use sv.DP(features=sv.Gaussian(…)) without labels, for noise on "
@@ -190,18 +190,18 @@ class _Party(Role):
     def build_networks(self, *more: nn.Module) -> None:
         """Make encoder and decoder, and train them and `more`."""
         with seed_torch(self.seed("model")):
-            self.bottom, self.width = build_bottom(self.config.bottom, self.features.shape)
-            self.decoder = build_mlp([self.width, self.features.shape.numel()]) if self.width else nn.Identity()
+            self.bottom, self.width = build_bottom(self.config.bottom, self.features.row_shape)
+            self.decoder = build_mlp([self.width, self.features.row_shape.numel()]) if self.width else nn.Identity()
         model = nn.ModuleList([self.bottom, self.decoder, *more])
         self.networks = Networks(model, self.config.lr, self.config.weight_decay, self.plan.device)
         self.parts["networks"] = self.networks
 
-    def draw(self, epoch: int) -> None:
+    def draw_rows(self, epoch: int) -> None:
         """Start an epoch's draws of rows to reconstruct."""
         self.rows = np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.name)])
         self.generator = np.random.default_rng(self.seed("reconstruction", epoch))
 
-    def reconstruction(self) -> torch.Tensor:
+    def reconstruction_loss(self) -> torch.Tensor:
         """ρ R_p of some of this party's rows."""
         if not self.width or not self.config.reconstruction:
             return torch.zeros((), device=self.plan.device)
@@ -243,11 +243,11 @@ class _Active(_Party, ActiveRole):
 
     async def begin_epoch(self, epoch: int) -> bool:
         if self.labels_others(epoch):
-            await self.expand()
-        self.draw(epoch)
+            await self.label_others()
+        self.draw_rows(epoch)
         return False
 
-    async def expand(self) -> None:
+    async def label_others(self) -> None:
         """Label the passive parties' other rows from their own views where the classifier is confident (step 5).
 
         Validation rows, scored from the same views, measure how many labels are right.
@@ -255,7 +255,7 @@ class _Active(_Party, ActiveRole):
         found, valid = [self.training_rows(1)], self.table.split.valid
         for name in self.site.passive:
             for part in split_chunks(self.table.rows_only_at(name), self.plan.eval_rows):
-                p = self.classify_view(await self.receive(name, len(part)))
+                p = self.classify_view(await self.receive_representations(name, len(part)))
                 found.append(give_labels(self, part, p, self.tally))
             self.tally.assess_held_out(self.classify_view(self.seen[name][valid]), self.labels(valid).cpu().numpy())
         self.chosen = np.concatenate(found)
@@ -265,7 +265,7 @@ class _Active(_Party, ActiveRole):
     def classify_view(self, view: torch.Tensor) -> np.ndarray:
         """Probabilities (n, classes) by the classifier of one party's view, (n, d)."""
         with torch.no_grad():
-            return self.task.probabilities(self.classifier.model(view))
+            return self.task.compute_probabilities(self.classifier.model(view))
 
     async def train_batch(self, rows: np.ndarray) -> torch.Tensor:
         views, there = [self.bottom(self.features(rows))], [self.has_rows(self.site.name, rows)]
@@ -273,21 +273,21 @@ class _Active(_Party, ActiveRole):
         for name in self.site.passive:
             has = self.has_rows(name, rows)
             if has.any():
-                theirs = (await self.receive(name, int(has.sum()))).requires_grad_()
+                theirs = (await self.receive_representations(name, int(has.sum()))).requires_grad_()
                 received[name] = theirs
                 at = to_device(np.maximum(np.cumsum(has) - 1, 0), theirs.device)
                 views.append(theirs[at])
                 there.append(has)
-        loss = self.objective(views, there, self.labels(rows))
+        loss = self.compute_objective(views, there, self.labels(rows))
         self.networks.optimizer.zero_grad(set_to_none=True)
-        self.classifier.step(loss + self.reconstruction())
+        self.classifier.step(loss + self.reconstruction_loss())
         self.networks.optimizer.step()
         for name, theirs in received.items():
             gradient = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad
             await self.site.links[name].send(Kind.GRADIENT, "sfhtl/gradient", gradient=gradient)
         return loss.detach() * len(rows)
 
-    def objective(self, views: list[torch.Tensor], there: list[np.ndarray], y: torch.Tensor) -> torch.Tensor:
+    def compute_objective(self, views: list[torch.Tensor], there: list[np.ndarray], y: torch.Tensor) -> torch.Tensor:
         """``C + δ D``, means over rows.
 
         Args:
@@ -312,13 +312,13 @@ class _Active(_Party, ActiveRole):
                 total = total + self.config.distance * apart.square().sum(dim=1).mean()
         return total
 
-    async def receive(self, name: str, rows: int) -> torch.Tensor:
+    async def receive_representations(self, name: str, rows: int) -> torch.Tensor:
         """Receive a party's representations of this many rows, (rows, d)."""
         message = await self.site.links[name].receive(Kind.REPRESENTATION, "sfhtl/representations", "e")
         return read_tensor(message.arrays["e"], (rows, self.width), name, self.plan.device)
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
-        theirs = {name: await self.receive(name, len(rows)) for name in self.site.passive}
+        theirs = {name: await self.receive_representations(name, len(rows)) for name in self.site.passive}
         if self.chosen is None:
             for name, view in theirs.items():
                 self.seen[name][torch.from_numpy(rows).to(view.device)] = view
@@ -334,7 +334,7 @@ class _Active(_Party, ActiveRole):
         return logits
 
     def remember(self) -> State:
-        learned: State = {"y": self.y.clone(), "chosen": kept_rows(self.chosen), "tally": self.tally.state()}
+        learned: State = {"y": self.y.clone(), "chosen": kept_rows(self.chosen), "tally": self.tally.get_state()}
         valid = self.table.split.valid
         return learned | {"seen": {name: view[valid].clone() for name, view in self.seen.items()}}
 
@@ -343,7 +343,7 @@ class _Active(_Party, ActiveRole):
         for name, view in as_dict(memory["seen"]).items():
             self.seen[name][self.table.split.valid] = as_tensor(view).to(self.plan.device)
         self.chosen = as_rows(memory["chosen"])
-        self.tally.load(as_dict(memory["tally"]))
+        self.tally.load_state(as_dict(memory["tally"]))
 
 
 class _Passive(_Party, PassiveRole):
@@ -365,7 +365,7 @@ class _Passive(_Party, PassiveRole):
                 await self.answer(part)
             message = await self.upstream.receive(Kind.CONTROL, "sfhtl/rows", "rows")
             self.chosen = checked_rows(message.arrays["rows"], self.table.total_count, self.upstream.peer)
-        self.draw(epoch)
+        self.draw_rows(epoch)
         return False
 
     def activations(self, rows: np.ndarray, *, train: bool) -> torch.Tensor | Noised[torch.Tensor]:
@@ -378,7 +378,7 @@ class _Passive(_Party, PassiveRole):
 
     async def train_batch(self, rows: np.ndarray) -> None:
         mine = rows[self.has_rows(self.site.name, rows)]
-        loss = self.reconstruction()
+        loss = self.reconstruction_loss()
         if len(mine):
             e = self.activations(mine, train=True)
             await self.hand_over(e)

@@ -95,14 +95,14 @@ def unmasked_mean(parts: Sequence[np.ndarray], count: int) -> np.ndarray:
         content = part.tobytes()
         total = [t + int.from_bytes(content[16 * i : 16 * i + 16], "little") for i, t in enumerate(total)]
     half = _MODULUS // 2
-    return _mean([int((t + half) % _MODULUS - half) for t in total], len(parts))
+    return _divide_sums([int((t + half) % _MODULUS - half) for t in total], len(parts))
 
 
-def _mean(sums: Sequence[int], parties: int) -> np.ndarray:
+def _divide_sums(sums: Sequence[int], parties: int) -> np.ndarray:
     return np.array([value / (1 << _FRACTION) for value in sums]) / parties
 
 
-def _finite(array: object, count: int, peer: str, what: str) -> np.ndarray:
+def _check_finite(array: object, count: int, peer: str, what: str) -> np.ndarray:
     found = np.asarray(array)
     if found.dtype != np.float64 or found.shape != (count,) or not np.isfinite(found).all():
         raise ProtocolError(
@@ -124,7 +124,7 @@ class Averaging(ABC):
         self.owners = site.label_owners
         self.chief = site.name == self.owners[0]
 
-    async def setup(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
+    async def agree_weights(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
         """Agree on secrets, and return the initial weights (d,) of all label owners: the chief's.
 
         Args:
@@ -133,14 +133,14 @@ class Averaging(ABC):
         """
         masks = await agree_masks(self.site, self.owners, "securevfl aggregation v1", step="multi/seed")
         self.zero = crypto.ZeroShares(masks)
-        return await self._begin(weights, shares)
+        return await self._first_weights(weights, shares)
 
     @abstractmethod
-    async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
-        """See `setup`; the secrets are there."""
+    async def _first_weights(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
+        """See `agree_weights`; the secrets are there."""
 
     @abstractmethod
-    async def step(self, change: np.ndarray) -> np.ndarray:
+    async def average_change(self, change: np.ndarray) -> np.ndarray:
         """The next round's weights from this label owner's change of them, (d,) float64."""
 
     async def mean_shares(self, shares: np.ndarray) -> np.ndarray:
@@ -153,12 +153,12 @@ class Averaging(ABC):
             "shares of the cut are averaged under encryption only: use aggregation 'paillier' or 'ckks'"
         )
 
-    def state(self) -> State:
+    def get_state(self) -> State:
         """The state to resume from."""
         return {}
 
-    def load(self, state: State) -> None:
-        """Go on from a `state`, after `setup`."""
+    def load_state(self, state: State) -> None:
+        """Go on from a `state`, after `agree_weights`."""
         if state:
             raise TypeError(f"a state with {sorted(state)} does not fit this aggregation")
 
@@ -166,19 +166,19 @@ class Averaging(ABC):
 class MaskedAveraging(Averaging):
     """Aggregation by a coordinator that adds masked changes and steps the server optimiser."""
 
-    async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
+    async def _first_weights(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
         if self.chief:
             await self.server.send(Kind.STATISTIC, "multi/weights", weights=weights)
         self.count = len(weights)
-        return await self._receive()
+        return await self._receive_weights()
 
-    async def step(self, change: np.ndarray) -> np.ndarray:
+    async def average_change(self, change: np.ndarray) -> np.ndarray:
         await self.server.send(Kind.MASKED_SHARE, "multi/change", guard=_MASK, change=mask_values(change, self.zero))
-        return await self._receive()
+        return await self._receive_weights()
 
-    async def _receive(self) -> np.ndarray:
+    async def _receive_weights(self) -> np.ndarray:
         message = await self.server.receive(Kind.STATISTIC, "multi/weights", "weights")
-        return _finite(message.arrays["weights"], self.count, self.server.peer, "weights")
+        return _check_finite(message.arrays["weights"], self.count, self.server.peer, "weights")
 
 
 class BlindAveraging(Averaging):
@@ -210,7 +210,7 @@ class BlindAveraging(Averaging):
         links = [*(self.site.links[name] for name in self.owners[1:]), *more]
         await fan_out(links, lambda link: link.send(kind, what, meta=meta, guard=guard, **arrays))
 
-    async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
+    async def _first_weights(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
         public = await self._agree_key(weights, shares)
         with count_as_encryption(self.site.clock):
             parties = len(self.owners)
@@ -242,9 +242,9 @@ class BlindAveraging(Averaging):
             await self._send_numbers(Kind.STATISTIC, what, values=mine)
             return mine
         message = await self.site.links[self.owners[0]].receive(Kind.STATISTIC, what, "values")
-        return _finite(message.arrays["values"], self.changes.addends.count, self.owners[0], what)
+        return _check_finite(message.arrays["values"], self.changes.addends.count, self.owners[0], what)
 
-    async def _sum(self, aggregator: Aggregator, values: np.ndarray, what: str) -> np.ndarray | None:
+    async def _sum_owners(self, aggregator: Aggregator, values: np.ndarray, what: str) -> np.ndarray | None:
         """The sum of all label owners' integers, at the chief."""
         with count_as_encryption(self.site.clock):
             sealed = aggregator.seal(values, self.zero)
@@ -255,18 +255,18 @@ class BlindAveraging(Averaging):
         with count_as_encryption(self.site.clock):
             return aggregator.open(np.asarray(message.arrays["c"]), self.secret)
 
-    async def step(self, change: np.ndarray) -> np.ndarray:
+    async def average_change(self, change: np.ndarray) -> np.ndarray:
         values = np.array(encode_changes(change, _WHOLE), dtype=np.int64)
-        total = await self._sum(self.changes, values, "multi/change")
-        mean = change if total is None else _mean(total.tolist(), len(self.owners))
-        self.weights = self.optimiser.step(self.weights, await self._receive_numbers("multi/mean", mean))
+        total = await self._sum_owners(self.changes, values, "multi/change")
+        mean = change if total is None else _divide_sums(total.tolist(), len(self.owners))
+        self.weights = self.optimiser.step_weights(self.weights, await self._receive_numbers("multi/mean", mean))
         return self.weights
 
     async def mean_shares(self, shares: np.ndarray) -> np.ndarray:
         aggregator, parties = self.shares, len(self.owners)
         if aggregator is None:
             raise ProtocolError("no shares of the cut were agreed on in setup")
-        total = await self._sum(aggregator, shares, "multi/shares")
+        total = await self._sum_owners(aggregator, shares, "multi/shares")
         width = (aggregator.addends.bits + 8) // 8
         if total is not None:
             mean = np.asarray((total.astype(object) + parties // 2) // parties, dtype=object)
@@ -277,9 +277,9 @@ class BlindAveraging(Averaging):
         with count_as_encryption(self.site.clock):
             return crypto.bigints_from_bytes(np.asarray(message.arrays["values"]), shares.shape, width)
 
-    def state(self) -> State:
-        return {"weights": self.weights, "optimiser": self.optimiser.state()}
+    def get_state(self) -> State:
+        return {"weights": self.weights, "optimiser": self.optimiser.get_state()}
 
-    def load(self, state: State) -> None:
+    def load_state(self, state: State) -> None:
         self.weights = np.asarray(state["weights"])
-        self.optimiser.load(as_dict(state["optimiser"]))
+        self.optimiser.load_state(as_dict(state["optimiser"]))

@@ -93,31 +93,31 @@ class MultiVFL(ConvolvedSplitNN):
 
     def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         if site.role == COORDINATOR:
-            return self.coordinator(site, plan)
+            return self.make_coordinator(site, plan)
         if not site.coordinator:  # a prediction: one federation by itself, and nothing to bring together
             return super().program(site, plan, settings)
         if site.role == PASSIVE:
             return DataOwner(self, site, settings)
         (setting,) = settings.values()
-        return LabelOwnerProgram(LabelOwner(self, setting), site, self.averaging(site, plan))
+        return LabelOwnerProgram(LabelOwner(self, setting), site, self.make_averaging(site, plan))
 
-    def coordinator(self, site: PartyContext, plan: Plan) -> Coordinator:
+    def make_coordinator(self, site: PartyContext, plan: Plan) -> Coordinator:
         """The coordinator's program."""
         if self.is_blind:
-            return BlindCoordinator(site, plan, self.scheme())
-        return MaskedCoordinator(site, plan, self.optimiser(plan))
+            return BlindCoordinator(site, plan, self.make_scheme())
+        return MaskedCoordinator(site, plan, self.make_optimiser(plan))
 
-    def averaging(self, site: PartyContext, plan: Plan) -> Averaging:
+    def make_averaging(self, site: PartyContext, plan: Plan) -> Averaging:
         """A label owner's side of the aggregation."""
         if self.is_blind:
-            return BlindAveraging(site, self.scheme(), self.optimiser(plan))
+            return BlindAveraging(site, self.make_scheme(), self.make_optimiser(plan))
         return MaskedAveraging(site)
 
-    def optimiser(self, plan: Plan) -> ServerOptimiser:
+    def make_optimiser(self, plan: Plan) -> ServerOptimiser:
         """A new server optimiser."""
         return ServerOptimiser(self.server, plan.epochs, self.server_lr, self.beta1, self.beta2, self.tau, self.demon)
 
-    def scheme(self) -> Aggregation:
+    def make_scheme(self) -> Aggregation:
         """The scheme that adds up changes under encryption."""
         if self.aggregation == "paillier":
             return PaillierAggregation(self.paillier_bits)
@@ -132,13 +132,13 @@ class MultiVFL(ConvolvedSplitNN):
         added = blind_exchanges(self.aggregation, key_bits, shares=protection.is_sealed)
         return (*super().exchanges(protection, passive), *added)
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             PolicyError: masked aggregation of a sealed cut, or a Paillier key that is too small for the protection.
         """
-        super().check(protection)
+        super().check_protection(protection)
         if protection.is_sealed and not self.is_blind:
             raise PolicyError(
                 f"{self.title} averages the weights of the cut over label owners, and under {protection.name!r} nobody "

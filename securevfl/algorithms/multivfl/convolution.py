@@ -54,7 +54,7 @@ class ConvolvedActive(Active):
             return super().build_half(architecture)
         spec = self.config.cut_spec(self, architecture.hidden)
         passive, outputs = len(self.site.passive), self.task.outputs
-        cut, shape = active_side(self, spec), self.features.shape
+        cut, shape = active_side(self, spec), self.features.row_shape
         return _ConvolvedHalf(architecture, cut, spec, passive, shape, outputs, self.config.convolution)
 
 

@@ -41,14 +41,14 @@ class Coordinator(Program):
         self.trained = Trained()
 
     @abstractmethod
-    async def begin(self, saved: State | None) -> None:
+    async def begin_rounds(self, saved: State | None) -> None:
         """Before the first round, or the first after a checkpoint."""
 
     @abstractmethod
-    async def round(self) -> None:
+    async def combine_changes(self) -> None:
         """Combine one round's changes."""
 
-    def state(self) -> State:
+    def get_state(self) -> State:
         """The state to resume from, apart from the epoch."""
         return {}
 
@@ -61,16 +61,16 @@ class Coordinator(Program):
         stop = saved is not None and self._is_finished(saved)
         if saved is not None:
             trained.restore_readings(saved["readings"])
-        await self.begin(saved)
+        await self.begin_rounds(saved)
         trained.setup = clock.lap()
         observer.phase("training")
         while not stop:
             epoch += 1
-            await self.round()
+            await self.combine_changes()
             observer.step(epoch, 1, 1)
             stop = await self.pass_on() or epoch >= self.plan.epochs
             trained.readings.append(clock.lap())
-            self._keep(epoch, stop=stop)
+            self._save_checkpoint(epoch, stop=stop)
             observer.epoch(epoch, math.nan, {})
         trained.finish = clock.lap()
         return trained
@@ -82,12 +82,12 @@ class Coordinator(Program):
         await fan_out(self.owners[1:], lambda link: link.send(Kind.CONTROL, "train/epoch", meta=meta))
         return bool(meta.get("stop"))
 
-    def _keep(self, epoch: int, *, stop: bool) -> None:
+    def _save_checkpoint(self, epoch: int, *, stop: bool) -> None:
         if not self.site.keeper.is_due(epoch):
             return
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
         where = {"epoch": epoch, "epochs": self.plan.epochs, "stop": stop, "readings": readings}
-        self.site.keeper.save(epoch, where | self.state())
+        self.site.keeper.save(epoch, where | self.get_state())
 
     def _is_finished(self, saved: State) -> bool:
         """Whether a resumed run is already complete: it stopped early, or has had all epochs."""
@@ -109,30 +109,30 @@ class MaskedCoordinator(Coordinator):
         self.server = server
         self.weights = np.empty(0)
 
-    async def begin(self, saved: State | None) -> None:
+    async def begin_rounds(self, saved: State | None) -> None:
         message = await self.chief.receive(Kind.STATISTIC, "multi/weights", "weights")
         self.weights = np.asarray(message.arrays["weights"])
         if self.weights.ndim != 1 or self.weights.dtype != np.float64 or not np.isfinite(self.weights).all():
             raise ProtocolError(f"{self.chief.peer!r} sent malformed initial weights; finite float64 (d,) are needed")
         if saved is not None:
-            self.server.load(as_dict(saved["server"]))
+            self.server.load_state(as_dict(saved["server"]))
             self.weights = np.asarray(saved["weights"])
-        await self._tell()
+        await self._send_weights()
 
-    async def round(self) -> None:
+    async def combine_changes(self) -> None:
         parts = []
         for link in self.owners:
             part = await link.receive(Kind.MASKED_SHARE, "multi/change", "change")
             parts.append(np.asarray(part.arrays["change"]))
-        self.weights = self.server.step(self.weights, unmasked_mean(parts, len(self.weights)))
-        await self._tell()
+        self.weights = self.server.step_weights(self.weights, unmasked_mean(parts, len(self.weights)))
+        await self._send_weights()
 
-    async def _tell(self) -> None:
+    async def _send_weights(self) -> None:
         weights = self.weights
         await fan_out(self.owners, lambda link: link.send(Kind.STATISTIC, "multi/weights", weights=weights))
 
-    def state(self) -> State:
-        return {"weights": self.weights, "server": self.server.state()}
+    def get_state(self) -> State:
+        return {"weights": self.weights, "server": self.server.get_state()}
 
 
 class BlindCoordinator(Coordinator):
@@ -148,7 +148,7 @@ class BlindCoordinator(Coordinator):
         super().__init__(site, plan)
         self.scheme = scheme
 
-    async def begin(self, saved: State | None) -> None:
+    async def begin_rounds(self, saved: State | None) -> None:
         message = await self.chief.receive(Kind.PUBLIC_KEY, "multi/key", "key")
         told = [message.meta.get(name) for name in ("weights", "shares", "share bits")]
         if not all(isinstance(value, int) and value >= 0 for value in told):
@@ -169,15 +169,15 @@ class BlindCoordinator(Coordinator):
         if saved is None:
             await self._add_shares()
 
-    async def round(self) -> None:
-        await self._add(self.changes, "multi/change")
+    async def combine_changes(self) -> None:
+        await self._add_messages(self.changes, "multi/change")
         await self._add_shares()
 
     async def _add_shares(self) -> None:
         if self.shares is not None:
-            await self._add(self.shares, "multi/shares")
+            await self._add_messages(self.shares, "multi/shares")
 
-    async def _add(self, aggregator: Aggregator, what: str) -> None:
+    async def _add_messages(self, aggregator: Aggregator, what: str) -> None:
         """Add up one message from each label owner, and give the sum to the chief."""
         parts = []
         for link in self.owners:

@@ -80,13 +80,13 @@ class DataOwner(Program):
         self.site.clock.lap()
         before = self.site.keeper.load()
         for program in self.programs.values():
-            program.checkpoints.begin(0 if before is None else as_int(before["epoch"]))
+            program.checkpoints.begin_attempt(0 if before is None else as_int(before["epoch"]))
         for copy in self.copies.values():  # in the same order at all data owners, which share one link for all copies
             await copy.setup()
         self.trained.setup = self.site.clock.lap()
         saved = self.resume()
         if saved is None:
-            self.average()
+            self.average_copies()
         observer.phase("training")
         epoch = 0 if saved is None else as_int(saved["epoch"])
         kept = role.books.snapshot() if saved is None else saved["kept"]
@@ -94,7 +94,7 @@ class DataOwner(Program):
         while not stop:
             epoch += 1
             await self.train_epoch(epoch)
-            self.average()
+            self.average_copies()
             if role.plan.validates_after(epoch):
                 await self.first.answer_all(split.valid)
             verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
@@ -102,7 +102,7 @@ class DataOwner(Program):
             if verdict.meta.get("best"):
                 kept = role.books.snapshot()
             stop = bool(verdict.meta.get("stop")) or epoch >= role.plan.epochs
-            self.keep(epoch, kept, stop=stop)
+            self.end_epoch(epoch, kept, stop=stop)
             observer.epoch(epoch, math.nan, {})
             for program in self.programs.values():
                 program.report_spent()
@@ -115,9 +115,9 @@ class DataOwner(Program):
         """Train with all label owners at once; the first error ends it for all."""
         await gather(*(program.train_epoch(epoch) for program in self.programs.values()))
 
-    def average(self) -> None:
+    def average_copies(self) -> None:
         """``W_d ← Σ_k W_{d,k} / K`` for bottoms and for the weights of the cut, or for this party's shares of them."""
-        snapshots = [_snapshot(copy.half.snapshot()) for copy in self.copies.values()]
+        snapshots = [_split_snapshot(copy.half.snapshot()) for copy in self.copies.values()]
         weights = {
             name: torch.stack([bottom[name].float() for bottom, _ in snapshots]).mean(dim=0).to(value.dtype)
             for name, value in snapshots[0][0].items()
@@ -131,15 +131,15 @@ class DataOwner(Program):
         for copy in self.copies.values():
             copy.half.restore((weights, (mean, None)))
 
-    def keep(self, epoch: int, kept: object, *, stop: bool) -> None:
+    def end_epoch(self, epoch: int, kept: object, *, stop: bool) -> None:
         """End `epoch`, and write one checkpoint with the state of all copies if the run keeps checkpoints."""
         for program in self.programs.values():
-            program.checkpoints.keep(epoch, {"stop": stop})
+            program.checkpoints.end_epoch(epoch, {"stop": stop})
         if not self.site.keeper.is_due(epoch):
             return
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
         where = {"epoch": epoch, "epochs": self.first.role.plan.epochs, "stop": stop, "secret": self.site.secret.text}
-        self.site.keeper.save(epoch, where | {"kept": kept, "copies": self._held(), "readings": readings})
+        self.site.keeper.save(epoch, where | {"kept": kept, "copies": self._copies_state(), "readings": readings})
 
     def resume(self) -> State | None:
         """Restore the last checkpoint, if there is one, after the copies' setup."""
@@ -152,7 +152,7 @@ class DataOwner(Program):
         self.trained.restore_readings(saved["readings"])
         return saved
 
-    def _held(self) -> State:
+    def _copies_state(self) -> State:
         return {owner: shelf.held for owner, shelf in self.shelves.items()}
 
     def close_books(self) -> Trained:
@@ -167,8 +167,8 @@ class DataOwner(Program):
         for owner, copy in self.copies.items():
             trained.notes += copy.closing_notes()
             copy.releases.end_epoch()
-            trained.spent += copy.releases.close()
-            trained.notes += copy.releases.notes(f"{self.site.name} with {owner}")
+            trained.spent += copy.releases.final_costs()
+            trained.notes += copy.releases.interruption_notes(f"{self.site.name} with {owner}")
         return trained
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
@@ -178,7 +178,7 @@ class DataOwner(Program):
         return [spent for program in self.programs.values() for spent in program.privacy_spent()]
 
 
-def _snapshot(state: object) -> tuple[Mapping[str, torch.Tensor], Any]:
+def _split_snapshot(state: object) -> tuple[Mapping[str, torch.Tensor], Any]:
     """A bottom's weights and a block of the cut, or a share of that block, from a snapshot of a passive half."""
     bottom, cut = as_pair(state)
     block: Any

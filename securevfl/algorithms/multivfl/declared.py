@@ -44,7 +44,7 @@ def blind_exchanges(scheme: str, key_bits: int, *, shares: bool) -> tuple[Exchan
         shares: whether shares of the cut's weights are also averaged.
     """
 
-    def sealed(
+    def declare_sealed(
         step: str, sender: PartyRole, receiver: PartyRole, words: str, reveals: str = "", severity: Severity = "ok"
     ) -> Exchange:
         ciphers = frozenset({scheme})
@@ -57,14 +57,14 @@ def blind_exchanges(scheme: str, key_bits: int, *, shares: bool) -> tuple[Exchan
         Exchange("multi/key", Kind.PUBLIC_KEY, ACTIVE, ACTIVE, "public key of the aggregation", optional=True),
         Exchange("multi/key", Kind.PUBLIC_KEY, ACTIVE, COORDINATOR, "public key of the aggregation"),
         Exchange("multi/weights", Kind.STATISTIC, ACTIVE, ACTIVE, _WEIGHTS, optional=True),
-        sealed(
+        declare_sealed(
             "multi/change",
             ACTIVE,
             COORDINATOR,
             "change of the weights, masked",
             "sizes and timing of ciphertexts; nothing of the weights, nor of their changes' sum",
         ),
-        sealed("multi/change sum", COORDINATOR, ACTIVE, "sum of the changes"),
+        declare_sealed("multi/change sum", COORDINATOR, ACTIVE, "sum of the changes"),
         Exchange(
             "multi/mean", Kind.STATISTIC, ACTIVE, ACTIVE, "mean change of the weights", MEAN, "leak", optional=True
         ),
@@ -72,8 +72,8 @@ def blind_exchanges(scheme: str, key_bits: int, *, shares: bool) -> tuple[Exchan
     if shares:
         mean = "mean of the weight shares V"
         found += [
-            sealed("multi/shares", ACTIVE, COORDINATOR, "weight shares V, masked"),
-            sealed("multi/shares sum", COORDINATOR, ACTIVE, "sum of the weight shares V"),
+            declare_sealed("multi/shares", ACTIVE, COORDINATOR, "weight shares V, masked"),
+            declare_sealed("multi/shares sum", COORDINATOR, ACTIVE, "sum of the weight shares V"),
             Exchange("multi/shares mean", Kind.MASKED_SHARE, ACTIVE, ACTIVE, mean, optional=True),
         ]
     return tuple(found)

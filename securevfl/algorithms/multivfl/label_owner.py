@@ -39,7 +39,7 @@ class LabelOwner(ConvolvedActive):
             )
         super().build()
 
-    def vector(self) -> np.ndarray:
+    def weight_vector(self) -> np.ndarray:
         """This party's weights, (d,) float64: its bottom, its top model and its block of the cut with the bias."""
         parts = [parameter.detach().double().ravel() for parameter in self.half.model.parameters()]
         return torch.cat(parts).cpu().numpy()
@@ -59,7 +59,7 @@ class LabelOwner(ConvolvedActive):
                 p.copy_(torch.from_numpy(vector[at : at + p.numel()]).reshape(p.shape).to(p))
                 at += p.numel()
 
-    def shares(self) -> np.ndarray | None:
+    def weight_shares(self) -> np.ndarray | None:
         """This side's shares of the weights of the cut, (n,) integers; None where the data owners have the weights."""
         shares = self.half.cut.snapshot()
         if not isinstance(shares, dict):
@@ -67,7 +67,7 @@ class LabelOwner(ConvolvedActive):
         return np.concatenate([np.asarray(values, dtype=object).ravel() for values, _ in shares.values()])
 
     def put_shares(self, flat: np.ndarray) -> None:
-        """Set the shares from the output of `shares`; their velocities restart at zero."""
+        """Set the shares from the output of `weight_shares`; their velocities restart at zero."""
         shares, at = as_dict(self.half.cut.snapshot()), 0
         for name, state in shares.items():
             values, _ = read_snapshot(state)
@@ -77,11 +77,11 @@ class LabelOwner(ConvolvedActive):
 
     def share_sizes(self, parties: int) -> Addends | None:
         """Sizes of the shares for the sum over this many label owners; None if there are no shares."""
-        shares = self.shares()
+        shares = self.weight_shares()
         if shares is None:
             return None
         point = self.config.cut_spec(self, self.config.hidden).fixed_point
-        bits = point.fw + 4 + _SIGMA + 1  # what is drawn to hide a weight, and the weight
+        bits = point.weight_fraction_bits + 4 + _SIGMA + 1  # what is drawn to hide a weight, and the weight
         return Addends(count=shares.size, bits=bits, parties=parties)
 
 
@@ -109,34 +109,34 @@ class LabelOwnerProgram(ActiveProgram):
     async def setup(self) -> None:
         await super().setup()
         role = self.role
-        role.set_weights(await self.averaging.setup(role.vector(), role.share_sizes(len(self.owners))))
+        role.set_weights(await self.averaging.agree_weights(role.weight_vector(), role.share_sizes(len(self.owners))))
 
-    async def prepare(self) -> State | None:
-        saved = await super().prepare()
+    async def prepare_training(self) -> State | None:
+        saved = await super().prepare_training()
         if saved is None:
             await self.average_shares()
         return saved
 
     async def average_shares(self) -> None:
         """Take the mean over label owners for this side's shares of the weights of the cut, where it has any."""
-        shares = self.role.shares()
+        shares = self.role.weight_shares()
         if shares is not None:
             self.role.put_shares(await self.averaging.mean_shares(shares))
 
     async def train_epoch(self, epoch: int) -> float:
         role = self.role
-        before = role.vector()
+        before = role.weight_vector()
         loss = await super().train_epoch(epoch)
-        role.set_weights(await self.averaging.step(role.vector() - before))
+        role.set_weights(await self.averaging.average_change(role.weight_vector() - before))
         await self.average_shares()
         return loss
 
-    async def evaluate(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
-        return await super().evaluate(rows, keep=keep, judge=judge) if self.evaluates else {}
+    async def evaluate_rows(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
+        return await super().evaluate_rows(rows, keep=keep, judge=judge) if self.evaluates else {}
 
-    async def decide(self, progress: Progress, valid: dict[str, float]) -> None:
+    async def decide_epoch(self, progress: Progress, valid: dict[str, float]) -> None:
         if self.evaluates:
-            await super().decide(progress, valid)
+            await super().decide_epoch(progress, valid)
             return
         told = await self.server.receive(Kind.CONTROL, "train/epoch")
         progress.stop = bool(told.meta.get("stop"))
@@ -147,11 +147,11 @@ class LabelOwnerProgram(ActiveProgram):
     def peers_to_notify(self) -> list[Link]:
         return [*super().peers_to_notify(), self.server]
 
-    def remember(self) -> State:
-        return super().remember() | {"averaging": self.averaging.state()}
+    def program_state(self) -> State:
+        return super().program_state() | {"averaging": self.averaging.get_state()}
 
     def resume_from(self, saved: State) -> Progress:
-        self.averaging.load(as_dict(saved["averaging"]))
+        self.averaging.load_state(as_dict(saved["averaging"]))
         return super().resume_from(saved)
 
     def close_books(self) -> Trained:

@@ -70,7 +70,7 @@ class ServerOptimiser:
         self.v: np.ndarray | None = None
         self.round = 0
 
-    def step(self, weights: np.ndarray, change: np.ndarray) -> np.ndarray:
+    def step_weights(self, weights: np.ndarray, change: np.ndarray) -> np.ndarray:
         """The weights after a round, (d,) float64.
 
         Args:
@@ -96,7 +96,7 @@ class ServerOptimiser:
         else:
             v = self.beta2 * v + (1 - self.beta2) * square
         self.m, self.v = m, v
-        stepped: np.ndarray = weights + self.rate * self._corrected_momentum(m) / self._divisor(v)
+        stepped: np.ndarray = weights + self.rate * self._corrected_momentum(m) / self._step_divisor(v)
         return stepped
 
     def _corrected_momentum(self, m: np.ndarray) -> np.ndarray:
@@ -105,18 +105,18 @@ class ServerOptimiser:
             return np.asarray(m / (1 - self.beta1**self.round))
         return np.asarray(m / (1 - self.decay**self.round)) if self.reading == "printed" else m
 
-    def _divisor(self, v: np.ndarray) -> np.ndarray:
+    def _step_divisor(self, v: np.ndarray) -> np.ndarray:
         """The divisor of a step. Line 7 of the paper adds τ before the bias correction, Adam after it."""
         correction = np.sqrt(1 - self.beta2**self.round)
         if self.kind == "feddemonadam" and self.reading == "printed":
             return np.asarray((np.sqrt(v) + self.tau) / correction)
         return np.asarray(np.sqrt(v) / correction + self.tau)
 
-    def state(self) -> dict[str, object]:
+    def get_state(self) -> dict[str, object]:
         """The state to resume from."""
         return {"m": self.m, "v": self.v, "round": self.round, "decay": self.decay}
 
-    def load(self, state: dict[str, object]) -> None:
+    def load_state(self, state: dict[str, object]) -> None:
         """Resume from a `state`."""
         self.m, self.v = (None if state[k] is None else np.asarray(state[k]) for k in ("m", "v"))
         self.round = int(str(state["round"]))

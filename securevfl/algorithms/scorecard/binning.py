@@ -127,7 +127,7 @@ class EvidenceEncoder(nn.Module):
         self.register_buffer("cuts", torch.full((columns, bins - 1), torch.inf))
         self.register_buffer("woe", torch.zeros((columns, bins)))
 
-    def fill(self, cuts: Sequence[np.ndarray], found: Sequence[Evidence]) -> None:
+    def set_bins(self, cuts: Sequence[np.ndarray], found: Sequence[Evidence]) -> None:
         """Set the bins and the weights of evidence."""
         for j, (cut, one) in enumerate(zip(cuts, found, strict=True)):
             self.cuts[j] = torch.inf

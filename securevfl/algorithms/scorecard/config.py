@@ -61,14 +61,14 @@ class Scorecard(ScorecardSettings):
     most_classes: ClassVar[int | None] = 2
     fits: ClassVar[Fits] = Fits(counts=True)
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for noise that exact counts by bin would undo, or the key is shorter than the
                 protection's.
         """
-        super().check(protection)
+        super().check_protection(protection)
         if protection.key_bits > self.key_bits:
             raise InputError(
                 f"scorecard.key_bits is {self.key_bits}, and {protection.title} asks for Paillier keys of at least "
@@ -81,7 +81,7 @@ class Scorecard(ScorecardSettings):
                 "'paillier' too, or name one protection"
             )
         dp = protection.dp
-        if dp is not None and (dp.features is not None or dp.gradients is not None):
+        if dp is not None and (dp.features is not None or dp.gradient_noise is not None):
             raise InputError(
                 "scorecard has no noise on activations or gradients, for counts by bin are exact: use "
                 "dp=sv.DP(labels=sv.RandomisedResponse(…)), which draws the labels before they are counted, or none"

@@ -47,7 +47,7 @@ def _count_as_encryption(clock: Clock) -> Iterator[None]:
             raise ProtocolError(str(error)) from error
 
 
-def _plan(bits: int, rows: int) -> SumPlan:
+def _plan_sums(bits: int, rows: int) -> SumPlan:
     return SumPlan(key_bits=bits, rows=rows, bounds=(1, 1))
 
 
@@ -72,14 +72,14 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
     with _count_as_encryption(clock):
         key = crypto.Paillier(bits=bits).generate_key()
         guard = Guard("paillier", key.public.bits, key.public.fingerprint)
-        owner = SumOwner(key, _plan(key.public.bits, len(labels)))
+        owner = SumOwner(key, _plan_sums(key.public.bits, len(labels)))
         rows = np.stack([np.ones(len(labels), dtype=np.int64), labels], axis=1)
         sealed = owner.encrypt_rows(rows)
     public = np.frombuffer(key.public.to_bytes(), dtype=np.uint8)
     totals = rows.sum(axis=0, keepdims=True)
     told = [0]
 
-    async def serve(link: Link) -> None:
+    async def send_counts(link: Link) -> None:
         await link.send(Kind.PUBLIC_KEY, KEY, key=public)
         await link.send(Kind.CIPHERTEXT, LABELS, guard=guard, labels=sealed)
         message = await link.receive(Kind.CONTROL, SIZES, "bins", "omitted")
@@ -110,7 +110,7 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
         await link.send(Kind.STATISTIC, POSITIVES, positives=positives.astype(np.int64))
         told.append(int((sizes - 1).sum()) + 1)  # the bins of every column have the same sum
 
-    await fan_out(links, serve)
+    await fan_out(links, send_counts)
     return max(told)
 
 
@@ -139,7 +139,7 @@ async def request_counts(
     guard = Guard("paillier", key.bits, key.fingerprint)
     message = await link.receive(Kind.CIPHERTEXT, LABELS, "labels")
     with _count_as_encryption(clock):
-        holder = SumHolder(key, _plan(key.bits, len(codes)))
+        holder = SumHolder(key, _plan_sums(key.bits, len(codes)))
         labels = holder.load_rows(np.asarray(message.arrays["labels"]))
         shuffled = np.stack([new[codes[:, j]] for j, new in zip(columns, bins, strict=True)], axis=1)
         answer = holder.compute_sums(labels, shuffled, [sizes[j] for j in columns])

@@ -29,7 +29,7 @@ _MANY = 4
 """The report warns from one count per this many training rows on."""
 
 
-def _bottom(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
+def _build_bottom(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
     if not isinstance(architecture, CardArchitecture):
         raise TypeError(f"a {type(architecture).__name__} has no bins")
     return EvidenceEncoder(shape[0], architecture.bins), shape[0]
@@ -37,12 +37,12 @@ def _bottom(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module
 
 class _ActiveHalf(ActiveHalf):
     def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
-        return _bottom(architecture, shape)
+        return _build_bottom(architecture, shape)
 
 
 class _PassiveHalf(PassiveHalf):
     def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
-        return _bottom(architecture, shape)
+        return _build_bottom(architecture, shape)
 
 
 def _by_column(codes: np.ndarray, labels: np.ndarray | None, cuts: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -67,10 +67,10 @@ class _CardRole(Role):
         self.cuts: list[np.ndarray] = []
         self.found: list[Evidence] = []
         self.card: State = {}
-        check_features(self.features.shape, self.site.name)
+        check_features(self.features.row_shape, self.site.name)
 
     @property
-    def trains(self) -> bool:
+    def has_training_rows(self) -> bool:
         """Whether there are training rows; False in a prediction."""
         return len(self.table.split.train) > 0
 
@@ -104,9 +104,9 @@ class _CardRole(Role):
         self.found = [Evidence.from_counts(count, good) for _, count, good in columns]
         if not isinstance(bottom, EvidenceEncoder):
             raise TypeError(f"a {type(bottom).__name__} is not the bottom of a scorecard")
-        bottom.fill(self.cuts, self.found)
+        bottom.set_bins(self.cuts, self.found)
 
-    def names(self) -> list[str]:
+    def column_names(self) -> list[str]:
         """Names of the encoded columns."""
         encoder = self.table.encoder
         return [f"column {j + 1}" for j in range(len(self.cuts))] if encoder is None else encoder.names
@@ -124,10 +124,10 @@ class _CardRole(Role):
         own = [
             np.full(len(cut), np.nan) if encoder is None else encoder.decode(j, cut) for j, cut in enumerate(self.cuts)
         ]
-        self.card = party_card(self.names(), self.cuts, own, self.found, weights, factor, start)
+        self.card = party_card(self.column_names(), self.cuts, own, self.found, weights, factor, start)
 
     def closing_notes(self) -> list[str]:
-        more = [summarise_columns(self.site.name, self.names(), self.found)] if self.found else []
+        more = [summarise_columns(self.site.name, self.column_names(), self.found)] if self.found else []
         return [*super().closing_notes(), *more]
 
 
@@ -145,11 +145,11 @@ class CardActive(_CardRole, Active):
     def build_half(self, architecture: Architecture) -> ActiveHalf:
         spec, passive = self.config.cut_spec(self, architecture.hidden), len(self.site.passive)
         cut = active_side(self, spec)
-        return _ActiveHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
+        return _ActiveHalf(architecture, cut, spec, passive, self.features.row_shape, self.task.outputs)
 
     async def setup(self) -> None:
         await super().setup()
-        if not self.trains:
+        if not self.has_training_rows:
             return
         labels = self.labels(self.table.split.train).cpu().numpy().astype(np.int64)
         codes, config = self.cut_columns(self.rows_to_cut()), self.config
@@ -169,7 +169,7 @@ class CardActive(_CardRole, Active):
 
     async def hand_out(self) -> None:
         """After the test: shares of the kept model's coefficients, and the party's own points."""
-        shares = self.half.cut.shares() if isinstance(self.half.cut, HasShares) else {}
+        shares = self.half.cut.weight_shares() if isinstance(self.half.cut, HasShares) else {}
         for name, share in shares.items():
             await self.site.links[name].send(Kind.MASKED_SHARE, SHARE, share=share_bytes(share))
         state = self.half.own.state_dict()
@@ -189,11 +189,11 @@ class CardPassive(_CardRole, Passive):
 
     def build_half(self, architecture: Architecture) -> PassiveHalf:
         spec = self.config.cut_spec(self, architecture.hidden)
-        return _PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape)
+        return _PassiveHalf(architecture, self.site, spec, self.protection, self.features.row_shape)
 
     async def setup(self) -> None:
         await super().setup()
-        if not self.trains:
+        if not self.has_training_rows:
             return
         codes, config = self.cut_columns(self.rows_to_cut()), self.config
         sizes = [len(cut) + 1 for cut in self.cuts]
@@ -202,13 +202,13 @@ class CardPassive(_CardRole, Passive):
 
     async def take_share(self) -> None:
         """After the test: this party's coefficients, and its points."""
-        other, width = None, self.features.shape[0]
+        other, width = None, self.features.row_shape[0]
         if self.protection.is_sealed:
             message = await self.upstream.receive(Kind.MASKED_SHARE, SHARE, "share")
             other = read_share(message.arrays["share"], (width, self.half.cut_width), self.upstream.peer)
         if not isinstance(self.half.cut, OpensWeights):
             raise TypeError(f"a {type(self.half.cut).__name__} does not reveal its weights")
-        self.make_card(self.half.cut.weights(other)[:, 0], None)
+        self.make_card(self.half.cut.opened_weights(other)[:, 0], None)
 
 
 class CardActiveProgram(ActiveProgram):

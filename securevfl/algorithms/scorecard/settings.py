@@ -47,8 +47,8 @@ class ScorecardSettings(LogisticRegression):
             found += [f"{self.name}.bottom is {self.bottom!r}; a scorecard cuts the columns themselves: leave it ()"]
         return found
 
-    def architecture(self, outputs: int) -> CardArchitecture:
-        """See `Algorithm.architecture`."""
+    def build_architecture(self, outputs: int) -> CardArchitecture:
+        """See `Algorithm.build_architecture`."""
         return CardArchitecture(
             hidden=outputs, top=None, bottom=(), lr=self.lr, weight_decay=self.weight_decay, bins=self.bins
         )

@@ -96,16 +96,16 @@ class Auto(Sealed):
         return (find_protection(_SHARES)(dp=self.dp) if took == _SHARES else rest), why
 
     @property
-    def link(self) -> Speed | None:
+    def stated_links(self) -> Speed | None:
         """The links as stated, or None."""
         return None if self.mbit is None else Speed(self.mbit * 1e6 / 8, self.latency_ms / 1e3)
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
-        return measuring_exchanges(passive, probes=self.link is None) + super().exchanges(use, passive)
+        return measuring_exchanges(passive, probes=self.stated_links is None) + super().exchanges(use, passive)
 
     def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
         self.refuse_alone(site)
-        return AutoActive(site, spec, self.schemes(), link=self.link)
+        return AutoActive(site, spec, self.schemes(), link=self.stated_links)
 
     def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
-        return AutoPassive(site, spec, self.schemes(), link=self.link)
+        return AutoPassive(site, spec, self.schemes(), link=self.stated_links)

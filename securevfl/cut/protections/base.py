@@ -180,7 +180,7 @@ def _noised_kinds(dp: DP | None) -> frozenset[Kind]:
     if dp is None:
         return frozenset()
     features = frozenset({Kind.ACTIVATION, Kind.REPRESENTATION}) if dp.features else frozenset()
-    return features | (frozenset({Kind.GRADIENT}) if dp.gradients else frozenset())
+    return features | (frozenset({Kind.GRADIENT}) if dp.gradient_noise else frozenset())
 
 
 def protections() -> Mapping[str, EntryPoint]:

@@ -54,7 +54,7 @@ BREAKS = (
     Break(
         name="representations with noise are declared as without it",
         file="securevfl/training/representations.py",
-        old="        noised=dp is not None and dp.activations is not None,\n",
+        old="        noised=dp is not None and dp.activation_noise is not None,\n",
         new="        noised=False,\n",
         tests=("tests/algorithms/test_protected.py",),
     ),

@@ -29,7 +29,7 @@ BREAKS = (
     Break(
         name="a link does not ask the policy about what leaves",
         file="securevfl/privacy/link.py",
-        old="        self.policy.check(message, self.peer)\n",
+        old="        self.policy.check_message(message, self.peer)\n",
         new="",
         tests=("tests/privacy/test_policy.py", "tests/run/test_refusal.py", "tests/run/test_programs.py"),
     ),
@@ -43,8 +43,8 @@ BREAKS = (
     Break(
         name="the noise of a message is the most among its arrays",
         file="securevfl/privacy/link.py",
-        old="min(map(_multiplier, arrays.values())) if arrays else 0.0",
-        new="max(map(_multiplier, arrays.values())) if arrays else 0.0",
+        old="min(map(_noise_multiplier, arrays.values())) if arrays else 0.0",
+        new="max(map(_noise_multiplier, arrays.values())) if arrays else 0.0",
         tests=("tests/privacy/test_guards.py", "tests/privacy/test_noise.py"),
     ),
     Break(

@@ -81,8 +81,8 @@ BREAKS = (
     Break(
         name="several label owners' plans are not added up",
         file=_PRIVACY + "releases.py",
-        old="    planned = [item for releases in every for item in releases.planned]\n",
-        new="    planned = [item for releases in list(every)[:1] for item in releases.planned]\n",
+        old="    planned = [item for releases in every for item in releases.planned_releases]\n",
+        new="    planned = [item for releases in list(every)[:1] for item in releases.planned_releases]\n",
         tests=("tests/privacy/test_releases.py", "tests/privacy/test_budget.py", "tests/algorithms/test_releases.py"),
     ),
 )

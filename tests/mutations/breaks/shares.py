@@ -54,8 +54,8 @@ BREAKS = (
     Break(
         name="logits of validation rows opened",
         file=_COURSE,
-        old="                await scores.add(inputs, targets)\n",
-        new="                await scores.add(inputs, targets)\n"
+        old="                await scores.add_rows(inputs, targets)\n",
+        new="                await scores.add_rows(inputs, targets)\n"
         "                logits = await self.network.forward(inputs)\n"
         '                await self.network.engine.open("predictions", logits, [0])\n',
         tests=_OPENED,
@@ -63,8 +63,8 @@ BREAKS = (
     Break(
         name="an opening that nobody declared",
         file=_COURSE,
-        old="                await self.network.train(inputs, targets)\n",
-        new="                await self.network.train(inputs, targets)\n"
+        old="                await self.network.train_batch(inputs, targets)\n",
+        new="                await self.network.train_batch(inputs, targets)\n"
         '                await engine.open("weights", self.network.weights["layer 0"], [0])\n',
         tests=_OPENED,
     ),
@@ -107,7 +107,7 @@ BREAKS = (
     Break(
         name="attempts that broke off forget what they opened",
         file=_COURSE,
-        old="        journal.reserve(epoch, name, 1, 1)\n",
+        old="        journal.reserve_releases(epoch, name, 1, 1)\n",
         new="",
         tests=(_TESTS + "test_metrics_that_an_attempt_opened_and_lost_are_counted_by_the_next",),
     ),

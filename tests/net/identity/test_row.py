@@ -81,7 +81,7 @@ def test_a_running_party_waits_until_all_peers_are_connected(world: World) -> No
             said.append(endorsement)
 
     class Heard(RunEvents):
-        def happened(self, what: str, words: str, **values: object) -> None:
+        def report_event(self, what: str, words: str, **values: object) -> None:
             heard.append(words)
 
     async def work() -> None:

@@ -38,7 +38,7 @@ class FewShotClient(FewShotRole, PassiveRole):
     def build(self) -> None:
         self.noise = FeatureNoise(self)
         with seed_torch(self.seed("model")):
-            self.bottom, self.width = build_bottom(self.config.bottom, self.features.shape)
+            self.bottom, self.width = build_bottom(self.config.bottom, self.features.row_shape)
             self.bottom.to(self.plan.device)
         self.own = self.new_networks(self.bottom)
         self.parts["own"] = self.own
@@ -57,13 +57,13 @@ class FewShotClient(FewShotRole, PassiveRole):
     async def run_rounds(self) -> None:
         """Run all rounds, from the first to the last upload."""
         labelled = np.arange(0)
-        await self.upload(1, labelled)
-        await self.improve(1, labelled)
-        await self.upload(2, labelled)
+        await self.upload_representations(1, labelled)
+        await self.train_on_gradients(1, labelled)
+        await self.upload_representations(2, labelled)
         if self.config.few_shot:
             labelled = await self.receive_rows()
-            await self.improve(2, labelled)
-            await self.upload(3, labelled)
+            await self.train_on_gradients(2, labelled)
+            await self.upload_representations(3, labelled)
         self.met = True
 
     async def receive_rows(self) -> np.ndarray:
@@ -73,7 +73,7 @@ class FewShotClient(FewShotRole, PassiveRole):
         self.chosen = checked_rows(message.arrays["rows"], self.table.total_count, self.upstream.peer)
         return self.chosen[np.isin(self.chosen, self.table.rows_only_at(self.site.name))]
 
-    async def improve(self, shot: int, labelled: np.ndarray) -> None:
+    async def train_on_gradients(self, shot: int, labelled: np.ndarray) -> None:
         """Receive the gradient of each training row, group the rows by it, and train on the groups."""
         rows = np.concatenate([self.table.split.train, labelled])
         message = await self.upstream.receive(Kind.GRADIENT, "few_shot_vfl/gradient", "gradient")
@@ -82,9 +82,9 @@ class FewShotClient(FewShotRole, PassiveRole):
         if self.site.observer.listening:
             self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
         seed = derive_seed(self.site.seed, "groups", self.site.name, shot)
-        self.learn(rows, cluster_directions(gradient, self.table.classes, seed), shot)
+        self.train_on_groups(rows, cluster_directions(gradient, self.table.classes, seed), shot)
 
-    def learn(self, rows: np.ndarray, groups: torch.Tensor, shot: int) -> None:
+    def train_on_groups(self, rows: np.ndarray, groups: torch.Tensor, shot: int) -> None:
         """Train the bottom by FixMatch: on these rows with their groups, on the others without."""
         config, table = self.config, self.table
         others = np.setdiff1d(table.rows_only_at(self.site.name), rows)
@@ -119,7 +119,7 @@ class FewShotClient(FewShotRole, PassiveRole):
         """The representations of these rows, (n, d), clipped and noised if the job asks for it."""
         return self.noise(self.bottom(self.features(rows)), rows)
 
-    async def upload(self, shot: int, labelled: np.ndarray) -> None:
+    async def upload_representations(self, shot: int, labelled: np.ndarray) -> None:
         """Send representations to train with."""
         rows = self.upload_rows(self.site.name, shot, labelled)
         self.site.observer.batch(self.site.name, self.site.active, 1, rows)

@@ -66,7 +66,7 @@ class FewShotVFL(Algorithm):
         return self.label if self.few_shot else "one-shot VFL"
 
     @property
-    def uploads(self) -> int:
+    def upload_count(self) -> int:
         """Number of uploads of a passive party, which bounds the releases of a row."""
         return 3 if self.few_shot else 2
 
@@ -76,14 +76,14 @@ class FewShotVFL(Algorithm):
             found += [f"{self.name}.bottom is (), which would send the features themselves: give widths, or 'cnn'"]
         return found
 
-    def check(self, protection: Protection) -> None:
-        """See `Algorithm.check`.
+    def check_protection(self, protection: Protection) -> None:
+        """See `Algorithm.check_protection`.
 
         Raises:
             InputError: the job asks for noise on gradients.
         """
-        super().check(protection)
-        if protection.dp is not None and protection.dp.gradients is not None:
+        super().check_protection(protection)
+        if protection.dp is not None and protection.dp.gradient_noise is not None:
             raise InputError(
                 f"{self.name} has no differential privacy on gradients, for those of the second round come from "
                 "classifiers that are trained on exact labels: use sv.DP(features=sv.Gaussian(…)) without labels, for "
@@ -91,7 +91,7 @@ class FewShotVFL(Algorithm):
             )
 
     def max_releases(self, protection: Protection, plan: Plan, passive: int) -> ReleaseCounts:
-        return ReleaseCounts(features=self.uploads, labels=self.uploads - 1)
+        return ReleaseCounts(features=self.upload_count, labels=self.upload_count - 1)
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:

@@ -32,7 +32,7 @@ def cluster_directions(points: torch.Tensor, groups: int, seed: int) -> torch.Te
     generator = np.random.default_rng(seed)
     best, kept = np.inf, torch.zeros(len(x), dtype=torch.int64, device=x.device)
     for _ in range(_STARTS):
-        centres = _spread(x, min(groups, len(x)), generator)
+        centres = _choose_centres(x, min(groups, len(x)), generator)
         group = kept
         for _ in range(_ROUNDS):
             distances = torch.cdist(x, centres)
@@ -49,7 +49,7 @@ def cluster_directions(points: torch.Tensor, groups: int, seed: int) -> torch.Te
     return kept
 
 
-def _spread(x: torch.Tensor, groups: int, generator: np.random.Generator) -> torch.Tensor:
+def _choose_centres(x: torch.Tensor, groups: int, generator: np.random.Generator) -> torch.Tensor:
     """Choose distant first centres (k-means++)."""
     chosen = [int(generator.integers(len(x)))]
     while len(chosen) < groups:
@@ -87,14 +87,14 @@ def augment_weakly(x: torch.Tensor, mean: torch.Tensor, masked: float) -> torch.
     if x.ndim == 2:
         return torch.where(torch.rand_like(x) < masked, mean, x)
     n, _, height, width = x.shape
-    down = torch.arange(height)[None] + _shifts(n, height)
-    across = torch.arange(width)[None] + _shifts(n, width)
+    down = torch.arange(height)[None] + _draw_shifts(n, height)
+    across = torch.arange(width)[None] + _draw_shifts(n, width)
     rows = down.clamp(0, height - 1).to(x.device)[:, None, :, None]
     columns = across.clamp(0, width - 1).to(x.device)[:, None, None, :]
     return x[torch.arange(n)[:, None, None, None], torch.arange(x.shape[1])[None, :, None, None], rows, columns]
 
 
-def _shifts(n: int, size: int) -> torch.Tensor:
+def _draw_shifts(n: int, size: int) -> torch.Tensor:
     most = max(1, size // 8)
     return torch.randint(-most, most + 1, (n, 1))
 

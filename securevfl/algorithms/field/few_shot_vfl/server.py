@@ -46,7 +46,7 @@ class FewShotServer(FewShotRole, ActiveRole):
 
     def build(self) -> None:
         with seed_torch(self.seed("model")):
-            self.bottom, self.width = build_bottom(self.config.bottom, self.features.shape)
+            self.bottom, self.width = build_bottom(self.config.bottom, self.features.row_shape)
             self.head = build_active_block(self.width, self.task.outputs)
         self.own = self.new_networks(nn.ModuleList([self.bottom, self.head]))
         self.parts["own"] = self.own
@@ -91,14 +91,14 @@ class FewShotServer(FewShotRole, ActiveRole):
             for name, width in self.widths.items()
         }
         none = {name: np.arange(0) for name in self.site.passive}
-        self.represent()
+        self.represent_rows()
         await self.take_uploads(1, none)
         await self.hand_back(1, none)
-        self.learn()
-        self.represent()
+        self.train_bottom()
+        self.represent_rows()
         await self.take_uploads(2, none)
         if self.config.few_shot:
-            labelled = self.expand()
+            labelled = self.label_others()
             self.chosen = np.concatenate([self.training_rows(1), *labelled.values()])
             told = {name: self.table.known_to(name, self.chosen) for name in self.site.passive}
             await fan_out(
@@ -106,10 +106,10 @@ class FewShotServer(FewShotRole, ActiveRole):
             )
             await self.hand_back(2, labelled)
             await self.take_uploads(3, labelled)
-            self.estimate()
+            self.estimate_missing()
         self.met = True
 
-    def represent(self) -> None:
+    def represent_rows(self) -> None:
         """Compute this party's representations of all rows that it has."""
         mine = self.features.present_rows()
         mine = mine[mine < self.table.total_count]
@@ -120,9 +120,9 @@ class FewShotServer(FewShotRole, ActiveRole):
         """Receive upload number `shot` of each passive party into `h`."""
         for name in self.site.passive:
             rows = self.upload_rows(name, shot, labelled[name])
-            self.h[name][torch.from_numpy(rows)] = await self.receive(name, "upload", len(rows))
+            self.h[name][torch.from_numpy(rows)] = await self.receive_representations(name, "upload", len(rows))
 
-    async def receive(self, name: str, step: str, rows: int) -> torch.Tensor:
+    async def receive_representations(self, name: str, step: str, rows: int) -> torch.Tensor:
         """Receive a party's representations of this many rows, (rows, d)."""
         message = await self.site.links[name].receive(Kind.REPRESENTATION, f"few_shot_vfl/{step}", "h")
         return read_tensor(message.arrays["h"], (rows, self.widths[name]), name, self.plan.device)
@@ -144,12 +144,12 @@ class FewShotServer(FewShotRole, ActiveRole):
             self.pure.append(cluster_purity(cluster_directions(gradient, self.task.classes, seed), self.labels(rows)))
             await self.site.links[name].send(Kind.GRADIENT, "few_shot_vfl/gradient", gradient=gradient)
 
-    def learn(self) -> None:
+    def train_bottom(self) -> None:
         """Train this party's bottom on all of its labelled rows."""
         rows = np.concatenate([self.table.split.train, self.table.rows_only_at(self.site.active)])
-        self.fit(self.own, rows, lambda some: self.head(self.bottom(self.features(some))), "own")
+        self.fit_networks(self.own, rows, lambda some: self.head(self.bottom(self.features(some))), "own")
 
-    def fit(
+    def fit_networks(
         self, networks: Networks, rows: np.ndarray, model: Callable[[np.ndarray], torch.Tensor], label: str
     ) -> None:
         """Train on these rows and their labels for `local_steps` steps; `model` gives the logits of row numbers."""
@@ -173,14 +173,14 @@ class FewShotServer(FewShotRole, ActiveRole):
             for name, h in self.h.items()
         }
 
-    def estimate(self) -> None:
+    def estimate_missing(self) -> None:
         """Fill in estimates for training rows that a party lacks."""
         for holder in self.widths:
             others = self.table.rows_only_at(holder)
             for name, h in self.complete_from(holder, others).items():
                 self.h[name][torch.from_numpy(others).to(self.plan.device)] = h
 
-    def expand(self) -> dict[str, np.ndarray]:
+    def label_others(self) -> dict[str, np.ndarray]:
         """Label the passive parties' other rows where two classifiers agree; return their numbers by party.
 
         Validation rows, scored as if only that party had them, measure how many labels are right.
@@ -190,15 +190,15 @@ class FewShotServer(FewShotRole, ActiveRole):
         for name in self.site.passive:
             alone = self.fit_classifier([name])
 
-            def says(rows: np.ndarray, name: str = name, alone: nn.Module = alone) -> np.ndarray:
+            def predict_agreed(rows: np.ndarray, name: str = name, alone: nn.Module = alone) -> np.ndarray:
                 h = self.complete_from(name, rows)
                 with torch.no_grad():
                     logits = alone(h[name]), whole(torch.cat(list(h.values()), dim=1))
-                return keep_agreed(*(self.task.probabilities(each) for each in logits))
+                return keep_agreed(*(self.task.compute_probabilities(each) for each in logits))
 
             others = self.table.rows_only_at(name)
-            found[name] = give_labels(self, others, says(others), self.tally)
-            self.tally.assess_held_out(says(valid), self.labels(valid).cpu().numpy())
+            found[name] = give_labels(self, others, predict_agreed(others), self.tally)
+            self.tally.assess_held_out(predict_agreed(valid), self.labels(valid).cpu().numpy())
         return found
 
     def fit_classifier(self, parties: Sequence[str]) -> nn.Module:
@@ -206,11 +206,11 @@ class FewShotServer(FewShotRole, ActiveRole):
         label = "+".join(parties)
         networks = self.build_classifier(label, parties)
 
-        def logits(some: np.ndarray) -> torch.Tensor:
+        def compute_logits(some: np.ndarray) -> torch.Tensor:
             found: torch.Tensor = networks.model(self.concatenate_parties(some, parties))
             return found
 
-        self.fit(networks, self.table.split.train, logits, label)
+        self.fit_networks(networks, self.table.split.train, compute_logits, label)
         return networks.model
 
     async def train_batch(self, rows: np.ndarray) -> torch.Tensor:
@@ -225,7 +225,9 @@ class FewShotServer(FewShotRole, ActiveRole):
         else:
             with torch.no_grad():
                 own = self.bottom(self.features(rows))
-            found = torch.cat([own, *[await self.receive(name, "answer", len(rows)) for name in self.site.passive]], 1)
+            found = torch.cat(
+                [own, *[await self.receive_representations(name, "answer", len(rows)) for name in self.site.passive]], 1
+            )
         with torch.no_grad():
             logits: torch.Tensor = self.classifier.model(found)
         return logits
@@ -239,14 +241,14 @@ class FewShotServer(FewShotRole, ActiveRole):
     def remember(self) -> State:
         learned: State = {"y": self.y.clone(), "h": {name: h.clone() for name, h in self.h.items()}}
         learned |= {"chosen": kept_rows(self.chosen), "met": self.met}
-        return learned | {"pure": list(self.pure), "tally": self.tally.state()}
+        return learned | {"pure": list(self.pure), "tally": self.tally.get_state()}
 
     def recall(self, memory: State) -> None:
         self.y = as_tensor(memory["y"]).to(self.plan.device).clone()
         self.h = {name: as_tensor(h).to(self.plan.device) for name, h in as_dict(memory["h"]).items()}
         self.chosen, self.met = as_rows(memory["chosen"]), as_flag(memory["met"])
         self.pure = [float(share) for share in as_list(memory["pure"])]
-        self.tally.load(as_dict(memory["tally"]))
+        self.tally.load_state(as_dict(memory["tally"]))
 
     def closing_notes(self) -> list[str]:
         if not self.pure:

@@ -33,7 +33,7 @@ class FewShotSettings(Configuration, Protocol):
     temperature: float
 
     @property
-    def uploads(self) -> int:
+    def upload_count(self) -> int:
         """How often a passive party sends representations to train with."""
         ...
 
@@ -44,7 +44,7 @@ class ShotBooks(Bookkeeping):
     role: FewShotRole
 
     def activation_times(self, epochs: int) -> int:
-        return self.role.config.uploads
+        return self.role.config.upload_count
 
 
 class FewShotRole(Role):
@@ -79,7 +79,7 @@ class FewShotRole(Role):
         split = self.table.split
         if shot == 1:
             return split.train
-        others = labelled if shot == self.config.uploads else self.table.rows_only_at(party)
+        others = labelled if shot == self.config.upload_count else self.table.rows_only_at(party)
         return np.concatenate([split.train, others, split.valid])
 
     def has_all(self, rows: np.ndarray) -> bool:
