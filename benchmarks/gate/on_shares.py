@@ -48,11 +48,11 @@ class Wiretap(Recorder):
         self._sent: dict[tuple[str, str], int] = defaultdict(int)
 
     def batch(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
-        super().batch(party, owner, epoch, rows)
+        super().batch_begun(party, owner, epoch, rows)
         self._pending[party].append(np.array(rows))
 
     def heard(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
-        super().heard(party, peer, way, message)
+        super().message_passed(party, peer, way, message)
         if not message.what.startswith("shares/"):
             return
         if way == "received":

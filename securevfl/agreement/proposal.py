@@ -65,16 +65,16 @@ class AgreedLimits(Config):
     leaving: Literal["end"] = "end"
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "limits"
 
     def problems(self) -> list[str]:
         found = super().problems()
-        if self._time() is None:
+        if self._parse_time() is None:
             found.append(f'expires is {self.expires[:40]!a}; a time in UTC was expected: "2026-12-31T00:00:00Z"')
         return found
 
-    def _time(self) -> datetime | None:
+    def _parse_time(self) -> datetime | None:
         try:
             time = datetime.strptime(self.expires, _TIME).replace(tzinfo=UTC)
         except ValueError:
@@ -82,16 +82,16 @@ class AgreedLimits(Config):
         return time if time.strftime(_TIME) == self.expires else None
 
     @property
-    def end(self) -> datetime:
+    def expiry_time(self) -> datetime:
         """`expires` as a time."""
-        time = self._time()
+        time = self._parse_time()
         if time is None:
             raise InputError(f"expires is {self.expires!r}")
         return time
 
     def is_over(self, now: datetime) -> bool:
         """Whether the agreement has expired, with `TOLERANCE` for differing clocks."""
-        return now > self.end + TOLERANCE
+        return now > self.expiry_time + TOLERANCE
 
 
 class ServingTerms(Config):
@@ -110,7 +110,7 @@ class ServingTerms(Config):
     scores_per_record: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "serving"
 
 
@@ -144,7 +144,7 @@ class Proposal(Config, dict=True):
     serving: ServingTerms | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "agreement"
 
     def problems(self) -> list[str]:
@@ -154,12 +154,14 @@ class Proposal(Config, dict=True):
         rule = text_problem(self.purpose)
         found += [f"an agreement cannot contain this purpose: {rule}"] if rule else []
         found += self._about_parties()
-        found += wrong_parties(self.algorithm, self.owners, self.passive)
+        found += wrong_parties(self.algorithm, self.owner_names, self.passive_names)
         found += too_few_epochs(self.algorithm, self.job.epochs)
         for name in self.serving.asks if self.serving is not None else ():
-            if name not in self.owners:
-                found.append(f"serving.asks names {name[:40]!a}, who owns no labels; owners: {', '.join(self.owners)}")
-        if self.serving is not None and len(self.owners) > 1:
+            if name not in self.owner_names:
+                found.append(
+                    f"serving.asks names {name[:40]!a}, who owns no labels; owners: {', '.join(self.owner_names)}"
+                )
+        if self.serving is not None and len(self.owner_names) > 1:
             found.append(
                 f"serving lets {', '.join(self.serving.asks)} ask for scores, and a model of several label owners "
                 "cannot be asked yet: leave serving (--asks) out; each scores its rows in training"
@@ -180,7 +182,7 @@ class Proposal(Config, dict=True):
         found = []
         if names != sorted(set(names)):
             found.append(f"the parties are {', '.join(names)[:200]}; list each once, in alphabetical order")
-        alike = _alike(names)
+        alike = _find_alike(names)
         if alike:
             found.append(f"{alike[0]!r} and {alike[1]!r} look alike: a person would take one for the other; rename one")
         for what, values in (
@@ -189,7 +191,7 @@ class Proposal(Config, dict=True):
         ):
             if len(set(values)) < len(values):
                 found.append(f"two parties have one {what}: each makes its own")
-        if not self.owners:
+        if not self.owner_names:
             found.append("no party is active: one owns the labels")
         coordinators = [card.name for card in self.party if card.role == COORDINATOR]
         asked = self.protection.coordinator_among([card.name for card in self.party if card.role != COORDINATOR])
@@ -217,36 +219,36 @@ class Proposal(Config, dict=True):
         return found
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def party_names(self) -> tuple[str, ...]:
         """Names of all parties, in order."""
         return tuple(card.name for card in self.party)
 
     @property
-    def keys(self) -> dict[str, str]:
+    def public_keys(self) -> dict[str, str]:
         """Party → its public signing key, hexadecimal."""
-        return {card.name: card.key.hex for card in self.party}
+        return {card.name: card.public_key.hex for card in self.party}
 
     @property
-    def owners(self) -> tuple[str, ...]:
+    def owner_names(self) -> tuple[str, ...]:
         """Parties with labels, in order."""
         return tuple(card.name for card in self.party if card.role == ACTIVE)
 
     @property
-    def passive(self) -> tuple[str, ...]:
+    def passive_names(self) -> tuple[str, ...]:
         """Parties with features alone, in order."""
         return tuple(card.name for card in self.party if card.role == PASSIVE)
 
     @property
-    def coordinator(self) -> str:
+    def coordinator_name(self) -> str:
         """The party without a table; empty if there is none."""
         return next((card.name for card in self.party if card.role == COORDINATOR), "")
 
     def has_book(self, name: str) -> bool:
         """Whether a party's table comes with a label book."""
-        table = self.card(name).table
+        table = self.card_of(name).table
         return table is not None and table.book
 
-    def card(self, name: str) -> PartyCard:
+    def card_of(self, name: str) -> PartyCard:
         """A party's card.
 
         Raises:
@@ -255,7 +257,7 @@ class Proposal(Config, dict=True):
         for card in self.party:
             if card.name == name:
                 return card
-        raise UnknownNameError("party of the agreement", name, self.names)
+        raise UnknownNameError("party of the agreement", name, self.party_names)
 
     def job_of(self, *, device: str = "cpu", pool: str = "local", policies: Mapping[str, Policy] | None = None) -> Job:
         """The job, as one party runs it.
@@ -281,16 +283,16 @@ class Proposal(Config, dict=True):
         )
 
     @cached_property
-    def raw(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         """The one form that is signed."""
-        return encode_tree(self.tree(), _HEADER)
+        return encode_tree(self.to_tree(), _HEADER)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of `raw`, hexadecimal: what sessions, approvals and ledgers call the agreement."""
-        return hashlib.sha256(self.raw).hexdigest()
+        """SHA-256 of `signed_bytes`, hexadecimal: what sessions, approvals and ledgers call the agreement."""
+        return hashlib.sha256(self.signed_bytes).hexdigest()
 
-    def tree(self) -> dict[str, Any]:
+    def to_tree(self) -> dict[str, Any]:
         """Plain values in their order."""
         plain: dict[str, Any] = to_plain(self.describe())
         return plain
@@ -308,22 +310,22 @@ class Proposal(Config, dict=True):
         found: list[str] = []
         listed = values.get("party")
         if isinstance(listed, list):
-            values["party"] = [card for i, one in enumerate(listed) if (card := _card(one, i, found)) is not None]
+            values["party"] = [card for i, one in enumerate(listed) if (card := _read_card(one, i, found)) is not None]
         taken, mistakes = take_all(cls, values, "", plain=True)
         found += [text for text in mistakes if not (found and text.startswith("party holds"))]
         if found:
             raise Mistaken("the agreement", found)
         proposal = cls(**taken)
-        if proposal.raw != raw:
+        if proposal.signed_bytes != raw:
             raise InputError(
                 "the agreement's content is valid, but not in the canonical form that is signed: line "
-                f"{_first_difference(proposal.raw, raw)} differs; take the file as `securevfl propose` wrote "
+                f"{_first_difference(proposal.signed_bytes, raw)} differs; take the file as `securevfl propose` wrote "
                 "it"
             )
         return proposal
 
 
-def _alike(names: Sequence[str]) -> tuple[str, str] | None:
+def _find_alike(names: Sequence[str]) -> tuple[str, str] | None:
     """Two names that differ only in what a reader easily confuses."""
     seen: dict[str, str] = {}
     for name in sorted(set(names)):
@@ -334,7 +336,7 @@ def _alike(names: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def _card(tree: object, place: int, found: list[str]) -> PartyCard | None:
+def _read_card(tree: object, place: int, found: list[str]) -> PartyCard | None:
     """The card at a position of the list; None if `found` now contains its mistakes."""
     try:
         return PartyCard.of_tree(tree, f"party[{place}]")

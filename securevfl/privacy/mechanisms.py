@@ -56,8 +56,8 @@ class GaussianNoise(Mechanism):
     def problems(self) -> list[str]:
         if self.on_budget == "stop" and self.noise_multiplier is None:
             return [
-                f"{self.path()}.on_budget is 'stop' and there is no noise_multiplier: set it, or leave on_budget out, "
-                "for without one the noise is sized so that all epochs fit into epsilon"
+                f"{self.section_path()}.on_budget is 'stop' and there is no noise_multiplier: set it, or leave "
+                "on_budget out, for without one the noise is sized so that all epochs fit into epsilon"
             ]
         return []
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.transport.channel import WINDOW, Channel
-    from securevfl.transport.devices import HostCopy, fits, on_host, to_device, wait_for_device
+    from securevfl.transport.devices import HostCopy, fits_device, on_host, to_device, wait_for_device
     from securevfl.transport.exchange import (
         ACTIVE,
         COORDINATOR,
@@ -43,9 +43,9 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         decode_message,
         encode_message,
         encode_parts,
+        encoded_size,
         measure_message,
         move_to_host,
-        size,
         wire_arrays,
     )
 
@@ -104,13 +104,13 @@ __all__ = [
     "decode_message",
     "encode_message",
     "encode_parts",
-    "fits",
+    "encoded_size",
+    "fits_device",
     "in_parts",
     "measure_message",
     "memory_pair",
     "move_to_host",
     "on_host",
-    "size",
     "to_device",
     "wait_for_device",
     "wire_arrays",
