@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
 
 _NAMES = {
     "channel": "WINDOW Channel",
-    "devices": "HostCopy wait_for_device fits on_host to_device",
+    "devices": "HostCopy wait_for_device fits_device on_host to_device",
     "exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity Sight",
     "hub": "MemoryHub MemoryMesh",
     "memory": "MemoryChannel memory_pair",
@@ -59,8 +59,8 @@ _NAMES = {
     "PeerLeft",
     "message": "NO_GUARD Array Guard Kind Message Scalar",
     "parts": "PART Assembler in_parts",
-    "wire": "DEFAULT_LIMITS MessageLimits begin_copies decode_message encode_message encode_parts measure_message "
-    "move_to_host size wire_arrays",
+    "wire": "DEFAULT_LIMITS MessageLimits begin_copies decode_message encode_message encode_parts encoded_size "
+    "measure_message move_to_host wire_arrays",
 }
 """Module → its public names."""
 
