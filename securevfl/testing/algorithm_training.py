@@ -70,7 +70,7 @@ def _batches_taken() -> Iterator[tuple[dict[tuple[str, str], list[np.ndarray]], 
     lacking: dict[tuple[str, str], np.ndarray] = {}
     begin = Role.begin
 
-    def begun(role: Role) -> None:
+    def record_role(role: Role) -> None:
         begin(role)
         if not isinstance(role, ActiveRole | PassiveRole):
             return
@@ -78,13 +78,13 @@ def _batches_taken() -> Iterator[tuple[dict[tuple[str, str], list[np.ndarray]], 
         train, mine = role.train_batch, taken.setdefault(ends, [])
         lacking[ends] = role.table.own_places(np.arange(role.table.total_count)) < 0
 
-        async def recorded(rows: np.ndarray) -> object:
+        async def record_batch(rows: np.ndarray) -> object:
             mine.append(rows.copy())
             return await train(rows)
 
-        vars(role)["train_batch"] = recorded
+        vars(role)["train_batch"] = record_batch
 
-    with mock.patch.object(Role, "begin", begun):
+    with mock.patch.object(Role, "begin", record_role):
         yield taken, lacking
 
 

@@ -225,11 +225,11 @@ def roles_begun() -> Iterator[list[Role]]:
     found: list[Role] = []
     begin = Role.begin
 
-    def begun(role: Role) -> None:
+    def record_role(role: Role) -> None:
         begin(role)
         found.append(role)
 
-    with mock.patch.object(Role, "begin", begun):
+    with mock.patch.object(Role, "begin", record_role):
         yield found
 
 

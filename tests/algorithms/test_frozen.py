@@ -99,7 +99,7 @@ def test_its_weights_stay_at_home_and_do_not_move() -> None:
     sent: list[np.ndarray] = []
 
     class Listens(Recorder):
-        def heard(self, party, peer, way, message) -> None:  # type: ignore[no-untyped-def]
+        def message_passed(self, party, peer, way, message) -> None:  # type: ignore[no-untyped-def]
             sent.extend(np.asarray(array).ravel() for array in message.arrays.values() if way == "sent")
 
     result = sv.simulate(job, people, secrets=secrets, observers=dict.fromkeys(people, Listens()))

@@ -62,7 +62,7 @@ def test_parties_with_gates_train_what_a_simulation_trains(protection: Protectio
     company.over_network()
     _compare(company, job)
     audit = _collected(company)
-    assert audit.complete
+    assert audit.is_complete
     assert not audit.incomplete
 
 
