@@ -2,8 +2,9 @@
 
 A mesh carries two things. *Notes* are small, and not ordered relative to messages: parties use them for their
 rendezvous before training and after one of them has restarted. *Channels* carry a protocol's messages. They exist for
-one *view* only: who takes part in which incarnation, and the state from which they continue. `begin_view` makes the channels
-of a view and opens their receiving side; `open_view` releases what was sent; `park_view` closes them all when a peer is lost.
+one *view* only: who takes part in which incarnation, and the state from which they continue. `begin_view` makes the
+channels of a view and opens their receiving side; `open_view` releases what was sent; `park_view` closes them all when
+a peer is lost.
 
 A connection that breaks and comes back changes nothing in the channels: the events are `Disconnected`, then `Connected`
 with `resumed`.
