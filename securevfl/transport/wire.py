@@ -13,9 +13,8 @@ Layout of one message, all integers little-endian::
 
 `decode` checks every length against the limits before it allocates anything, and gives read-only views of the
 received buffer. `encoded_size` computes what `encode` would write without writing it: simulations count bytes with
-it.
-The *digest* of a message is SHA-256 of exactly these bytes, so that the one that was sent and the one that arrived have the
-same; `measure` computes it without a copy of the arrays.
+it. The *digest* of a message is SHA-256 of exactly these bytes, so that the one that was sent and the one that
+arrived have the same; `measure` computes it without a copy of the arrays.
 """
 
 from __future__ import annotations
