@@ -35,7 +35,7 @@ def cells(rows: int | None, trees: int, nodes: str) -> dict[str, object]:
         nodes: ``"hidden"`` or ``"shown"``.
     """
     people = sv.datasets.default_credit(overlap=0.85, seed=0, rows=rows)
-    algorithm = sv.Boosting.of({"name": "boosting", "depth": 5, "bins": 32, "nodes": nodes})
+    algorithm = sv.Boosting.from_values({"name": "boosting", "depth": 5, "bins": 32, "nodes": nodes})
     plan: dict[str, Any] = {"epochs": trees, "patience": None, "keep": "last", "valid_every": trees, "seed": 0}
     job, shown = sv.Job(algorithm=algorithm, protection=sv.Plain(), **plan), nodes == "shown"
     with watch() as sights, roles_begun() as begun:

@@ -31,7 +31,7 @@ from benchmarks import skip
 from benchmarks.common import RESULTS, data
 from benchmarks.fedda_networks import Generator, Training, completed, train
 from benchmarks.frechet import Classifier, between, between_batches, train_classifier
-from securevfl.data.sources import cifar10, image_set
+from securevfl.data.sources import image_set, read_cifar10
 from securevfl.errors import InputError
 from securevfl.run.machine import describe_machine, package_versions
 
@@ -75,7 +75,7 @@ class Bench:
     """Images of one data set, the network whose features are compared, and how many rows are not aligned."""
 
     def __init__(self, name: str, path: str | None, non_aligned: int, device: str) -> None:
-        images = data(lambda: image_set(name, path) if name == "mnist" else cifar10(path), f"fedda_images {name}")
+        images = data(lambda: image_set(name, path) if name == "mnist" else read_cifar10(path), f"fedda_images {name}")
         if images is None:
             raise SystemExit(skip.STATUS)
         x, y, x_test, y_test = images

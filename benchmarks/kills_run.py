@@ -19,7 +19,7 @@ from securevfl.party_context import PartySecret
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.rows import RowRelease
 from securevfl.run import join_parties
-from securevfl.testing.parties import low_overlap_parties, parties
+from securevfl.testing.parties import low_overlap_parties, make_parties
 from securevfl.training import find_algorithm
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -45,11 +45,11 @@ def tables(name: str, rows: int) -> sv.Parties:
     """Small tables that fit the algorithm."""
     kind = find_algorithm(name)
     if kind.many_owners:
-        people = parties(passive=1, rows=rows)
+        people = make_parties(passive=1, rows=rows)
         bank = people["bank"]
         bank = replace(bank, fold=hold_out(len(bank.ids), valid=0.2, test=0.2, seed=0))
         return sv.Parties.of(bank, replace(bank, name="lender"), people["shop1"])
-    return low_overlap_parties(1, rows=2 * rows, width=2) if kind.uses_others else parties(passive=1, rows=rows)
+    return low_overlap_parties(1, rows=2 * rows, width=2) if kind.uses_others else make_parties(passive=1, rows=rows)
 
 
 def watch(file: Path) -> None:
@@ -91,7 +91,7 @@ def work(name: str, protection: str, folder: Path, attempt: int) -> int:
     watch(folder / f"made-{attempt}.jsonl")
     people = tables(name, 40 if protection == "bfv" else 80)
     job = sv.Job(
-        algorithm=find_algorithm(name).of(OPTIONS[name]),
+        algorithm=find_algorithm(name).from_values(OPTIONS[name]),
         protection=PROTECTIONS[protection],
         epochs=2 if protection == "bfv" else 3,
         batch_size=16,

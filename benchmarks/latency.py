@@ -25,7 +25,7 @@ from benchmarks.parties import through_processes
 from benchmarks.shaping import shaped
 from securevfl.report import Record
 from securevfl.testing.company import create_company
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 
 LINES = ((0.0, 0.0), (20.0, 100.0), (80.0, 100.0), (20.0, 20.0), (20.0, 5.0))
 """Round trip in milliseconds, and 10^6 bits a second; 0 for none and no limit."""
@@ -43,7 +43,7 @@ def one(folder: Path, protection: str, line: tuple[float, float], rows: int, epo
     job = sv.Job(
         algorithm=sv.SplitNN(hidden=16), protection=PROTECTIONS[protection], epochs=epochs, batch_size=256, seed=3
     )
-    company = create_company(folder, parties(passive=1, rows=rows, width=8), job)
+    company = create_company(folder, make_parties(passive=1, rows=rows, width=8), job)
     latency, megabits = line
     bank, shop = company.folder / "bank.toml", company.folder / "shop1.toml"
     port = next(text for text in bank.read_text().splitlines() if text.startswith("listen ="))

@@ -70,7 +70,7 @@ def jobs(*, quick: bool) -> list[tuple[str, str, sv.Job]]:
         for protection, value in PROTECTIONS.items():
             if quick and (protection in SLOW or name not in ("splitnn", "multi_vfl")):
                 continue
-            algorithm = kind.of(OPTIONS.get(name, {}), name)
+            algorithm = kind.from_values(OPTIONS.get(name, {}), name)
             epochs = max(2, algorithm.least_epochs)
             try:
                 job = sv.Job(algorithm=algorithm, protection=value, epochs=epochs, batch_size=16, seed=3)
@@ -92,7 +92,7 @@ def _run(company: Company, name: str) -> int:
         output = os.open(company.folder / f"{name}.output", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        read_start(company.file, name).run(wait=300.0)
+        read_start(company.agreement_file, name).run(wait=300.0)
         code = 0
     except sv.SecureVFLError as error:
         traceback.print_exc()
@@ -152,7 +152,7 @@ def compare(company: Company, job: sv.Job, secrets: dict[str, PartySecret]) -> l
     for name in company.names:
         shutil.copy(company.state_folder(name) / "ledgers" / f"{name}.jsonl", collected / "ledgers")
     audit = sv.audit(collected)
-    wrong += [] if audit.complete else ["the ledgers do not have both ends of every link"]
+    wrong += [] if audit.is_complete else ["the ledgers do not have both ends of every link"]
     return wrong + list(audit.incomplete)
 
 
@@ -207,9 +207,9 @@ def plain_epoch(folder: Path, *, quick: bool) -> dict[str, Any]:
 
 
 def _plain_tables(rows: int) -> list[sv.PartyTable]:
-    from securevfl.testing.parties import parties
+    from securevfl.testing.parties import make_parties
 
-    return list(parties(passive=2, rows=rows, width=8).values())
+    return list(make_parties(passive=2, rows=rows, width=8).values())
 
 
 def main() -> None:

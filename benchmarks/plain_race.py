@@ -264,7 +264,7 @@ def figures_of(race: Race, active: Trained, parties: int, batch: int, ledgers: I
         "speed over plain torch's": round(statistics.median(walls), 3),
         "quartiles": quartiles(walls),
         "in CPU time": round(statistics.median(race.ratios(race.torch, 1, skip)), 3),
-        "messages in ledgers": sum(ledger.messages for ledger in ledgers),
+        "messages in ledgers": sum(ledger.message_count for ledger in ledgers),
         "losses of the first epoch apart": float(f"{apart:.2g}"),
     }
     if race.perceptron:

@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, dict[str
         aligned = sv.align_parties(parties, job)
         runs = []
         for _ in range(options.runs):
-            view = watch(job, parties, aligned, secrets={name: PartySecret.fresh() for name in parties})
+            view = watch(job, parties, aligned, secrets={name: PartySecret.generate() for name in parties})
             sample, widths = [], {}
             for table in parties.passive:
                 held, other = set(table.ids), everyone[table.name]

@@ -38,7 +38,7 @@ class ConfigMeta(msgspec.StructMeta, abc.ABCMeta):
                 raise InputError(
                     f"{cls.__name__} takes {many}, but got {format_value(positional[cls.leading])} without one"
                 )
-            fields = _fields(cls)
+            fields = _resolve_fields(cls)
             for name, value in zip(fields, positional, strict=False):
                 if name in values:
                     raise InputError(
@@ -78,9 +78,9 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
     elsewhere: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
-        kind, where = type(self), self.path()
+        kind, where = type(self), self.section_path()
         found: Mistakes = []
-        for name, accept in _accepts(kind).items():
+        for name, accept in _accepted_values(kind).items():
             value = getattr(self, name)
             taken = accept.take(value, f"{where}.{name}", found, plain=False)
             if taken is not value:
@@ -103,7 +103,7 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
         return tag if isinstance(tag, str) else ""
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         """The configuration's name in messages if it has no path: its tag or its class."""
         return cls.tag() or cls.__name__.lower()
 
@@ -125,7 +125,7 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
         """
 
     @classmethod
-    def of(cls, values: object, where: str | None = None) -> Self:
+    def from_values(cls, values: object, where: str | None = None) -> Self:
         """Build a configuration from plain values, as read from a file.
 
         Args:
@@ -136,9 +136,9 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
         Raises:
             InputError: lists every unknown key with the nearest known one, and every refused value.
         """
-        where = cls.path() if where is None else where
+        where = cls.section_path() if where is None else where
         found: Mistakes = []
-        made = _made(cls, [cls], values, where, found)
+        made = _build_config(cls, [cls], values, where, found)
         if found or not isinstance(made, cls):
             raise Mistaken(where, found)
         return made
@@ -148,15 +148,15 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
         return type(self)(**({name: getattr(self, name) for name in self.__struct_fields__} | changes))
 
     def describe(self) -> dict[str, Any]:
-        """Return plain values for JSON, the tag first; `of` reads them back."""
+        """Return plain values for JSON, the tag first; `from_values` reads them back."""
         tag = {self.tag_field: self.tag()} if self.tag() else {}
         return tag | {name: plain_values(getattr(self, name)) for name in self.__struct_fields__}
 
     def __repr__(self) -> str:
         parts = [
-            f"{item.name}={_shown(getattr(self, item.name))}"
-            for item in _fields(type(self)).values()
-            if item.required or getattr(self, item.name) != _default(item)
+            f"{item.name}={_format_value(getattr(self, item.name))}"
+            for item in _resolve_fields(type(self)).values()
+            if item.required or getattr(self, item.name) != _field_default(item)
         ]
         return f"{type(self).__name__}({', '.join(parts)})"
 
@@ -182,27 +182,27 @@ def plain_values(value: object) -> Any:
     return value
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return repr(dict(value) if isinstance(value, Mapping) else value)
 
 
-def _default(item: structs.FieldInfo) -> object:
+def _field_default(item: structs.FieldInfo) -> object:
     return item.default if item.default_factory is msgspec.NODEFAULT else item.default_factory()
 
 
 @lru_cache(maxsize=512)
-def _fields(kind: type[Config]) -> dict[str, structs.FieldInfo]:
+def _resolve_fields(kind: type[Config]) -> dict[str, structs.FieldInfo]:
     """Return a class's fields by name, with resolved annotations."""
     return {item.name: item for item in structs.fields(kind)}
 
 
 @lru_cache(maxsize=512)
-def _accepts(kind: type[Config]) -> dict[str, Accepts]:
+def _accepted_values(kind: type[Config]) -> dict[str, Accepts]:
     """Return what each field of a class accepts."""
-    return {name: accepts(item.type, _nested) for name, item in _fields(kind).items()}
+    return {name: accepts(item.type, _accept_nested) for name, item in _resolve_fields(kind).items()}
 
 
-def _nested(kinds: Sequence[type]) -> Accepts | None:
+def _accept_nested(kinds: Sequence[type]) -> Accepts | None:
     configs = [kind for kind in kinds if issubclass(kind, Config)]
     return _Section(configs) if configs and len(configs) == len(kinds) else None
 
@@ -215,7 +215,7 @@ class _Section:
 
     @property
     def expected(self) -> str:
-        tags = sorted(_tags(self._kinds))
+        tags = sorted(_tag_classes(self._kinds))
         return " or ".join(f"{kind.__name__}(…)" for kind in self._kinds) + (f" ({', '.join(tags)})" if tags else "")
 
     def fits(self, value: object, *, plain: bool) -> bool:
@@ -225,21 +225,21 @@ class _Section:
         if isinstance(value, self._kinds):
             return value
         if isinstance(value, str) or (plain and isinstance(value, Mapping)):
-            return _made(self._kinds[0], self._kinds, value, path, found)
+            return _build_config(self._kinds[0], self._kinds, value, path, found)
         found.append(f"{path} is {format_value(value)}; {self.expected} was expected")
         return value
 
 
-def _tags(kinds: Sequence[type[Config]]) -> dict[str, type[Config]]:
+def _tag_classes(kinds: Sequence[type[Config]]) -> dict[str, type[Config]]:
     """Return tag → class for all classes that a section for these can select."""
     return {tag: known for kind in kinds for tag, known in kind.known_types().items() if issubclass(known, kind)}
 
 
-def _made(
+def _build_config(
     first: type[Config], kinds: Sequence[type[Config]], values: object, where: str, found: Mistakes
 ) -> Config | None:
     """Build a configuration from plain values; None if there were mistakes."""
-    tags, key = _tags(kinds), first.tag_field
+    tags, key = _tag_classes(kinds), first.tag_field
     if isinstance(values, str) and tags:
         values = {key: values}
     if not isinstance(values, Mapping):
@@ -280,7 +280,7 @@ def take_all(
         where: path of the section, for messages; empty for a complete file.
         plain: whether the values come from a file.
     """
-    fields = _fields(kind)
+    fields = _resolve_fields(kind)
     at = {name: f"{where}.{name}" if where else name for name in fields}
     found = [
         f"{where or 'the file'} has no {name!r}"
@@ -289,12 +289,12 @@ def take_all(
         if name not in fields
     ]
     found += [
-        f"{at[name]} is missing; {_accepts(kind)[name].expected} was expected"
+        f"{at[name]} is missing; {_accepted_values(kind)[name].expected} was expected"
         for name, item in fields.items()
         if item.required and name not in values
     ]
     taken: dict[str, Any] = {}
-    for name, accept in _accepts(kind).items():
+    for name, accept in _accepted_values(kind).items():
         if name in values:
             mistakes: Mistakes = []
             value = accept.take(values[name], at[name], mistakes, plain=plain)

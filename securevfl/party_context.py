@@ -43,10 +43,10 @@ class PartySecret:
 
     def __post_init__(self) -> None:
         if not 0 <= self.number < 1 << 256:
-            raise InputError("a party's secret is a number from 0 to 2^256 - 1; make one with PartySecret.fresh()")
+            raise InputError("a party's secret is a number from 0 to 2^256 - 1; make one with PartySecret.generate()")
 
     @classmethod
-    def fresh(cls) -> PartySecret:
+    def generate(cls) -> PartySecret:
         """256 bits from the operating system."""
         return cls(secrets.randbits(256))
 
@@ -76,11 +76,11 @@ class PartySecret:
         return cls(int(text, 16))
 
     @property
-    def text(self) -> str:
+    def to_hex(self) -> str:
         """64 hexadecimal digits, for the party's own checkpoint."""
         return f"{self.number:064x}"
 
-    def seed(self, *labels: str | int) -> int:
+    def derive_seed(self, *labels: str | int) -> int:
         """Derive a 63-bit seed for learning, for the purpose that the labels name."""
         return derive_seed(self.number, *labels)
 
@@ -107,8 +107,8 @@ class Observer:
     calls, so an observer of one party sees that party alone. It must not change its arguments.
 
     Attributes:
-        listening: whether to call `heard` to `built`. Without it they are never called.
-        accounting: whether `spent` is wanted.
+        listening: whether to call `message_passed` to `network_built`. Without it they are never called.
+        accounting: whether `epsilon_spent` is wanted.
     """
 
     listening: ClassVar[bool] = False
@@ -129,13 +129,13 @@ class Observer:
     def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
         """An epoch ended, with its mean loss and its metrics on the validation rows."""
 
-    def spent(self, party: str, epsilon: Mapping[str, float]) -> None:
+    def epsilon_spent(self, party: str, epsilon: Mapping[str, float]) -> None:
         """`party` ended an epoch: ``"features"`` or ``"labels"`` of one row → ε of all releases so far, by RDP."""
 
-    def heard(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
+    def message_passed(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
         """`party` sent a message to `peer`, or received one, after its policy and its ledger had it."""
 
-    def numbered(self, party: str, owner: str, rows: Any) -> None:
+    def rows_numbered(self, party: str, owner: str, rows: Any) -> None:
         """`party` has its rows ready to train on in the federation of the label owner `owner`.
 
         Args:
@@ -144,24 +144,26 @@ class Observer:
             rows: its `securevfl.training.NumberedRows`: its own features, its labels where it has them, the split.
         """
 
-    def batch(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
+    def batch_begun(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
         """`party` begins with a batch: numbers of its rows, (n,); `epoch` from 1, or 0 where it only scores them."""
 
-    def fed(self, party: str, owner: str, rows: np.ndarray, activations: Array) -> None:
+    def activations_fed(self, party: str, owner: str, rows: np.ndarray, activations: Array) -> None:
         """A passive `party` computed the activations (n, d) of its numbered rows, before any noise on them."""
 
-    def joined(self, party: str, owner: str, lr: float, momentum: float, decay: float) -> None:
+    def cut_joined(self, party: str, owner: str, lr: float, momentum: float, decay: float) -> None:
         """The active `party` has a side of a cut, whose weights follow this rule: η, μ and η λ."""
 
-    def opened(self, party: str, owner: str, what: Literal["z", "gradient"], values: Array, *, train: bool) -> None:
+    def values_opened(
+        self, party: str, owner: str, what: Literal["z", "gradient"], values: Array, *, train: bool
+    ) -> None:
         """What `party` has at the cut after decryption: z (n, h), or (parties, n, h) if the parties' parts arrive
         separately, at the active party; ∂L/∂a (n, d) at a passive one.
         """
 
-    def handed(self, party: str, owner: str, steps: np.ndarray) -> None:
+    def steps_handed(self, party: str, owner: str, steps: np.ndarray) -> None:
         """The active `party` hands back η ∂L/∂z, (n, h) or (parties, n, h), as the integers of the cut round it."""
 
-    def built(self, party: str, owner: str, network: Any) -> None:
+    def network_built(self, party: str, owner: str, network: Any) -> None:
         """A passive `party` built a network from its features to its output at the cut, a ``torch.nn.Module`` that it
         trains.
         """
@@ -270,7 +272,7 @@ class PartyContext:
         return self.owners or (self.active,)
 
     @property
-    def others(self) -> list[Link]:
+    def other_links(self) -> list[Link]:
         """Links to all peers, by name."""
         return [self.links[name] for name in sorted(self.links)]
 

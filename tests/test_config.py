@@ -126,7 +126,11 @@ class Whole(Config):
     ],
 )
 def test_mistakes_give_path_value_and_bound(values: dict[str, Any], message: str) -> None:
-    for make in (lambda: Split(**values), lambda: Split.of(values), lambda: Model.of({"name": "split"} | values)):
+    for make in (
+        lambda: Split(**values),
+        lambda: Split.from_values(values),
+        lambda: Model.from_values({"name": "split"} | values),
+    ):
         with pytest.raises(InputError) as error:
             make()
         text = str(error.value).replace("model: ", "").replace("model.", "split.").replace("model ", "split ")
@@ -135,7 +139,7 @@ def test_mistakes_give_path_value_and_bound(values: dict[str, Any], message: str
 
 def test_all_mistakes_are_told_at_once() -> None:
     values: dict[str, Any] = {"hiden": 3, "lr": -1, "bottom": [0, -1], "server": "x"}
-    for make in (lambda: Split(**values), lambda: Split.of(values)):
+    for make in (lambda: Split(**values), lambda: Split.from_values(values)):
         with pytest.raises(InputError) as error:
             make()
         text = str(error.value)
@@ -155,7 +159,7 @@ def test_nested_mistakes_are_told_at_once_with_their_paths() -> None:
         "tree": {"kind": "branch", "left": {"size": -4}},
     }
     with pytest.raises(InputError) as error:
-        Whole.of(values, "job")
+        Whole.from_values(values, "job")
     text = str(error.value)
     assert text.startswith("job has 7 mistakes:")
     for part in (
@@ -169,7 +173,7 @@ def test_nested_mistakes_are_told_at_once_with_their_paths() -> None:
     ):
         assert part in text
     with pytest.raises(InputError, match=r"job.model: split.hidden is 40; with fast"):
-        Whole.of({"model": {"name": "split", "fast": True, "hidden": 40}}, "job")
+        Whole.from_values({"model": {"name": "split", "fast": True, "hidden": 40}}, "job")
 
 
 def test_values_take_the_fields_own_form() -> None:
@@ -189,7 +193,7 @@ def test_configurations_are_frozen_equal_by_content_and_hashable() -> None:
     with pytest.raises(AttributeError):
         Split().hidden = 3  # type: ignore[misc]
     whole = Whole(leaves={"a": Leaf(size=1)})
-    same = Whole.of({"leaves": {"a": {"size": 1}}})
+    same = Whole.from_values({"leaves": {"a": {"size": 1}}})
     assert whole == same
     assert hash(whole) == hash(same)
     assert len({Split(), Split(lr=0.1), Split(lr=0.2)}) == 2
@@ -229,10 +233,12 @@ def test_replacing_is_checked_like_making() -> None:
 
 
 def test_classes_are_named_by_their_tag() -> None:
-    assert Whole(model="split") == Whole.of({"model": "split"}) == Whole()  # type: ignore[arg-type]
-    assert Whole.of({"model": {"name": "wide", "width": 1}}).model == Wide(width=1)
-    assert Whole.of({"tree": {"kind": "leaf", "size": 2}}).tree == Leaf(size=2)
-    assert Whole.of({"leaf": {"size": 2}}).leaf == Whole.of({"leaf": {"kind": "leaf", "size": 2}}).leaf
+    assert Whole(model="split") == Whole.from_values({"model": "split"}) == Whole()  # type: ignore[arg-type]
+    assert Whole.from_values({"model": {"name": "wide", "width": 1}}).model == Wide(width=1)
+    assert Whole.from_values({"tree": {"kind": "leaf", "size": 2}}).tree == Leaf(size=2)
+    assert (
+        Whole.from_values({"leaf": {"size": 2}}).leaf == Whole.from_values({"leaf": {"kind": "leaf", "size": 2}}).leaf
+    )
     for values, match in (
         ({"model": {"lr": 1}}, "whole.model has no name; add name = one of 'split', 'wide'"),
         ({"model": {"name": "splt"}}, "whole.model.name is 'splt'; did you mean 'split'"),
@@ -243,9 +249,9 @@ def test_classes_are_named_by_their_tag() -> None:
         ([], r"whole is \[\]; a section"),
     ):
         with pytest.raises(InputError, match=match):
-            Whole.of(values)
+            Whole.from_values(values)
     with pytest.raises(InputError, match="'wide'"):
-        Wide.of({"name": "split", "width": 1})  # a class of its own registry, but no Wide
+        Wide.from_values({"name": "split", "width": 1})  # a class of its own registry, but no Wide
     with pytest.raises(InputError, match=r"whole\.leaf is"):
         Whole(leaf={"size": 2})  # type: ignore[arg-type]
 
@@ -262,7 +268,7 @@ def test_old_keywords_can_be_explained() -> None:
     with pytest.raises(InputError, match="Renamed: old is new now"):
         Renamed(old=3)  # type: ignore[call-arg]
     with pytest.raises(InputError, match=r"job\.x: old is new now"):
-        Renamed.of({"old": 3}, "job.x")
+        Renamed.from_values({"old": 3}, "job.x")
 
 
 PLAIN = st.one_of(
@@ -287,8 +293,8 @@ SPLITS = st.builds(
 
 @given(SPLITS)
 def test_a_description_is_plain_and_reads_back(split: Split) -> None:
-    assert Model.of(json.loads(json.dumps(split.describe()))) == split
-    assert Split.of(split.describe()) == split
+    assert Model.from_values(json.loads(json.dumps(split.describe()))) == split
+    assert Split.from_values(split.describe()) == split
     if not split.colours:  # members of an enumeration have no repr that reads back
         assert eval(repr(split), {"Split": Split}) == split  # noqa: S307
     assert split.replace() == split
@@ -298,7 +304,7 @@ def test_a_description_is_plain_and_reads_back(split: Split) -> None:
 @given(st.dictionaries(st.sampled_from([*Split.__struct_fields__, "nonsense"]), PLAIN))
 def test_whatever_the_values_they_are_taken_or_refused_and_never_break(values: dict[str, Any]) -> None:
     """An object that exists keeps its bounds, from Python and from files alike."""
-    made: list[Callable[[], Split]] = [lambda: Split(**values), lambda: Split.of(values)]
+    made: list[Callable[[], Split]] = [lambda: Split(**values), lambda: Split.from_values(values)]
     outcomes = []
     for make in made:
         try:

@@ -29,7 +29,7 @@ PUBLIC = {
     "Incarnation.nonce": "sent to every peer in the clear",
     "PolynomialPlaces.index": "places in a polynomial, from public shapes",
     "PolynomialPlaces.negative": "likewise",
-    "PublicKey.raw": "public",
+    "PublicSigningKey.raw": "public",
     "RlwePublicKey.halves": "public",
     "Split.test": "numbers of rows, no values",
     "Split.train": "likewise",

@@ -47,12 +47,12 @@ class Wiretap(Recorder):
         self._pending: dict[str, list[np.ndarray]] = defaultdict(list)
         self._sent: dict[tuple[str, str], int] = defaultdict(int)
 
-    def batch(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
-        super().batch(party, owner, epoch, rows)
+    def batch_begun(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
+        super().batch_begun(party, owner, epoch, rows)
         self._pending[party].append(np.array(rows))
 
-    def heard(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
-        super().heard(party, peer, way, message)
+    def message_passed(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
+        super().message_passed(party, peer, way, message)
         if not message.what.startswith("shares/"):
             return
         if way == "received":

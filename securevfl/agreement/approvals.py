@@ -19,7 +19,7 @@ from securevfl.agreement.canonical import MOST_BYTES, decode_tree, encode_tree
 from securevfl.agreement.proposal import Proposal
 from securevfl.config import Config
 from securevfl.errors import AuditError, InputError, PeerRefused
-from securevfl.ledger import PublicKey
+from securevfl.ledger import PublicSigningKey
 from securevfl.privacy import PrivateKey
 
 __all__ = ["SIGNED", "Agreement", "Approval", "approval_path", "read_agreement", "read_bytes", "write_approval"]
@@ -46,11 +46,11 @@ class Approval(Config):
     signature: str
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "approval"
 
     @property
-    def raw(self) -> bytes:
+    def file_bytes(self) -> bytes:
         """The form that files and reports have."""
         return encode_tree({"approval": self.describe()}, _HEADER)
 
@@ -66,8 +66,8 @@ class Approval(Config):
         content = decode_tree(raw, _HEADER, "an approval")
         if set(content) != {"approval"}:
             raise InputError("an approval contains only [approval]: take the file as `securevfl approve` wrote it")
-        approval = cls.of(content["approval"], "approval")
-        if approval.raw != raw:
+        approval = cls.from_values(content["approval"], "approval")
+        if approval.file_bytes != raw:
             raise InputError("the approval was changed by hand: take the file as `securevfl approve` wrote it")
         return approval
 
@@ -78,13 +78,13 @@ class Approval(Config):
         Raises:
             InputError: the proposal does not name the party, or names another key for it.
         """
-        named = proposal.card(party).key
-        if key.public != named:
+        named = proposal.card_of(party).public_key
+        if key.public_key != named:
             raise InputError(
                 f"the agreement names {named.fingerprint} for {party!r}, but your key is "
-                f"{key.public.fingerprint}: sign with the key of the card, or propose again with a new card"
+                f"{key.public_key.fingerprint}: sign with the key of the card, or propose again with a new card"
             )
-        return cls(agreement=proposal.digest, party=party, signature=key.sign(SIGNED, proposal.raw))
+        return cls(agreement=proposal.digest, party=party, signature=key.sign(SIGNED, proposal.signed_bytes))
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ class Agreement:
         for name, approval in self.approvals.items():
             if name != approval.party:
                 raise AuditError(f"an approval of {approval.party[:40]!a} is listed under {name[:40]!a}")
-            self._verify(approval)
+            self._verify_approval(approval)
         object.__setattr__(self, "approvals", MappingProxyType(dict(sorted(self.approvals.items()))))
 
-    def _verify(self, approval: Approval) -> None:
+    def _verify_approval(self, approval: Approval) -> None:
         party = approval.party
-        if party not in self.proposal.names:
+        if party not in self.proposal.party_names:
             raise AuditError(f"an approval of {party[:40]!a}, which is not a party of the agreement")
         if approval.agreement != self.digest:
             raise AuditError(
@@ -116,7 +116,7 @@ class Agreement:
                 "approval of another one, or of an older version"
             )
         try:
-            self.proposal.card(party).key.verify(SIGNED, self.proposal.raw, approval.signature)
+            self.proposal.card_of(party).public_key.verify(SIGNED, self.proposal.signed_bytes, approval.signature)
         except AuditError as error:
             raise AuditError(f"the approval of {party!r} does not verify: {error}") from None
 
@@ -126,22 +126,22 @@ class Agreement:
         return self.proposal.digest
 
     @property
-    def missing(self) -> tuple[str, ...]:
+    def missing_parties(self) -> tuple[str, ...]:
         """Parties that have not approved, as far as is known here."""
-        return tuple(name for name in self.proposal.names if name not in self.approvals)
+        return tuple(name for name in self.proposal.party_names if name not in self.approvals)
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all parties have approved."""
-        return not self.missing
+        return not self.missing_parties
 
-    def key(self, party: str) -> PublicKey:
+    def public_key(self, party: str) -> PublicSigningKey:
         """A party's public signing key.
 
         Raises:
             UnknownNameError: no such party.
         """
-        return self.proposal.card(party).key
+        return self.proposal.card_of(party).public_key
 
     def with_approval(self, approval: Approval | bytes) -> Agreement:
         """The agreement with one more approval.
@@ -181,13 +181,13 @@ class Agreement:
         Raises:
             InputError: some are, and of whom.
         """
-        if self.missing:
+        if self.missing_parties:
             raise InputError(
-                f"agreement {self.digest[:16]} is not approved by {', '.join(self.missing)}: each runs `securevfl "
-                "approve` and sends its .approval file; put it beside the agreement"
+                f"agreement {self.digest[:16]} is not approved by {', '.join(self.missing_parties)}: each runs "
+                "`securevfl approve` and sends its .approval file; put it beside the agreement"
             )
 
-    def note(self) -> dict[str, str]:
+    def ledger_note(self) -> dict[str, str]:
         """Facts of the agreement for every ledger: its digest, and each party's signature."""
         return {"agreement": self.digest, "id": self.proposal.id} | {
             f"signature of {name}": approval.signature for name, approval in self.approvals.items()
@@ -203,7 +203,7 @@ def approval_path(agreement: str | Path, party: str) -> Path:
 def write_approval(agreement: str | Path, approval: Approval) -> Path:
     """Write an approval beside its agreement; the path."""
     path = approval_path(agreement, approval.party)
-    write_atomic(path, approval.raw)
+    write_atomic(path, approval.file_bytes)
     return path
 
 
@@ -241,7 +241,7 @@ def read_agreement(path: str | Path, *, approvals: Iterable[str | Path] = ()) ->
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     agreement = Agreement(proposal)
-    beside = [approval_path(file, name) for name in proposal.names]
+    beside = [approval_path(file, name) for name in proposal.party_names]
     for one in [*(found for found in beside if found.exists()), *map(Path, approvals)]:
         try:
             agreement = agreement.with_approval(read_bytes(one, "an approval", _MOST))

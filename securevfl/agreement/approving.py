@@ -19,7 +19,7 @@ from securevfl.errors import InputError, PolicyError
 from securevfl.party import rule_against
 from securevfl.transport import ACTIVE, COORDINATOR
 
-__all__ = ["ProposalCheck", "approve", "check_proposal"]
+__all__ = ["ProposalCheck", "approve_proposal", "check_proposal"]
 
 _BOUNDS = ("epsilon", "delta")
 
@@ -39,7 +39,7 @@ class ProposalCheck:
     refusals: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def require(self) -> None:
+    def raise_refusals(self) -> None:
         """Do nothing, unless something was found.
 
         Raises:
@@ -47,12 +47,12 @@ class ProposalCheck:
             PolicyError: refusals alone.
         """
         if self.differences:
-            raise InputError(_several("the agreement differs from this party's own file", self.differences))
+            raise InputError(_join_lines("the agreement differs from this party's own file", self.differences))
         if self.refusals:
-            raise PolicyError(_several("this party refuses the agreement", self.refusals))
+            raise PolicyError(_join_lines("this party refuses the agreement", self.refusals))
 
 
-def _several(what: str, found: tuple[str, ...]) -> str:
+def _join_lines(what: str, found: tuple[str, ...]) -> str:
     return f"{what}: {found[0]}" if len(found) == 1 else f"{what}:\n  " + "\n  ".join(found)
 
 
@@ -69,28 +69,30 @@ def check_proposal(proposal: Proposal, own: PartyFile, now: datetime) -> Proposa
     """
     differences = _against_card(proposal, own)
     differences += [
-        f"signing_key of {name}: the agreement names {proposal.card(name).key.fingerprint}, [peer.{name}] expects "
-        f"{peer.signed_by}"
+        f"signing_key of {name}: the agreement names {proposal.card_of(name).public_key.fingerprint}, "
+        f"[peer.{name}] expects {peer.signed_by}"
         for name, peer in own.peers.items()
-        if name in proposal.names and peer.signed_by not in (None, proposal.card(name).key.fingerprint)
+        if name in proposal.party_names and peer.signed_by not in (None, proposal.card_of(name).public_key.fingerprint)
     ]
-    differences += [f"versions.{text}" for text in Versions.installed().differences(proposal.versions)]
+    differences += [f"versions.{text}" for text in Versions.read_installed().describe_differences(proposal.versions)]
     unknown = [
-        f"{name} signs with {proposal.card(name).key.fingerprint}: compare that with {name} in person, or set "
-        f"signed_by in [peer.{name}]"
-        for name in proposal.names
+        f"{name} signs with {proposal.card_of(name).public_key.fingerprint}: compare that with {name} in person, "
+        f"or set signed_by in [peer.{name}]"
+        for name in proposal.party_names
         if name != own.party and (name not in own.peers or own.peers[name].signed_by is None)
     ]
     return ProposalCheck(
-        differences=tuple(differences), refusals=tuple(_refusals(proposal, own, now)), notes=tuple(unknown)
+        differences=tuple(differences), refusals=tuple(_find_refusals(proposal, own, now)), notes=tuple(unknown)
     )
 
 
 def _against_card(proposal: Proposal, own: PartyFile) -> list[str]:
     named = dict(
-        flatten_fields({key: value for key, value in proposal.card(own.party).shown().items() if key not in _BOUNDS})
+        flatten_fields(
+            {key: value for key, value in proposal.card_of(own.party).display_tree().items() if key not in _BOUNDS}
+        )
     )
-    mine = dict(flatten_fields(make_party_card(own).shown() | _known_by(proposal.card(own.party), own)))
+    mine = dict(flatten_fields(make_party_card(own).display_tree() | _known_by(proposal.card_of(own.party), own)))
     return [
         f"party.{own.party}.{path}: the agreement has {named.get(path, 'nothing')[:200]}, {own.path.name} has "
         f"{mine.get(path, 'nothing')[:200]}"
@@ -102,19 +104,19 @@ def _against_card(proposal: Proposal, own: PartyFile) -> list[str]:
 def _known_by(card: PartyCard, own: PartyFile) -> dict[str, Any]:
     """The certificates of the agreement, where this party's first one is among them: those that were rotated in since
     are endorsed by its signing key, not agreed on."""
-    (first,) = read_certificates(own.at(own.keys.certificate))
-    return {"certificates": card.shown()["certificates"]} if first in card.tls else {}
+    (first,) = read_certificates(own.resolve_path(own.keys.certificate))
+    return {"certificates": card.display_tree()["certificates"]} if first in card.tls_certificates else {}
 
 
-def _refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[str]:
+def _find_refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[str]:
     found = []
     if proposal.limits.is_over(now):
         found.append(f"it ended at {proposal.limits.expires}: propose again")
-    card, budget = proposal.card(own.party), own.budget
+    card, budget = proposal.card_of(own.party), own.budget
     if card.role != COORDINATOR:
         job = proposal.job_of(device=own.device, policies={own.party: own.policy})
-        owners = [own.party] if card.role == ACTIVE else proposal.owners
-        passive, me = proposal.passive, own.party
+        owners = [own.party] if card.role == ACTIVE else proposal.owner_names
+        passive, me = proposal.passive_names, own.party
         found += [
             rule
             for owner in owners
@@ -140,7 +142,7 @@ def _refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def approve(proposal: Proposal, own: PartyFile, now: datetime) -> Approval:
+def approve_proposal(proposal: Proposal, own: PartyFile, now: datetime) -> Approval:
     """Check the proposal against the party's own file, and sign it.
 
     Args:
@@ -154,5 +156,5 @@ def approve(proposal: Proposal, own: PartyFile, now: datetime) -> Approval:
         PolicyError: the party's policy or budget refuses it.
     """
     held = check_proposal(proposal, own, now)
-    held.require()
+    held.raise_refusals()
     return Approval.sign(proposal, own.party, own.signing_key())

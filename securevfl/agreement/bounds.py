@@ -66,7 +66,7 @@ def check_versions(agreement: Agreement) -> None:
     Raises:
         InputError: names each that differs.
     """
-    found = Versions.installed().differences(agreement.proposal.versions)
+    found = Versions.read_installed().describe_differences(agreement.proposal.versions)
     if found:
         raise InputError(
             f"agreement {agreement.digest[:16]} is for other versions than are installed: {'; '.join(found)}: install "

@@ -98,7 +98,7 @@ def encode_tree(tree: Tree, header: str) -> bytes:
         InputError: texts that an agreement cannot contain, nested lists, or more than `MOST_BYTES`.
     """
     lines = [header]
-    _write(lines, tree, ())
+    _write_tree(lines, tree, ())
     raw = ("\n".join(lines) + "\n").encode("utf-8")
     if len(raw) > MOST_BYTES:
         raise InputError(
@@ -108,7 +108,7 @@ def encode_tree(tree: Tree, header: str) -> bytes:
     return raw
 
 
-def _write(lines: list[str], tree: Tree, path: tuple[str, ...]) -> None:
+def _write_tree(lines: list[str], tree: Tree, path: tuple[str, ...]) -> None:
     if len(path) > _DEEPEST:
         raise InputError(f"{'.'.join(path)} is nested too deeply; at most {_DEEPEST} levels of sections are allowed")
     for key, value in tree.items():
@@ -117,16 +117,16 @@ def _write(lines: list[str], tree: Tree, path: tuple[str, ...]) -> None:
                 f"{'.'.join((*path, key))!a:.100} is not a key of an agreement: use letters, digits, '-' and '_'"
             )
         if not _is_section(value):
-            lines.append(f"{key} = {_value(value, '.'.join((*path, key)))}")
+            lines.append(f"{key} = {_encode_value(value, '.'.join((*path, key)))}")
     for key, value in tree.items():
         at = (*path, key)
         if isinstance(value, Mapping):
             lines += ["", f"[{'.'.join(at)}]"]
-            _write(lines, value, at)
+            _write_tree(lines, value, at)
         elif _is_section(value):
             for item in value:
                 lines += ["", f"[[{'.'.join(at)}]]"]
-                _write(lines, item, at)
+                _write_tree(lines, item, at)
 
 
 def _is_section(value: object) -> bool:
@@ -135,13 +135,13 @@ def _is_section(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
-def _value(value: object, where: str) -> str:
+def _encode_value(value: object, where: str) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(_item(item, where) for item in value) + "]"
-    return _item(value, where)
+        return "[" + ", ".join(_encode_item(item, where) for item in value) + "]"
+    return _encode_item(value, where)
 
 
-def _item(value: object, where: str) -> str:
+def _encode_item(value: object, where: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

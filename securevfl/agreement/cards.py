@@ -17,7 +17,7 @@ from securevfl.config import Config
 from securevfl.data import PartyTable
 from securevfl.data.table import explain_bad_name
 from securevfl.errors import AuditError, InputError
-from securevfl.ledger import PublicKey
+from securevfl.ledger import PublicSigningKey
 from securevfl.transport import ACTIVE, COORDINATOR
 
 __all__ = ["PartyCard", "TableSchema", "certificate_text"]
@@ -51,7 +51,7 @@ class TableSchema(Config):
     book: bool = False
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "table"
 
     def problems(self) -> list[str]:
@@ -64,7 +64,12 @@ class TableSchema(Config):
             names = getattr(self, what)
             if isinstance(names, tuple) and len(set(names)) < len(names):
                 found.append(f"{what} names a column or class twice")
-        for text in (*_texts(self.numbers), *_texts(self.categories), *_texts(self.classes), self.label or "-"):
+        for text in (
+            *_name_tuple(self.numbers),
+            *_name_tuple(self.categories),
+            *_name_tuple(self.classes),
+            self.label or "-",
+        ):
             rule = text_problem(text)
             if rule:
                 found.append(f"an agreement cannot contain {ascii(text)[:80]}: {rule}")
@@ -73,12 +78,12 @@ class TableSchema(Config):
     @property
     def columns(self) -> int:
         """Number of feature columns."""
-        return _count(self.numbers) + _count(self.categories)
+        return _count_names(self.numbers) + _count_names(self.categories)
 
     @property
     def class_count(self) -> int:
         """Number of classes; 0 without a label."""
-        return 0 if self.classes is None else _count(self.classes)
+        return 0 if self.classes is None else _count_names(self.classes)
 
     @classmethod
     def of_table(cls, table: PartyTable, *, names: bool = True) -> Self:
@@ -88,7 +93,7 @@ class TableSchema(Config):
             table: the party's.
             names: whether columns and classes are shown by their names, or only counted.
         """
-        categories = tuple(name for name in table.columns if name in table.categorical or name in table.texts)
+        categories = tuple(name for name in table.columns if name in table.categorical or name in table.text_columns)
         numbers = tuple(name for name in table.columns if name not in categories)
         classes = tuple(map(str, table.classes))
         return cls(
@@ -112,11 +117,11 @@ class TableSchema(Config):
         return isinstance(self.numbers, tuple)
 
 
-def _texts(names: int | tuple[str, ...] | None) -> tuple[str, ...]:
+def _name_tuple(names: int | tuple[str, ...] | None) -> tuple[str, ...]:
     return names if isinstance(names, tuple) else ()
 
 
-def _count(names: int | tuple[str, ...]) -> int:
+def _count_names(names: int | tuple[str, ...]) -> int:
     return len(names) if isinstance(names, tuple) else names
 
 
@@ -125,7 +130,7 @@ def certificate_text(certificate: Certificate) -> str:
     return base64.b64encode(certificate.der).decode("ascii")
 
 
-def _certificate(text: str) -> Certificate:
+def _read_certificate(text: str) -> Certificate:
     try:
         der = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -159,7 +164,7 @@ class PartyCard(Config):
     table: TableSchema | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "party"
 
     def problems(self) -> list[str]:
@@ -167,7 +172,7 @@ class PartyCard(Config):
         rule = explain_bad_name(self.name)
         found += [rule] if rule else []
         try:
-            PublicKey.from_hex(self.signing_key)
+            PublicSigningKey.from_hex(self.signing_key)
         except AuditError as error:
             found.append(f"signing_key: {error}")
         if (self.authority is None) == (not self.certificates):
@@ -184,10 +189,10 @@ class PartyCard(Config):
 
     def _about_certificates(self) -> list[str]:
         try:
-            for one in self.tls:
+            for one in self.tls_certificates:
                 if one.names != (self.name,) or one.authority:
                     return [f"certificate {one.fingerprint[:16]}… is not one of the party {self.name!r} alone"]
-            issuer = self.issuer
+            issuer = self.issuer_certificate
         except InputError as error:
             return [f"a certificate cannot be used: {error}"]
         if issuer is not None and not issuer.authority:
@@ -195,36 +200,36 @@ class PartyCard(Config):
         return []
 
     @property
-    def key(self) -> PublicKey:
+    def public_key(self) -> PublicSigningKey:
         """The key that its signatures are checked with."""
-        return PublicKey.from_hex(self.signing_key)
+        return PublicSigningKey.from_hex(self.signing_key)
 
     @property
-    def tls(self) -> tuple[Certificate, ...]:
+    def tls_certificates(self) -> tuple[Certificate, ...]:
         """Its TLS certificates, if peers identify it by them."""
-        return tuple(_certificate(text) for text in self.certificates)
+        return tuple(_read_certificate(text) for text in self.certificates)
 
     @property
-    def issuer(self) -> Certificate | None:
+    def issuer_certificate(self) -> Certificate | None:
         """Certificate of its authority, where it is known by that."""
-        return None if self.authority is None else _certificate(self.authority)
+        return None if self.authority is None else _read_certificate(self.authority)
 
-    def tree(self) -> dict[str, Any]:
+    def to_tree(self) -> dict[str, Any]:
         """Plain values in their order, for `canonical.encode`, without None."""
         plain: dict[str, Any] = to_plain(self.describe())
         return plain
 
-    def shown(self) -> dict[str, Any]:
-        """`tree` for people: keys and certificates by their fingerprints."""
-        issuer = self.issuer
-        keys: dict[str, Any] = {"signing_key": self.key.fingerprint}
-        keys |= {"certificates": [one.fingerprint for one in self.tls]} if issuer is None else {}
+    def display_tree(self) -> dict[str, Any]:
+        """`to_tree` for people: keys and certificates by their fingerprints."""
+        issuer = self.issuer_certificate
+        keys: dict[str, Any] = {"signing_key": self.public_key.fingerprint}
+        keys |= {"certificates": [one.fingerprint for one in self.tls_certificates]} if issuer is None else {}
         keys |= {} if issuer is None else {"authority": issuer.fingerprint}
-        return self.tree() | keys
+        return self.to_tree() | keys
 
     @classmethod
     def of_tree(cls, tree: object, where: str) -> Self:
-        """Build a card from the plain values of `tree`.
+        """Build a card from the plain values of `to_tree`.
 
         Args:
             tree: as TOML has it.
@@ -234,12 +239,12 @@ class PartyCard(Config):
             InputError: values that a card cannot have, all of them in one message.
         """
         if isinstance(tree, Mapping):
-            tree = {key: _decimal(value) if key in ("epsilon", "delta") else value for key, value in tree.items()}
-        return cls.of(tree, where)
+            tree = {key: _to_number(value) if key in ("epsilon", "delta") else value for key, value in tree.items()}
+        return cls.from_values(tree, where)
 
     def encode(self) -> bytes:
         """Encode as the bytes of a card file."""
-        return encode_tree({"party": self.tree()}, _HEADER)
+        return encode_tree({"party": self.to_tree()}, _HEADER)
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
@@ -257,7 +262,7 @@ class PartyCard(Config):
         return card
 
 
-def _decimal(value: object) -> object:
+def _to_number(value: object) -> object:
     """A decimal's number; anything else as it is, and refused where a number is expected: 8 and "8" are no decimals."""
     found = parse_number(value) if isinstance(value, str) else None
     return str(value) if found is None else found

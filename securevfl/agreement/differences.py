@@ -15,12 +15,12 @@ from typing import Any
 
 from securevfl.agreement.proposal import Proposal
 
-__all__ = ["differences", "field_digests", "fields_of", "flatten_fields"]
+__all__ = ["field_digests", "fields_of", "find_differences", "flatten_fields"]
 
 
 def fields_of(proposal: Proposal) -> dict[str, str]:
     """Field → value in words, of all fields: ``{"job.epochs": "10", "party.bank.table.numbers": …}``."""
-    tree = proposal.tree()
+    tree = proposal.to_tree()
     tree["party"] = {
         card["name"]: {key: value for key, value in card.items() if key != "name"} for card in tree["party"]
     }
@@ -38,7 +38,7 @@ def flatten_fields(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def differences(mine: Proposal, theirs: Proposal, *, me: str = "this one", peer: str = "the other") -> list[str]:
+def find_differences(mine: Proposal, theirs: Proposal, *, me: str = "this one", peer: str = "the other") -> list[str]:
     """One sentence for each field that differs: ``"job.epochs: bank has 10, shop has 12"``; empty for equal proposals.
 
     Args:

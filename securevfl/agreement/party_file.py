@@ -54,7 +54,7 @@ class Address:
     port: int
 
     @classmethod
-    def of(cls, text: str) -> Address:
+    def parse(cls, text: str) -> Address:
         """Parse ``"host:port"`` or ``"[v6]:port"``.
 
         Raises:
@@ -81,7 +81,7 @@ class PartyDataSection(TableSection):
     show: Literal["names", "counts"] = "names"
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "data"
 
 
@@ -102,7 +102,7 @@ class KeySection(Config):
     authority: Word | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "keys"
 
 
@@ -122,7 +122,7 @@ class PartyBudget(Config):
     seconds: Annotated[int, Meta(ge=1)] | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "budget"
 
 
@@ -155,7 +155,7 @@ class PeerSection(Config):
     window: Annotated[int, Meta(ge=1 << 16, le=1 << 32)] = 32 << 20
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "peer"
 
     def problems(self) -> list[str]:
@@ -180,7 +180,7 @@ class PeerSection(Config):
 
 def _no_address(what: str, text: str | None) -> list[str]:
     try:
-        _ = Address.of(text) if text is not None else None
+        _ = Address.parse(text) if text is not None else None
     except InputError as error:
         return [f"{what}: {error}"]
     return []
@@ -220,7 +220,7 @@ class PartyFile:
         pool: workers for the products of a sealed cut; see `securevfl_crypto.pools.open_pool`.
         listen: own address; None to accept no connections.
         data: the table; None at a coordinator.
-        keys: paths of keys and certificates, as `KeySection` has them; see `at`.
+        keys: paths of keys and certificates, as `KeySection` has them; see `resolve_path`.
         policy: the party's own; of its file and of the section, both.
         budget: the party's own.
         peers: name → how it is reached.
@@ -245,7 +245,7 @@ class PartyFile:
         """Folder of the party file."""
         return self.path.parent
 
-    def at(self, name: str) -> Path:
+    def resolve_path(self, name: str) -> Path:
         """A path that the file names."""
         return self.folder / name
 
@@ -255,15 +255,15 @@ class PartyFile:
         Raises:
             InputError: it cannot be read, or others can.
         """
-        return read_private_key(self.at(self.keys.signing))
+        return read_private_key(self.resolve_path(self.keys.signing))
 
-    def table(self) -> PartyTable | None:
+    def read_table(self) -> PartyTable | None:
         """The party's table; None at a coordinator.
 
         Raises:
             InputError: it cannot be used.
         """
-        return None if self.data is None else self.data.read(self.folder, self.party)
+        return None if self.data is None else self.data.read_table(self.folder, self.party)
 
 
 def read_party_file(path: str | Path) -> PartyFile:
@@ -309,7 +309,7 @@ def read_party_file(path: str | Path) -> PartyFile:
         filters=None if sections.filters is None else file.parent / sections.filters,
         device=sections.device,
         pool=sections.pool,
-        listen=None if sections.listen is None else Address.of(sections.listen),
+        listen=None if sections.listen is None else Address.parse(sections.listen),
         data=sections.data,
         keys=sections.keys,
         policy=policy,

@@ -23,7 +23,7 @@ def identity_of(own: PartyFile) -> Identity:
     Raises:
         InputError: they cannot be used, or name another party.
     """
-    found = Identity.load(own.at(own.keys.certificate), own.at(own.keys.key)).newest()
+    found = Identity.load(own.resolve_path(own.keys.certificate), own.resolve_path(own.keys.key)).newest()
     if found.name != own.party:
         raise InputError(f"{found.certificate_file} names {found.name!r}; {own.path} is the file of {own.party!r}")
     return found
@@ -41,8 +41,8 @@ def row_of(agreement: Agreement, own: PartyFile, note: Path | None = None) -> Ce
         InputError: they cannot be used, or name another party.
     """
     card = next(card for card in agreement.proposal.party if card.name == own.party)
-    pinned = card.tls if card.issuer is None else ()
-    found = CertificateSeries(own.at(own.keys.certificate), own.at(own.keys.key), pinned, note=note)
+    pinned = card.tls_certificates if card.issuer_certificate is None else ()
+    found = CertificateSeries(own.resolve_path(own.keys.certificate), own.resolve_path(own.keys.key), pinned, note=note)
     if found.shown.name != own.party:
         file = found.shown.certificate_file
         raise InputError(f"{file} names {found.shown.name!r}; {own.path} is the file of {own.party!r}")
@@ -55,7 +55,7 @@ def require_peers(agreement: Agreement, own: PartyFile) -> dict[str, PeerSection
     Raises:
         InputError: the party file omits a peer, or names somebody else.
     """
-    peers = [name for name in agreement.proposal.names if name != own.party]
+    peers = [name for name in agreement.proposal.party_names if name != own.party]
     missing = [name for name in peers if name not in own.peers]
     if missing:
         raise InputError(
@@ -80,26 +80,26 @@ def peer_book(
     Raises:
         InputError: a revocation list is missing or cannot be used.
     """
-    rules = {card.name: _rule(card, own) for card in agreement.proposal.party if card.name != own.party}
+    rules = {card.name: _identity_rule(card, own) for card in agreement.proposal.party if card.name != own.party}
     return PeerBook(
         own.party,
         rules,
         agreement=bytes.fromhex(agreement.digest),
-        signers={card.name: card.key for card in agreement.proposal.party},
+        signers={card.name: card.public_key for card in agreement.proposal.party},
         grace=GRACE,
         store=store,
         now=now,
     )
 
 
-def _rule(card: PartyCard, own: PartyFile) -> Pin | Authority:
-    issuer = card.issuer
+def _identity_rule(card: PartyCard, own: PartyFile) -> Pin | Authority:
+    issuer = card.issuer_certificate
     if issuer is None:
-        return Pin(card.tls)
+        return Pin(card.tls_certificates)
     section = own.peers.get(card.name)
     if section is None or section.crl is None:
         raise InputError(
             f"{card.name!r} is known by an authority: give its list of revoked certificates, crl = … in "
             f"[peer.{card.name}] of {own.path}"
         )
-    return Authority(issuer, own.at(section.crl))
+    return Authority(issuer, own.resolve_path(section.crl))

@@ -44,53 +44,56 @@ def describe_proposal(proposal: Proposal, *, me: str = "") -> list[Paragraph]:
             f"Agreement {proposal.digest}",
             (
                 f"Purpose: {proposal.purpose}",
-                f"It ends on {limits.end:%Y-%m-%d %H:%M} UTC, after {limits.attempts} attempts, or after "
-                f"{_span(limits.seconds)} of running, whatever comes first.",
+                f"It ends on {limits.expiry_time:%Y-%m-%d %H:%M} UTC, after {limits.attempts} attempts, or after "
+                f"{_format_span(limits.seconds)} of running, whatever comes first.",
                 "If a party leaves for good, the job ends at all parties.",
             ),
         ),
-        Paragraph("Who takes part", tuple(line for card in proposal.party for line in _who(card, me))),
-        Paragraph("What runs", _what(proposal)),
-        Paragraph("Who learns what", tuple(_learned(proposal))),
-        Paragraph("What the releases may cost", tuple(_cost(proposal, card) for card in proposal.party)),
-        Paragraph("Afterwards", _afterwards(proposal)),
+        Paragraph("Who takes part", tuple(line for card in proposal.party for line in _describe_party(card, me))),
+        Paragraph("What runs", _describe_job(proposal)),
+        Paragraph("Who learns what", tuple(_describe_findings(proposal))),
+        Paragraph("What the releases may cost", tuple(_describe_cost(proposal, card) for card in proposal.party)),
+        Paragraph("Afterwards", _describe_serving(proposal)),
     ]
 
 
-def _span(seconds: int) -> str:
+def _format_span(seconds: int) -> str:
     return str(timedelta(seconds=seconds)).removesuffix(", 0:00:00")
 
 
-def _who(card: PartyCard, me: str) -> list[str]:
+def _describe_party(card: PartyCard, me: str) -> list[str]:
     role = {ACTIVE: "has the labels", COORDINATOR: "coordinates and has no data"}.get(card.role, "has features alone")
-    issuer = card.issuer
+    issuer = card.issuer_certificate
     known = (
-        "certificate " + ", ".join(one.fingerprint for one in card.tls)
+        "certificate " + ", ".join(one.fingerprint for one in card.tls_certificates)
         if issuer is None
         else f"any certificate of its name that authority {issuer.fingerprint} issues"
     )
     lines = [
         f"{card.name}{' (you)' if card.name == me else ''} {role}",
-        f"  signs with {card.key.fingerprint}",
+        f"  signs with {card.public_key.fingerprint}",
         f"  shows {known}",
     ]
-    return lines + ([] if card.table is None else [f"  brings {_columns(card.table)}"])
+    return lines + ([] if card.table is None else [f"  brings {_describe_columns(card.table)}"])
 
 
-def _columns(table: TableSchema) -> str:
-    parts = [_names(table.numbers, "number", "numbers"), _names(table.categories, "category", "categories")]
+def _describe_columns(table: TableSchema) -> str:
+    parts = [
+        _format_names(table.numbers, "number", "numbers"),
+        _format_names(table.categories, "category", "categories"),
+    ]
     if table.label is not None and table.classes is not None:
         if isinstance(table.classes, tuple) and table.label == name_labels(table.classes):
             parts.append(f"{len(table.classes)} labels, of which a row can have several: {table.label}")
             return "; ".join(part for part in parts if part)
         number = table.classes == 1
-        what = "a number" if number else f"with {_names(table.classes, 'class', 'classes')}"
+        what = "a number" if number else f"with {_format_names(table.classes, 'class', 'classes')}"
         parts.append(f"the label {table.label}{', ' if number else ' '}{what}")
     parts += ["labels of people that its table lacks"] if table.book else []
     return "; ".join(part for part in parts if part) or "no columns"
 
 
-def _names(names: int | tuple[str, ...], one: str, many: str) -> str:
+def _format_names(names: int | tuple[str, ...], one: str, many: str) -> str:
     count = names if isinstance(names, int) else len(names)
     if not count:
         return ""
@@ -100,46 +103,46 @@ def _names(names: int | tuple[str, ...], one: str, many: str) -> str:
     return f"{text}: {', '.join(names[:_MANY])}" + (", …" if count > _MANY else "")
 
 
-def _what(proposal: Proposal) -> tuple[str, ...]:
-    tree = proposal.tree()
-    assumed = proposal.protection.assumptions(proposal.owners, proposal.passive)
+def _describe_job(proposal: Proposal) -> tuple[str, ...]:
+    tree = proposal.to_tree()
+    assumed = proposal.protection.assumptions(proposal.owner_names, proposal.passive_names)
     return (
         f"{proposal.algorithm.title} under {proposal.protection.title}",
         *([f"  What follows is true only if {assumed}. By signing you state that you believe it."] if assumed else []),
-        f"  job: {_options(tree['job'])}",
-        f"  alignment: {_options(tree['align'])}",
-        *([f"  linkage, for want of a common identifier: {_options(tree['link'])}"] if "link" in tree else []),
-        f"  algorithm: {_options(tree['algorithm'])}",
-        f"  protection: {_options(tree['protection'])}",
-        f"  with {_options(tree['versions'])}",
+        f"  job: {_describe_options(tree['job'])}",
+        f"  alignment: {_describe_options(tree['align'])}",
+        *([f"  linkage, for want of a common identifier: {_describe_options(tree['link'])}"] if "link" in tree else []),
+        f"  algorithm: {_describe_options(tree['algorithm'])}",
+        f"  protection: {_describe_options(tree['protection'])}",
+        f"  with {_describe_options(tree['versions'])}",
     )
 
 
-def _options(tree: dict[str, Any]) -> str:
+def _describe_options(tree: dict[str, Any]) -> str:
     """Every option, without exception: people can agree only to what they see."""
     parts = []
     for key, value in tree.items():
         if isinstance(value, dict):
-            parts.append(f"{key} ({_options(value)})")
+            parts.append(f"{key} ({_describe_options(value)})")
         else:
-            parts.append(f"{key} {_value(value)}")
+            parts.append(f"{key} {_format_value(value)}")
     return ", ".join(parts)
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, list):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(_format_value, value)) + "]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _learned(proposal: Proposal) -> list[str]:
-    job, passive = proposal.job_of(), proposal.passive
-    found = [one for owner in proposal.owners for one in job.findings(passive, owner)]
+def _describe_findings(proposal: Proposal) -> list[str]:
+    job, passive = proposal.job_of(), proposal.passive_names
+    found = [one for owner in proposal.owner_names for one in job.findings(passive, owner)]
     ordered = sorted(dict.fromkeys(found), key=lambda one: _ORDER.index(one.severity))
-    return _grouped(ordered) or ["no party learns anything of another"]
+    return _group_findings(ordered) or ["no party learns anything of another"]
 
 
-def _grouped(findings: Sequence[Finding]) -> list[str]:
+def _group_findings(findings: Sequence[Finding]) -> list[str]:
     """Merge findings that several parties share."""
     who: dict[tuple[str, str, str], list[str]] = {}
     for one in findings:
@@ -150,7 +153,7 @@ def _grouped(findings: Sequence[Finding]) -> list[str]:
     ]
 
 
-def _cost(proposal: Proposal, card: PartyCard) -> str:
+def _describe_cost(proposal: Proposal, card: PartyCard) -> str:
     planned = planned_epsilon(proposal, card.name)
     if planned.epsilon == 0:
         return f"{card.name}: releases nothing of its own with a cost"
@@ -160,7 +163,7 @@ def _cost(proposal: Proposal, card: PartyCard) -> str:
     return f"{card.name}: ε up to {card.epsilon:g} at δ = {card.delta:g}, over all attempts; one attempt plans {plans}"
 
 
-def _afterwards(proposal: Proposal) -> tuple[str, ...]:
+def _describe_serving(proposal: Proposal) -> tuple[str, ...]:
     serving = proposal.serving
     if serving is None:
         return ("This is about training alone: nobody may ask the model for scores under it.",)
@@ -174,5 +177,5 @@ def _afterwards(proposal: Proposal) -> tuple[str, ...]:
 def describe_approvals(agreement: Agreement) -> Paragraph:
     """Who has approved, as far as this party knows."""
     lines = [f"{name}: approved, the signature verifies" for name in agreement.approvals]
-    lines += [f"{name}: not yet" for name in agreement.missing]
+    lines += [f"{name}: not yet" for name in agreement.missing_parties]
     return Paragraph("Approvals", tuple(sorted(lines)))

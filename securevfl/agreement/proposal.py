@@ -66,18 +66,18 @@ class AgreedLimits(Config):
     leaving: Literal["end"] = "end"
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "limits"
 
     def problems(self) -> list[str]:
         found = super().problems()
-        if self._time() is None:
+        if self._parse_time() is None:
             found.append(
                 f'expires is {self.expires[:40]!a}; a time in UTC was expected, such as "2026-12-31T00:00:00Z"'
             )
         return found
 
-    def _time(self) -> datetime | None:
+    def _parse_time(self) -> datetime | None:
         try:
             time = datetime.strptime(self.expires, _TIME).replace(tzinfo=UTC)
         except ValueError:
@@ -85,16 +85,16 @@ class AgreedLimits(Config):
         return time if time.strftime(_TIME) == self.expires else None
 
     @property
-    def end(self) -> datetime:
+    def expiry_time(self) -> datetime:
         """`expires` as a time."""
-        time = self._time()
+        time = self._parse_time()
         if time is None:
             raise InputError(f'expires is {self.expires!r}; a time in UTC was expected, such as "2026-12-31T00:00:00Z"')
         return time
 
     def is_over(self, now: datetime) -> bool:
         """Whether the agreement has expired, with `TOLERANCE` for differing clocks."""
-        return now > self.end + TOLERANCE
+        return now > self.expiry_time + TOLERANCE
 
 
 class ServingTerms(Config):
@@ -113,7 +113,7 @@ class ServingTerms(Config):
     scores_per_record: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "serving"
 
 
@@ -147,7 +147,7 @@ class Proposal(Config, dict=True):
     serving: ServingTerms | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "agreement"
 
     def problems(self) -> list[str]:
@@ -157,15 +157,17 @@ class Proposal(Config, dict=True):
         rule = text_problem(self.purpose)
         found += [f"an agreement cannot contain this purpose: {rule}"] if rule else []
         found += self._about_parties()
-        found += wrong_parties(self.algorithm, self.owners, self.passive)
+        found += wrong_parties(self.algorithm, self.owner_names, self.passive_names)
         found += too_few_epochs(self.algorithm, self.job.epochs)
         for name in self.serving.asks if self.serving is not None else ():
-            if name not in self.owners:
-                found.append(f"serving.asks names {name[:40]!a}, who owns no labels; owners: {', '.join(self.owners)}")
-        if self.serving is not None and len(self.owners) > 1:
+            if name not in self.owner_names:
+                found.append(
+                    f"serving.asks names {name[:40]!a}, who owns no labels; owners: {', '.join(self.owner_names)}"
+                )
+        if self.serving is not None and len(self.owner_names) > 1:
             found.append(
                 f"serving lets {', '.join(self.serving.asks)} request scores, but a model of several label owners "
-                f"({', '.join(self.owners)}) cannot be served yet: leave serving (--asks) out; each owner scores its "
+                f"({', '.join(self.owner_names)}) cannot be served yet: leave serving (--asks) out; each owner scores its "
                 "own rows during training"
             )
         if self.serving is not None and self.link is not None and self.link.needs_coordinator():
@@ -197,7 +199,7 @@ class Proposal(Config, dict=True):
         ):
             if len(set(values)) < len(values):
                 found.append(f"two parties have the same {what}; each must create its own")
-        if not self.owners:
+        if not self.owner_names:
             found.append("no party is active; at least one must own the labels")
         coordinators = [card.name for card in self.party if card.role == COORDINATOR]
         asked = self.protection.coordinator_among([card.name for card in self.party if card.role != COORDINATOR])
@@ -228,36 +230,36 @@ class Proposal(Config, dict=True):
         return found
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def party_names(self) -> tuple[str, ...]:
         """Names of all parties, in order."""
         return tuple(card.name for card in self.party)
 
     @property
-    def keys(self) -> dict[str, str]:
+    def public_keys(self) -> dict[str, str]:
         """Party → its public signing key, hexadecimal."""
-        return {card.name: card.key.hex for card in self.party}
+        return {card.name: card.public_key.hex for card in self.party}
 
     @property
-    def owners(self) -> tuple[str, ...]:
+    def owner_names(self) -> tuple[str, ...]:
         """Parties with labels, in order."""
         return tuple(card.name for card in self.party if card.role == ACTIVE)
 
     @property
-    def passive(self) -> tuple[str, ...]:
+    def passive_names(self) -> tuple[str, ...]:
         """Parties with features and no labels, in order."""
         return tuple(card.name for card in self.party if card.role == PASSIVE)
 
     @property
-    def coordinator(self) -> str:
+    def coordinator_name(self) -> str:
         """The party without a table; empty if there is none."""
         return next((card.name for card in self.party if card.role == COORDINATOR), "")
 
     def has_book(self, name: str) -> bool:
         """Whether a party's table comes with a label book."""
-        table = self.card(name).table
+        table = self.card_of(name).table
         return table is not None and table.book
 
-    def card(self, name: str) -> PartyCard:
+    def card_of(self, name: str) -> PartyCard:
         """A party's card.
 
         Raises:
@@ -266,7 +268,7 @@ class Proposal(Config, dict=True):
         for card in self.party:
             if card.name == name:
                 return card
-        raise UnknownNameError("party of the agreement", name, self.names)
+        raise UnknownNameError("party of the agreement", name, self.party_names)
 
     def job_of(self, *, device: str = "cpu", pool: str = "local", policies: Mapping[str, Policy] | None = None) -> Job:
         """The job, as one party runs it.
@@ -292,16 +294,16 @@ class Proposal(Config, dict=True):
         )
 
     @cached_property
-    def raw(self) -> bytes:
+    def signed_bytes(self) -> bytes:
         """The canonical bytes, which the parties sign."""
-        return encode_tree(self.tree(), _HEADER)
+        return encode_tree(self.to_tree(), _HEADER)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of `raw`, hexadecimal: what sessions, approvals and ledgers call the agreement."""
-        return hashlib.sha256(self.raw).hexdigest()
+        """SHA-256 of `signed_bytes`, hexadecimal: what sessions, approvals and ledgers call the agreement."""
+        return hashlib.sha256(self.signed_bytes).hexdigest()
 
-    def tree(self) -> dict[str, Any]:
+    def to_tree(self) -> dict[str, Any]:
         """The content as plain values, in canonical order."""
         plain: dict[str, Any] = to_plain(self.describe())
         return plain
@@ -326,10 +328,11 @@ class Proposal(Config, dict=True):
         if found:
             raise Mistaken("the agreement", found)
         proposal = cls(**taken)
-        if proposal.raw != raw:
+        if proposal.signed_bytes != raw:
             raise InputError(
                 "the agreement's content is valid, but not in the canonical form that the parties sign: line "
-                f"{_first_difference(proposal.raw, raw)} differs; use the file exactly as `securevfl propose` wrote it"
+                f"{_first_difference(proposal.signed_bytes, raw)} differs; use the file exactly as `securevfl propose` "
+                "wrote it"
             )
         return proposal
 

@@ -26,7 +26,7 @@ from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.party import JobTerms, terms_of_job, with_default_protection
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 
-__all__ = ["Planned", "make_party_card", "parse_time", "planned_epsilon", "propose", "read_card"]
+__all__ = ["Planned", "make_party_card", "parse_time", "planned_epsilon", "propose_job", "read_card"]
 
 ROOM = 2.0
 """A proposal's default limit on ε, as a multiple of the job's plan: room for what restarts release again."""
@@ -44,22 +44,22 @@ def make_party_card(own: PartyFile) -> PartyCard:
     Raises:
         InputError: one of them cannot be used.
     """
-    table = own.table()
+    table = own.read_table()
     role: PartyRole = COORDINATOR if table is None else PASSIVE if table.label is None else ACTIVE
     known = identity_of(own)
     authority = None
     if own.keys.authority is not None:
-        (issuer,) = read_certificates(own.at(own.keys.authority))
+        (issuer,) = read_certificates(own.resolve_path(own.keys.authority))
         if not known.certificate.issued_by(issuer):
             raise InputError(
-                f"{own.at(own.keys.authority)} did not issue {known.certificate_file}: name the one that did"
+                f"{own.resolve_path(own.keys.authority)} did not issue {known.certificate_file}: name the one that did"
             )
         authority = certificate_text(issuer)
     names = own.data is not None and own.data.show == "names"
     return PartyCard(
         name=own.party,
         role=role,
-        signing_key=own.signing_key().public.hex,
+        signing_key=own.signing_key().public_key.hex,
         certificates=() if authority is not None else (certificate_text(known.certificate),),
         authority=authority,
         table=None if table is None else TableSchema.of_table(table, names=names),
@@ -121,16 +121,16 @@ class Planned:
 def planned_epsilon(proposal: Proposal, party: str) -> Planned:
     """ε that one attempt at the proposal's job plans for a party; of the fewest releases that are possible, where their
     number depends on the rows."""
-    role, job = proposal.card(party).role, proposal.job_of()
-    if role == COORDINATOR or not proposal.passive:
+    role, job = proposal.card_of(party).role, proposal.job_of()
+    if role == COORDINATOR or not proposal.passive_names:
         return Planned(0.0, 0.0)
-    owners = [party] if role == ACTIVE else proposal.owners
-    found = [terms_of_job(job, party, active=owner, passive=proposal.passive) for owner in owners]
+    owners = [party] if role == ACTIVE else proposal.owner_names
+    found = [terms_of_job(job, party, active=owner, passive=proposal.passive_names) for owner in owners]
     most = max(found, key=lambda one: 0.0 if one.epsilon is None else one.epsilon)
     return Planned(0.0 if most.epsilon is None else most.epsilon, most.delta)
 
 
-def propose(
+def propose_job(
     job_file: str | Path,
     cards: Sequence[PartyCard],
     *,
@@ -172,12 +172,12 @@ def propose(
         raise InputError(f"two cards are of {doubled[0]!r}; give each party's once")
     names = {role: tuple(sorted(card.name for card in cards if card.role == role)) for role in (ACTIVE, PASSIVE)}
     coordinator = next((card.name for card in cards if card.role == COORDINATOR), "")
-    job = sections.build().replace(accept_leak=accept_leak or sections.job.accept_leak)
+    job = sections.build_job().replace(accept_leak=accept_leak or sections.job.accept_leak)
     proposal = Proposal(
         id=secrets.token_hex(16),
         purpose=purpose,
         limits=AgreedLimits(expires=parse_time(expires, now), **(limits or {})),
-        versions=Versions.installed(),
+        versions=Versions.read_installed(),
         job=JobTerms(**{name: getattr(sections.job, name) for name in JobTerms.__struct_fields__}),
         algorithm=sections.algorithm,
         align=sections.align,
@@ -188,12 +188,14 @@ def propose(
     )
     given = dict(epsilon or {})
     for name in given:
-        proposal.card(name)
-    proposal = proposal.replace(party=tuple(_bounded(proposal, card, given.get(card.name)) for card in proposal.party))
-    return Proposal.decode(proposal.raw)  # what the others will read
+        proposal.card_of(name)
+    proposal = proposal.replace(
+        party=tuple(_bound_budget(proposal, card, given.get(card.name)) for card in proposal.party)
+    )
+    return Proposal.decode(proposal.signed_bytes)  # what the others will read
 
 
-def _bounded(proposal: Proposal, card: PartyCard, given: tuple[float, float] | None) -> PartyCard:
+def _bound_budget(proposal: Proposal, card: PartyCard, given: tuple[float, float] | None) -> PartyCard:
     planned = planned_epsilon(proposal, card.name)
     if given is not None:
         return card.replace(epsilon=given[0], delta=given[1])

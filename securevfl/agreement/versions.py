@@ -33,11 +33,11 @@ class Versions(Config):
     ledger: Version
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "versions"
 
     @classmethod
-    def installed(cls) -> Versions:
+    def read_installed(cls) -> Versions:
         """Versions of this installation."""
         try:
             package = version("securevfl")
@@ -45,7 +45,7 @@ class Versions(Config):
             package = "unknown"
         return cls(securevfl=package, wire=WIRE, session=SESSION[1], ledger=LEDGER)
 
-    def differences(self, other: Versions) -> list[str]:
+    def describe_differences(self, other: Versions) -> list[str]:
         """Describe what differs.
 
         Args:

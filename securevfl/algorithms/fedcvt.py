@@ -382,7 +382,7 @@ class _Passive(_Bottoms, PassiveRole):
         self.train_networks()
         self.both = _ConcatenatedBottoms(self.shared, self.unique)
         if self.site.observer.listening:
-            self.site.observer.built(self.site.name, self.site.active, self.both)
+            self.site.observer.network_built(self.site.name, self.site.active, self.both)
 
     async def setup(self) -> None:
         await super().setup()

@@ -406,7 +406,7 @@ class _Active(_StagedRole[ActiveHalf], Active):
         """
         self.chosen = rows
         told = {name: self.table.known_to(name, rows) for name in self.site.passive}
-        await fan_out(self.site.others, lambda link: link.send(Kind.CONTROL, "risa/rows", rows=told[link.peer]))
+        await fan_out(self.site.other_links, lambda link: link.send(Kind.CONTROL, "risa/rows", rows=told[link.peer]))
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         loss = await super().train_batch(rows)

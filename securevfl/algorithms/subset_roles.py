@@ -187,7 +187,9 @@ class SubsetPassive(_SubsetRole[C], Passive):
         mine = np.flatnonzero(present)
         a = map_noised(self.activations(rows[mine], train=True), lambda part: scatter_rows(part, mine, len(rows)))
         if self.site.observer.listening:
-            self.site.observer.fed(self.site.name, self.site.active, rows, a.value if isinstance(a, Noised) else a)
+            self.site.observer.activations_fed(
+                self.site.name, self.site.active, rows, a.value if isinstance(a, Noised) else a
+            )
         return a
 
     async def train_batch(self, rows: np.ndarray) -> None:

@@ -144,7 +144,7 @@ class Linkage(Config):
     bits: Annotated[int, Meta(ge=256, le=8192)] = 1024
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "link"
 
     def problems(self) -> list[str]:

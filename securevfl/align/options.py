@@ -41,7 +41,7 @@ class Align(Config):
     keep_days: Annotated[int, Meta(ge=1, le=366, description="days")] | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "align"
 
     def problems(self) -> list[str]:

@@ -95,7 +95,7 @@ async def align(
     except psi.PSIError as error:
         raise ProtocolError(str(error)) from error
     found, ran = joint.result, _describe_protocol(joint, how)
-    site.ledger.note("alignment", {"protocol": ran, "with": site.active, "sizes padded to": how.pad_to or 0})
+    site.ledger.record_note("alignment", {"protocol": ran, "with": site.active, "sizes padded to": how.pad_to or 0})
     return Alignment(
         rows=found.rows,
         digest=found.run,

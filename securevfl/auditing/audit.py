@@ -9,10 +9,10 @@ from typing import Any
 
 from securevfl.auditing.epsilon import Epsilon, find_wrong_epsilons, recompute_epsilons
 from securevfl.auditing.files import changed_files, missing_files
-from securevfl.auditing.lines import AuditLine, sum_up_chain, undeclared
+from securevfl.auditing.lines import AuditLine, find_undeclared, sum_up_chain
 from securevfl.errors import AuditError, InputError, UnknownNameError
-from securevfl.ledger import describe_missing, raise_flaws, read, read_public_keys, verify_files
-from securevfl.privacy import Chain
+from securevfl.ledger import describe_missing, raise_flaws, read_lines, read_public_keys, verify_files
+from securevfl.privacy import LedgerChain
 from securevfl.run.run_files import LEDGERS, OLD_LEDGER
 
 __all__ = ["Audit", "AuditLine", "Epsilon", "audit"]
@@ -33,7 +33,7 @@ class Audit:
         missing: files of the label owner's that the ledgers name and that are not here, so that they were not compared.
     """
 
-    chains: Sequence[Chain]
+    chains: Sequence[LedgerChain]
     lines: Sequence[AuditLine]
     epsilons: Sequence[Epsilon]
     alone: Sequence[tuple[str, str]]
@@ -56,7 +56,7 @@ class Audit:
         return {chain.party: chain.key.fingerprint for chain in self.chains}
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether both ends of every link were available for comparison."""
         return not self.alone
 
@@ -73,14 +73,14 @@ class Audit:
             if given and given not in known:
                 raise InputError(f"the ledgers contain no {what} {given!r}; they contain {', '.join(sorted(known))}")
 
-        def asked(of_run: str, of_party: str) -> bool:
+        def is_selected(of_run: str, of_party: str) -> bool:
             return run in ("", of_run) and party in ("", of_party)
 
         return Audit(
-            chains=[chain for chain in self.chains if asked(chain.run, chain.party)],
-            lines=[line for line in self.lines if asked(line.run, line.party)],
-            epsilons=[line for line in self.epsilons if asked(line.run, line.party)],
-            alone=[pair for pair in self.alone if asked(*pair)],
+            chains=[chain for chain in self.chains if is_selected(chain.run, chain.party)],
+            lines=[line for line in self.lines if is_selected(line.run, line.party)],
+            epsilons=[line for line in self.epsilons if is_selected(line.run, line.party)],
+            alone=[pair for pair in self.alone if is_selected(*pair)],
             incomplete=self.incomplete,
             pinned=[name for name in self.pinned if party in ("", name)],
             missing=self.missing,
@@ -99,10 +99,10 @@ def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: st
         InputError: the folder contains no ledger, or a pin names a party without one.
         AuditError: whatever does not verify: `AuditError.flaws` has each with its file, line and party.
     """
-    files = _files(Path(folder))
+    files = _ledger_files(Path(folder))
     known = {} if keys is None else {party: key.fingerprint for party, key in read_public_keys(keys).items()}
     known |= pins or {}
-    chains = verify_files({str(path): read(path) for path in files}, known)
+    chains = verify_files({str(path): read_lines(path) for path in files}, known)
     if not chains:
         raise AuditError(f"{files[0]} is empty; the ledger of a run has one line for each message: it was cut off")
     parties = sorted({chain.party for chain in chains})
@@ -111,7 +111,7 @@ def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: st
             raise UnknownNameError("party that is pinned", party, parties)
     raise_flaws(
         [
-            *(flaw for chain in chains for flaw in (*undeclared(chain), *find_wrong_epsilons(chain))),
+            *(flaw for chain in chains for flaw in (*find_undeclared(chain), *find_wrong_epsilons(chain))),
             *changed_files(chains, Path(folder)),
         ]
     )
@@ -130,14 +130,14 @@ def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: st
     )
 
 
-def _files(folder: Path) -> list[Path]:
+def _ledger_files(folder: Path) -> list[Path]:
     """The ledger files of a run's folder.
 
     Raises:
         InputError: no ledger was found.
         AuditError: those of version 0.1, which are not signed.
     """
-    found = sorted((folder / LEDGERS).glob("*.jsonl")) or _collected(folder)
+    found = sorted((folder / LEDGERS).glob("*.jsonl")) or _collected_files(folder)
     if found:
         return found
     if (folder / OLD_LEDGER).is_file():
@@ -154,7 +154,7 @@ def _files(folder: Path) -> list[Path]:
     raise InputError(f"{folder / LEDGERS} contains no ledger: name the folder of a finished run, e.g. runs/credit")
 
 
-def _collected(folder: Path) -> list[Path]:
+def _collected_files(folder: Path) -> list[Path]:
     """Ledger files that several parties put into one folder, each under its own name."""
     found = []
     for path in sorted(folder.glob("*.jsonl")):

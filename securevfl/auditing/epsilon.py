@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from securevfl.errors import InputError
 from securevfl.ledger import Flaw
-from securevfl.privacy import READABLE_KINDS, Chain, Entry, GaussianRelease, NoteLine, PureRelease, epsilon_rdp
+from securevfl.privacy import READABLE_KINDS, Entry, GaussianRelease, LedgerChain, NoteLine, PureRelease, epsilon_rdp
 from securevfl.transport import Kind
 
 __all__ = ["Epsilon", "find_wrong_epsilons", "recompute_epsilons"]
@@ -47,7 +47,7 @@ class Epsilon:
     source: str
 
 
-def recompute_epsilons(chain: Chain) -> Iterator[Epsilon]:
+def recompute_epsilons(chain: LedgerChain) -> Iterator[Epsilon]:
     """ε from the chain's notes; infinite where content left without noise.
 
     Raises:
@@ -55,22 +55,22 @@ def recompute_epsilons(chain: Chain) -> Iterator[Epsilon]:
     """
     notes = [note for note in chain.notes if note.note == "epsilon"]
     for note in notes:
-        epsilon, delta, releases = _numbers(note)
+        epsilon, delta, releases = _read_numbers(note)
         yield Epsilon(chain.run, chain.party, str(note.values.get("what", "")), epsilon, delta, releases, "ledger")
-    bare = {f"{entry.kind.value}s" for entry in chain.entries if entry.way == "sent" and _bare(entry)}
+    bare = {f"{entry.kind.value}s" for entry in chain.entries if entry.way == "sent" and _is_bare(entry)}
     if any(note.values.get("what") == "labels" for note in notes):
         bare.discard("gradients")  # they were computed from labels that randomised response had drawn
     yield from (Epsilon(chain.run, chain.party, what, float("inf"), 0.0, 0, "no noise") for what in sorted(bare))
 
 
-def _numbers(note: NoteLine) -> tuple[float, float, int]:
+def _read_numbers(note: NoteLine) -> tuple[float, float, int]:
     values = note.values
     epsilon = next((values[name] for name in ("epsilon", "epsilon_rdp", "epsilon_prv") if name in values), "inf")
     releases = next((values[name] for name in ("releases", "times") if name in values), 0)
     return float(epsilon), float(values.get("delta", 0.0)), int(releases)
 
 
-def find_wrong_epsilons(chain: Chain) -> Iterator[Flaw]:
+def find_wrong_epsilons(chain: LedgerChain) -> Iterator[Flaw]:
     """Notes whose ε differs from the cost of the recorded release, or that claim more noise than the messages carried;
     and noisy messages without any note in a run that ended well.
     """
@@ -80,17 +80,17 @@ def find_wrong_epsilons(chain: Chain) -> Iterator[Flaw]:
             noisy[entry.kind] = min(entry.noise, noisy.get(entry.kind, math.inf))
     notes = [(at, n) for at, n in zip(chain.notes_at, chain.notes, strict=True) if n.note == "epsilon"]
     for at, note in notes:
-        text = _wrong(note, noisy)
+        text = _explain_wrong(note, noisy)
         if text:
             yield Flaw(chain.file, at, chain.party, text)
     if noisy and not notes and chain.outcome == "done":
         yield Flaw(chain.file, chain.last, chain.party, "messages left with noise, but no note records their ε")
 
 
-def _wrong(note: NoteLine, noisy: dict[Kind, float]) -> str:
+def _explain_wrong(note: NoteLine, noisy: dict[Kind, float]) -> str:
     try:
-        epsilon, delta, _ = _numbers(note)
-        release = _release(note)
+        epsilon, delta, _ = _read_numbers(note)
+        release = _build_release(note)
     except (ValueError, TypeError, OverflowError, InputError):
         return "a note of ε without numbers"
     what, sigma = str(note.values.get("what", "")), note.values.get("noise_multiplier", 0.0)
@@ -108,7 +108,7 @@ def _wrong(note: NoteLine, noisy: dict[Kind, float]) -> str:
     return ""
 
 
-def _release(note: NoteLine) -> GaussianRelease | PureRelease | None:
+def _build_release(note: NoteLine) -> GaussianRelease | PureRelease | None:
     """The release that the note describes."""
     values = {name.removeprefix("release."): v for name, v in note.values.items() if name.startswith("release.")}
     kind = values.pop("kind", None)
@@ -121,5 +121,5 @@ def _release(note: NoteLine) -> GaussianRelease | PureRelease | None:
     return None
 
 
-def _bare(entry: Entry) -> bool:
-    return entry.kind in READABLE_KINDS and entry.guard.readable
+def _is_bare(entry: Entry) -> bool:
+    return entry.kind in READABLE_KINDS and entry.guard.is_readable

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from securevfl.errors import InputError
 from securevfl.ledger import Flaw
-from securevfl.privacy import Chain
+from securevfl.privacy import LedgerChain
 from securevfl.run.model_parts import MODEL_PART, PART
 from securevfl.run.run_files import BOUND, LEDGER_FILE, LEDGERS, OWN_RESULT, RESULT_FILE, RESULTS, file_digest
 from securevfl.run.store import read_tree, tree_digest
@@ -18,17 +18,17 @@ _OWNERS = frozenset({"scores.csv"})
 """Files that belong to the label owner alone: a passive party audits without them."""
 
 
-def changed_files(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
+def changed_files(chains: Sequence[LedgerChain], folder: Path) -> Iterator[Flaw]:
     """Files of `folder` that are not those that the parties' chains name, each with the line that names it."""
-    yield from _renamed(chains)
+    yield from _find_renamed(chains)
     for chain in chains:
         if chain.run == RESULTS:
-            yield from _results(chain, chains, folder)
-    yield from _unbound(chains, folder)
-    yield from _parts(chains, folder / "model")
+            yield from _check_results(chain, chains, folder)
+    yield from _find_unbound(chains, folder)
+    yield from _check_parts(chains, folder / "model")
 
 
-def missing_files(chains: Sequence[Chain], folder: Path) -> list[str]:
+def missing_files(chains: Sequence[LedgerChain], folder: Path) -> list[str]:
     """Files that the chains name and a party may well not have, for they are the label owner's: not compared then."""
     named = {
         str(note.values.get("name"))
@@ -40,9 +40,9 @@ def missing_files(chains: Sequence[Chain], folder: Path) -> list[str]:
     return sorted(name for name in named & _OWNERS if not (folder / name).is_file())
 
 
-def _unbound(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
+def _find_unbound(chains: Sequence[LedgerChain], folder: Path) -> Iterator[Flaw]:
     """Result files in the folder that no chain names."""
-    bound = {chain.party for chain in chains if chain.run == RESULTS and chain.closed}
+    bound = {chain.party for chain in chains if chain.run == RESULTS and chain.is_closed}
     there = [name for name in BOUND if (folder / name).is_file()]
     last = chains[-1]
     if there and not bound:
@@ -55,16 +55,16 @@ def _unbound(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
         )
 
 
-def _renamed(chains: Sequence[Chain]) -> Iterator[Flaw]:
+def _find_renamed(chains: Sequence[LedgerChain]) -> Iterator[Flaw]:
     for chain in chains:
         if Path(chain.file).stem != chain.party:
             yield Flaw(chain.file, chain.first, chain.party, "the chain is in a file with another party's name")
 
 
-def _results(chain: Chain, chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
+def _check_results(chain: LedgerChain, chains: Sequence[LedgerChain], folder: Path) -> Iterator[Flaw]:
     for at, note in zip(chain.notes_at, chain.notes, strict=True):
         if note.note == RESULT_FILE:
-            text = _changed(folder, str(note.values.get("name")), str(note.values.get("sha256")))
+            text = _explain_change(folder, str(note.values.get("name")), str(note.values.get("sha256")))
         elif note.note == OWN_RESULT:
             text = _own_report(folder, str(note.values.get("name")), str(note.values.get("sha256")), chains)
         elif note.note == LEDGER_FILE:
@@ -75,7 +75,7 @@ def _results(chain: Chain, chains: Sequence[Chain], folder: Path) -> Iterator[Fl
             yield Flaw(chain.file, at, chain.party, text)
 
 
-def _changed(folder: Path, name: str, digest: str) -> str:
+def _explain_change(folder: Path, name: str, digest: str) -> str:
     if name not in BOUND:
         return f"the line names a file {name!r}; a run binds {', '.join(BOUND)}"
     path = folder / name
@@ -87,7 +87,7 @@ def _changed(folder: Path, name: str, digest: str) -> str:
     return ""
 
 
-def _own_report(folder: Path, name: str, digest: str, chains: Sequence[Chain]) -> str:
+def _own_report(folder: Path, name: str, digest: str, chains: Sequence[LedgerChain]) -> str:
     """A file of a party's own report, in its own state folder; ledgers of several parties in one folder come without
     it.
     """
@@ -104,7 +104,7 @@ def _own_report(folder: Path, name: str, digest: str, chains: Sequence[Chain]) -
     )
 
 
-def _other_ledger(chains: Sequence[Chain], party: str, head: str) -> str:
+def _other_ledger(chains: Sequence[LedgerChain], party: str, head: str) -> str:
     own = [chain for chain in chains if chain.party == party]
     if not own:
         return f"the line names {party!r}'s ledger, and {LEDGERS}/{party}.jsonl is not there"
@@ -117,9 +117,9 @@ def _other_ledger(chains: Sequence[Chain], party: str, head: str) -> str:
     return ""
 
 
-def _parts(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
+def _check_parts(chains: Sequence[LedgerChain], folder: Path) -> Iterator[Flaw]:
     """Check model parts, each of a run in its party's ledger."""
-    named: dict[str, dict[str, tuple[Chain, int]]] = {}
+    named: dict[str, dict[str, tuple[LedgerChain, int]]] = {}
     for chain in chains:
         for at, note in zip(chain.notes_at, chain.notes, strict=True):
             if note.note == MODEL_PART:
@@ -131,18 +131,20 @@ def _parts(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
             own = next((c for c in chains if c.party == party), chains[0])
             yield Flaw(own.file, own.first, party, f"no run of this party's ledger names {path}")
             continue
-        text = _part(path, set(known))
+        text = _check_part(path, set(known))
         if text:
             chain, at = next(reversed(known.values()))
             yield Flaw(chain.file, at, party, text)
-    yield from _mixed(named, there)
+    yield from _find_mixed(named, there)
     if there:
         for party in named.keys() - there.keys():
             chain, at = list(named[party].values())[-1]
             yield Flaw(chain.file, at, party, f"{folder / (party + PART)} is not there, and other parties' parts are")
 
 
-def _mixed(named: Mapping[str, Mapping[str, tuple[Chain, int]]], there: Mapping[str, Path]) -> Iterator[Flaw]:
+def _find_mixed(
+    named: Mapping[str, Mapping[str, tuple[LedgerChain, int]]], there: Mapping[str, Path]
+) -> Iterator[Flaw]:
     """Find intact parts of different runs in one folder."""
     runs: dict[str, set[str]] = {}
     for party, path in there.items():
@@ -160,7 +162,7 @@ def _mixed(named: Mapping[str, Mapping[str, tuple[Chain, int]]], there: Mapping[
         yield Flaw(chain.file, at, party, f"the parts in {there[party].parent} are of different runs: {told}")
 
 
-def _part(path: Path, known: set[str]) -> str:
+def _check_part(path: Path, known: set[str]) -> str:
     try:
         digest = tree_digest(read_tree(path))
     except InputError as error:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from securevfl.ledger import Flaw
-from securevfl.privacy import READABLE_KINDS, SCHEMES, Chain, Entry
+from securevfl.privacy import READABLE_KINDS, SCHEMES, Entry, LedgerChain
 from securevfl.transport import Guard, Kind, Scalar
 
-__all__ = ["AuditLine", "sum_up_chain", "undeclared"]
+__all__ = ["AuditLine", "find_undeclared", "sum_up_chain"]
 
 _MASKED = "it has the key, and opens numbers under the sender's mask, or a sum of such over parties"
 _ALL = "it has the key: all that was encrypted"
@@ -53,7 +53,7 @@ class AuditLine:
         """The protection, as text."""
         if self.guard.cipher == "none" and not self.guard.noise and self.kind not in READABLE_KINDS:
             return "none needed" if self.kind in (Kind.CONTROL, Kind.PUBLIC_KEY, Kind.MASKED_SHARE) else "none"
-        return self.guard.label
+        return self.guard.description
 
     @property
     def reveals(self) -> str:
@@ -70,17 +70,17 @@ class AuditLine:
             text = Kind.MASKED_SHARE.disclosure
         else:
             text = self.kind.disclosure
-        return f"{text}, up to the noise" if self.guard.noise and (self.opens or self.readable) else text
+        return f"{text}, up to the noise" if self.guard.noise and (self.opens or self.is_readable) else text
 
     @property
-    def readable(self) -> bool:
+    def is_readable(self) -> bool:
         """Whether the receiver reads row-level content itself, with or without noise."""
         return self.kind in READABLE_KINDS and self.guard.cipher == "none"
 
 
-def sum_up_chain(chain: Chain) -> list[AuditLine]:
+def sum_up_chain(chain: LedgerChain) -> list[AuditLine]:
     """Sum up one chain: one line for each peer, step and protection, sent messages first."""
-    owners, declared = _key_owners(chain), _declared(chain)
+    owners, declared = _key_owners(chain), _read_declarations(chain)
     tally: dict[tuple[str, str, Kind, str, Guard], list[int]] = {}
     for entry in chain.entries:
         pair = tally.setdefault((entry.way, entry.peer, entry.kind, entry.what, entry.guard), [0, 0])
@@ -107,14 +107,14 @@ def sum_up_chain(chain: Chain) -> list[AuditLine]:
     ]
 
 
-def _declared(chain: Chain) -> dict[tuple[str, str], Mapping[str, Scalar]]:
+def _read_declarations(chain: LedgerChain) -> dict[tuple[str, str], Mapping[str, Scalar]]:
     """The run's declarations in the ledger, by step and kind."""
     return {
         (str(n.values.get("step")), str(n.values.get("kind"))): n.values for n in chain.notes if n.note == "exchange"
     }
 
 
-def undeclared(chain: Chain) -> Iterator[Flaw]:
+def find_undeclared(chain: LedgerChain) -> Iterator[Flaw]:
     """Messages that the run did not declare: of this step and kind, from a party in this role to one in that role."""
     allowed = {
         tuple(str(note.values.get(name)) for name in ("step", "kind", "sender", "receiver"))
@@ -127,7 +127,7 @@ def undeclared(chain: Chain) -> Iterator[Flaw]:
     told = set()
     for at, entry in zip(chain.at, chain.entries, strict=True):
         what = entry.what, entry.kind.value
-        ends = _roles(chain, entry)
+        ends = _entry_roles(chain, entry)
         if what in steps and (ends is None or (*what, *ends) in allowed):
             continue
         if (what, ends) in told:
@@ -139,7 +139,7 @@ def undeclared(chain: Chain) -> Iterator[Flaw]:
         )
 
 
-def _roles(chain: Chain, entry: Entry) -> tuple[str, str] | None:
+def _entry_roles(chain: LedgerChain, entry: Entry) -> tuple[str, str] | None:
     """The roles of sender and receiver; None if the ledger lacks them, before the parties have met."""
     peer = chain.peers.get(entry.peer)
     if peer is None:
@@ -148,7 +148,7 @@ def _roles(chain: Chain, entry: Entry) -> tuple[str, str] | None:
     return (mine, peer.role) if entry.way == "sent" else (peer.role, mine)
 
 
-def _key_owners(chain: Chain) -> dict[str, str]:
+def _key_owners(chain: LedgerChain) -> dict[str, str]:
     """Key → owner of the secret key: the first sender under it, because the owner begins each protocol here."""
     owners: dict[str, str] = {}
     for entry in chain.entries:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from securevfl.auditing.audit import Audit, AuditLine, Epsilon
-from securevfl.privacy import Chain
+from securevfl.privacy import LedgerChain
 from securevfl.report.derived import human_bytes
 from securevfl.run.run_files import RESULTS
 from securevfl.transport import Kind
@@ -40,10 +40,10 @@ def audit_tables(found: Audit) -> Iterator[Table]:
             if chain.party == party and chain.run != RESULTS:
                 lines = [line for line in found.lines if (line.run, line.party) == (chain.run, party)]
                 spent = [line for line in found.epsilons if (line.run, line.party) == (chain.run, party)]
-                yield _table(chain, lines, spent)
+                yield _ledger_table(chain, lines, spent)
 
 
-def _table(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -> Table:
+def _ledger_table(chain: LedgerChain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -> Table:
     table = Table(
         title=Text.assemble((chain.party, "bold"), f", run {chain.run}"),
         title_justify="left",
@@ -53,7 +53,7 @@ def _table(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -
         pad_edge=False,
         show_edge=False,
         expand=True,
-        caption=_caption(chain, lines, spent),
+        caption=_format_caption(chain, lines, spent),
         caption_justify="left",
     )
     table.add_column("", overflow="fold", min_width=8, ratio=19)
@@ -63,7 +63,7 @@ def _table(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -
     table.add_column("protection", overflow="fold", min_width=10, ratio=20)
     table.add_column("the receiver can compute", overflow="fold", min_width=16, ratio=40)
     for way, arrow in (("sent", "→"), ("received", "←")):
-        rows = list(_rows([line for line in lines if line.way == way]))
+        rows = list(_merge_rows([line for line in lines if line.way == way]))
         for row in rows:
             first = row.lines[0]
             table.add_row(
@@ -71,7 +71,7 @@ def _table(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -
                 Text("; ".join(dict.fromkeys(line.words for line in row.lines))),
                 f"{sum(line.messages for line in row.lines):,}",
                 human_bytes(sum(line.bytes for line in row.lines)),
-                Text(first.protection, "red" if first.readable and first.guard.readable else ""),
+                Text(first.protection, "red" if first.is_readable and first.guard.is_readable else ""),
                 Text(first.reveals),
             )
         if rows and way == "sent":
@@ -79,7 +79,7 @@ def _table(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -
     return table
 
 
-def _rows(lines: Sequence[AuditLine]) -> Iterator[_Row]:
+def _merge_rows(lines: Sequence[AuditLine]) -> Iterator[_Row]:
     """Merge equal lines of one peer, then peers with equal lines."""
     single: dict[tuple[str, str, str, str], list[AuditLine]] = {}
     for line in lines:
@@ -91,7 +91,7 @@ def _rows(lines: Sequence[AuditLine]) -> Iterator[_Row]:
         yield _Row(peers=tuple(dict.fromkeys(line.peer for line in group)), lines=tuple(group))
 
 
-def _caption(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -> Text:
+def _format_caption(chain: LedgerChain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -> Text:
     parts = [describe_epsilon(line) for line in spent]
     if not parts:
         sealed = any(line.way == "sent" and line.kind is Kind.CIPHERTEXT for line in lines)
@@ -109,7 +109,7 @@ def describe_epsilon(line: Epsilon) -> str:
 
 def summarise_audit(found: Audit) -> list[str]:
     """Summarise what was verified, what could not be, and which parties did not end normally."""
-    ends = "both ends of every link agree" if found.complete else "both ends of every compared link agree"
+    ends = "both ends of every link agree" if found.is_complete else "both ends of every compared link agree"
     kept = "chains unbroken as far as they go" if found.incomplete else "chains unbroken and signed"
     text = [f"{len(found.chains)} ledgers verified, {found.messages:,} entries: {kept}, {ends}."]
     if found.alone:
@@ -121,7 +121,7 @@ def summarise_audit(found: Audit) -> list[str]:
     text += [
         f"{chain.run}: {chain.party} ended with: {chain.outcome}"
         for chain in found.chains
-        if chain.closed and chain.outcome != "done"
+        if chain.is_closed and chain.outcome != "done"
     ]
     text += [
         f"{chain.file}:{chain.last}: attempt {chain.attempt} of {chain.party} broke off, and a later one continued"
@@ -152,7 +152,7 @@ def audit_json(found: Audit) -> str:
         {
             "format": _FORMAT,
             "verified": True,
-            "complete": found.complete,
+            "complete": found.is_complete,
             "incomplete": list(found.incomplete),
             "keys": [
                 {"party": party, "fingerprint": key, "pinned": party in found.pinned}
@@ -192,7 +192,7 @@ def audit_json(found: Audit) -> str:
     )
 
 
-def _is_cross_signed(found: Audit, peer: str, chain: Chain) -> bool:
+def _is_cross_signed(found: Audit, peer: str, chain: LedgerChain) -> bool:
     """Return True if the peer's closing line in this run contains the head of this chain, signed by its party."""
     return any(c.party == peer and c.run == chain.run and chain.party in c.words for c in found.chains)
 
@@ -213,10 +213,10 @@ def _line_as_json(line: AuditLine) -> dict[str, object]:
         "bytes": line.bytes,
         "cipher": line.guard.cipher,
         "bits": line.guard.bits,
-        "security": line.guard.security,
+        "security": line.guard.security_bits,
         "key": line.guard.key,
         "noise": line.guard.noise,
         "protection": line.protection,
         "reveals": line.reveals,
-        "readable": line.readable,
+        "readable": line.is_readable,
     }

@@ -137,7 +137,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     job: Job | None = None
     if not broken & {"job", "algorithm", "protection", "align", "link"}:
         try:
-            job = sections.build()
+            job = sections.build_job()
             if accept_leak:
                 job = job.replace(accept_leak=True)
             if roster is not None and not active:  # to predict, a model is there, and more parties may have trained it
@@ -168,7 +168,7 @@ def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:
             names = table_columns(party.path_from(folder), TableLimits())
         except InputError:
             return []
-        used = {*party.use.reserved, *(party.link or {}).values()}
+        used = {*party.column_use.reserved_columns, *(party.link or {}).values()}
         columns[party.name] = party.features or tuple(name for name in names if name not in used)
     return sections.algorithm.column_mistakes(columns) if columns else []
 
@@ -187,21 +187,21 @@ def _looked_at(party: PartySection, folder: Path) -> tuple[list[str], TableOverv
             if column not in names
         ]
         if party.features is None:
-            used = {*party.use.reserved, *party.link.values()}
+            used = {*party.column_use.reserved_columns, *party.link.values()}
             party = party.replace(features=tuple(name for name in names if name not in used))
-    found += table_mistakes(path, party.use, form=party.form)
-    return found, table_overview(party.name, path, party.use, form=party.form)
+    found += table_mistakes(path, party.column_use, form=party.csv_form)
+    return found, table_overview(party.name, path, party.column_use, form=party.csv_form)
 
 
 def _about_identifiers(parties: Sequence[PartySection], folder: Path) -> tuple[list[str], list[str]]:
     """Report that no row is common to all, and tables that spell identifiers differently; for small tables."""
-    wrong = wrong_id_columns({party.name: party.use.ids for party in parties})
+    wrong = wrong_id_columns({party.name: party.column_use.ids for party in parties})
     if wrong:
         return [wrong], []
     ids = {}
     for party in parties:
         path = party.path_from(folder)
-        some = read_identifiers(path, party.use, most=_COMPARED, form=party.form)
+        some = read_identifiers(path, party.column_use, most=_COMPARED, form=party.csv_form)
         if some is None:
             return [], []
         ids[str(path)] = some
@@ -250,7 +250,7 @@ def _load_dataset(sections: JobSections) -> Roster:
     Raises:
         InputError: it cannot be loaded.
     """
-    return Roster.from_tables(sections.load(Path(), ""))
+    return Roster.from_tables(sections.load_parties(Path(), ""))
 
 
 def _about_parties(sections: JobSections, broken: frozenset[str], roster: Roster) -> list[str]:

@@ -86,8 +86,8 @@ def check_party_file(path: Path, *, now: Callable[[], datetime] = utc_now) -> Pa
     table = None
     if own.data is not None:
         place = own.data.path_from(own.folder)
-        found += table_mistakes(place, own.data.use, form=own.data.form)
-        table = table_overview(own.party, place, own.data.use, form=own.data.form)
+        found += table_mistakes(place, own.data.column_use, form=own.data.csv_form)
+        table = table_overview(own.party, place, own.data.column_use, form=own.data.csv_form)
     return PartyFindings(
         party=own.party,
         mistakes=tuple(found),
@@ -105,7 +105,9 @@ def _check_keys(own: PartyFile, now: Callable[[], datetime]) -> tuple[list[str],
     except InputError as error:
         found.append(f"keys.signing: {error}")
     try:
-        shown = Identity.load(own.at(own.keys.certificate), own.at(own.keys.key), now=now).newest(now=now)
+        shown = Identity.load(own.resolve_path(own.keys.certificate), own.resolve_path(own.keys.key), now=now).newest(
+            now=now
+        )
     except InputError as error:
         found.append(f"keys.certificate: {error}")
     else:
@@ -117,7 +119,7 @@ def _check_keys(own: PartyFile, now: Callable[[], datetime]) -> tuple[list[str],
         renew = f"make the next one with: securevfl certs rotate {shown.name}"
         ends.append(_describe_end(shown.name, shown.certificate_file, shown.certificate, renew, now))
     if own.keys.authority is not None:
-        file = own.at(own.keys.authority)
+        file = own.resolve_path(own.keys.authority)
         try:
             (issuer,) = read_certificates(file)
         except InputError as error:

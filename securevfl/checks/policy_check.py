@@ -69,7 +69,7 @@ def check_policy(job_file: str | Path, policy_file: str | Path, *, active: str =
         raise InputError(f"{file} names no parties: give [data] or [[party]] sections")
     if party not in roster.names:
         raise UnknownNameError("party with a policy", party, roster.names)
-    job = with_default_protection(sections.build().replace(accept_leak=True), roster.owners, roster.passive)
+    job = with_default_protection(sections.build_job().replace(accept_leak=True), roster.owners, roster.passive)
     job = job.replace(policies=with_policies(job.policies, [policy_file]))
     found = policy_refusals(job, roster)
     return PolicyCheck(

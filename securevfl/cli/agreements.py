@@ -52,7 +52,7 @@ def card_command(
     target = out or own.folder / f"{card.name}.card"
     write_atomic(target, card.encode())
     _say(f"{target} contains {card.name}'s name, keys, certificate and columns: send it to the proposer.")
-    _say(f"{card.name} signs with {card.key.fingerprint}: confirm it with your peers in person.")
+    _say(f"{card.name} signs with {card.public_key.fingerprint}: confirm it with your peers in person.")
 
 
 @app.command("propose")
@@ -79,12 +79,12 @@ def propose_command(
 
     from securevfl_net.durable import write_atomic
 
-    from securevfl.agreement import ServingTerms, propose, read_card
+    from securevfl.agreement import ServingTerms, propose_job, read_card
     from securevfl.agreement.plain_words import describe_proposal
 
     if out.exists():
         raise InputError(f"{out} already exists and may be signed: choose another --out")
-    proposal = propose(
+    proposal = propose_job(
         job,
         [read_card(path) for path in card],
         purpose=purpose,
@@ -95,7 +95,7 @@ def propose_command(
         serving=ServingTerms(asks=tuple(asks), min_batch=min_batch) if asks else None,
         accept_leak=accept_leak,
     )
-    write_atomic(out, proposal.raw)
+    write_atomic(out, proposal.signed_bytes)
     _print_paragraphs(describe_proposal(proposal))
     _say(
         f"{out} is the proposal: send it to all parties. Each one runs: securevfl approve {out.name} --file PARTY.toml"
@@ -122,7 +122,7 @@ def approve_command(
     """Show an agreement, check it against the party's own file and policy, and sign it."""
     from datetime import UTC, datetime
 
-    from securevfl.agreement import approve, check_proposal, read_agreement, read_party_file, write_approval
+    from securevfl.agreement import approve_proposal, check_proposal, read_agreement, read_party_file, write_approval
     from securevfl.agreement.plain_words import describe_proposal
 
     own, proposal = read_party_file(file), read_agreement(agreement).proposal
@@ -130,13 +130,13 @@ def approve_command(
     _print_paragraphs(describe_proposal(proposal, me=own.party))
     for note in held.notes:
         _say(note)
-    held.require()
+    held.raise_refusals()
     _say(f"It agrees with {file}: name, keys, certificate, columns, policy and budget.")
     if not yes:
         if not sys.stdin.isatty():
             raise InputError("this is not a terminal: read the agreement on one, or sign without a prompt with --yes")
         typer.confirm(f"Sign it as {own.party}?", abort=True)
-    signed = approve(proposal, own, datetime.now(UTC))
+    signed = approve_proposal(proposal, own, datetime.now(UTC))
     _say(f"{write_approval(agreement, signed)} is {own.party}'s approval: send it to all parties.")
 
 
@@ -151,7 +151,7 @@ def show_command(
 
     found = read_agreement(agreement)
     if party:
-        found.proposal.card(party)
+        found.proposal.card_of(party)
     _print_paragraphs([*describe_proposal(found.proposal, me=party), describe_approvals(found)])
 
 
@@ -161,9 +161,9 @@ def compare_command(
     other: Annotated[Path, typer.Argument(help="Another.")],
 ) -> None:
     """List every field in which two agreements differ; exit code 2 if they do."""
-    from securevfl.agreement import differences, read_agreement
+    from securevfl.agreement import find_differences, read_agreement
 
-    found = differences(read_agreement(one).proposal, read_agreement(other).proposal, me=str(one), peer=str(other))
+    found = find_differences(read_agreement(one).proposal, read_agreement(other).proposal, me=str(one), peer=str(other))
     for line in found:
         _say(line)
     if found:

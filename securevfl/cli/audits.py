@@ -76,7 +76,7 @@ def keys_command(
     if bool(name) == (show is not None):
         raise InputError("give a party's name to make its key, or --show FILE")
     if show is not None:
-        public = read_public_key(show) if show.suffix == ".pub" else read_private_key(show).public
+        public = read_public_key(show) if show.suffix == ".pub" else read_private_key(show).public_key
         terminal.out.print(f"{show.stem}={public.fingerprint}", markup=False, highlight=False, soft_wrap=True)
         return
     mistake = explain_bad_name(name)
@@ -85,6 +85,6 @@ def keys_command(
     key = make_key(name, folder)
     for line in (
         f"{folder / name}.key signs {name}'s ledgers: keep it to yourself. {folder / name}.pub is for your peers.",
-        f"{name}={key.public.fingerprint}",
+        f"{name}={key.public_key.fingerprint}",
     ):
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)

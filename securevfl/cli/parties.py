@@ -83,10 +83,10 @@ def _log_files(state: Path, other: Path | None) -> list[Path]:
 def _stop_on_signal(log: Any) -> Any:
     from securevfl.process.operations import stop_on_signals
 
-    def inside(party: JobProcess) -> AbstractContextManager[object]:
+    def stop_inside(party: JobProcess) -> AbstractContextManager[object]:
         return stop_on_signals(party.stop, log)
 
-    return inside
+    return stop_inside
 
 
 @contextmanager

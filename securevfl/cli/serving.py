@@ -73,7 +73,7 @@ async def _start(agreement: Path, party: str, file: Path, serving: Path | None, 
     whole, state = read_agreement(agreement), read_party_file(file).state
     make_folder(state, private=True)
     end = asyncio.Event()
-    peers = [name for name in whole.proposal.names if name != party]
+    peers = [name for name in whole.proposal.party_names if name != party]
     with (
         open_outputs(party, peers, whole.digest, files=[state / "serving.jsonl"], screen="text") as told,
         stop_on_signals(end.set, told.log) as came,

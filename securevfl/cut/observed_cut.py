@@ -71,17 +71,17 @@ class ObservedCut(WrappedCut):
         super().__init__(cut)
         self._site = site
         self._spec = spec
-        site.observer.joined(site.name, site.active, spec.lr, spec.momentum, spec.lr * spec.weight_decay)
+        site.observer.cut_joined(site.name, site.active, spec.lr, spec.momentum, spec.lr * spec.weight_decay)
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         """See `ActiveCut.forward`."""
         z = await super().forward(rows, train=train)
-        self._site.observer.opened(self._site.name, self._site.active, "z", z, train=train)
+        self._site.observer.values_opened(self._site.name, self._site.active, "z", z, train=train)
         return z
 
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         """See `ActiveCut.backward`."""
         point = self._spec.fixed_point
         steps = scaled_gradient(strip_noise_mark(gradient), point) * 2.0**-point.fs
-        self._site.observer.handed(self._site.name, self._site.active, steps)
+        self._site.observer.steps_handed(self._site.name, self._site.active, steps)
         await super().backward(gradient)

@@ -28,22 +28,22 @@ class ParquetRows(RowSource):
     place: FileLocation
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return self.place.where
 
-    def _files(self) -> list[tuple[FileLocation, dict[str, Any]]]:
+    def _list_files(self) -> list[tuple[FileLocation, dict[str, Any]]]:
         """Yield each file with the columns that its folder names give."""
         import pyarrow.dataset as pa_dataset
 
         if not self.place.is_folder:
             return [(self.place, {})]
-        files = self.place.files(PARQUET)
+        files = self.place.list_files(PARQUET)
         if not files:
             raise InputError(
-                f"{self.where} does not exist, or is neither a file nor a folder of Parquet files (names ending "
+                f"{self.location} does not exist, or is neither a file nor a folder of Parquet files (names ending "
                 f"in {' or '.join(PARQUET)}): name the party's table"
             )
-        with translate_arrow_errors(self.where, "Parquet"):
+        with translate_arrow_errors(self.location, "Parquet"):
             partitions = pa_dataset.partitioning(flavor="hive")
             found = pa_dataset.dataset(
                 files,
@@ -53,43 +53,43 @@ class ParquetRows(RowSource):
                 partition_base_dir=self.place.path,
             )
             keys = {one.path: pa_dataset.get_partition_keys(one.partition_expression) for one in found.get_fragments()}
-            return [(self.place.at(path), keys[path]) for path in files]
+            return [(self.place.with_path(path), keys[path]) for path in files]
 
-    def names(self, limits: TableLimits) -> list[str]:
-        first, keys = self._files()[0]
-        with translate_arrow_errors(self.where, "Parquet"), first.parquet() as file:
-            found = column_names(file.schema_arrow, self.where)
-            limits.check(self.where, columns=len(found))
+    def column_names(self, limits: TableLimits) -> list[str]:
+        first, keys = self._list_files()[0]
+        with translate_arrow_errors(self.location, "Parquet"), first.open_parquet() as file:
+            found = column_names(file.schema_arrow, self.location)
+            limits.check(self.location, columns=len(found))
             return [*found, *(key for key in keys if key not in found)]
 
     def most_rows(self, columns: Sequence[str], use: ColumnUse, limits: TableLimits) -> int:
         rows = size = packed = 0
-        for place, keys in self._files():
-            with translate_arrow_errors(place.where, "Parquet"), place.parquet() as file:
+        for place, keys in self._list_files():
+            with translate_arrow_errors(place.where, "Parquet"), place.open_parquet() as file:
                 rows += file.metadata.num_rows
-                limits.check(self.where, rows=rows, columns=file.metadata.num_columns)
+                limits.check(self.location, rows=rows, columns=file.metadata.num_columns)
                 kinds = kinds_of(file.schema_arrow, columns, keys, place.where)
                 size += file.metadata.num_rows * bytes_each(kinds)
                 packed += place.size
-                limits.check(self.where, size=size, packed=packed)
+                limits.check(self.location, size=size, packed=packed)
         return rows
 
-    def batches(
+    def iter_batches(
         self, columns: Sequence[str] | None, use: ColumnUse, limits: TableLimits, rows: int = BATCH
     ) -> Generator[Any]:
-        count = Count(limits, self.where)
-        for place, keys in self._files():
+        count = Count(limits, self.location)
+        for place, keys in self._list_files():
             count.packed += place.size
             with translate_arrow_errors(place.where, "Parquet"):
-                yield from _parquet(place, keys, columns, count, rows)
+                yield from _parquet_batches(place, keys, columns, count, rows)
 
 
-def _parquet(
+def _parquet_batches(
     place: FileLocation, keys: dict[str, Any], columns: Sequence[str] | None, count: Count, rows: int
 ) -> Iterator[Any]:
     import pyarrow as pa
 
-    with place.parquet() as file:
+    with place.open_parquet() as file:
         schema = file.schema_arrow
     names = column_names(schema, place.where)
     wanted = [*names, *keys] if columns is None else list(columns)
@@ -97,7 +97,7 @@ def _parquet(
     own = [name for name in wanted if name in names]
     texts = [name for name in own if is_text(schema.field(name).type)] if columns is not None else []
     # Keep repeated texts dictionary-encoded: a small file could expand to more than the memory before `Count` saw it.
-    with place.parquet(read_dictionary=texts) as file:
+    with place.open_parquet(read_dictionary=texts) as file:
         for batch in file.iter_batches(rows, columns=own if columns is not None else None):
             count.add(batch, bytes_each(kinds))
             added = [pa.repeat(pa.scalar(keys[name]), len(batch)) for name in wanted if name not in names]
@@ -113,15 +113,15 @@ class ArrowRows(RowSource):
     place: FileLocation
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return self.place.where
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[Any, Iterator[Any]]]:
+    def _open_batches(self) -> Iterator[tuple[Any, Iterator[Any]]]:
         """Yield the schema and the batches."""
         import pyarrow as pa
 
-        with translate_arrow_errors(self.where, "Arrow"), self.place.opened() as file:
+        with translate_arrow_errors(self.location, "Arrow"), self.place.open_file() as file:
             try:
                 reader = pa.ipc.open_file(file)
             except pa.ArrowInvalid:
@@ -131,18 +131,18 @@ class ArrowRows(RowSource):
                 return
             yield reader.schema, (reader.get_batch(i) for i in range(reader.num_record_batches))
 
-    def names(self, limits: TableLimits) -> list[str]:
-        with self._opened() as (schema, _):
-            found = column_names(schema, self.where)
-            limits.check(self.where, columns=len(found))
+    def column_names(self, limits: TableLimits) -> list[str]:
+        with self._open_batches() as (schema, _):
+            found = column_names(schema, self.location)
+            limits.check(self.location, columns=len(found))
             return found
 
     def most_rows(self, columns: Sequence[str], use: ColumnUse, limits: TableLimits) -> int:
         import pyarrow as pa
         import pyarrow.dataset as pa_dataset
 
-        with self._opened() as (schema, batches):
-            each = bytes_each(kinds_of(schema, columns, {}, self.where))
+        with self._open_batches() as (schema, batches):
+            each = bytes_each(kinds_of(schema, columns, {}, self.location))
             try:  # from what stands before each batch, which is not unpacked
                 whole = pa_dataset.dataset(self.place.path, filesystem=self.place.filesystem, format="ipc")
                 counts: Iterable[int] = [whole.count_rows()]
@@ -151,15 +151,15 @@ class ArrowRows(RowSource):
             rows = 0
             for count in counts:
                 rows += count
-                limits.check(self.where, rows=rows, size=rows * each, packed=self.place.size)
+                limits.check(self.location, rows=rows, size=rows * each, packed=self.place.size)
         return rows
 
-    def batches(
+    def iter_batches(
         self, columns: Sequence[str] | None, use: ColumnUse, limits: TableLimits, rows: int = BATCH
     ) -> Generator[Any]:
-        count = Count(limits, self.where, self.place.size)
-        with self._opened() as (schema, batches):
-            kinds = {} if columns is None else kinds_of(schema, columns, {}, self.where)
+        count = Count(limits, self.location, self.place.size)
+        with self._open_batches() as (schema, batches):
+            kinds = {} if columns is None else kinds_of(schema, columns, {}, self.location)
             for batch in batches:
                 chosen = batch if columns is None else batch.select(columns)
                 count.add(chosen, bytes_each(kinds))

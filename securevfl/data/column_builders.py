@@ -82,7 +82,9 @@ class IdentifierColumn:
             )
         texts = values.cast(kind).cast(pa.large_string()) if packed else values.cast(pa.large_string(), safe=False)
         check_text(texts, self._column, self._where)
-        absent = pc.or_kleene(pc.is_null(texts), pc.is_in(texts, value_set=pa.array(_absent(), pa.large_string())))
+        absent = pc.or_kleene(
+            pc.is_null(texts), pc.is_in(texts, value_set=pa.array(_missing_texts(), pa.large_string()))
+        )
         if pc.any(absent).as_py():
             self._missing.add(absent.to_numpy(zero_copy_only=False), self._rows)
         self._rows += len(texts)
@@ -158,12 +160,12 @@ class NumberColumn:
         with np.errstate(over="ignore", invalid="ignore"):
             self._out[self._rows : end] = numbers
             if self._out.dtype == np.float32 and numbers.dtype.itemsize > 2 and numbers.dtype != np.float32:
-                self._look(numbers, self._out[self._rows : end], missing)
+                self._update_moments(numbers, self._out[self._rows : end], missing)
         if self._gaps and missing is not None:
             self._out[self._rows : end][missing] = np.nan
         self._rows = end
 
-    def _look(self, numbers: np.ndarray, kept: np.ndarray, missing: np.ndarray | None) -> None:
+    def _update_moments(self, numbers: np.ndarray, kept: np.ndarray, missing: np.ndarray | None) -> None:
         """Update the running mean and deviation, and switch to float64 if float32 is not enough."""
         whole = numbers
         if self._gaps and missing is not None:
@@ -180,7 +182,7 @@ class NumberColumn:
         enough = abs(self._mean) <= _NEAR * deviation and deviation > _TINY and np.isfinite(kept).all()
         if enough or not np.isfinite(mean) or (kept == numbers).all():
             return
-        more = self._storage.empty(self._out.shape, np.float64)
+        more = self._storage.allocate(self._out.shape, np.float64)
         for at in range(0, self._rows, _PART):
             more[at : min(at + _PART, self._rows)] = self._out[at : min(at + _PART, self._rows)]
         more[self._rows : self._rows + len(whole)] = whole
@@ -242,15 +244,15 @@ class CategoryColumn:
         Raises:
             InputError: lists, records or bytes, not UTF-8, or texts above a limit.
         """
-        coded = _coded(values, self._column, self._where, "categories are texts or numbers")
+        coded = _encode_dictionary(values, self._column, self._where, "categories are texts or numbers")
         places = []
         for value in coded.dictionary.to_pylist():
-            word = "" if value is None else _word(value)
-            places.append(self._place("" if self._gaps and not word.strip() else word))
-        places.append(self._place("") if self._gaps and (_indexes(coded) < 0).any() else 0)
+            word = "" if value is None else _format_category(value)
+            places.append(self._code_word("" if self._gaps and not word.strip() else word))
+        places.append(self._code_word("") if self._gaps and (_dictionary_indexes(coded) < 0).any() else 0)
         where = f"{self._where}: column {self._column!r}"
         self._limits.check(f"{where}, with {len(self._places):,} categories,", size=self._size)
-        codes = _indexes(coded)
+        codes = _dictionary_indexes(coded)
         empty = codes < 0
         if empty.any() and not self._gaps:
             self._missing.add(empty, self._rows)
@@ -258,7 +260,7 @@ class CategoryColumn:
         self._out[self._rows : end] = np.array(places, dtype=np.int32)[codes]
         self._rows = end
 
-    def _place(self, word: str) -> int:
+    def _code_word(self, word: str) -> int:
         if word not in self._places:
             self._places[word] = len(self._places)
             self._size += TEXT + len(word)
@@ -314,7 +316,7 @@ class LabelColumn:
                 "make classes of them in the table (before and after a day, say), or a number for "
                 "target='number'"
             )
-        coded = _coded(values, self._column, self._where, "labels are texts or numbers", "label ")
+        coded = _encode_dictionary(values, self._column, self._where, "labels are texts or numbers", "label ")
         found = [self._places.setdefault(value.as_py(), len(self._places)) for value in coded.dictionary]
         if len(self._places) > _MOST_LABELS:
             raise InputError(
@@ -322,7 +324,7 @@ class LabelColumn:
                 "a classification needs classes: set target='number' to learn the number itself, or make "
                 "classes of it in the table"
             )
-        self._parts.append(np.array([*found, -1], dtype=np.int32)[_indexes(coded)])
+        self._parts.append(np.array([*found, -1], dtype=np.int32)[_dictionary_indexes(coded)])
 
     def finish(self) -> Coded:
         """Return the column with each value once."""
@@ -343,7 +345,7 @@ def check_text(values: Any, column: str, where: str) -> None:
         raise InputError(f"{where}: column {column!r} contains text that is not UTF-8; save it in UTF-8") from None
 
 
-def _coded(values: Any, column: str, where: str, cure: str, what: str = "") -> Any:
+def _encode_dictionary(values: Any, column: str, where: str, cure: str, what: str = "") -> Any:
     """Return the values as a `pyarrow.DictionaryArray`."""
     import pyarrow as pa
 
@@ -356,7 +358,7 @@ def _coded(values: Any, column: str, where: str, cure: str, what: str = "") -> A
     return coded
 
 
-def _indexes(coded: Any) -> np.ndarray:
+def _dictionary_indexes(coded: Any) -> np.ndarray:
     """Return the dictionary indices, int64 (n,); -1 for nulls."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -368,7 +370,7 @@ def _indexes(coded: Any) -> np.ndarray:
     return at
 
 
-def _absent() -> list[str]:
+def _missing_texts() -> list[str]:
     """Return the texts that mean a missing value in a CSV file, and so in any: ``NULL``, ``NA``, ``nan``, the empty
     text and so on.
     """
@@ -385,6 +387,6 @@ def _is_number(value: object) -> bool:
     return True
 
 
-def _word(value: object) -> str:
+def _format_category(value: object) -> str:
     """Format a category as text; whole floats lose their decimal point, so that CSV and Parquet agree."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -18,7 +18,7 @@ from securevfl.data.prepared_columns import AnyColumn
 from securevfl.data.storage import DEFAULT_STORAGE, Storage
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["ColumnUse", "Target", "column_names", "doubled_names", "labels"]
+__all__ = ["ColumnUse", "Target", "column_names", "convert_labels", "doubled_names"]
 
 Target = Literal["classes", "number", "labels"]
 """The kind of target in a label column."""
@@ -62,7 +62,7 @@ class ColumnUse:
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         *,
         id: str | Sequence[str],
@@ -105,8 +105,8 @@ class ColumnUse:
         if given and label is None:
             raise InputError(f"{given[0]} belongs to the party with the label; name its column in label=…")
         if prepare is not None and not isinstance(prepare, Preparation):
-            prepare = Preparation.of(prepare)
-        named = frozenset() if prepare is None else prepare.categories
+            prepare = Preparation.from_values(prepare)
+        named = frozenset() if prepare is None else prepare.category_columns
         return cls(
             id=id if isinstance(id, str) else tuple(id),
             label=several[0] if several else str(label) if label is not None else None,
@@ -128,7 +128,7 @@ class ColumnUse:
         return (self.id,) if isinstance(self.id, str) else self.id
 
     @property
-    def roles(self) -> dict[str, str]:
+    def role_columns(self) -> dict[str, str]:
         """Role → column, for columns other than features, identifiers and classes: numbers, groups and times."""
         found = {"weight": self.weight, "group": self.group, "time": self.time}
         found |= {"label": self.label if self.target == "number" else None}
@@ -136,29 +136,29 @@ class ColumnUse:
         return {role: column for role, column in found.items() if column is not None}
 
     @property
-    def reserved(self) -> tuple[str | None, ...]:
+    def reserved_columns(self) -> tuple[str | None, ...]:
         """Columns that are not features unless listed explicitly."""
         return (*self.ids, self.label, *self.labels, self.weight, self.group, self.time)
 
-    def chosen(self, names: Sequence[str]) -> list[str]:
+    def select_features(self, names: Sequence[str]) -> list[str]:
         """Return the feature columns among `names`."""
-        return [c for c in names if c not in self.reserved] if self.features is None else list(self.features)
+        return [c for c in names if c not in self.reserved_columns] if self.features is None else list(self.features)
 
-    def read(self, names: Sequence[str], where: str) -> list[str]:
+    def columns_to_read(self, names: Sequence[str], where: str) -> list[str]:
         """Return the columns to read, in table order.
 
         Raises:
-            InputError: see `mistakes`.
+            InputError: see `find_mistakes`.
         """
-        for mistake in self.mistakes(names, where):
+        for mistake in self.find_mistakes(names, where):
             raise mistake
-        wanted = {*self.reserved, *self.chosen(names)}
+        wanted = {*self.reserved_columns, *self.select_features(names)}
         return [name for name in names if name in wanted]
 
-    def mistakes(self, names: Sequence[str], where: str) -> list[InputError]:
+    def find_mistakes(self, names: Sequence[str], where: str) -> list[InputError]:
         """Return the errors of this use for a table with columns `names`, the most basic one first."""
         found = doubled_names(names, where)
-        there, chosen = set(names), self.chosen(names)
+        there, chosen = set(names), self.select_features(names)
         prepared = () if self.preparation is None else self.preparation.columns
         found += [
             UnknownNameError(f"column of {where}, named in prepare:", c, names) for c in prepared if c not in there
@@ -199,7 +199,7 @@ class ColumnUse:
         return found
 
     @property
-    def texts(self) -> frozenset[str]:
+    def text_columns(self) -> frozenset[str]:
         """Columns to read as text from a CSV file, whatever they look like."""
         return self.categorical | self.as_text | set(self.ids) | ({self.group} if self.group else set())
 
@@ -208,7 +208,7 @@ class ColumnUse:
         return replace(self, as_text=self.as_text | {column})
 
     @property
-    def inferred(self) -> frozenset[str | None]:
+    def inferred_columns(self) -> frozenset[str | None]:
         """Columns whose type in a CSV file is inferred: classes and times."""
         return frozenset([self.label if self.target == "classes" else None, self.time])
 
@@ -230,7 +230,7 @@ class ColumnUse:
             return CategoryColumn(column, where, out.view(np.int32), limits)
         return NumberColumn(column, where, out, storage)
 
-    def feature(self, values: Any, column: str, where: str) -> Column:
+    def convert_feature(self, values: Any, column: str, where: str) -> Column:
         """Convert a feature column of a few rows as `PartyTable.columns` stores it.
 
         Raises:
@@ -270,7 +270,7 @@ def column_names(schema: Any, where: str) -> list[str]:
         raise InputError(f"{where}: the names of the columns are not UTF-8; save the table in UTF-8") from None
 
 
-def labels(values: Any, column: str, where: str) -> Coded:
+def convert_labels(values: Any, column: str, where: str) -> Coded:
     """Convert the label column of a few rows, a `pyarrow.ChunkedArray`.
 
     Raises:

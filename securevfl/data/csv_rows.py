@@ -28,7 +28,7 @@ _VALUE = re.compile(r"CSV column #(?P<column>[0-9]+).*conversion error to (?P<ki
 
 
 @contextmanager
-def _reading(where: str) -> Iterator[None]:
+def _translate_errors(where: str) -> Iterator[None]:
     """Raise Arrow's errors as `InputError`, with the row number if a line has too many or too few fields."""
     import pyarrow as pa
 
@@ -79,7 +79,7 @@ class CsvRows(RowSource):
     form: CsvForm | None = None
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return self.place.where
 
     @cached_property
@@ -89,10 +89,10 @@ class CsvRows(RowSource):
         Raises:
             InputError: it is not text.
         """
-        with _reading(self.where), self.place.stream() as stream:
-            return dialect_of(stream.read(HEAD), self.where, self.form)
+        with _translate_errors(self.location), self.place.open_stream() as stream:
+            return dialect_of(stream.read(HEAD), self.location, self.form)
 
-    def _options(self) -> dict[str, Any]:
+    def _read_options(self) -> dict[str, Any]:
         import pyarrow.csv as pa_csv
 
         return {
@@ -102,10 +102,10 @@ class CsvRows(RowSource):
             "parse_options": pa_csv.ParseOptions(delimiter=self.dialect.delimiter),
         }
 
-    def _counted(self, limits: TableLimits, texts: int) -> _Counted:
+    def _open_counted(self, limits: TableLimits, texts: int) -> _Counted:
         return _Counted(self.place, limits, texts, self.dialect.delimiter.encode())
 
-    def _converted(self, types: dict[str, Any], columns: Sequence[str] | None) -> Any:
+    def _convert_options(self, types: dict[str, Any], columns: Sequence[str] | None) -> Any:
         import pyarrow.csv as pa_csv
 
         return pa_csv.ConvertOptions(
@@ -115,42 +115,42 @@ class CsvRows(RowSource):
             decimal_point=self.dialect.decimal,
         )
 
-    def names(self, limits: TableLimits) -> list[str]:
-        with _reading(self.where), self._counted(limits, 0) as stream:
+    def column_names(self, limits: TableLimits) -> list[str]:
+        with _translate_errors(self.location), self._open_counted(limits, 0) as stream:
             import pyarrow.csv as pa_csv
 
-            with pa_csv.open_csv(stream, **self._options()) as reader:
-                return column_names(reader.schema, self.where)
+            with pa_csv.open_csv(stream, **self._read_options()) as reader:
+                return column_names(reader.schema, self.location)
 
     def most_rows(self, columns: Sequence[str], use: ColumnUse, limits: TableLimits) -> int:
-        with _reading(self.where), self._counted(limits, len(use.texts)) as stream:
+        with _translate_errors(self.location), self._open_counted(limits, len(use.text_columns)) as stream:
             while stream.read():
                 pass
-            return stream.lines
+            return stream.lines_read
 
-    def batches(
+    def iter_batches(
         self, columns: Sequence[str] | None, use: ColumnUse, limits: TableLimits, rows: int = BATCH
     ) -> Generator[Any]:
         import pyarrow as pa
         import pyarrow.csv as pa_csv
 
-        options = self._options()
-        types = dict.fromkeys(use.texts, pa.string())
-        with _reading(self.where):
+        options = self._read_options()
+        types = dict.fromkeys(use.text_columns, pa.string())
+        with _translate_errors(self.location):
             with (
-                self._counted(limits, len(use.texts)) as stream,
-                pa_csv.open_csv(stream, convert_options=self._converted(types, columns), **options) as reader,
+                self._open_counted(limits, len(use.text_columns)) as stream,
+                pa_csv.open_csv(stream, convert_options=self._convert_options(types, columns), **options) as reader,
             ):
                 for name, kind in zip(reader.schema.names, reader.schema.types, strict=True):
                     if (
                         name not in types
-                        and name not in use.inferred
+                        and name not in use.inferred_columns
                         and (pa.types.is_integer(kind) or pa.types.is_null(kind))
                     ):
                         types[name] = pa.float64()
             with (
-                self._counted(limits, len(use.texts)) as stream,
-                pa_csv.open_csv(stream, convert_options=self._converted(types, columns), **options) as reader,
+                self._open_counted(limits, len(use.text_columns)) as stream,
+                pa_csv.open_csv(stream, convert_options=self._convert_options(types, columns), **options) as reader,
             ):
                 seen = 0
                 try:
@@ -167,12 +167,12 @@ class CsvRows(RowSource):
         found = _VALUE.search(words)
         if found is None:
             return InputError(
-                f"{self.where} is not a CSV table: {_explain_field_count(words) or words.splitlines()[0]}"
+                f"{self.location} is not a CSV table: {_explain_field_count(words) or words.splitlines()[0]}"
             )
-        column = self.names(limits)[int(found["column"])]
+        column = self.column_names(limits)[int(found["column"])]
         return NotConverted(
             column,
-            f"{self.where}: column {column!r} contains {found['value']} below row {seen:,} and {found['kind']} "
+            f"{self.location}: column {column!r} contains {found['value']} below row {seen:,} and {found['kind']} "
             "above: correct it, or list it in categorical=… to read it all as text",
         )
 
@@ -183,7 +183,7 @@ class _Counted(io.RawIOBase):
     def __init__(self, place: FileLocation, limits: TableLimits, texts: int, delimiter: bytes = b",") -> None:
         super().__init__()
         self._delimiter = delimiter
-        self._stream = place.stream()
+        self._stream = place.open_stream()
         self._limits, self._where, self._packed = limits, place.where, place.size
         self._texts = texts
         self._columns = 1
@@ -191,7 +191,7 @@ class _Counted(io.RawIOBase):
         self._rows = self._size = self._returns = 0
 
     @property
-    def lines(self) -> int:
+    def lines_read(self) -> int:
         """Number of lines read so far, or slightly more."""
         return max(self._rows, self._returns) + 1
 

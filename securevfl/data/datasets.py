@@ -17,7 +17,7 @@ from securevfl_net.fields import Accepts, accepts, format_value, suggest_nearest
 from securevfl.data.images import cifar10_parties, fashion_mnist, mnist
 from securevfl.data.overlap import Validation, hold_out, limited_overlap
 from securevfl.data.parties import Parties
-from securevfl.data.partition import generator, independent_rows, partition, shared_rows
+from securevfl.data.partition import independent_rows, partition, seeded_generator, shared_rows
 from securevfl.data.table import PartyTable
 from securevfl.data.views import digits, fate, handwritten, parkinson
 from securevfl.errors import InputError, UnknownNameError
@@ -29,10 +29,10 @@ __all__ = [
     "digits",
     "fashion_mnist",
     "fate",
+    "find_mistakes",
     "handwritten",
     "limited_credit",
     "load",
-    "mistakes",
     "mnist",
     "names",
     "parkinson",
@@ -120,17 +120,17 @@ def limited_credit(
 
 def _credit_table(seed: int, rows: int | None) -> PartyTable:
     """Return the full table, named after the bank, or a sample of its rows."""
-    header, values = _credit()
+    header, values = _read_credit()
     total = len(values)
     if rows is not None:
         if not isinstance(rows, int) or not 20 <= rows <= total:
             raise InputError(f"rows is {rows!r}; the table has {total}: give a whole number from 20 to {total}")
-        values = values[generator(seed, 99).permutation(total)[:rows]]
+        values = values[seeded_generator(seed, 99).permutation(total)[:rows]]
     column = {name: values[:, i] for i, name in enumerate(header)}
     categorical = frozenset({"SEX", "EDUCATION", "MARRIAGE"})
     return PartyTable(
         name="bank",
-        ids=[_reference(int(number)) for number in column["ID"]],
+        ids=[_customer_reference(int(number)) for number in column["ID"]],
         columns={
             name: column[name].astype(np.str_) if name in categorical else column[name].astype(np.float64)
             for name in header
@@ -143,7 +143,7 @@ def _credit_table(seed: int, rows: int | None) -> PartyTable:
     )
 
 
-def _credit() -> tuple[list[str], np.ndarray]:
+def _read_credit() -> tuple[list[str], np.ndarray]:
     """Read header and values (int64) of the bundled table."""
     packed = resources.files("securevfl.data").joinpath("files", _CREDIT_FILE).read_bytes()
     if hashlib.sha256(packed).hexdigest() != _CREDIT_SHA256:
@@ -153,7 +153,7 @@ def _credit() -> tuple[list[str], np.ndarray]:
     return header, np.loadtxt(io.StringIO(text), delimiter=",", skiprows=1, dtype=np.int64)
 
 
-def _reference(number: int) -> str:
+def _customer_reference(number: int) -> str:
     """Return a customer reference that hides the row number: a fixed permutation of 0 … 9,999,990 (multiplication
     modulo the prime 9,999,991).
     """
@@ -202,7 +202,7 @@ def names() -> list[str]:
     return sorted(_REGISTRY)
 
 
-def mistakes(name: object, options: Mapping[str, object], where: str = "data") -> list[str]:
+def find_mistakes(name: object, options: Mapping[str, object], where: str = "data") -> list[str]:
     """Check a data set section of a file: return its unknown names and wrong types, before any data is read.
 
     Args:
@@ -212,7 +212,7 @@ def mistakes(name: object, options: Mapping[str, object], where: str = "data") -
     """
     if not isinstance(name, str) or name not in _REGISTRY:
         return [f"{where}.name is {format_value(name)}{suggest_nearest(name, _REGISTRY)}"]
-    accepted = _options(name)
+    accepted = _accepted_options(name)
     found = [
         f"{where} has no {option!r}{suggest_nearest(option, accepted)}" for option in options if option not in accepted
     ]
@@ -223,7 +223,7 @@ def mistakes(name: object, options: Mapping[str, object], where: str = "data") -
 
 
 @cache
-def _options(name: str) -> dict[str, Accepts]:
+def _accepted_options(name: str) -> dict[str, Accepts]:
     """Return option → accepted values, from the function's signature."""
     hints = get_type_hints(_REGISTRY[name])
     return {option: accepts(hints[option], lambda kinds: None) for option in signature(_REGISTRY[name]).parameters}
@@ -239,9 +239,9 @@ def load(name: str, **options: object) -> Parties:
     if name not in _REGISTRY:
         raise UnknownNameError("data set", name, _REGISTRY)
     for option in options:
-        if option not in _options(name):
-            raise UnknownNameError(f"option of data set {name!r}:", option, _options(name))
-    found = mistakes(name, options, name)
+        if option not in _accepted_options(name):
+            raise UnknownNameError(f"option of data set {name!r}:", option, _accepted_options(name))
+    found = find_mistakes(name, options, name)
     if found:
         raise InputError("; ".join(found))
     return _REGISTRY[name](**options)

@@ -80,7 +80,7 @@ class Dialect:
     skip: int = 0
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The dialect for messages, as in ``semicolons between fields, cp1252, decimal comma``."""
         point = "comma" if self.decimal == "," else "point"
         return f"{_NAMES[self.delimiter]}s between fields, {self.encoding}, decimal {point}"
@@ -103,7 +103,7 @@ def dialect_of(head: bytes, where: str, told: CsvForm | None = None) -> Dialect:
     """
     told = told or CsvForm()
     _refuse_others(head, where)
-    encoding = told.encoding or _encoding(head, where)
+    encoding = told.encoding or _detect_encoding(head, where)
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(head.removeprefix(codecs.BOM_UTF8))
     except UnicodeDecodeError as error:
@@ -116,8 +116,8 @@ def dialect_of(head: bytes, where: str, told: CsvForm | None = None) -> Dialect:
         lines = lines[:-1] or lines  # the last one may be cut off
     named = _SEP.fullmatch(lines[0]) if lines else None
     lines = lines[1:] if named else lines
-    delimiter = told.delimiter or (named["delimiter"] if named else _delimiter(lines))
-    return Dialect(delimiter, encoding, told.decimal or _decimal(lines, delimiter), 1 if named else 0)
+    delimiter = told.delimiter or (named["delimiter"] if named else _detect_delimiter(lines))
+    return Dialect(delimiter, encoding, told.decimal or _detect_decimal(lines, delimiter), 1 if named else 0)
 
 
 def _refuse_others(head: bytes, where: str) -> None:
@@ -128,7 +128,7 @@ def _refuse_others(head: bytes, where: str) -> None:
         raise InputError(f"{where} is {what}")
 
 
-def _encoding(head: bytes, where: str) -> str:
+def _detect_encoding(head: bytes, where: str) -> str:
     for mark, name in _BOMS:
         if head.startswith(mark):
             return name
@@ -144,33 +144,37 @@ def _encoding(head: bytes, where: str) -> str:
     return "utf-8"
 
 
-def _rows(lines: list[str], delimiter: str) -> list[list[str]]:
+def _split_rows(lines: list[str], delimiter: str) -> list[list[str]]:
     try:
         return [row for row in csv.reader(lines, delimiter=delimiter) if row]
     except csv.Error:
         return []
 
 
-def _delimiter(lines: list[str]) -> str:
+def _detect_delimiter(lines: list[str]) -> str:
     """Return the delimiter that gives the most fields, the same number in each line; the first one on a tie or if none
     fits.
     """
     best, most = DELIMITERS[0], 1
     for delimiter in DELIMITERS:
-        rows = _rows(lines, delimiter)
+        rows = _split_rows(lines, delimiter)
         sizes = {len(row) for row in rows}
         if len(sizes) == 1 and (size := sizes.pop()) > most:
             best, most = delimiter, size
     if most > 1:
         return best
-    heads = {delimiter: len(_rows(lines[:1], delimiter)[0]) for delimiter in DELIMITERS if _rows(lines[:1], delimiter)}
+    heads = {
+        delimiter: len(_split_rows(lines[:1], delimiter)[0])
+        for delimiter in DELIMITERS
+        if _split_rows(lines[:1], delimiter)
+    }
     return max(heads, key=lambda one: heads[one], default=DELIMITERS[0])
 
 
-def _decimal(lines: list[str], delimiter: str) -> str:
+def _detect_decimal(lines: list[str], delimiter: str) -> str:
     if delimiter == ",":
         return "."
-    fields = [field.strip() for row in _rows(lines, delimiter)[1:] for field in row]
+    fields = [field.strip() for row in _split_rows(lines, delimiter)[1:] for field in row]
     commas = sum(_COMMA.fullmatch(field) is not None for field in fields)
     points = sum(_POINT.fullmatch(field) is not None and _COMMA.fullmatch(field) is None for field in fields)
     return "," if commas and not points else "."

@@ -11,7 +11,7 @@ from securevfl.data.categories import Categories
 from securevfl.data.prepare import fit_scaling, normal_scores
 from securevfl.data.prepare.scaling import Linear
 
-__all__ = ["Block", "OneHot", "Quantile", "Standard", "scaled"]
+__all__ = ["BlockEncoding", "OneHot", "Quantile", "Standard", "fit_scaled"]
 
 _PART = 1 << 22
 _FAR = 1e30
@@ -80,7 +80,7 @@ class OneHot:
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockEncoding:
     """(x − mean) / deviation of a block: per column for a matrix of numbers, over all pixels for images.
 
     Computed in double precision, some rows at a time, because a whole image set in float64 would be large.
@@ -91,18 +91,18 @@ class Block:
     shape: tuple[int, ...]
 
     @classmethod
-    def fit(cls, values: np.ndarray) -> Block:
+    def fit(cls, values: np.ndarray) -> BlockEncoding:
         """Fit on values (n, …)."""
         axis = 0 if values.ndim == 2 else None
         count = values.size // (values.shape[1] if axis == 0 else 1)
         mean = np.atleast_1d(values.mean(axis=axis, dtype=np.float64))
-        squares = sum(((part - mean) ** 2).sum(axis=axis) for part in _parts(values))
+        squares = sum(((part - mean) ** 2).sum(axis=axis) for part in _iter_parts(values))
         constant = np.atleast_1d(values.max(axis=axis) == values.min(axis=axis))
         deviation = np.where(constant, 0.0, np.sqrt(squares / count))
         return cls(tuple(mean.tolist()), tuple(deviation.tolist()), values.shape[1:])
 
     @classmethod
-    def raw(cls, values: np.ndarray) -> Block:
+    def unscaled_block(cls, values: np.ndarray) -> BlockEncoding:
         """Return an encoding that keeps values unchanged."""
         count = values.shape[1] if values.ndim == 2 else 1
         return cls((0.0,) * count, (1.0,) * count, values.shape[1:])
@@ -113,17 +113,17 @@ class Block:
         divisor = np.where(moves, deviation, 1.0)
         standard = np.empty(values.shape, dtype=np.float32)
         with np.errstate(over="ignore"):  # what leaves the range is far beyond any clip
-            for part, out in zip(_parts(values), _parts(standard), strict=True):
+            for part, out in zip(_iter_parts(values), _iter_parts(standard), strict=True):
                 out[...] = np.clip((part - mean) / divisor, -_FAR, _FAR) * moves
         return standard
 
 
-def _parts(values: np.ndarray) -> list[np.ndarray]:
+def _iter_parts(values: np.ndarray) -> list[np.ndarray]:
     step = max(_PART * len(values) // max(values.size, 1), 1)
     return [values[start : start + step] for start in range(0, len(values), step)]
 
 
-def scaled(values: np.ndarray, scale: str) -> Standard | Quantile:
+def fit_scaled(values: np.ndarray, scale: str) -> Standard | Quantile:
     """Fit a scaling other than standard on numbers of training rows."""
     if scale == "quantile":
         knots, scores = normal_scores(values)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from securevfl.data.categories import Categories, Column
-from securevfl.data.encodings import Block, OneHot, Quantile, Standard, scaled
+from securevfl.data.encodings import BlockEncoding, OneHot, Quantile, Standard, fit_scaled
 from securevfl.data.permuted import Permuted
 from securevfl.data.prepare import (
     KIND,
@@ -38,7 +38,7 @@ Wolfowitz and Massart, no rank is then off by more than 0.00046 of the rows, exc
 """
 
 
-_Encoding = Standard | Quantile | OneHot | Block | PreparedColumn
+_Encoding = Standard | Quantile | OneHot | BlockEncoding | PreparedColumn
 
 
 @dataclass(frozen=True)
@@ -94,22 +94,22 @@ class FeatureEncoder:
             raise InputError(f"{table.name!r} has no training rows to fit its features on")
         rows = _in_order(rows, table.rows)
         if table.preparation is not None or view == "coded":
-            return cls._prepared(table, rows, clip, table.preparation or Preparation(), salt, view)
+            return cls._fit_prepared(table, rows, clip, table.preparation or Preparation(), salt, view)
         columns: dict[str, _Encoding] = {}
         for name, values in table.columns.items():
             if name in table.categorical:
-                columns[name] = OneHot(_categories(values, rows, name, table.name))
+                columns[name] = OneHot(_sorted_categories(values, rows, name, table.name))
             elif isinstance(values, np.ndarray) and values.ndim > 1:
-                columns[name] = Block.fit(values[rows])
+                columns[name] = BlockEncoding.fit(values[rows])
             elif scale == "standard":
                 columns[name] = Standard.fit(_of_rows(values, rows))
             else:
-                columns[name] = scaled(_sample(values, rows), scale)
+                columns[name] = fit_scaled(_sample_values(values, rows), scale)
             release_memory(values)
         return cls(columns, clip)
 
     @classmethod
-    def _prepared(
+    def _fit_prepared(
         cls, table: PartyTable, rows: np.ndarray, clip: float, preparation: Preparation, salt: bytes, view: View
     ) -> FeatureEncoder:
         where = table.source or f"the table of {table.name!r}"
@@ -123,7 +123,9 @@ class FeatureEncoder:
         if found.problems:
             raise InputError(f"{where}: " + "\n  ".join(found.problems))
         columns: dict[str, _Encoding] = {
-            name: (Block.raw if coded else Block.fit)(blocks[name][rows]) if name in blocks else found.columns[name]
+            name: (BlockEncoding.unscaled_block if coded else BlockEncoding.fit)(blocks[name][rows])
+            if name in blocks
+            else found.columns[name]
             for name in table.columns
             if name in blocks or name in found.columns
         }
@@ -135,27 +137,27 @@ class FeatureEncoder:
         return cls(columns, clip, view, tuple(found.lines))
 
     @property
-    def names(self) -> list[str]:
+    def column_names(self) -> list[str]:
         """The names of the encoded columns: ``AGE``, ``EDUCATION=2``, ``pixels[0]`` …"""
         found: list[str] = []
         for name, encoding in self.columns.items():
             if isinstance(encoding, OneHot):
                 found += [f"{name}={category}" for category in encoding.categories]
-            elif isinstance(encoding, Block):
+            elif isinstance(encoding, BlockEncoding):
                 found += [f"{name}[{i}]" for i in range(int(np.prod(encoding.shape)))]
             elif isinstance(encoding, PreparedColumn):
-                found += encoding.names(name)
+                found += encoding.encoded_names(name)
             else:
                 found.append(name)
         return found
 
     @property
-    def codes(self) -> list[int]:
+    def code_counts(self) -> list[int]:
         """For each encoded column of ``"coded"``, its number of codes (0, 1, …); 0 for columns of numbers."""
         found: list[int] = []
         for encoding in self.columns.values():
-            block = [0] * int(np.prod(encoding.shape)) if isinstance(encoding, Block) else [0]
-            found += encoding.codes if isinstance(encoding, PreparedColumn) else block
+            block = [0] * int(np.prod(encoding.shape)) if isinstance(encoding, BlockEncoding) else [0]
+            found += encoding.code_counts if isinstance(encoding, PreparedColumn) else block
         return found
 
     def decode(self, column: int, values: np.ndarray) -> np.ndarray:
@@ -163,12 +165,12 @@ class FeatureEncoder:
         impossible: categories, blocks, prepared columns, and columns that are constant on the training rows.
 
         Args:
-            column: its index in `names`.
+            column: its index in `column_names`.
             values: encoded numbers, (n,).
         """
         at, found = 0, np.full(len(values), np.nan)
         for name, encoding in self.columns.items():
-            width = len(FeatureEncoder({name: encoding}, self.clip).names)
+            width = len(FeatureEncoder({name: encoding}, self.clip).column_names)
             if at <= column < at + width:
                 wide = values.astype(np.float64)
                 if isinstance(encoding, Standard) and encoding.deviation > 0:
@@ -195,7 +197,7 @@ class FeatureEncoder:
         Raises:
             InputError: the values are not such a state.
         """
-        kinds: Mapping[str, Any] = {f"_{kind.__name__}": kind for kind in (Standard, Quantile, OneHot, Block)}
+        kinds: Mapping[str, Any] = {f"_{kind.__name__}": kind for kind in (Standard, Quantile, OneHot, BlockEncoding)}
         try:
             columns: dict[str, _Encoding] = {}
             for name, values in state["columns"].items():
@@ -222,49 +224,49 @@ class FeatureEncoder:
             InputError: a column's shape differs from the one at fitting.
             UnknownNameError: the table lacks a column that the encoder was fitted on.
         """
-        self._check(table)
-        count, kind = table.rows if rows is None else len(rows), self._dtype
+        self._check_table(table)
+        count, kind = table.rows if rows is None else len(rows), self._encoded_dtype
         if not self.columns:
             return np.zeros((count, 0), dtype=kind)
-        shape = self._shape()
+        shape = self._row_shape()
         writers = {
-            name: encoding.encoder(table.columns[name])
+            name: encoding.build_encoder(table.columns[name])
             for name, encoding in self.columns.items()
             if isinstance(encoding, PreparedColumn)
         }
-        mapped = table.storage.maps((count, *shape), kind)
-        out = table.storage.empty((count, *shape), kind)
+        mapped = table.storage.is_mapped((count, *shape), kind)
+        out = table.storage.allocate((count, *shape), kind)
         if rows is None or not mapped:
             for at in range(0, count, _ROWS):
                 end = min(at + _ROWS, count)
-                self._encode(table, slice(at, end) if rows is None else rows[at:end], out[at:end], writers)
+                self._encode_rows(table, slice(at, end) if rows is None else rows[at:end], out[at:end], writers)
         else:  # a row here and a row there would be read from the disk each: all are read in their order
             order = Permuted(out, rows, table.rows)
             for at in range(0, table.rows, _ROWS):
                 part = slice(at, min(at + _ROWS, table.rows))
-                order.add(at, self._encode(table, part, np.empty((part.stop - at, *shape), kind), writers))
+                order.add(at, self._encode_rows(table, part, np.empty((part.stop - at, *shape), kind), writers))
             order.finish()
         for values in table.columns.values():
             release_memory(values)
         return out
 
     @property
-    def _dtype(self) -> type[np.float32 | np.float64]:
+    def _encoded_dtype(self) -> type[np.float32 | np.float64]:
         return np.float64 if self.view == "coded" else np.float32
 
-    def _check(self, table: PartyTable) -> None:
+    def _check_table(self, table: PartyTable) -> None:
         mistakes = []
         for name, encoding in self.columns.items():
             if name not in table.columns:
                 raise UnknownNameError(f"column of {table.name!r}:", name, table.columns)
             values = table.columns[name]
             if isinstance(encoding, PreparedColumn):
-                mistake = encoding.mistake(values)
+                mistake = encoding.explain_mistake(values)
                 mistakes += [f"column {name!r} {mistake}"] if mistake else []
                 continue
             if table.preparation is not None and not isinstance(encoding, OneHot):
                 check_numbers(name, values, f"{table.name!r}, by a model that was trained without prepare=…")
-            fitted = encoding.shape if isinstance(encoding, Block) else ()
+            fitted = encoding.shape if isinstance(encoding, BlockEncoding) else ()
             if values.shape[1:] != fitted:
                 raise InputError(
                     f"column {name!r} of {table.name!r} has values of shape {values.shape[1:]}; the encoder was fitted "
@@ -273,14 +275,19 @@ class FeatureEncoder:
         if mistakes:
             raise InputError(f"{table.source or f'the table of {table.name!r}'}: " + "\n  ".join(mistakes))
 
-    def _shape(self) -> tuple[int, ...]:
+    def _row_shape(self) -> tuple[int, ...]:
         """Shape of one encoded row."""
         only = next(iter(self.columns.values()))
-        if len(self.columns) == 1 and isinstance(only, Block) and len(only.shape) > 1 and self.view == "network":
+        if (
+            len(self.columns) == 1
+            and isinstance(only, BlockEncoding)
+            and len(only.shape) > 1
+            and self.view == "network"
+        ):
             return only.shape if len(only.shape) == 3 else (1, *only.shape)
-        return (len(self.names),)
+        return (len(self.column_names),)
 
-    def _encode(
+    def _encode_rows(
         self, table: PartyTable, rows: np.ndarray | slice, out: np.ndarray, writers: Mapping[str, Writer]
     ) -> np.ndarray:
         """Encode some rows of a table into `out` and return it."""
@@ -294,10 +301,10 @@ class FeatureEncoder:
                 at += encoding.width
                 continue
             if isinstance(encoding, OneHot):
-                part = encoding.of_categories(values) if isinstance(values, Categories) else encoding(_texts(values))
+                part = encoding.of_categories(values) if isinstance(values, Categories) else encoding(_to_texts(values))
             else:
                 numbers = np.asarray(values)
-                part = encoding(numbers if isinstance(encoding, Block) else numbers.astype(np.float64))
+                part = encoding(numbers if isinstance(encoding, BlockEncoding) else numbers.astype(np.float64))
             if out.ndim > 2:
                 np.clip(part.reshape(out.shape), -most, most, out=out)
                 return out
@@ -307,7 +314,7 @@ class FeatureEncoder:
         return out
 
 
-def _texts(values: np.ndarray) -> np.ndarray:
+def _to_texts(values: np.ndarray) -> np.ndarray:
     return values.astype(np.str_)
 
 
@@ -325,7 +332,7 @@ def _of_rows(values: Column, rows: np.ndarray) -> Iterator[np.ndarray]:
         yield np.asarray(values[rows[at : at + _ROWS]])
 
 
-def _sample(values: Column, rows: np.ndarray) -> np.ndarray:
+def _sample_values(values: Column, rows: np.ndarray) -> np.ndarray:
     """Return the values of rows, of a random sample if there are more than about `_RANKED`."""
     generator = np.random.default_rng(0)
     share = _RANKED / max(len(rows), 1)
@@ -335,7 +342,7 @@ def _sample(values: Column, rows: np.ndarray) -> np.ndarray:
     return np.concatenate(parts).astype(np.float64)
 
 
-def _categories(values: Column, rows: np.ndarray, name: str, party: str) -> tuple[str, ...]:
+def _sorted_categories(values: Column, rows: np.ndarray, name: str, party: str) -> tuple[str, ...]:
     """Return the sorted categories of rows."""
     if isinstance(values, Categories):
         there = np.zeros(len(values.words), dtype=bool)
@@ -343,7 +350,7 @@ def _categories(values: Column, rows: np.ndarray, name: str, party: str) -> tupl
             there[values.codes[rows[at : at + _ROWS]]] = True
         found = [word for word, is_there in zip(values.words, there.tolist(), strict=True) if is_there]
     else:
-        found = np.unique(_texts(values[rows])).tolist()
+        found = np.unique(_to_texts(values[rows])).tolist()
     if len(found) > _MAX_CATEGORIES:
         raise InputError(
             f"{party!r}: column {name!r} has {len(found)} categories; at most {_MAX_CATEGORIES}: give prepare='auto', "

@@ -39,16 +39,16 @@ class FileLocation:
     @property
     def size(self) -> int:
         """Size of the file in bytes."""
-        return self._info().size or 0
+        return self._file_info().size or 0
 
     @property
     def is_folder(self) -> bool:
         """Return True if it is a folder."""
         import pyarrow.fs as pa_fs
 
-        return bool(self._info().type == pa_fs.FileType.Directory)
+        return bool(self._file_info().type == pa_fs.FileType.Directory)
 
-    def require(self, *, folder: bool) -> None:
+    def require_exists(self, *, folder: bool) -> None:
         """Check that the file, or with `folder` the folder, exists.
 
         Raises:
@@ -57,15 +57,15 @@ class FileLocation:
         import pyarrow.fs as pa_fs
 
         kinds = [pa_fs.FileType.File, *([pa_fs.FileType.Directory] if folder else [])]
-        if self._info().type not in kinds:
+        if self._file_info().type not in kinds:
             raise InputError(f"{self.where} does not exist or is not a file: name the party's table")
 
-    def at(self, path: str) -> FileLocation:
+    def with_path(self, path: str) -> FileLocation:
         """Return another file of the same file system."""
         inside = path.removeprefix(self.path).lstrip("/")
         return replace(self, path=path, where=f"{self.where.rstrip('/')}/{inside}")
 
-    def files(self, endings: tuple[str, ...]) -> list[str]:
+    def list_files(self, endings: tuple[str, ...]) -> list[str]:
         """Return the sorted paths of all files with these endings in the folder and its subfolders. Names that begin
         with ``_`` or ``.`` are skipped, because the programs that write such folders use them for metadata.
         """
@@ -80,21 +80,21 @@ class FileLocation:
             and not any(part[0] in "._" for part in PurePosixPath(one.path).relative_to(self.path).parts)
         )
 
-    def opened(self) -> Any:
+    def open_file(self) -> Any:
         """Open the file for random access."""
         return self.filesystem.open_input_file(self.path)
 
-    def stream(self) -> Any:
+    def open_stream(self) -> Any:
         """Open the file as a stream, decompressed if its ending is that of a compressed file."""
         return self.filesystem.open_input_stream(self.path)
 
-    def parquet(self, **options: Any) -> Any:
+    def open_parquet(self, **options: Any) -> Any:
         """Open the file as Parquet; the ``with`` statement closes it."""
         import pyarrow.parquet as pa_parquet
 
         return pa_parquet.ParquetFile(self.path, filesystem=self.filesystem, **options)
 
-    def _info(self) -> Any:
+    def _file_info(self) -> Any:
         try:
             return self.filesystem.get_file_info(self.path)
         except OSError as error:

@@ -34,7 +34,7 @@ def tables_of_frames(
     if not isinstance(frames, Mapping) or not frames:
         raise InputError("frames is empty; give frames by party name: {'bank': frame, 'shop': frame}")
     wanted = {label} if isinstance(label, str) else set(label)
-    owners = [name for name, frame in frames.items() if wanted <= set(_columns(kind, name, frame))]
+    owners = [name for name, frame in frames.items() if wanted <= set(_frame_columns(kind, name, frame))]
     if len(owners) != 1:
         told = f"the frames of {', '.join(owners)} have" if owners else "no frame has"
         raise InputError(
@@ -50,7 +50,7 @@ def tables_of_frames(
             raise InputError(f"id names no column for {', '.join(missing)}; give party → column for every party")
     works = [
         partial(
-            _table,
+            _read_frame,
             kind,
             name,
             frame,
@@ -63,7 +63,9 @@ def tables_of_frames(
     return run_all(works)
 
 
-def _table(kind: str, name: str, frame: Any, *, id: Ids, label: Ids | None, options: Mapping[str, Any]) -> PartyTable:
+def _read_frame(
+    kind: str, name: str, frame: Any, *, id: Ids, label: Ids | None, options: Mapping[str, Any]
+) -> PartyTable:
     of_active = {"classes", "target", "weight", "group", "time"}
     kept = {key: value for key, value in options.items() if label is not None or key not in of_active}
     if kind == "pandas":
@@ -75,7 +77,7 @@ _KINDS = {"pandas": "a pandas DataFrame", "polars": "a polars DataFrame", "arrow
 _MARKS = {"pandas": ("columns", "iloc"), "polars": ("columns", "to_arrow"), "arrow": ("column_names", "schema")}
 
 
-def _columns(kind: str, name: str, frame: Any) -> list[str]:
+def _frame_columns(kind: str, name: str, frame: Any) -> list[str]:
     library, called = type(frame).__module__.partition(".")[0], type(frame).__name__
     if called == "LazyFrame":  # before anything of it is asked for: that would run its query
         raise InputError(f"the frame of {name!r} is a LazyFrame, which has not run yet: give frame.collect()")

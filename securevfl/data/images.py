@@ -8,8 +8,8 @@ import numpy as np
 
 from securevfl.data.overlap import Validation, label_owners, limited_overlap
 from securevfl.data.parties import Parties
-from securevfl.data.partition import generator, whole_number
-from securevfl.data.sources import Images, cifar10, image_set
+from securevfl.data.partition import seeded_generator, whole_number
+from securevfl.data.sources import Images, image_set, read_cifar10
 from securevfl.data.table import TEST, VALID, PartyTable
 from securevfl.errors import InputError
 
@@ -59,7 +59,7 @@ def mnist(
     Raises:
         InputError: the file is missing or unreadable, or an argument is out of range.
     """
-    return _parties(
+    return _split_images(
         "mnist",
         image_set("mnist", path),
         overlap,
@@ -92,7 +92,7 @@ def fashion_mnist(
     """Fashion-MNIST: 60,000 + 10,000 pieces of clothing, 28 x 28 (Xiao et al. 2017, MIT). Arguments as for `mnist`;
     files ``fashion_mnist.npz``, ``fashion_mnist.npz.xz`` or ``fashion_mnist/*-ubyte``."""
     images = image_set("fashion_mnist", path)
-    return _parties(
+    return _split_images(
         "fashion_mnist",
         images,
         overlap,
@@ -124,9 +124,9 @@ def cifar10_parties(
 ) -> Parties:
     """CIFAR-10: 50,000 + 10,000 colour images, 32 x 32 (Krizhevsky 2009). Arguments as for `mnist`; files: the binary
     version, ``cifar-10-batches-bin/``, or ``cifar10.npz``."""
-    return _parties(
+    return _split_images(
         "cifar10",
-        cifar10(path),
+        read_cifar10(path),
         overlap,
         seed,
         pieces,
@@ -164,7 +164,7 @@ def cut_images(images: np.ndarray, pieces: str) -> dict[str, np.ndarray]:
     raise InputError(f"pieces is {pieces!r}; one of {', '.join(_PIECES)} was expected")
 
 
-def _parties(
+def _split_images(
     name: str,
     images: Images,
     overlap: float,
@@ -186,12 +186,15 @@ def _parties(
     if owners and validation != "beside":
         raise InputError(f"validation is {validation!r} with {owners} label owners; it is for one active party")
     x, y, x_test, y_test = images
-    chosen, tested = _some(len(x), rows, seed, "rows", 100), _some(len(x_test), test_rows, seed, "test_rows", 10)
+    chosen, tested = (
+        _sample_rows(len(x), rows, seed, "rows", 100),
+        _sample_rows(len(x_test), test_rows, seed, "test_rows", 10),
+    )
     every = np.concatenate([x[chosen], x_test[tested]])
     if every.ndim == 4:
         every = np.ascontiguousarray(every.transpose(0, 3, 1, 2))
     fold = np.zeros(len(every), dtype=np.int8)
-    fold[generator(seed, 14).permutation(len(chosen))[: max(len(chosen) // 10, 1)]] = VALID
+    fold[seeded_generator(seed, 14).permutation(len(chosen))[: max(len(chosen) // 10, 1)]] = VALID
     fold[len(chosen) :] = TEST
     cut = cut_images(every, pieces)
     active = next(iter(cut))
@@ -229,9 +232,9 @@ def _parties(
     )
 
 
-def _some(total: int, wanted: int | None, seed: int, name: str, least: int) -> np.ndarray:
+def _sample_rows(total: int, wanted: int | None, seed: int, name: str, least: int) -> np.ndarray:
     if wanted is None:
         return np.arange(total)
     if isinstance(wanted, bool) or not isinstance(wanted, int) or not least <= wanted <= total:
         raise InputError(f"{name} is {wanted!r}; the set has {total}: give a whole number from {least} to {total}")
-    return generator(seed, 13, total).permutation(total)[:wanted]
+    return seeded_generator(seed, 13, total).permutation(total)[:wanted]

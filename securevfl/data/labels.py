@@ -12,7 +12,7 @@ import numpy as np
 from securevfl.data.prepare.numbers import parse_numbers
 from securevfl.errors import InputError
 
-__all__ = ["Coded", "check_labels", "encode_labels", "require_classes", "require_two"]
+__all__ = ["Coded", "check_label_column", "encode_labels", "require_classes", "require_two"]
 
 _MOST_FRACTIONS = 20
 _MOST_CLASSES = 1_000
@@ -37,7 +37,7 @@ class Coded:
         return len(self.codes)
 
     @property
-    def found(self) -> set[object]:
+    def values_found(self) -> set[object]:
         """Return all values that occur in a row."""
         there = np.bincount(self.codes[self.codes >= 0], minlength=len(self.values)) > 0
         return {value for value, is_there in zip(self.values, there.tolist(), strict=True) if is_there}
@@ -48,7 +48,7 @@ class Coded:
         codes = [code for code, value in enumerate(self.values) if id(value) in these]
         return np.flatnonzero(np.isin(self.codes, [*codes, *([-1] if None in some else [])]))
 
-    def first(self, bad: Sequence[object]) -> int | None:
+    def first_row_with(self, bad: Sequence[object]) -> int | None:
         """Return the first row with one of these values (None matches null), or None."""
         rows = self.rows_of(bad)
         return int(rows[0]) if len(rows) else None
@@ -61,8 +61,8 @@ def encode_labels(labels: Coded, classes: Sequence[object] | None, where: str) -
         InputError: nulls, values outside the given classes, a single class, texts that differ only by spaces or
             capitals, or too many different values to be classes.
     """
-    check_labels(labels, classes, where)
-    found = labels.found
+    check_label_column(labels, classes, where)
+    found = labels.values_found
     if classes is None:
         require_classes(found, len(labels), where)
     known = tuple(sorted(found, key=lambda value: (str(type(value)), value)) if classes is None else classes)
@@ -145,7 +145,7 @@ def _require_no_amounts_in_texts(found: set[object], rows: int, where: str, cure
         )
 
 
-def check_labels(labels: Coded, classes: Sequence[object] | None, where: str) -> None:
+def check_label_column(labels: Coded, classes: Sequence[object] | None, where: str) -> None:
     """Check labels of a full table or of some of its rows.
 
     Raises:
@@ -162,7 +162,7 @@ def check_labels(labels: Coded, classes: Sequence[object] | None, where: str) ->
         raise InputError(
             f"{where}: the label is null or blank in {len(null):,} of {len(labels):,} rows (rows {shown}); drop them"
         )
-    row = labels.first(infinite)
+    row = labels.first_row_with(infinite)
     if row is not None:
         raise InputError(f"{where}: the label in row {row + 1} is infinite; correct it, or drop the row")
     if classes is None:
@@ -170,7 +170,7 @@ def check_labels(labels: Coded, classes: Sequence[object] | None, where: str) ->
     if len(set(classes)) != len(classes):
         raise InputError(f"{where}: classes={list(classes)} names a class twice: list each class once")
     known = set(classes)
-    row = labels.first([value for value in labels.values if value not in known])
+    row = labels.first_row_with([value for value in labels.values if value not in known])
     if row is not None:
         value = labels.values[int(labels.codes[row])]
         raise InputError(f"{where}: the label in row {row + 1} is {value!r}; the classes are {list(classes)}")

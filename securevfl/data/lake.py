@@ -34,7 +34,7 @@ def source_of(place: FileLocation, kind: str = "", form: CsvForm | None = None) 
     if not kind:
         ending = place.suffix
         kind = "Parquet" if ending in PARQUET or place.is_folder else "Arrow" if ending in ARROW else "CSV"
-    place.require(folder=kind == "Parquet")
+    place.require_exists(folder=kind == "Parquet")
     if kind == "CSV":
         return CsvRows(place, form)
     return ParquetRows(place) if kind == "Parquet" else ArrowRows(place)

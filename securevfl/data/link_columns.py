@@ -20,7 +20,7 @@ def table_columns(path: str | Path, limits: TableLimits) -> list[str]:
     Raises:
         InputError: it is not a table, or has too many columns.
     """
-    return list(source_of(place_of(path, None), "").names(limits))
+    return list(source_of(place_of(path, None), "").column_names(limits))
 
 
 def read_texts(path: str | Path, columns: Mapping[str, str], limits: TableLimits) -> dict[str, list[object]]:
@@ -36,14 +36,14 @@ def read_texts(path: str | Path, columns: Mapping[str, str], limits: TableLimits
         UnknownNameError: a column that does not exist.
     """
     source = source_of(place_of(path, None), "")
-    names = source.names(limits)
+    names = source.column_names(limits)
     for column in columns.values():
         if column not in names:
-            raise UnknownNameError(f"linkage column of {source.where}:", column, names)
+            raise UnknownNameError(f"linkage column of {source.location}:", column, names)
     wanted = [name for name in names if name in set(columns.values())]
-    use = ColumnUse.of(id=wanted[0], label=None, features=wanted, categorical=wanted, classes=None)
+    use = ColumnUse.from_arguments(id=wanted[0], label=None, features=wanted, categorical=wanted, classes=None)
     found: dict[str, list[object]] = {name: [] for name in wanted}
-    for batch in source.batches(wanted, use, limits):
+    for batch in source.iter_batches(wanted, use, limits):
         for name in wanted:
             found[name] += batch.column(name).to_pylist()
     return {field: found[column] for field, column in columns.items()}

@@ -86,7 +86,7 @@ def read_table(
         InputError: the file or its content cannot be used; the message names the place and the cure.
         UnknownNameError: a column does not exist; suggests the nearest one.
     """
-    use = ColumnUse.of(
+    use = ColumnUse.from_arguments(
         id=id,
         label=label,
         features=features,
@@ -99,16 +99,16 @@ def read_table(
         time=time,
     )
     source = source_of(place_of(path, filesystem), kind, CsvForm(delimiter, encoding, decimal))
-    columns = use.read(source.names(limits), source.where)
+    columns = use.columns_to_read(source.column_names(limits), source.location)
     while True:
         rows = source.most_rows(columns, use, limits)
         if rows < 0:
-            raise InputError(f"{source.where} announces {rows} rows: the file is damaged")
-        batches = source.batches(columns, use, limits)
+            raise InputError(f"{source.location} announces {rows} rows: the file is damaged")
+        batches = source.iter_batches(columns, use, limits)
         try:
-            return _party(batches, columns, rows, name, use, source.where, limits, storage)
+            return _build_table(batches, columns, rows, name, use, source.location, limits, storage)
         except NotConverted as error:  # numbers at the top of a file, and a text further down
-            if use.preparation is None or error.column in use.texts or error.column not in columns:
+            if use.preparation is None or error.column in use.text_columns or error.column not in columns:
                 raise
             use = use.with_text(error.column)
 
@@ -158,7 +158,7 @@ def from_arrow(
     storage: Storage = DEFAULT_STORAGE,
 ) -> PartyTable:
     """Build a party's table from a `pyarrow.Table`; arguments and errors as for `read_table`."""
-    use = ColumnUse.of(
+    use = ColumnUse.from_arguments(
         id=id,
         label=label,
         features=features,
@@ -171,14 +171,14 @@ def from_arrow(
         time=time,
     )
     where = source or f"the table of {name!r}"
-    columns = use.read(column_names(table.schema, where), where)
+    columns = use.columns_to_read(column_names(table.schema, where), where)
     for column in columns:
         refuse_extension(table.schema.field(column).type, column, where)
     batches = table.select(columns).to_batches(max_chunksize=BATCH)
-    return _party(iter(batches), columns, table.num_rows, name, use, source, DEFAULT_LIMITS, storage)
+    return _build_table(iter(batches), columns, table.num_rows, name, use, source, DEFAULT_LIMITS, storage)
 
 
-def _party(
+def _build_table(
     batches: Iterator[Any],
     columns: Sequence[str],
     most_rows: int,
@@ -189,14 +189,14 @@ def _party(
     storage: Storage,
 ) -> PartyTable:
     where = source or f"the table of {name!r}"
-    chosen = use.chosen(columns)
-    area = storage.empty((len(chosen), most_rows), np.float32)
+    chosen = use.select_features(columns)
+    area = storage.allocate((len(chosen), most_rows), np.float32)
     features = {column: use.column_builder(column, where, area[i], limits, storage) for i, column in enumerate(chosen)}
     ids = identifier_of(use.ids, where)
     labels = LabelColumn(use.label, where) if use.label is not None and use.target == "classes" else None
-    roles = column_builders(use.roles, where)
+    roles = column_builders(use.role_columns, where)
     rows = 0
-    for batch in _full(batches):
+    for batch in _merge_batches(batches):
         rows += len(batch)
         if rows > most_rows:
             raise InputError(f"{where} contains more than the {most_rows:,} rows it announces: write the file again")
@@ -233,21 +233,21 @@ def _party(
     )
 
 
-def _full(batches: Iterator[Any]) -> Iterator[Any]:
+def _merge_batches(batches: Iterator[Any]) -> Iterator[Any]:
     """Merge small batches, because the work per batch has a fixed cost."""
     held: list[Any] = []
     for batch in batches:
         if held and not batch.schema.equals(held[0].schema):
-            yield from _joined(held)
+            yield from _join_batches(held)
             held = []
         held.append(batch)
         if sum(map(len, held)) >= _FULL:
-            yield from _joined(held)
+            yield from _join_batches(held)
             held = []
-    yield from _joined(held)
+    yield from _join_batches(held)
 
 
-def _joined(held: list[Any]) -> list[Any]:
+def _join_batches(held: list[Any]) -> list[Any]:
     import pyarrow as pa
 
     if len(held) < 2:

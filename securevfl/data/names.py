@@ -23,7 +23,7 @@ class Names(Sequence[str]):
         self._array = array
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> Names:
+    def from_texts(cls, texts: Sequence[str]) -> Names:
         """Build it from a sequence of texts."""
         import pyarrow as pa
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from securevfl.data.parties import Parties
-from securevfl.data.partition import generator, is_number, unlabelled, whole_number
+from securevfl.data.partition import drop_labels, is_number, seeded_generator, whole_number
 from securevfl.data.table import TEST, TRAIN, VALID, LabelBook, PartyTable, check_fold
 from securevfl.errors import InputError
 
@@ -50,7 +50,7 @@ def hold_out(rows: int, *, valid: float, test: float, seed: int, groups: np.ndar
     if keys.shape != (rows,):
         raise InputError(f"groups have shape {keys.shape} for {rows} rows; give one value for each row")
     distinct, member = np.unique(keys, return_inverse=True)
-    order = generator(seed, 7).permutation(len(distinct))
+    order = seeded_generator(seed, 7).permutation(len(distinct))
     n_test, n_valid = round(len(distinct) * test), round(len(distinct) * valid)
     if min(n_test, n_valid, len(distinct) - n_test - n_valid) < 1:
         raise InputError(
@@ -101,19 +101,19 @@ def limited_overlap(
         raise InputError(f"{table.name!r} is the only party; give columns to at least one more")
     if labels not in ("own", "all"):
         raise InputError(f"labels is {labels!r}; expected 'own' or 'all'")
-    fold = _fold(table, columns, fold)
-    train = generator(seed, 8).permutation(np.flatnonzero(fold == TRAIN))
-    common = _count(overlap, len(train))
-    inside = _inside(validation, common)
+    fold = _fold_columns(table, columns, fold)
+    train = seeded_generator(seed, 8).permutation(np.flatnonzero(fold == TRAIN))
+    common = _common_count(overlap, len(train))
+    inside = _validation_count(validation, common)
     held_out = np.flatnonzero(fold == TEST if inside else fold != TRAIN)
     fold[train[:inside]] = VALID
     parts = np.array_split(train[common:], len(columns))
     tables = []
     for number, (name, chosen) in enumerate(columns.items()):
-        own = generator(seed, 9, number).permutation(np.concatenate([train[:common], parts[number], held_out]))
+        own = seeded_generator(seed, 9, number).permutation(np.concatenate([train[:common], parts[number], held_out]))
         part = table.select(chosen).take(own)
         if name != table.name:
-            tables.append(unlabelled(part, name))
+            tables.append(drop_labels(part, name))
             continue
         others = np.concatenate([rows for i, rows in enumerate(parts) if i != number])
         book = LabelBook(tuple(table.ids[row] for row in others.tolist()), table.label[others])
@@ -121,7 +121,7 @@ def limited_overlap(
     return Parties.of(*tables, description=description)
 
 
-def _fold(table: PartyTable, columns: Mapping[str, Sequence[str]], fold: np.ndarray) -> np.ndarray:
+def _fold_columns(table: PartyTable, columns: Mapping[str, Sequence[str]], fold: np.ndarray) -> np.ndarray:
     for name, chosen in columns.items():
         if isinstance(chosen, str) or not len(chosen):
             raise InputError(f"party {name!r} gets {chosen!r}; give it a list of at least one column")
@@ -130,7 +130,7 @@ def _fold(table: PartyTable, columns: Mapping[str, Sequence[str]], fold: np.ndar
     return found.astype(np.int8)
 
 
-def _inside(validation: str, common: int) -> int:
+def _validation_count(validation: str, common: int) -> int:
     """Return how many common training rows are used for validation."""
     if validation not in ("beside", "overlap"):
         raise InputError(f"validation is {validation!r}; expected 'beside' or 'overlap'")
@@ -144,7 +144,7 @@ def _inside(validation: str, common: int) -> int:
     return common // 5 if common // 5 >= _FEWEST else 2
 
 
-def _count(overlap: float, rows: int) -> int:
+def _common_count(overlap: float, rows: int) -> int:
     if not is_number(overlap) or not (0 < overlap <= 1 or (overlap >= 2 and float(overlap).is_integer())):
         raise InputError(f"overlap is {overlap!r}; give a share, more than 0 and at most 1, or a whole count from 2")
     count = round(rows * overlap) if overlap <= 1 else int(overlap)
@@ -194,7 +194,7 @@ def label_owners(
     whole_number("rows", rows, 1)
     if not columns:
         raise InputError("columns names no data owner; give at least one")
-    fold = _fold(table, columns, fold)
+    fold = _fold_columns(table, columns, fold)
     if scenario not in NON_IID:
         raise InputError(f"scenario is {scenario!r}; one of {', '.join(NON_IID)} was expected")
     skewed = NON_IID.index(scenario)
@@ -203,7 +203,7 @@ def label_owners(
             f"scenario {scenario!r} needs more than {skewed} label owners and {2 * skewed} classes; there are {owners} "
             f"and {len(table.classes)}"
         )
-    free = generator(seed, 10).permutation(np.flatnonzero(fold == TRAIN))
+    free = seeded_generator(seed, 10).permutation(np.flatnonzero(fold == TRAIN))
     # Two-class owners take rows from the end of the order, the others from its front: these get a fair sample of
     # all classes and not the two-class owners' leftovers.
     few: list[np.ndarray] = []
@@ -228,9 +228,9 @@ def label_owners(
     tables = []
     for number, own in enumerate(taken):
         chosen = np.concatenate([own, held_out]) if number == 0 else own
-        order = generator(seed, 11, number).permutation(chosen)
+        order = seeded_generator(seed, 11, number).permutation(chosen)
         tables.append(replace(labels.take(order), name=f"owner{number + 1}"))
     for number, (name, names) in enumerate(columns.items()):
-        part = table.select(names).take(generator(seed, 12, number).permutation(everything))
-        tables.append(unlabelled(part, name))
+        part = table.select(names).take(seeded_generator(seed, 12, number).permutation(everything))
+        tables.append(drop_labels(part, name))
     return Parties.of(*tables, description=description)

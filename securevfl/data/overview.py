@@ -74,28 +74,28 @@ class TableOverview:
     prepared: bool
 
     @property
-    def kinds(self) -> dict[str, int]:
+    def kind_counts(self) -> dict[str, int]:
         """Kind of content → number of feature columns: ``numbers``, ``categories``, ``dates``, ``truth values``."""
         counts = Counter(line.holds for line in self.lines)
         return {kind: counts[kind] for kind in ("numbers", "categories", "dates", "truth values") if counts[kind]}
 
     @property
-    def texts(self) -> int:
+    def numeric_text_count(self) -> int:
         """Number of text columns that contain numbers."""
         return sum(line.holds == "numbers" and line.column in self.as_text for line in self.lines)
 
     @property
-    def constant(self) -> list[str]:
+    def constant_columns(self) -> list[str]:
         """Feature columns without information: at most one value in all examined rows."""
         return [line.column for line in self.lines if not line.width and line.column in self.one_value]
 
     @property
-    def scattered(self) -> list[str]:
+    def scattered_columns(self) -> list[str]:
         """Feature columns without information because each text occurs in only a few rows: names, free text."""
         return [line.column for line in self.lines if not line.width and line.column not in self.one_value]
 
     @property
-    def missing(self) -> float:
+    def missing_share(self) -> float:
         """Share of missing values in the feature columns; 0 without columns."""
         return float(np.mean([line.missing for line in self.lines])) if self.lines else 0.0
 
@@ -121,12 +121,12 @@ def table_overview(
     try:
         source = source_of(place_of(path), form=form)
         table = top_rows(source, use, sample)
-        names = column_names(table.schema, source.where)
+        names = column_names(table.schema, source.location)
         if not table.num_rows or len(set(names)) < len(names):
             return None
-        columns = [column for column in use.chosen(names) if column in names]
-        rows = _rows(source, use, names)
-        values = _values(table, columns, use, source.where)
+        columns = [column for column in use.select_features(names) if column in names]
+        rows = _count_rows(source, use, names)
+        values = _feature_values(table, columns, use, source.location)
     except InputError:
         return None
     preparation = use.preparation or Preparation()
@@ -134,23 +134,25 @@ def table_overview(
     roles = {role: column for role, column in (("label", use.label), ("weight", use.weight)) if column}
     roles |= {role: column for role, column in (("group", use.group), ("time", use.time)) if column}
     roles |= {"label": ", ".join(use.labels)} if use.labels else {}
-    used = {*use.reserved, *columns}
+    used = {*use.reserved_columns, *columns}
     texts = {line.column for line in found.lines if line.holds != "categories" and _of_texts(table[line.column])}
     return TableOverview(
         party=party,
-        where=source.where,
+        where=source.location,
         rows=rows,
         looked=table.num_rows,
         columns=len(names),
         ids=tuple(column for column in use.ids if column in names),
         roles=roles,
-        classes=_classes(table, use),
+        classes=_count_classes(table, use),
         unused=tuple(name for name in names if name not in used),
-        written=source.dialect.words if isinstance(source, CsvRows) else "",
+        written=source.dialect.description if isinstance(source, CsvRows) else "",
         lines=tuple(found.lines),
         problems=len(columns) - len(found.lines),
         as_text=frozenset(texts),
-        partly=tuple(one.column for one in found.lines if one.holds == "categories" and _partly(values[one.column])),
+        partly=tuple(
+            one.column for one in found.lines if one.holds == "categories" and _is_partly_numeric(values[one.column])
+        ),
         one_value=frozenset(name for name in values if len(table[name].unique().drop_null()) <= 1),
         prepared=use.preparation is not None,
     )
@@ -162,14 +164,14 @@ def _of_texts(values: Any) -> bool:
     return is_text(values.type.value_type if pa.types.is_dictionary(values.type) else values.type)
 
 
-def _classes(table: Any, use: ColumnUse) -> int | None:
+def _count_classes(table: Any, use: ColumnUse) -> int | None:
     """Return the number of classes of the label in these rows."""
     if use.label is None or use.target != "classes" or use.label not in table.column_names:
         return None
     return len(table[use.label].unique().drop_null()) if use.classes is None else len(use.classes)
 
 
-def _partly(values: Column) -> bool:
+def _is_partly_numeric(values: Column) -> bool:
     """Return True if a text category consists of numbers or dates in many rows."""
     if not isinstance(values, Categories) or len(values.words) <= _FEW_LEVELS:
         return False
@@ -179,21 +181,21 @@ def _partly(values: Column) -> bool:
     return bool(_MANY <= known[values.codes].mean() < 1)
 
 
-def _values(table: Any, columns: list[str], use: ColumnUse, where: str) -> dict[str, Column]:
+def _feature_values(table: Any, columns: list[str], use: ColumnUse, where: str) -> dict[str, Column]:
     """Return the feature columns in the form that preparation takes, without those that contain mistakes."""
-    any_ = ColumnUse.of(
+    any_ = ColumnUse.from_arguments(
         id="", label=None, features=(), categorical=use.categorical, classes=None, prepare=use.preparation or "auto"
     )
     found = {}
     for column in columns:
         try:
-            found[column] = any_.feature(table[column], column, where)
+            found[column] = any_.convert_feature(table[column], column, where)
         except InputError:
             continue
     return found
 
 
-def _rows(source: RowSource, use: ColumnUse, names: list[str]) -> int | None:
+def _count_rows(source: RowSource, use: ColumnUse, names: list[str]) -> int | None:
     """Return a table's number of rows; None for a CSV file that is large or cannot be read to its end."""
     one = next((name for name in use.ids if name in names), names[0])
     if not isinstance(source, CsvRows):
@@ -202,6 +204,6 @@ def _rows(source: RowSource, use: ColumnUse, names: list[str]) -> int | None:
     if source.place.size > _COUNTED:
         return None
     try:
-        return sum(len(batch) for batch in source.batches([one], use, DEFAULT_LIMITS))
+        return sum(len(batch) for batch in source.iter_batches([one], use, DEFAULT_LIMITS))
     except InputError:
         return None

@@ -12,10 +12,18 @@ from securevfl.data.parties import Parties
 from securevfl.data.table import PartyTable
 from securevfl.errors import InputError
 
-__all__ = ["generator", "independent_rows", "is_number", "partition", "shared_rows", "unlabelled", "whole_number"]
+__all__ = [
+    "drop_labels",
+    "independent_rows",
+    "is_number",
+    "partition",
+    "seeded_generator",
+    "shared_rows",
+    "whole_number",
+]
 
 
-def generator(seed: int, *labels: int) -> np.random.Generator:
+def seeded_generator(seed: int, *labels: int) -> np.random.Generator:
     """Return an independent random generator for each tuple of labels.
 
     Raises:
@@ -59,7 +67,7 @@ def independent_rows(rows: int, parties: int, *, overlap: float, seed: int) -> l
     """
     _check_overlap(overlap)
     count = max(round(rows * overlap), 1)
-    return [generator(seed, party).permutation(rows)[:count] for party in range(parties)]
+    return [seeded_generator(seed, party).permutation(rows)[:count] for party in range(parties)]
 
 
 def shared_rows(rows: int, parties: int, *, overlap: float, seed: int) -> list[np.ndarray]:
@@ -68,11 +76,12 @@ def shared_rows(rows: int, parties: int, *, overlap: float, seed: int) -> list[n
     This is the partition of the papers on few aligned samples. Arguments and errors as for `independent_rows`.
     """
     _check_overlap(overlap)
-    order = generator(seed, parties).permutation(rows)
+    order = seeded_generator(seed, parties).permutation(rows)
     common = max(round(rows * overlap), 1)
     rest = np.array_split(order[common:], parties)
     return [
-        generator(seed, party).permutation(np.concatenate([order[:common], part])) for party, part in enumerate(rest)
+        seeded_generator(seed, party).permutation(np.concatenate([order[:common], part]))
+        for party, part in enumerate(rest)
     ]
 
 
@@ -97,11 +106,11 @@ def partition(
     parts = []
     for (name, chosen), own in zip(columns.items(), rows, strict=True):
         part = table.select(chosen).take(own)
-        parts.append(replace(part, name=name) if name == table.name else unlabelled(part, name))
+        parts.append(replace(part, name=name) if name == table.name else drop_labels(part, name))
     return Parties.of(*parts, description=description)
 
 
-def unlabelled(table: PartyTable, name: str) -> PartyTable:
+def drop_labels(table: PartyTable, name: str) -> PartyTable:
     """Return the features of `table` as the table of a party without labels."""
     return replace(
         table,

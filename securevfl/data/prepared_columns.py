@@ -79,7 +79,7 @@ class AnyColumn:
         if pa.types.is_time(values.type) or pa.types.is_duration(values.type):
             values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
         if self._gathered is None:
-            self._kind, self._gathered = kind, self._of(kind)
+            self._kind, self._gathered = kind, self._start_column(kind)
             nulls, self._nulls = self._nulls, 0
             self._nulls_of(nulls)
         if kind != self._kind:
@@ -89,11 +89,11 @@ class AnyColumn:
             )
         self._gathered.add(values)
 
-    def _of(self, kind: str) -> NumberColumn | CategoryColumn | DateColumn:
+    def _start_column(self, kind: str) -> NumberColumn | CategoryColumn | DateColumn:
         if kind == "number":
             return NumberColumn(self._column, self._where, self._out, self._storage, gaps=True)
         if kind == "date":
-            return DateColumn(self._storage.empty(self._out.shape, np.dtype("datetime64[s]")))
+            return DateColumn(self._storage.allocate(self._out.shape, np.dtype("datetime64[s]")))
         return CategoryColumn(self._column, self._where, self._out.view(np.int32), self._limits, gaps=True)
 
     def _nulls_of(self, rows: int) -> None:
@@ -113,7 +113,7 @@ class AnyColumn:
             InputError: see `CategoryColumn.finish`.
         """
         if self._gathered is None:
-            self._kind, self._gathered = "number", self._of("number")
+            self._kind, self._gathered = "number", self._start_column("number")
             self._nulls_of(self._nulls)
         return self._gathered.finish()
 

@@ -157,7 +157,9 @@ class GroupColumn:
         import pyarrow as pa
 
         texts = pa.concat_arrays(self._parts)
-        _refuse(texts.is_null().to_numpy(zero_copy_only=False), f"{self._where}: the group {self._column!r}", "null")
+        _refuse_values(
+            texts.is_null().to_numpy(zero_copy_only=False), f"{self._where}: the group {self._column!r}", "null"
+        )
         codes: np.ndarray = texts.dictionary_encode().indices.to_numpy().astype(np.int64)
         return codes
 
@@ -206,7 +208,7 @@ class TimeColumn:
             InputError: a time is null.
         """
         found = np.concatenate(self._parts) if self._parts else np.empty(0)
-        _refuse(np.isnan(found), f"{self._where}: the time {self._column!r}", "null")
+        _refuse_values(np.isnan(found), f"{self._where}: the time {self._column!r}", "null")
         return found
 
 
@@ -225,8 +227,10 @@ def check_target(target: np.ndarray, rows: int, where: str) -> None:
     """
     if target.dtype != np.float64 or target.shape != (rows,):
         raise InputError(f"{where}: the target is {target.dtype} {target.shape}; float64 ({rows},) was expected")
-    _refuse(~np.isfinite(target), f"{where}: the target", "null or not finite")
-    _refuse(np.abs(target) > _LARGEST, f"{where}: the target", f"beyond {_LARGEST:g}, the largest supported number,")
+    _refuse_values(~np.isfinite(target), f"{where}: the target", "null or not finite")
+    _refuse_values(
+        np.abs(target) > _LARGEST, f"{where}: the target", f"beyond {_LARGEST:g}, the largest supported number,"
+    )
 
 
 _LONGEST = 60
@@ -244,7 +248,7 @@ def check_flags(values: np.ndarray, name: str, where: str) -> None:
     Raises:
         InputError: a value other than 0 and 1.
     """
-    _refuse(~np.isin(values, (0.0, 1.0)), f"{where}: the label {name!r}", "neither 0 nor 1")
+    _refuse_values(~np.isin(values, (0.0, 1.0)), f"{where}: the label {name!r}", "neither 0 nor 1")
 
 
 def several_labels(columns: Mapping[str, np.ndarray], where: str) -> np.ndarray:
@@ -276,7 +280,7 @@ def check_several(label: np.ndarray, names: tuple[object, ...], rows: int, where
             "two labels or more, and their names in classes, was expected"
         )
     bad: np.ndarray = np.asarray(~np.isin(label, (0, 1)).all(axis=1))
-    _refuse(bad, f"{where}: a label", "neither 0 nor 1")
+    _refuse_values(bad, f"{where}: a label", "neither 0 nor 1")
     for place, name in enumerate(names):
         if len(np.unique(label[:, place])) < 2:
             raise InputError(
@@ -293,13 +297,13 @@ def check_weight(weight: np.ndarray, rows: int, where: str) -> None:
     """
     if weight.dtype != np.float64 or weight.shape != (rows,):
         raise InputError(f"{where}: weights are {weight.dtype} {weight.shape}; float64 ({rows},) was expected")
-    _refuse(~np.isfinite(weight), f"{where}: the weight", "null or not finite")
-    _refuse(weight < 0, f"{where}: the weight", "negative")
+    _refuse_values(~np.isfinite(weight), f"{where}: the weight", "null or not finite")
+    _refuse_values(weight < 0, f"{where}: the weight", "negative")
     if not weight.max() > 0:
         raise InputError(f"{where}: all weights are 0, so no row would count: correct the column, or leave it out")
 
 
-def _refuse(bad: np.ndarray, what: str, how: str) -> None:
+def _refuse_values(bad: np.ndarray, what: str, how: str) -> None:
     rows = np.flatnonzero(bad)
     if len(rows):
         shown = ", ".join(str(row + 1) for row in rows[:_SHOWN].tolist()) + (", …" if len(rows) > _SHOWN else "")

@@ -37,10 +37,10 @@ class RowSource(Protocol):
     """
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """The place, for messages."""
 
-    def names(self, limits: TableLimits) -> list[str]:
+    def column_names(self, limits: TableLimits) -> list[str]:
         """Return the names of all columns.
 
         Raises:
@@ -55,7 +55,7 @@ class RowSource(Protocol):
             InputError: the source announces more than the limits allow, or a column contains lists.
         """
 
-    def batches(
+    def iter_batches(
         self, columns: Sequence[str] | None, use: ColumnUse, limits: TableLimits, rows: int = BATCH
     ) -> Generator[Any]:
         """Yield the rows in order as `pyarrow.RecordBatch` of at most `rows` rows.
@@ -156,15 +156,15 @@ def _text_bytes(column: Any) -> int:
 
     kind = column.type
     if pa.types.is_dictionary(kind):
-        lengths = pc.take(_lengths(column.dictionary), column.indices)
+        lengths = pc.take(_text_lengths(column.dictionary), column.indices)
     elif pa.types.is_primitive(kind) or pa.types.is_null(kind):
         return 0
     else:
-        lengths = _lengths(column)
+        lengths = _text_lengths(column)
     return int(pc.sum(pc.cast(lengths, pa.int64())).as_py() or 0)
 
 
-def _lengths(values: Any) -> Any:
+def _text_lengths(values: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 

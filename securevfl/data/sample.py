@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from securevfl.data.categories import Column
-from securevfl.data.columns import ColumnUse, column_names, labels
+from securevfl.data.columns import ColumnUse, column_names, convert_labels
 from securevfl.data.compound_ids import identifier_of
 from securevfl.data.dialect import CsvForm
 from securevfl.data.file_locations import place_of
-from securevfl.data.labels import Coded, check_labels, require_classes, require_two
+from securevfl.data.labels import Coded, check_label_column, require_classes, require_two
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.names import Names
@@ -41,24 +41,24 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
     """
     try:
         source = source_of(place_of(path), form=form)
-        file = source.where
+        file = source.location
         table = top_rows(source, use, rows)
         names = column_names(table.schema, file)
     except InputError as error:
         return [str(error)]
-    found = [str(mistake) for mistake in use.mistakes(names, file)]
+    found = [str(mistake) for mistake in use.find_mistakes(names, file)]
     if not table.num_rows:
         return [*found, f"{file} has no rows"]
     where = str(file) if table.num_rows < rows else f"{file}, first {rows:,} rows"
     single = {column for column in names if names.count(column) == 1}
     label = use.label
     if set(use.ids) <= single and not use.wrong_ids(where):
-        found += _mistake(lambda: check_ids(_identifiers(table, use, where), where))
-    meant = {near for name in (*use.ids, label) if name and name not in names for near in _nearest(name, names)}
+        found += _catch_mistake(lambda: check_ids(_read_identifiers(table, use, where), where))
+    meant = {near for name in (*use.ids, label) if name and name not in names for near in _nearest_column(name, names)}
     features: dict[str, Column] = {}
-    for column in use.chosen(names):
+    for column in use.select_features(names):
         if column in single - meant:
-            found += _mistake(partial(_check_feature, table[column], column, use, where, features))
+            found += _catch_mistake(partial(_check_feature, table[column], column, use, where, features))
     if use.preparation is not None and features:
         every = np.arange(table.num_rows)
         prepared = fit_columns(features, use.categorical, every, use.preparation, b"")
@@ -68,13 +68,15 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
                 f"{where}: no column is left after preparation (dropped: {', '.join(features)}): give columns "
                 "whose values differ between rows"
             )
-    for role, (column, gatherer) in column_builders(use.roles, where).items():
+    for role, (column, gatherer) in column_builders(use.role_columns, where).items():
         if column in single:
             told = f"label {column}" if role.startswith("label ") else role
-            found += _mistake(partial(_check_role, table[column], told, gatherer, where))
+            found += _catch_mistake(partial(_check_role, table[column], told, gatherer, where))
     if label is not None and label in single and use.target == "classes":
         whole = table.num_rows < rows
-        found += _mistake(lambda: _check_labels(labels(table[label], label, where), use.classes, where, whole=whole))
+        found += _catch_mistake(
+            lambda: _check_labels(convert_labels(table[label], label, where), use.classes, where, whole=whole)
+        )
     return found
 
 
@@ -89,8 +91,8 @@ def read_identifiers(path: str | Path, use: ColumnUse, *, most: int, form: CsvFo
     """
     try:
         source = source_of(place_of(path), form=form)
-        gathered = identifier_of(use.ids, source.where)
-        batches, rows = source.batches(list(use.ids), use, DEFAULT_LIMITS), 0
+        gathered = identifier_of(use.ids, source.location)
+        batches, rows = source.iter_batches(list(use.ids), use, DEFAULT_LIMITS), 0
         try:
             for batch in batches:
                 rows += len(batch)
@@ -104,7 +106,7 @@ def read_identifiers(path: str | Path, use: ColumnUse, *, most: int, form: CsvFo
         return None
 
 
-def _identifiers(table: Any, use: ColumnUse, where: str) -> Names:
+def _read_identifiers(table: Any, use: ColumnUse, where: str) -> Names:
     gathered = identifier_of(use.ids, where)
     for batch in table.to_batches():
         gathered.add(batch)
@@ -125,14 +127,14 @@ def _check_role(values: Any, role: str, gatherer: Any, where: str) -> None:
 
 def _check_labels(values: Coded, classes: Sequence[object] | None, where: str, *, whole: bool) -> None:
     """Check the labels of the first rows; `whole` if there are no others."""
-    check_labels(values, classes, where)
+    check_label_column(values, classes, where)
     if classes is None:
-        require_classes(values.found, len(values), where)
+        require_classes(values.values_found, len(values), where)
     if whole:
-        require_two(values.found, where)
+        require_two(values.values_found, where)
 
 
-def _nearest(name: str, names: Sequence[str]) -> list[str]:
+def _nearest_column(name: str, names: Sequence[str]) -> list[str]:
     """Return the column that a misspelled name probably means; it is then not a feature."""
     return difflib.get_close_matches(name, names, n=1, cutoff=0.5)
 
@@ -145,24 +147,24 @@ def top_rows(source: RowSource, use: ColumnUse, rows: int) -> Any:
     """
     import pyarrow as pa
 
-    batches = source.batches(None, use, DEFAULT_LIMITS, rows)
+    batches = source.iter_batches(None, use, DEFAULT_LIMITS, rows)
     try:
         first = next(batches, None)
     finally:
         batches.close()
     if first is None:
-        return pa.table({name: pa.array([], pa.null()) for name in source.names(DEFAULT_LIMITS)})
+        return pa.table({name: pa.array([], pa.null()) for name in source.column_names(DEFAULT_LIMITS)})
     return pa.Table.from_batches([first]).slice(0, rows)
 
 
 def _check_feature(values: Any, column: str, use: ColumnUse, where: str, good: dict[str, Column]) -> None:
-    feature = use.feature(values, column, where)
+    feature = use.convert_feature(values, column, where)
     if column not in use.categorical:
         check_numbers(column, feature, where, prepared=use.preparation is not None)
     good[column] = feature
 
 
-def _mistake(check: Callable[[], None]) -> list[str]:
+def _catch_mistake(check: Callable[[], None]) -> list[str]:
     try:
         check()
     except InputError as error:

@@ -28,7 +28,7 @@ from numpy.lib import format as npy
 
 from securevfl.errors import InputError
 
-__all__ = ["Images", "cifar10", "contents", "csv_table", "find", "idx", "image_set", "npz"]
+__all__ = ["Images", "csv_table", "find_file", "image_set", "read_cifar10", "read_contents", "read_idx", "read_npz"]
 
 Images = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Training images (n, height, width[, 3]) uint8, their classes (n,), test images and their classes."""
@@ -44,7 +44,7 @@ _NPY_PREFIX = 12
 """Maximum bytes before the header: magic, version and length."""
 
 
-def find(what: str, names: Sequence[str], path: str | Path | None, cure: str) -> Path:
+def find_file(what: str, names: Sequence[str], path: str | Path | None, cure: str) -> Path:
     """Return the first of `names` that exists.
 
     Args:
@@ -79,7 +79,7 @@ def find(what: str, names: Sequence[str], path: str | Path | None, cure: str) ->
     )
 
 
-def contents(file: Path) -> bytes:
+def read_contents(file: Path) -> bytes:
     """Read all bytes of a file.
 
     Raises:
@@ -95,14 +95,14 @@ def contents(file: Path) -> bytes:
         raise InputError(f"{file} cannot be read: {error.strerror}") from None
 
 
-def npz(file: Path, names: Sequence[str]) -> list[np.ndarray]:
+def read_npz(file: Path, names: Sequence[str]) -> list[np.ndarray]:
     """Read arrays from an ``.npz`` file (also ``.npz.xz``), without pickled objects.
 
     Raises:
         InputError: it is not such a file, or an array is missing, contains Python objects, or is too large.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(_unpacked(file)) if file.suffix == ".xz" else file) as archive:
+        with zipfile.ZipFile(io.BytesIO(_decompress_xz(file)) if file.suffix == ".xz" else file) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             missing = [name for name in names if name not in members]
             if missing:
@@ -110,7 +110,7 @@ def npz(file: Path, names: Sequence[str]) -> list[np.ndarray]:
             size = sum(members[name].file_size for name in names)
             if size > _LIMIT:
                 raise InputError(f"{file} unpacks to {size:,} bytes; at most {_LIMIT:,} are read: is it the right one?")
-            return [_array(archive, members[name], f"{file}: array {name!r}") for name in names]
+            return [_read_array(archive, members[name], f"{file}: array {name!r}") for name in names]
     except InputError:
         raise
     except (
@@ -120,7 +120,7 @@ def npz(file: Path, names: Sequence[str]) -> list[np.ndarray]:
         raise InputError(f"{file} is not a readable .npz file: {error}") from None
 
 
-def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> np.ndarray:
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> np.ndarray:
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise InputError(f"{what} is compressed with method {info.compress_type}; save it with numpy.savez_compressed")
     with archive.open(info) as member:
@@ -143,10 +143,10 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> np.nda
         return np.ndarray(shape, dtype=kind, buffer=member.read(), order="F" if columnwise else "C")
 
 
-def _unpacked(file: Path) -> bytes:
+def _decompress_xz(file: Path) -> bytes:
     """Decompress an xz file with one stream, limiting both the content and the decoder's memory."""
     unpacker = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
-    found = unpacker.decompress(contents(file), _LIMIT + 1)
+    found = unpacker.decompress(read_contents(file), _LIMIT + 1)
     if len(found) > _LIMIT:
         raise InputError(f"{file} unpacks to more than {_LIMIT:,} bytes, the most that is read: is it the right file?")
     if not unpacker.eof or unpacker.unused_data.strip(b"\0"):
@@ -154,7 +154,7 @@ def _unpacked(file: Path) -> bytes:
     return found
 
 
-def idx(file: Path) -> np.ndarray:
+def read_idx(file: Path) -> np.ndarray:
     """Read an array in MNIST's IDX format, also gzipped: magic, sizes, then bytes.
 
     Raises:
@@ -194,7 +194,7 @@ def csv_table(file: Path, needed: Sequence[str] = ()) -> tuple[np.ndarray, list[
         InputError: it is not such a file, a name is missing or repeated, or a line does not match the header.
     """
     try:
-        reader = csv.reader(io.StringIO(contents(file).decode("utf-8-sig"), newline=""))
+        reader = csv.reader(io.StringIO(read_contents(file).decode("utf-8-sig"), newline=""))
         lines = [(reader.line_num, line) for line in reader if line]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{file} is not a CSV table: {error}") from None
@@ -227,41 +227,41 @@ def image_set(name: str, path: str | Path | None) -> Images:
     names = [f"{name}.npz", f"{name}.npz.xz", *(f"{name}/{_IDX[0]}{end}" for end in ("", ".gz"))]
     names += [] if name != "mnist" else [f"{_IDX[0]}{end}" for end in ("", ".gz")]
     cure = "It is published as four IDX files (train-images-idx3-ubyte and so on), or as one .npz file."
-    file = find(name, names, path, cure)
+    file = find_file(name, names, path, cure)
     if ".npz" in file.name:
-        return _checked(name, npz(file, ("x_train", "y_train", "x_test", "y_test")), (28, 28))
+        return _check_images(name, read_npz(file, ("x_train", "y_train", "x_test", "y_test")), (28, 28))
     parts = []
     for part in _IDX:
         candidates = [file.parent / f"{part}{end}" for end in ("", ".gz")]
         found = next((candidate for candidate in candidates if candidate.exists()), None)
         if found is None:
             raise InputError(f"{name}: {candidates[0]} is missing; the set has four IDX files")
-        parts.append(idx(found))
-    return _checked(name, parts, (28, 28))
+        parts.append(read_idx(found))
+    return _check_images(name, parts, (28, 28))
 
 
-def cifar10(path: str | Path | None) -> Images:
+def read_cifar10(path: str | Path | None) -> Images:
     """Read CIFAR-10 from its binary version (``cifar-10-batches-bin/``) or ``cifar10.npz``; images (n, 32, 32, 3)."""
     names = ("cifar10.npz", "cifar-10-batches-bin", "data_batch_1.bin")
-    file = find("cifar10", names, path, "The 'binary version' (cifar-10-batches-bin) is published by its authors.")
+    file = find_file("cifar10", names, path, "The 'binary version' (cifar-10-batches-bin) is published by its authors.")
     if file.suffix == ".npz":
-        return _checked("cifar10", npz(file, ("x_train", "y_train", "x_test", "y_test")), (32, 32, 3))
+        return _check_images("cifar10", read_npz(file, ("x_train", "y_train", "x_test", "y_test")), (32, 32, 3))
     folder = file if file.is_dir() else file.parent
     train = [_cifar_batch(folder / f"data_batch_{i}.bin") for i in range(1, 6)]
     test = _cifar_batch(folder / "test_batch.bin")
     x, y = (np.concatenate([batch[i] for batch in train]) for i in (0, 1))
-    return _checked("cifar10", [x, y, *test], (32, 32, 3))
+    return _check_images("cifar10", [x, y, *test], (32, 32, 3))
 
 
 def _cifar_batch(file: Path) -> tuple[np.ndarray, np.ndarray]:
-    content = np.frombuffer(contents(file), dtype=np.uint8)
+    content = np.frombuffer(read_contents(file), dtype=np.uint8)
     if len(content) == 0 or len(content) % 3073:
         raise InputError(f"{file} has {len(content)} bytes; a multiple of 3073 (a class and 3 x 32 x 32) was expected")
     rows = content.reshape(-1, 3073)
     return rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows[:, 0]
 
 
-def _checked(name: str, arrays: Sequence[np.ndarray], shape: tuple[int, ...]) -> Images:
+def _check_images(name: str, arrays: Sequence[np.ndarray], shape: tuple[int, ...]) -> Images:
     x, y, x_test, y_test = arrays
     for images, classes in ((x, y), (x_test, y_test)):
         if (

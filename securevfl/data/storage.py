@@ -45,21 +45,21 @@ class Storage:
         if not isinstance(self.above, int) or isinstance(self.above, bool) or self.above < 0:
             raise InputError(f"spill_above is {self.above!r}; a whole number of bytes from 0 was expected")
 
-    def maps(self, shape: Sequence[int], dtype: Any) -> bool:
+    def is_mapped(self, shape: Sequence[int], dtype: Any) -> bool:
         """Return True if an array of this shape and dtype is mapped."""
         return bool(math.prod(shape) * np.dtype(dtype).itemsize > self.above)
 
-    def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
+    def allocate(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """Allocate an uninitialised, writable array, in memory or mapped.
 
         Raises:
             InputError: there is not enough space for it.
         """
-        if self.maps(shape, dtype):
-            return self._mapped(shape, dtype)
+        if self.is_mapped(shape, dtype):
+            return self._allocate_mapped(shape, dtype)
         return np.empty(shape, dtype=dtype)
 
-    def _mapped(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
+    def _allocate_mapped(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         size = math.prod(shape) * np.dtype(dtype).itemsize
         folder = self.folder or tempfile.gettempdir()
         try:

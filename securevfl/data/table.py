@@ -213,12 +213,12 @@ class PartyTable:
         return tuple(self.columns)
 
     @property
-    def texts(self) -> frozenset[str]:
+    def text_columns(self) -> frozenset[str]:
         """Text columns; only prepared tables have them."""
         kinds = {name: "O" if isinstance(v, Categories) else v.dtype.kind for name, v in self.columns.items()}
         return frozenset(name for name, kind in kinds.items() if kind in "OUS")
 
-    def names(self, rows: np.ndarray) -> Sequence[str]:
+    def ids_of(self, rows: np.ndarray) -> Sequence[str]:
         """Return the identifiers of these rows, (n,) int64, in this order."""
         if isinstance(self.ids, Names):
             return self.ids.take(rows)
@@ -229,7 +229,7 @@ class PartyTable:
         index = np.asarray(rows, dtype=np.int64)
         return replace(
             self,
-            ids=self.names(index),
+            ids=self.ids_of(index),
             columns={column: values[index] for column, values in self.columns.items()},
             label=None if self.label is None else self.label[index],
             fold=None if self.fold is None else self.fold[index],

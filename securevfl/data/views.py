@@ -8,7 +8,7 @@ import numpy as np
 
 from securevfl.data.overlap import Validation, hold_out, limited_overlap
 from securevfl.data.parties import Parties
-from securevfl.data.sources import contents, csv_table, find, npz
+from securevfl.data.sources import csv_table, find_file, read_contents, read_npz
 from securevfl.data.table import PartyTable
 from securevfl.errors import InputError
 
@@ -53,14 +53,14 @@ def handwritten(
     if isinstance(parties, bool) or not isinstance(parties, int) or not 2 <= parties <= len(_VIEWS):
         raise InputError(f"parties is {parties!r}; there are six views: give a whole number from 2 to 6")
     cure = "It is 'Multiple Features' of the UCI Machine Learning Repository (files mfeat-pix, mfeat-fou, …)."
-    file = find("handwritten", ("mfeat.npz", "mfeat-pix", "mfeat/mfeat-pix"), path, cure)
+    file = find_file("handwritten", ("mfeat.npz", "mfeat-pix", "mfeat/mfeat-pix"), path, cure)
     if file.suffix == ".npz":
-        *blocks, y = npz(file, (*_VIEWS, "y"))
+        *blocks, y = read_npz(file, (*_VIEWS, "y"))
     else:
-        blocks = [_numbers(file.parent / f"mfeat-{view}") for view in _VIEWS]
+        blocks = [_read_numbers(file.parent / f"mfeat-{view}") for view in _VIEWS]
         y = np.repeat(np.arange(10), 200)
-    y = _whole(f"{file}: y", y, y.size)
-    blocks = [_matrix(f"{file}: {view}", block, len(y)) for view, block in zip(_VIEWS, blocks, strict=True)]
+    y = _check_whole_numbers(f"{file}: y", y, y.size)
+    blocks = [_check_matrix(f"{file}: {view}", block, len(y)) for view, block in zip(_VIEWS, blocks, strict=True)]
     names = {f"view{i + 1}": [view] for i, view in enumerate(_VIEWS[:parties])}
     names[f"view{parties}"] += _VIEWS[parties:]
     table = PartyTable(
@@ -113,18 +113,18 @@ def parkinson(
         InputError: the file is missing or unreadable, or an argument is out of range.
     """
     cure = "It is 'Parkinson's Disease Classification' of the UCI Machine Learning Repository."
-    file = find("parkinson", ("pd_speech_756.npz", "pd_speech_features.csv"), path, cure)
+    file = find_file("parkinson", ("pd_speech_756.npz", "pd_speech_features.csv"), path, cure)
     if file.suffix == ".npz":
-        x, y, subject, columns = npz(file, ("x", "y", "subject", "cols"))
+        x, y, subject, columns = read_npz(file, ("x", "y", "subject", "cols"))
         names = [str(name) for name in columns.ravel()]
     else:
         values, header = csv_table(file, ("id", "class"))
         keep = [i for i, name in enumerate(header) if name not in ("id", "class")]
         x, y, subject = values[:, keep], values[:, header.index("class")], values[:, header.index("id")]
         names = [header[i] for i in keep]
-    y = _whole(f"{file}: the class", y, y.size)
-    subject = _whole(f"{file}: the person's number", subject, len(y))
-    x = _matrix(f"{file}: x", x, len(y), len(names))
+    y = _check_whole_numbers(f"{file}: the class", y, y.size)
+    subject = _check_whole_numbers(f"{file}: the person's number", subject, len(y))
+    x = _check_matrix(f"{file}: x", x, len(y), len(names))
     wavelet = np.array([name.startswith(("det_", "app_", "tqwt_", "Ea", "Ed")) for name in names])
     blocks = {"baseline": x[:, ~wavelet], "wavelet": x[:, wavelet]}
     if min(block.shape[1] for block in blocks.values()) == 0:
@@ -216,9 +216,9 @@ def fate(
         raise InputError(f"table is {table!r}; one of {', '.join(_FATE)} was expected")
     short, long = _FATE[table]
     cure = "The tables are in examples/data of the FATE project."
-    file = find(f"fate, {table}", (f"fate_{short}.npz", f"{long}_guest.csv"), path, cure)
+    file = find_file(f"fate, {table}", (f"fate_{short}.npz", f"{long}_guest.csv"), path, cure)
     if file.suffix == ".npz":
-        parts = npz(file, ("guest_id", "guest_y", "guest_x", "guest_cols", "host_id", "host_x", "host_cols"))
+        parts = read_npz(file, ("guest_id", "guest_y", "guest_x", "guest_cols", "host_id", "host_x", "host_cols"))
         guest_id, y, guest_x, guest_names, host_id, host_x, host_names = parts
     else:
         host = file.with_name(file.name.replace("_guest", "_host"))
@@ -226,11 +226,11 @@ def fate(
             raise InputError(f"{file} is not named …_guest.csv: give the guest's table; the host's is beside it")
         guest_id, y, guest_x, guest_names = _fate_csv(file, labelled=True)
         host_id, _, host_x, host_names = _fate_csv(host, labelled=False)
-    guest_id = _whole(f"{file}: the guest's id", guest_id, guest_id.size)
-    host_id = _whole(f"{file}: the host's id", host_id, host_id.size)
-    y = _whole(f"{file}: y", y, len(guest_id))
-    guest_x = _matrix(f"{file}: the guest's x", guest_x, len(guest_id), guest_names.size)
-    host_x = _matrix(f"{file}: the host's x", host_x, len(host_id), host_names.size)
+    guest_id = _check_whole_numbers(f"{file}: the guest's id", guest_id, guest_id.size)
+    host_id = _check_whole_numbers(f"{file}: the host's id", host_id, host_id.size)
+    y = _check_whole_numbers(f"{file}: y", y, len(guest_id))
+    guest_x = _check_matrix(f"{file}: the guest's x", guest_x, len(guest_id), guest_names.size)
+    host_x = _check_matrix(f"{file}: the host's x", host_x, len(host_id), host_names.size)
     for ids, names, owner in ((guest_id, guest_names, "guest"), (host_id, host_names, "host")):
         if names.ndim != 1 or len(np.unique(names)) < len(names):
             raise InputError(
@@ -270,9 +270,9 @@ def fate(
     )
 
 
-def _numbers(file: Path) -> np.ndarray:
+def _read_numbers(file: Path) -> np.ndarray:
     """Read a file of space-separated numbers, one of the six views of Multiple Features."""
-    lines = contents(file).splitlines()
+    lines = read_contents(file).splitlines()
     if len(lines) != 2000:
         raise InputError(f"{file} has {len(lines)} lines; a view of Multiple Features has 2000")
     try:
@@ -290,7 +290,7 @@ def _fate_csv(file: Path, *, labelled: bool) -> tuple[np.ndarray, np.ndarray, np
     return values[:, 0], y, values[:, keep], np.array([header[i] for i in keep])
 
 
-def _matrix(what: str, values: np.ndarray, rows: int, width: int | None = None) -> np.ndarray:
+def _check_matrix(what: str, values: np.ndarray, rows: int, width: int | None = None) -> np.ndarray:
     if (
         values.dtype.kind not in "fiub"
         or values.ndim != 2
@@ -302,7 +302,7 @@ def _matrix(what: str, values: np.ndarray, rows: int, width: int | None = None) 
     return values
 
 
-def _whole(what: str, values: np.ndarray, rows: int) -> np.ndarray:
+def _check_whole_numbers(what: str, values: np.ndarray, rows: int) -> np.ndarray:
     if values.dtype.kind not in "fiub" or values.shape != (rows,) or not rows:
         raise InputError(f"{what} is {values.dtype} {values.shape}; numbers ({rows or 'rows'},) were expected")
     odd = values[~(np.isfinite(values) & (np.abs(values.astype(np.float64)) < 2**53) & (values == np.floor(values)))]

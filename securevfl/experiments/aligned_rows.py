@@ -53,7 +53,7 @@ class AlignedRows:
     @property
     def ids(self) -> Sequence[str]:
         """The rows' identifiers."""
-        return self.parties.active.names(self.rows)
+        return self.parties.active.ids_of(self.rows)
 
     @property
     def y(self) -> np.ndarray:

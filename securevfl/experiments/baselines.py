@@ -83,7 +83,7 @@ def _pool_tables(parties: Parties, aligned: Aligned, job: Job) -> PartyTable:
             label = column if column not in columns else f"{name}.{column}"
             columns[label] = values
             own = Preparation(scale=job.scale, missing="refuse") if part.preparation is None else part.preparation
-            prepared[label] = ColumnPreparation(**own.rules(column).describe())
+            prepared[label] = ColumnPreparation(**own.column_rules(column).describe())
             if column in part.categorical:
                 categorical.add(label)
     active = parties.active.take(aligned.parties[parties.active.name].rows)

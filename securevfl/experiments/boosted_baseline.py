@@ -46,7 +46,7 @@ def train_boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -
     encoder = FeatureEncoder.fit(table, rows[train], view="coded")
     x = encoder.transform(table, rows)
     x = x.reshape(len(x), -1)
-    categorical = [0 < count <= _CODES for count in encoder.codes]
+    categorical = [0 < count <= _CODES for count in encoder.code_counts]
     counts = _row_weights(job, table, y, train, weight)
     task: Task
     if job.has_several_labels:

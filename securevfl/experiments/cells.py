@@ -106,7 +106,7 @@ class Cell:
         """
         if self.more:
             terms = {**self.job, **self.more, "algorithm": self.algorithm, "protection": self.protection}
-            return Job.of({**terms, "seed": self.seed})
+            return Job.from_values({**terms, "seed": self.seed})
         parts: list[tuple[str, type[Config], Mapping[str, Any]]] = [
             ("algorithm", Algorithm, self.algorithm),
             ("protection", Protection, self.protection),
@@ -116,7 +116,7 @@ class Cell:
         found: list[str] = []
         for name, kind, values in parts:
             try:
-                made[name] = kind.of(values, name)
+                made[name] = kind.from_values(values, name)
             except Mistaken as error:
                 found += error.at_path(name)
         if found:

@@ -74,7 +74,7 @@ def simulate(
     """
     owners, passive = _split_names(parties)
     return compare(
-        {_key(with_default_protection(job, owners, passive)): job},
+        {_job_key(with_default_protection(job, owners, passive)): job},
         parties,
         baselines=baselines,
         name=name,
@@ -148,7 +148,7 @@ def compare(
     observer.run("alignment by PSI")
     start = time.perf_counter()
     agreed = list(jobs.values())
-    cells = [_Run(key, job, number) for key, job in jobs.items() for number in range(1, _draws(job, draws) + 1)]
+    cells = [_Run(key, job, number) for key, job in jobs.items() for number in range(1, _count_draws(job, draws) + 1)]
     signing = open_signed_ledgers(
         [cell.name for cell in cells],
         _keeping_parties(parties, first),
@@ -156,11 +156,11 @@ def compare(
         aligned,
         None if ledgers is None else Path(ledgers),
     )
-    consent_parties(agreed[1:] if aligned is None else agreed, parties, signing.independent())
+    consent_parties(agreed[1:] if aligned is None else agreed, parties, signing.independent_ledgers())
     aligned = aligned or align_parties(parties, first, observer, signing=signing)
     seconds = time.perf_counter() - start
     sealed = any(job.protection.is_sealed or job.algorithm.draws_secretly for job in agreed)
-    fresh = {name: PartySecret.fresh() for name in parties} if sealed else {}
+    fresh = {name: PartySecret.generate() for name in parties} if sealed else {}
     course = _Course(
         parties=parties,
         aligned=aligned,
@@ -197,13 +197,13 @@ def compare(
         record=record,
         ledgers=course.ledgers,
         scores=course.scores,
-        test_ids=chief.names(aligned.parties[chief.name].rows[split.test]),
+        test_ids=chief.ids_of(aligned.parties[chief.name].rows[split.test]),
         models=course.models,
         signing=signing,
     )
 
 
-def _draws(job: Job, draws: int) -> int:
+def _count_draws(job: Job, draws: int) -> int:
     """How many times the job runs; its runs differ only in their noise."""
     return draws if job.protection.dp is not None else 1
 
@@ -266,7 +266,7 @@ class _Course:
         if first:
             self.observer.run(run_title(job))
         began = time.perf_counter()
-        with _attach_ledgers(self.ledgers), self._keep(key, job if first else None) as kept:
+        with _attach_ledgers(self.ledgers), self._keep_checkpoints(key, job if first else None) as kept:
             ran = run_parties(
                 job,
                 self.parties,
@@ -281,7 +281,7 @@ class _Course:
             )
             self.ledgers[cell.name] = ran.ledgers
             if first:
-                self._collect(key, job, ran)
+                self._collect_run(key, job, ran)
                 check_recorded_protection(
                     job,
                     {name: ran.ledgers[name] for name in self.parties},
@@ -296,12 +296,12 @@ class _Course:
         seconds = time.perf_counter() - began
         return run_record(key, job, ran, owners, passive, seconds, notes=[*notes, *kept_notes])
 
-    def _collect(self, key: str, job: Job, ran: RunOutcome) -> None:
+    def _collect_run(self, key: str, job: Job, ran: RunOutcome) -> None:
         # all jobs start from the secrets that the first one drew, so that they begin with the same weights
         self.secrets = {name: ran.secrets[name] for name in self.parties}
         self.models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
 
-    def _keep(self, key: str, job: Job | None) -> AbstractContextManager[dict[str, FolderKeeper]]:
+    def _keep_checkpoints(self, key: str, job: Job | None) -> AbstractContextManager[dict[str, FolderKeeper]]:
         """Keeps the parties' checkpoints of one run if the caller gave a folder for them."""
         if self.checkpoints is None or job is None:
             return nullcontext({})
@@ -321,7 +321,7 @@ def _attach_ledgers(ledgers: Mapping[str, Mapping[str, Ledger]]) -> Iterator[Non
         raise
 
 
-def _key(job: Job) -> str:
+def _job_key(job: Job) -> str:
     return job.protection.name + ("-dp" if job.protection.dp else "")
 
 

@@ -72,7 +72,7 @@ def cross_validate(
     owners = [table.name for table in parties.label_owners]
     ready = with_default_protection(job, owners, [table.name for table in parties.passive])
     aligned = align_parties(parties, ready, observer or Observer())
-    secret = PartySecret.fresh if ready.protection.is_sealed or ready.algorithm.draws_secretly else None
+    secret = PartySecret.generate if ready.protection.is_sealed or ready.algorithm.draws_secretly else None
     own = {name: PartySecret.from_seed(job.seed, name) if secret is None else secret() for name in owners}
     results = []
     for k in range(1, folds + 1):

@@ -37,7 +37,7 @@ def demo_jobs(
     """
     size = 256 if full else 128
     plain = Job(
-        algorithm=find_algorithm("splitnn").of({"hidden": 16, "top": [16], "lr": 0.005, "cut_lr": size / 256}),
+        algorithm=find_algorithm("splitnn").from_values({"hidden": 16, "top": [16], "lr": 0.005, "cut_lr": size / 256}),
         epochs=8 if full else 6,
         batch_size=size,
         seed=seed,

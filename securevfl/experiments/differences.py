@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from securevfl.experiments.grid import Point
-from securevfl.report.statistics import FEWEST, LEVEL, holm
+from securevfl.report.statistics import FEWEST, LEVEL, adjust_p_values
 
 __all__ = ["Difference", "Resampled", "compare_points", "resampled_t_test"]
 
@@ -88,7 +88,7 @@ def compare_points(
         if pairs and point != base:
             tried.append((point, len(pairs), resampled_t_test(pairs, overlap)))
     tested = [i for i, (_, n, _) in enumerate(tried) if n >= FEWEST]
-    adjusted = dict(zip(tested, holm([tried[i][2].p or 0.0 for i in tested]), strict=True))
+    adjusted = dict(zip(tested, adjust_p_values([tried[i][2].p or 0.0 for i in tested]), strict=True))
     found = []
     for i, (point, n, test) in enumerate(tried):
         decided = adjusted.get(i, 1.0) <= LEVEL

@@ -63,7 +63,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         """The parameters; with `deep` also each setting of the algorithm, as ``algorithm__NAME``."""
         found: dict[str, Any] = super().get_params(deep=False)
         if deep:
-            made = self._algorithm()
+            made = self._resolve_algorithm()
             found |= {f"{_SETTING}{name}": getattr(made, name) for name in made.__struct_fields__}
         return found
 
@@ -77,7 +77,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         settings = {key.removeprefix(_SETTING): params.pop(key) for key in list(params) if key.startswith(_SETTING)}
         super().set_params(**params)
         if settings:
-            made = self._algorithm()
+            made = self._resolve_algorithm()
             unknown = sorted(set(settings) - set(made.__struct_fields__))
             if unknown:
                 known = ", ".join(made.__struct_fields__)
@@ -85,10 +85,10 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
             self.algorithm = made.replace(**settings)
         return self
 
-    def _algorithm(self) -> Algorithm:
-        return self.algorithm if isinstance(self.algorithm, Algorithm) else Algorithm.of(self.algorithm)
+    def _resolve_algorithm(self) -> Algorithm:
+        return self.algorithm if isinstance(self.algorithm, Algorithm) else Algorithm.from_values(self.algorithm)
 
-    def _job(self) -> Job:
+    def _build_job(self) -> Job:
         terms: dict[str, Any] = {
             "algorithm": self.algorithm,
             "protection": self.protection,
@@ -116,7 +116,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
                 refuses.
             SecureVFLError: whatever ended the job.
         """
-        rows, job = _check_rows(X), self._job()
+        rows, job = _check_rows(X), self._build_job()
         if y is not None and not _same_labels(np.asarray(y), rows.y):
             raise InputError(
                 "y is not the labels of these rows: the active party's table has them, so leave y out, or give rows.y"
@@ -127,7 +127,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         self.test_metrics_: dict[str, float] = dict(self.result_.record.runs[-1].test)
         return self
 
-    def _scores(self, X: Parties | AlignedRows) -> np.ndarray:
+    def _score_rows(self, X: Parties | AlignedRows) -> np.ndarray:
         """The model's scores of these rows, in their order, (n, classes) or (n, 1)."""
         check_is_fitted(self, "model_")
         rows = _check_rows(X)
@@ -193,11 +193,11 @@ class VerticalClassifier(ClassifierMixin, _Vertical):  # type: ignore[misc]
 
     def predict_proba(self, X: Parties | AlignedRows) -> np.ndarray:
         """Probabilities (n, classes) of rows that all parties have, in the order of `classes_`."""
-        return self._scores(X)
+        return self._score_rows(X)
 
     def predict(self, X: Parties | AlignedRows) -> np.ndarray:
         """The likeliest class of each row, (n,)."""
-        likeliest = self._scores(X).argmax(axis=1)
+        likeliest = self._score_rows(X).argmax(axis=1)
         found: np.ndarray = self.classes_[likeliest]
         return found
 
@@ -223,7 +223,7 @@ class VerticalRegressor(RegressorMixin, _Vertical):  # type: ignore[misc]
 
     def predict(self, X: Parties | AlignedRows) -> np.ndarray:
         """The predicted value of each row, in the target's units, (n,)."""
-        found: np.ndarray = self._scores(X)[:, 0]
+        found: np.ndarray = self._score_rows(X)[:, 0]
         return found
 
     def score(self, X: Parties | AlignedRows, y: object = None, sample_weight: np.ndarray | None = None) -> float:

@@ -83,7 +83,7 @@ class _Setting:
     labels: tuple[Any, ...]
 
     @property
-    def numeric(self) -> bool:
+    def is_numeric(self) -> bool:
         return all(isinstance(one, int | float) and not isinstance(one, bool) for one in self.labels)
 
 
@@ -106,10 +106,10 @@ def with_setting(job: Job, path: str, value: object) -> Job:
         raise InputError(
             f"{path!r} is no setting: those of [job] are named without it, as {path.removeprefix('job.')!r}"
         )
-    return cast(Job, _changed(job, path.split("."), value, "job"))
+    return cast(Job, _replace_setting(job, path.split("."), value, "job"))
 
 
-def _changed(config: Config, path: Sequence[str], value: object, where: str) -> Config:
+def _replace_setting(config: Config, path: Sequence[str], value: object, where: str) -> Config:
     name, *rest = path
     if name not in config.__struct_fields__:
         raise UnknownNameError(f"setting of {where}:", name, config.__struct_fields__)
@@ -118,7 +118,7 @@ def _changed(config: Config, path: Sequence[str], value: object, where: str) -> 
     inner = getattr(config, name)
     if not isinstance(inner, Config):
         raise InputError(f"{where}.{name} is {inner!r}, so it has no {rest[0]!r}: give the job a {name} that has it")
-    return config.replace(**{name: _changed(inner, rest, value, f"{where}.{name}")})
+    return config.replace(**{name: _replace_setting(inner, rest, value, f"{where}.{name}")})
 
 
 def grid_of(job: Job, over: Over, axis: str | None = None) -> Grid:
@@ -133,8 +133,8 @@ def grid_of(job: Job, over: Over, axis: str | None = None) -> Grid:
         InputError: everything that is wrong with it, in one message.
         PolicyError: a protection that an algorithm cannot have.
     """
-    settings = _settings(over)
-    chosen = _axis(settings, axis)
+    settings = _read_settings(over)
+    chosen = _choose_axis(settings, axis)
     most = math.prod(len(one.values) for one in settings)
     if most > _MOST:
         raise InputError(f"over has {most:,} combinations; {_MOST:,} are the most: leave out values, or use sv.search")
@@ -156,7 +156,7 @@ def grid_of(job: Job, over: Over, axis: str | None = None) -> Grid:
             refused.append(f"{', '.join(f'{k} {v}' for k, v in shown.items())}: {error}")
             continue
         place = 0 if chosen is None else picked[chosen.name]
-        x = float(chosen.labels[place]) if chosen is not None and chosen.numeric else float(place)
+        x = float(chosen.labels[place]) if chosen is not None and chosen.is_numeric else float(place)
         title = "the job" if chosen is not None and chosen.path == "algorithm" else job.algorithm.title
         points.append(Point(settings=shown, job=made, method=words or title, x=x))
     if found:
@@ -166,7 +166,7 @@ def grid_of(job: Job, over: Over, axis: str | None = None) -> Grid:
         raise PolicyError("; ".join(dict.fromkeys(refused)))
     if chosen is None:
         return Grid(axis=GridAxis(name="setting", labels=("as it is",)), points=tuple(points))
-    labels = () if chosen.numeric else tuple(str(label) for label in chosen.labels)
+    labels = () if chosen.is_numeric else tuple(str(label) for label in chosen.labels)
     return Grid(axis=GridAxis(name=chosen.name, labels=labels), points=tuple(points))
 
 
@@ -191,12 +191,12 @@ def read_over(texts: Sequence[str]) -> dict[str, list[Any]]:
         try:
             whole = tomllib.loads(f"x = {bare}" if bare.startswith("[") else f"x = [{bare}]")["x"]
         except tomllib.TOMLDecodeError:
-            whole = [_word(one.strip()) for one in values.split(",")]
+            whole = [_parse_value(one.strip()) for one in values.split(",")]
         found[path] = whole
     return found
 
 
-def _word(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """Parse a value as TOML; text that is not TOML stays as it is."""
     try:
         return tomllib.loads(f"x = {text}")["x"]
@@ -204,7 +204,7 @@ def _word(text: str) -> Any:
         return text
 
 
-def _settings(over: Over) -> list[_Setting]:
+def _read_settings(over: Over) -> list[_Setting]:
     if not isinstance(over, Mapping):
         raise InputError(f"over is a {type(over).__name__}; give setting → values: {{'algorithm.lr': [0.01, 0.1]}}")
     wrong = [path for path in over if not isinstance(path, str) or not path or "" in path.split(".")]
@@ -222,7 +222,7 @@ def _settings(over: Over) -> list[_Setting]:
             labels, taken = tuple(map(str, values)), tuple(values.values())
         else:
             taken = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
-            labels = _labels(taken)
+            labels = _format_labels(taken)
         doubled = sorted({str(one) for one in labels if labels.count(one) > 1})
         if doubled:
             raise InputError(f"over[{path!r}] has {doubled[0]} twice: leave one out, or label them {{label: value}}")
@@ -230,15 +230,15 @@ def _settings(over: Over) -> list[_Setting]:
     return found
 
 
-def _labels(values: Sequence[object]) -> tuple[Any, ...]:
+def _format_labels(values: Sequence[object]) -> tuple[Any, ...]:
     """How values are shown: configurations in full where their titles are alike."""
-    found = tuple(_label(value) for value in values)
+    found = tuple(_format_label(value) for value in values)
     if len(set(map(str, found))) == len(found):
         return found
-    return tuple(repr(value) if isinstance(value, Config) else _label(value) for value in values)
+    return tuple(repr(value) if isinstance(value, Config) else _format_label(value) for value in values)
 
 
-def _label(value: object) -> Any:
+def _format_label(value: object) -> Any:
     """How a value is shown: a number as it is, a configuration by its title."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -250,11 +250,11 @@ def _label(value: object) -> Any:
     return str(value)
 
 
-def _axis(settings: Sequence[_Setting], axis: str | None) -> _Setting | None:
+def _choose_axis(settings: Sequence[_Setting], axis: str | None) -> _Setting | None:
     if axis is not None:
         for one in settings:
             if axis in (one.path, one.name):
                 return one
         raise UnknownNameError("axis", axis, [one.path for one in settings])
-    numbers = [one for one in settings if one.numeric and len(one.values) > 1]
+    numbers = [one for one in settings if one.is_numeric and len(one.values) > 1]
     return next(iter([*numbers, *settings]), None)

@@ -135,7 +135,7 @@ class Workers:
     tables: str = ""
 
     @property
-    def places(self) -> int:
+    def slots(self) -> int:
         """How many tasks run at once."""
         return self.pool.workers
 

@@ -71,7 +71,7 @@ class Recorder(Observer):
     def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
         self._beside.epoch(epoch, loss, valid)
 
-    def heard(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
+    def message_passed(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
         self._messages[party].append(Noted(way, peer, message.kind.value, message.what))
         if message.kind not in _SEEN and message.kind is not Kind.CIPHERTEXT:
             return
@@ -91,38 +91,40 @@ class Recorder(Observer):
             return
         if message.kind in _SEEN:
             for array in message.arrays.values():
-                self._look(notes, _SEEN[message.kind], about, rows, array, epoch)
+                self._record_observation(notes, _SEEN[message.kind], about, rows, array, epoch)
 
-    def numbered(self, party: str, owner: str, rows: NumberedRows) -> None:
+    def rows_numbered(self, party: str, owner: str, rows: NumberedRows) -> None:
         self._notes[party, owner].rows = rows
 
-    def batch(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
+    def batch_begun(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
         self._notes[party, owner].epoch = epoch
 
-    def fed(self, party: str, owner: str, rows: np.ndarray, activations: Array) -> None:
+    def activations_fed(self, party: str, owner: str, rows: np.ndarray, activations: Array) -> None:
         self._notes[party, owner].fed = rows
 
-    def joined(self, party: str, owner: str, lr: float, momentum: float, decay: float) -> None:
+    def cut_joined(self, party: str, owner: str, lr: float, momentum: float, decay: float) -> None:
         self._notes[party, owner].rule = CutRule(lr, momentum, decay)
 
-    def opened(self, party: str, owner: str, what: Literal["z", "gradient"], values: Array, *, train: bool) -> None:
+    def values_opened(
+        self, party: str, owner: str, what: Literal["z", "gradient"], values: Array, *, train: bool
+    ) -> None:
         notes = self._notes[party, owner]
         if what == "gradient":
-            self._look(notes, "gradient at the activations", party, notes.fed, values, notes.epoch)
+            self._record_observation(notes, "gradient at the activations", party, notes.fed, values, notes.epoch)
             return
         for i, (peer, (rows, epoch)) in enumerate(sorted(notes.arrived.items())):
-            self._look(notes, "z", peer, rows, values[i] if values.ndim == 3 else values, epoch)
+            self._record_observation(notes, "z", peer, rows, values[i] if values.ndim == 3 else values, epoch)
 
-    def handed(self, party: str, owner: str, steps: np.ndarray) -> None:
+    def steps_handed(self, party: str, owner: str, steps: np.ndarray) -> None:
         notes = self._notes[party, owner]
         for i, (peer, (rows, epoch)) in enumerate(sorted(notes.arrived.items())):
             notes.steps[peer].append(Observation(rows, np.array(steps[i] if steps.ndim == 3 else steps), epoch))
 
-    def built(self, party: str, owner: str, network: nn.Module) -> None:
+    def network_built(self, party: str, owner: str, network: nn.Module) -> None:
         self._notes[party, owner].network = network
 
     @staticmethod
-    def _look(notes: _Notes, what: Seen, about: str, rows: np.ndarray, array: Array, epoch: int) -> None:
+    def _record_observation(notes: _Notes, what: Seen, about: str, rows: np.ndarray, array: Array, epoch: int) -> None:
         values = _copy_rows(array)
         split = None if notes.rows is None else notes.rows.split
         if len(values) != len(rows):  # representations of all training rows, in their order, or what we cannot place
@@ -164,7 +166,7 @@ class Recorder(Observer):
                 observations={key: Observations(found) for key, found in notes.observations.items()},
                 steps={key: Observations(found) for key, found in notes.steps.items()},
                 rule=notes.rule,
-                embed=None if notes.network is None else _embedding(notes.network, tuple(rows.x.shape[1:])),
+                embed=None if notes.network is None else _embedding_function(notes.network, tuple(rows.x.shape[1:])),
                 scores=(scores or {}).get(party) if party == owner else None,
                 messages=tuple(self._messages[party]),
             )
@@ -190,7 +192,7 @@ def _flatten(x: torch.Tensor) -> np.ndarray:
     return found
 
 
-def _embedding(network: nn.Module, shape: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray]:
+def _embedding_function(network: nn.Module, shape: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray]:
     """A network as a function of flat features."""
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
 

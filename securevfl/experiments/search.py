@@ -23,15 +23,15 @@ from securevfl.experiments.cells import find_metric
 from securevfl.experiments.pool import choose_pool
 from securevfl.experiments.privacy_cost import total_cost
 from securevfl.experiments.search_budget import SearchBudget, kept_plan
-from securevfl.experiments.search_loop import here, run_trials
+from securevfl.experiments.search_loop import run_trials, trials_in_process
 from securevfl.experiments.search_pool import check_pruner, on_pool
-from securevfl.experiments.search_space import Space, check_space, described, suggested
+from securevfl.experiments.search_space import Space, check_space, describe_space, suggest_settings
 from securevfl.experiments.search_study import (
     EPOCHS,
     ERROR,
     FINALS,
-    complete,
-    counted,
+    complete_trials,
+    ended_trials,
     in_memory,
     journal_of,
     make_study,
@@ -39,7 +39,7 @@ from securevfl.experiments.search_study import (
     need_optuna,
     spent_by,
 )
-from securevfl.experiments.search_trial import Asked, final_seeds, with_one_split
+from securevfl.experiments.search_trial import SearchRequest, final_seeds, with_one_split
 from securevfl.experiments.study import SearchRecord, SearchTrial, Study
 from securevfl.experiments.sweep import choose_seeds, count_missing, empty_study, sweep
 from securevfl.experiments.table_store import digest_tables
@@ -113,7 +113,7 @@ def search(
         passive=tuple(table.name for table in parties.passive),
     )
     metric = find_metric(job, len(parties.active.classes))
-    asked = Asked(
+    asked = SearchRequest(
         job=one_split,
         parties=parties,
         aligned=aligned,
@@ -133,10 +133,14 @@ def search(
     with _open_study(kept, pool) as place:
         if study is None:
             study = make_study(job.seed, place)
-        parts = [job.digest, digest_tables(parties), described(space), str(repeats)]
+        parts = [job.digest, digest_tables(parties), describe_space(space), str(repeats)]
         mark_study(study, hashlib.sha256("\n".join(parts).encode()).hexdigest())
         journal = None if own or place is None else journal_of(place)
-        with here(asked, observer) if place is None or not pool else on_pool(pool, asked, place, journal) as runs:
+        with (
+            trials_in_process(asked, observer)
+            if place is None or not pool
+            else on_pool(pool, asked, place, journal) as runs
+        ):
             stopped = run_trials(study, asked, trials, seeds, runs)
         if kept is None and journal is not None and place is not None:
             study = in_memory(place)  # the journal's folder is about to go
@@ -166,7 +170,7 @@ def _check_counts(**counts: int) -> None:
 def _make_result(
     given: Job,
     study: OptunaStudy,
-    asked: Asked,
+    asked: SearchRequest,
     seeds: int | Sequence[int] | None,
     place: Path | None,
     stopped: str,
@@ -174,16 +178,16 @@ def _make_result(
 ) -> Study:
     from optuna.trial import FixedTrial
 
-    if not complete(study):
+    if not complete_trials(study):
         raise InputError("no trial ended with a value: all were pruned; give a pruner with more patience")
     best = study.best_trial
-    settings = suggested(asked.space, FixedTrial(best.params))
-    job = asked.ready(settings)
+    settings = suggest_settings(asked.space, FixedTrial(best.params))
+    job = asked.prepare_job(settings)
     numbers = final_seeds(seeds, job)
     found = empty_study(job, asked.parties)
     if numbers:
         winner = None if place is None else place / "winner"
-        cost = asked.planned(job)
+        cost = asked.planned_cost(job)
         left = len(numbers) if winner is None else count_missing(job, asked.parties, numbers, winner)
         if cost and left:
             # runs that an earlier call began and did not end may have released all that they planned: they stay counted
@@ -206,7 +210,7 @@ def _make_result(
             epochs=one.user_attrs.get(EPOCHS),
             error=one.user_attrs.get(ERROR, ""),
         )
-        for one in counted(study)
+        for one in ended_trials(study)
     )
     # the winner as the user would run it: the split of the search is one drawing of the job's own split settings
     tuned = job.replace(split_by=given.split_by, stratify=given.stratify)

@@ -16,7 +16,7 @@ from securevfl.experiments.privacy_cost import Cost, total_cost
 from securevfl.privacy import Spent
 from securevfl.privacy.accountant import FEATURES, LABELS, Accountant, GaussianRelease, PureRelease, Release
 
-__all__ = ["Released", "SearchBudget", "Unbudgeted", "kept_plan", "kept_releases", "planned_of", "released"]
+__all__ = ["Released", "SearchBudget", "Unbudgeted", "kept_plan", "kept_releases", "planned_of", "total_released"]
 
 Released = Mapping[str, Sequence[Mapping[str, Any]]]
 """Party → its releases, in plain values as a study keeps them."""
@@ -66,10 +66,10 @@ def kept_releases(spent: Mapping[str, Iterable[Spent]]) -> dict[str, list[dict[s
     Args:
         spent: party → what it released in a run.
     """
-    return {name: [_plain(one) for one in every] for name, every in spent.items() if every}
+    return {name: [_spent_to_plain(one) for one in every] for name, every in spent.items() if every}
 
 
-def _plain(one: Spent) -> dict[str, Any]:
+def _spent_to_plain(one: Spent) -> dict[str, Any]:
     release = one.release
     kind: dict[str, Any]
     if isinstance(release, GaussianRelease):
@@ -79,7 +79,7 @@ def _plain(one: Spent) -> dict[str, Any]:
     return {**kind, "times": release.times, "protects": list(one.protects), "delta": one.delta}
 
 
-def _release(kept: Mapping[str, Any]) -> Release:
+def _restore_release(kept: Mapping[str, Any]) -> Release:
     if "sigma" in kept:
         return GaussianRelease(kept["sigma"], kept["times"], kept["rate"])
     return PureRelease(kept["epsilon"], kept["times"], kept["classes"])
@@ -95,7 +95,7 @@ def planned_of(kept: Mapping[str, Sequence[float | None]]) -> dict[str, Cost]:
     return {what: Cost(math.inf if one[0] is None else one[0], one[1] or 0.0) for what, one in kept.items()}
 
 
-def released(ended: Sequence[Released], others: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:
+def total_released(ended: Sequence[Released], others: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:
     """What was spent so far, by what it protects: of the party that spent most.
 
     Args:
@@ -109,7 +109,7 @@ def released(ended: Sequence[Released], others: Sequence[Mapping[str, Cost]]) ->
         for party, releases in run.items():
             accountant = accountants.setdefault(party, Accountant(party, delta))
             for one in releases:
-                accountant.add(_release(one), one["protects"])
+                accountant.add(_restore_release(one), one["protects"])
     most: dict[str, Cost] = {}
     for accountant in accountants.values():
         for about in (FEATURES, LABELS):

@@ -16,8 +16,8 @@ from securevfl_crypto.errors import PoolError
 
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.experiments.search_budget import Unbudgeted
-from securevfl.experiments.search_study import EPOCHS, ERROR, RELEASED, complete, counted
-from securevfl.experiments.search_trial import Asked, Outcome, OverBudget, planned_trial, run_trial
+from securevfl.experiments.search_study import EPOCHS, ERROR, RELEASED, complete_trials, ended_trials
+from securevfl.experiments.search_trial import Outcome, OverBudget, SearchRequest, planned_trial, run_trial
 from securevfl.party import Job
 from securevfl.party_context import Observer
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import Trial
 
-__all__ = ["Runs", "here", "run_trials"]
+__all__ = ["Runs", "run_trials", "trials_in_process"]
 
 
 class Runs(Protocol):
     """Runs trials."""
 
     @property
-    def places(self) -> int:
+    def slots(self) -> int:
         """How many trials run at the same time."""
         ...
 
-    def start(self, trial: Trial, job: Job, noisy: bool) -> Future[Any]:
+    def start_trial(self, trial: Trial, job: Job, noisy: bool) -> Future[Any]:
         """Begin a trial.
 
         Args:
@@ -46,7 +46,7 @@ class Runs(Protocol):
         """
         ...
 
-    def read(self, trial: Trial, ended: Future[Any]) -> Outcome:
+    def read_outcome(self, trial: Trial, ended: Future[Any]) -> Outcome:
         """The outcome of a trial.
 
         Raises:
@@ -59,12 +59,12 @@ class Runs(Protocol):
 class _Here:
     """Runs trials in this process, each as it is started."""
 
-    places = 1
+    slots = 1
 
-    def __init__(self, asked: Asked, observer: Observer | None) -> None:
+    def __init__(self, asked: SearchRequest, observer: Observer | None) -> None:
         self._asked, self._observer = asked, observer
 
-    def start(self, trial: Trial, job: Job, noisy: bool) -> Future[Any]:
+    def start_trial(self, trial: Trial, job: Job, noisy: bool) -> Future[Any]:
         def report(epoch: int, value: float) -> bool:
             trial.report(value, epoch)
             return trial.should_prune()
@@ -86,18 +86,18 @@ class _Here:
             ended.set_result(outcome)
         return ended
 
-    def read(self, trial: Trial, ended: Future[Any]) -> Outcome:
+    def read_outcome(self, trial: Trial, ended: Future[Any]) -> Outcome:
         outcome: Outcome = ended.result()
         return outcome
 
 
 @contextmanager
-def here(asked: Asked, observer: Observer | None) -> Iterator[Runs]:
+def trials_in_process(asked: SearchRequest, observer: Observer | None) -> Iterator[Runs]:
     """Trials in this process, one after the other."""
     yield _Here(asked, observer)
 
 
-def run_trials(study: Study, asked: Asked, trials: int, seeds: int | Sequence[int] | None, runs: Runs) -> str:
+def run_trials(study: Study, asked: SearchRequest, trials: int, seeds: int | Sequence[int] | None, runs: Runs) -> str:
     """Run trials until there are this many; return why they stopped early, or an empty text.
 
     A trial that fails stops no other one, once one ended with a value. Before that, none is begun until those under way
@@ -117,7 +117,9 @@ def run_trials(study: Study, asked: Asked, trials: int, seeds: int | Sequence[in
 
 
 class _Loop:
-    def __init__(self, study: Study, asked: Asked, trials: int, seeds: int | Sequence[int] | None, runs: Runs) -> None:
+    def __init__(
+        self, study: Study, asked: SearchRequest, trials: int, seeds: int | Sequence[int] | None, runs: Runs
+    ) -> None:
         self._study, self._asked, self._trials, self._seeds, self._runs = study, asked, trials, seeds, runs
         self._going: dict[Future[Any], Trial] = {}
         self._next: Trial | None = None
@@ -126,31 +128,31 @@ class _Loop:
 
     def run(self) -> str:
         while True:
-            over = self._begin()
+            over = self._begin_trials()
             if not self._going:
                 if self._failed is not None:
                     raise self._failed
                 if over is None:
                     return ""
-                self._fail(self._next)
+                self._fail_trial(self._next)
                 self._next = None
-                if not complete(self._study):
+                if not complete_trials(self._study):
                     raise InputError(str(over))
                 return str(over)
             ended, _ = wait(self._going, return_when=FIRST_COMPLETED)
             for future in sorted(ended, key=lambda one: self._going[one].number):
-                self._end(future)
+                self._end_trial(future)
 
     def break_off(self) -> None:
         """Mark trials that are under way: they count as planned, and run again."""
         for trial in [*self._going.values(), self._next]:
-            self._fail(trial)
+            self._fail_trial(trial)
 
-    def _begin(self) -> OverBudget | None:
+    def _begin_trials(self) -> OverBudget | None:
         """Fill free places. Where the budget has no room for the next trial beside those under way, it waits: what
         ended well costs less than was planned."""
-        while len(self._going) < self._runs.places and self._failed is None:
-            if len(counted(self._study)) + len(self._going) >= self._trials:
+        while len(self._going) < self._runs.slots and self._failed is None:
+            if len(ended_trials(self._study)) + len(self._going) >= self._trials:
                 break
             trial = self._next = self._next or self._study.ask()
             try:
@@ -159,24 +161,24 @@ class _Loop:
                 return over
             except SecureVFLError as error:
                 self._next = None
-                self._refuse(trial, error)
+                self._refuse_trial(trial, error)
                 continue
-            future = self._runs.start(trial, job, noisy)
+            future = self._runs.start_trial(trial, job, noisy)
             self._next = None
             self._going[future] = trial
         return None
 
-    def _end(self, future: Future[Any]) -> None:
+    def _end_trial(self, future: Future[Any]) -> None:
         """Tell the study how a trial went."""
         from optuna.trial import TrialState
 
         trial = self._going[future]
         try:
-            outcome = self._runs.read(trial, future)
+            outcome = self._runs.read_outcome(trial, future)
         except (SecureVFLError, PoolError) as error:
             del self._going[future]
             self._note_epochs(trial)
-            self._refuse(trial, error if isinstance(error, SecureVFLError) else SecureVFLError(str(error)))
+            self._refuse_trial(trial, error if isinstance(error, SecureVFLError) else SecureVFLError(str(error)))
             return
         self._note_epochs(trial)
         if any(outcome.released):
@@ -192,15 +194,15 @@ class _Loop:
         told = self._study.get_trials(deepcopy=False)[trial.number].intermediate_values
         trial.set_user_attr(EPOCHS, max(told, default=0))
 
-    def _refuse(self, trial: Trial, error: SecureVFLError) -> None:
+    def _refuse_trial(self, trial: Trial, error: SecureVFLError) -> None:
         trial.set_user_attr(ERROR, str(error))
-        self._fail(trial)
+        self._fail_trial(trial)
         if isinstance(error, Unbudgeted):
             raise error
-        if not complete(self._study):
+        if not complete_trials(self._study):
             self._failed = self._failed or error
 
-    def _fail(self, trial: Trial | None) -> None:
+    def _fail_trial(self, trial: Trial | None) -> None:
         from optuna.trial import TrialState
 
         if trial is not None:

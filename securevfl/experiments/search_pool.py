@@ -21,7 +21,7 @@ from securevfl.errors import InputError
 from securevfl.experiments.pool import Workers, open_workers, require_visible
 from securevfl.experiments.search_loop import Runs
 from securevfl.experiments.search_study import journal_report, need_optuna
-from securevfl.experiments.search_trial import Asked, Outcome, run_trial
+from securevfl.experiments.search_trial import Outcome, SearchRequest, run_trial
 from securevfl.experiments.table_store import digest_tables, load_tables
 from securevfl.party import Job
 from securevfl.run.simulation import Aligned, join_parties
@@ -67,7 +67,7 @@ def check_pruner(study: Study) -> None:
 
 
 @contextmanager
-def on_pool(text: str, asked: Asked, place: Path, journal: Path | None) -> Iterator[Runs]:
+def on_pool(text: str, asked: SearchRequest, place: Path, journal: Path | None) -> Iterator[Runs]:
     """Workers that run trials; their files are gone in the end.
 
     Args:
@@ -91,15 +91,15 @@ def on_pool(text: str, asked: Asked, place: Path, journal: Path | None) -> Itera
 class _OnPool:
     """Hands trials to the workers of a pool."""
 
-    def __init__(self, workers: Workers, asked: Asked, journal: Path | None) -> None:
+    def __init__(self, workers: Workers, asked: SearchRequest, journal: Path | None) -> None:
         self._workers, self._asked, self._journal = workers, asked, journal
         self._digest = digest_tables(asked.parties)
 
     @property
-    def places(self) -> int:
-        return self._workers.places
+    def slots(self) -> int:
+        return self._workers.slots
 
-    def start(self, trial: Trial, job: Job, noisy: bool) -> Future[Any]:
+    def start_trial(self, trial: Trial, job: Job, noisy: bool) -> Future[Any]:
         order = _Order(
             number=trial.number,
             job=job.describe(),
@@ -111,7 +111,7 @@ class _OnPool:
         journal = "" if self._journal is None else str(self._journal.resolve())
         return self._workers.submit(f"{__name__}:trial_task", msgspec.msgpack.encode(order), journal)
 
-    def read(self, trial: Trial, ended: Future[Any]) -> Outcome:
+    def read_outcome(self, trial: Trial, ended: Future[Any]) -> Outcome:
         outcome = msgspec.msgpack.decode(ended.result(), type=Outcome)
         if self._journal is None:
             for epoch, value in outcome.epochs:
@@ -137,9 +137,9 @@ def trial_task(order: bytes, tables: str, journal: str) -> bytes:
     file = Path(tables)
     if asked.once:
         _begin_once(file.parent / f"begun-{asked.number}", asked.number)
-    job = Job.of(asked.job)
-    parties, aligned = _rows(file, asked.tables, job)
-    report = journal_report(Path(journal), asked.number) if journal else _never
+    job = Job.from_values(asked.job)
+    parties, aligned = _load_rows(file, asked.tables, job)
+    report = journal_report(Path(journal), asked.number) if journal else _never_stop
     outcome = run_trial(job, parties, aligned, metric=asked.metric, repeats=asked.repeats, report=report)
     return msgspec.msgpack.encode(outcome)
 
@@ -154,7 +154,7 @@ def _begin_once(mark: Path, number: int) -> None:
         ) from None
 
 
-def _never(epoch: int, value: float) -> bool:
+def _never_stop(epoch: int, value: float) -> bool:
     return False
 
 
@@ -162,7 +162,7 @@ _kept: dict[str, tuple[Parties, Aligned]] = {}
 """In a worker: the rows of its search. To read and to join them can take as long as a trial."""
 
 
-def _rows(file: Path, digest: str, job: Job) -> tuple[Parties, Aligned]:
+def _load_rows(file: Path, digest: str, job: Job) -> tuple[Parties, Aligned]:
     if digest not in _kept:
         _kept.clear()
         parties = load_tables(file)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
     from optuna.trial import BaseTrial
 
-__all__ = ["Space", "check_space", "described", "job_of", "read_space", "suggested"]
+__all__ = ["Space", "check_space", "describe_space", "job_of", "read_space", "suggest_settings"]
 
 Space = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 """Setting → its choices (a list, or label → value), its range (`{"low": …, "high": …}`), or an Optuna distribution; or
@@ -51,7 +51,7 @@ def check_space(job: Job, space: Space) -> None:
     found = []
     for path, given in space.items():
         try:
-            for value in _ends(path, given):
+            for value in _list_ends(path, given):
                 job_of(job, {path: value})
         except InputError as error:
             found.append(str(error))
@@ -79,7 +79,7 @@ def read_space(texts: Sequence[str]) -> dict[str, Any]:
             if scale not in ("", "log"):
                 raise InputError(f"{text!r} ends with :{scale}; a range ends with :log, or with nothing")
             try:
-                ends = {"low": _number(low), "high": _number(high)}
+                ends = {"low": _parse_number(low), "high": _parse_number(high)}
             except ValueError:
                 raise InputError(f"{text!r} is from {low!r} to {high!r}; two numbers were expected") from None
             more = {path.strip(): ends | ({"log": True} if scale else {})}
@@ -90,7 +90,7 @@ def read_space(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:
@@ -112,7 +112,7 @@ def job_of(job: Job, settings: Mapping[str, Any]) -> Job:
     return job
 
 
-def suggested(space: Space, trial: BaseTrial) -> dict[str, Any]:
+def suggest_settings(space: Space, trial: BaseTrial) -> dict[str, Any]:
     """The settings that a trial is to try.
 
     Args:
@@ -130,39 +130,39 @@ def suggested(space: Space, trial: BaseTrial) -> dict[str, Any]:
                 "{'algorithm.lr': trial.suggest_float('lr', 1e-4, 0.1, log=True)}"
             )
         return dict(found)
-    return {path: _suggest(path, given, trial) for path, given in space.items()}
+    return {path: _suggest_value(path, given, trial) for path, given in space.items()}
 
 
-def described(space: Space) -> str:
+def describe_space(space: Space) -> str:
     """The space in words, for the digest that says whether a folder's study is the same search."""
     if callable(space):
         return f"function {getattr(space, '__qualname__', type(space).__qualname__)}"
     return "; ".join(f"{path}: {given!r}" for path, given in sorted(space.items()))
 
 
-def _choices(given: Any) -> Mapping[str, Any] | None:
+def _labelled_choices(given: Any) -> Mapping[str, Any] | None:
     """Label → value of a list, or of label → value; None for a range or a distribution."""
     if isinstance(given, Mapping) and not (set(given) <= _RANGE and {"low", "high"} <= set(given)):
         return {str(label): value for label, value in given.items()}
     given = given.tolist() if isinstance(given, np.ndarray) else given
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         values = [value.item() if isinstance(value, np.generic) else value for value in given]
-        return {_shown(value): value for value in values}
+        return {_format_choice(value): value for value in values}
     return None
 
 
-def _shown(value: object) -> str:
+def _format_choice(value: object) -> str:
     title = getattr(value, "title", "") if isinstance(value, Config) else ""
     return title if isinstance(title, str) and title else repr(value) if isinstance(value, Config) else str(value)
 
 
-def _suggest(path: str, given: Any, trial: BaseTrial) -> Any:
+def _suggest_value(path: str, given: Any, trial: BaseTrial) -> Any:
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
-    choices = _choices(given)
+    choices = _labelled_choices(given)
     if choices is not None:
         return choices[trial.suggest_categorical(path, list(choices))]
-    made = _distribution(path, given)
+    made = _build_distribution(path, given)
     if isinstance(made, CategoricalDistribution):
         return trial.suggest_categorical(path, made.choices)
     if isinstance(made, IntDistribution):
@@ -170,7 +170,7 @@ def _suggest(path: str, given: Any, trial: BaseTrial) -> Any:
     return trial.suggest_float(path, made.low, made.high, step=made.step, log=made.log)
 
 
-def _ends(path: str, given: Any) -> list[Any]:
+def _list_ends(path: str, given: Any) -> list[Any]:
     """Each choice, or both ends of a range.
 
     Raises:
@@ -178,17 +178,17 @@ def _ends(path: str, given: Any) -> list[Any]:
     """
     from optuna.distributions import CategoricalDistribution
 
-    choices = _choices(given)
+    choices = _labelled_choices(given)
     if choices is not None:
         size = len(given)
         if not size or len(choices) != size:
             raise InputError(f"space[{path!r}] is {given!r}; different choices were expected, at least one")
         return list(choices.values())
-    made = _distribution(path, given)
+    made = _build_distribution(path, given)
     return list(made.choices) if isinstance(made, CategoricalDistribution) else [made.low, made.high]
 
 
-def _distribution(path: str, given: Any) -> CategoricalDistribution | FloatDistribution | IntDistribution:
+def _build_distribution(path: str, given: Any) -> CategoricalDistribution | FloatDistribution | IntDistribution:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(given, CategoricalDistribution | FloatDistribution | IntDistribution):

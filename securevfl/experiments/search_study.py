@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from securevfl.errors import InputError
 from securevfl.experiments.privacy_cost import Cost
-from securevfl.experiments.search_budget import planned_of, released
+from securevfl.experiments.search_budget import planned_of, total_released
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -21,8 +21,8 @@ __all__ = [
     "FINALS",
     "PLANNED",
     "RELEASED",
-    "complete",
-    "counted",
+    "complete_trials",
+    "ended_trials",
     "in_memory",
     "journal_of",
     "journal_report",
@@ -55,7 +55,7 @@ def need_optuna() -> Any:
 
 
 @contextmanager
-def _quiet(optuna: Any) -> Iterator[None]:
+def _silence_optuna(optuna: Any) -> Iterator[None]:
     """Without Optuna's line about each study that it makes."""
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(max(level, optuna.logging.WARNING))
@@ -70,13 +70,13 @@ def journal_of(folder: Path) -> Path:
     return folder / "study.log"
 
 
-def _journal(optuna: Any, file: Path) -> Any:
+def _open_journal(optuna: Any, file: Path) -> Any:
     from optuna.storages.journal import JournalFileBackend
 
     return optuna.storages.JournalStorage(JournalFileBackend(str(file)))
 
 
-def _pruner(optuna: Any) -> Any:
+def _make_pruner(optuna: Any) -> Any:
     return optuna.pruners.MedianPruner(n_startup_trials=_STARTUP)
 
 
@@ -88,14 +88,14 @@ def make_study(seed: int, folder: Path | None) -> Study:
         folder: where ``study.log`` is.
     """
     optuna = need_optuna()
-    storage = None if folder is None else _journal(optuna, journal_of(folder))
-    with _quiet(optuna):
+    storage = None if folder is None else _open_journal(optuna, journal_of(folder))
+    with _silence_optuna(optuna):
         study = optuna.create_study(
             storage=storage,
             study_name=_WHAT if folder is not None else None,
             load_if_exists=True,
             direction="maximize",
-            pruner=_pruner(optuna),
+            pruner=_make_pruner(optuna),
         )
     for left in study.trials:
         if left.state.name == "RUNNING":  # of a process that was killed
@@ -108,9 +108,11 @@ def in_memory(folder: Path) -> Study:
     """A copy of a folder's study, for when the folder is gone."""
     optuna = need_optuna()
     memory = optuna.storages.InMemoryStorage()
-    with _quiet(optuna):
-        optuna.copy_study(from_study_name=_WHAT, from_storage=_journal(optuna, journal_of(folder)), to_storage=memory)
-        return cast("Study", optuna.load_study(study_name=_WHAT, storage=memory, pruner=_pruner(optuna)))
+    with _silence_optuna(optuna):
+        optuna.copy_study(
+            from_study_name=_WHAT, from_storage=_open_journal(optuna, journal_of(folder)), to_storage=memory
+        )
+        return cast("Study", optuna.load_study(study_name=_WHAT, storage=memory, pruner=_make_pruner(optuna)))
 
 
 def journal_report(file: Path, number: int) -> Callable[[int, float], bool]:
@@ -122,12 +124,12 @@ def journal_report(file: Path, number: int) -> Callable[[int, float], bool]:
         number: of the trial, which is under way.
     """
     optuna = need_optuna()
-    with _quiet(optuna):
+    with _silence_optuna(optuna):
         study = optuna.load_study(
             study_name=_WHAT,
-            storage=_journal(optuna, file),
+            storage=_open_journal(optuna, file),
             sampler=optuna.samplers.RandomSampler(),  # suggests nothing
-            pruner=_pruner(optuna),
+            pruner=_make_pruner(optuna),
         )
     trial = optuna.trial.Trial(study, study.trials[number]._trial_id)
     told = set(study.trials[number].intermediate_values)
@@ -162,23 +164,23 @@ def mark_study(study: Study, digest: str) -> None:
         study.set_user_attr(_WHAT, digest)
 
 
-def counted(study: Study) -> list[FrozenTrial]:
+def ended_trials(study: Study) -> list[FrozenTrial]:
     """Trials that ended by themselves; those that were broken off run again."""
     return [one for one in study.trials if one.state.name in ("COMPLETE", "PRUNED") or ERROR in one.user_attrs]
 
 
-def complete(study: Study) -> list[FrozenTrial]:
+def complete_trials(study: Study) -> list[FrozenTrial]:
     """Trials that have a value."""
     return [one for one in study.trials if one.state.name == "COMPLETE"]
 
 
 def spent_by(study: Study) -> dict[str, Cost]:
     """What all trials of a study, and the winners' runs, spent of one row at most."""
-    ended = [run for one in complete(study) for run in one.user_attrs.get(RELEASED, [])]
+    ended = [run for one in complete_trials(study) for run in one.user_attrs.get(RELEASED, [])]
     others = [
         planned_of(one.user_attrs[PLANNED])
         for one in study.trials
         if one.state.name != "COMPLETE" and PLANNED in one.user_attrs
     ]
     finals = [planned_of(kept) for kept in study.user_attrs.get(FINALS, {}).values()]
-    return released(ended, [*others, *finals])
+    return total_released(ended, [*others, *finals])

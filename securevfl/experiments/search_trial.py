@@ -14,7 +14,7 @@ from securevfl.data.table import TEST, TRAIN, VALID
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.experiments.privacy_cost import Cost, plan_cost, total_cost
 from securevfl.experiments.search_budget import SearchBudget, kept_plan, kept_releases
-from securevfl.experiments.search_space import Space, job_of, suggested
+from securevfl.experiments.search_space import Space, job_of, suggest_settings
 from securevfl.experiments.search_study import PLANNED, spent_by
 from securevfl.experiments.sweep import choose_seeds
 from securevfl.jobfile.job_roster import policy_refusals
@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import Trial
 
-__all__ = ["Asked", "Outcome", "OverBudget", "Report", "final_seeds", "planned_trial", "run_trial", "with_one_split"]
+__all__ = [
+    "Outcome",
+    "OverBudget",
+    "Report",
+    "SearchRequest",
+    "final_seeds",
+    "planned_trial",
+    "run_trial",
+    "with_one_split",
+]
 
 Report: TypeAlias = Callable[[int, float], bool]
 """Epoch and metric in; whether the trial ends there out."""
@@ -84,7 +93,7 @@ class _Reporting(Observer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class SearchRequest:
     """What all trials have alike."""
 
     job: Job
@@ -96,11 +105,11 @@ class Asked:
     repeats: int
     budget: SearchBudget
 
-    def planned(self, job: Job) -> dict[str, Cost]:
+    def planned_cost(self, job: Job) -> dict[str, Cost]:
         """What a run of a job spends at most, by what is protected; empty without noise."""
         return dict(plan_cost(job, self.roster.passive))
 
-    def ready(self, settings: Mapping[str, Any]) -> Job:
+    def prepare_job(self, settings: Mapping[str, Any]) -> Job:
         """The job with these settings, its protection settled, held against parties and policies."""
         job = with_default_protection(job_of(self.job, settings), self.roster.owners, self.roster.passive)
         mistakes = wrong_parties(job.algorithm, self.roster.owners, self.roster.passive)
@@ -146,7 +155,9 @@ def final_seeds(seeds: int | Sequence[int] | None, job: Job) -> tuple[int, ...]:
     return choose_seeds(seeds, job.seed)
 
 
-def planned_trial(study: Study, trial: Trial, asked: Asked, seeds: int | Sequence[int] | None) -> tuple[Job, bool]:
+def planned_trial(
+    study: Study, trial: Trial, asked: SearchRequest, seeds: int | Sequence[int] | None
+) -> tuple[Job, bool]:
     """The job of a trial, and whether it has noise: what it spends at most is in the study from here on.
 
     Raises:
@@ -154,8 +165,8 @@ def planned_trial(study: Study, trial: Trial, asked: Asked, seeds: int | Sequenc
         Unbudgeted: it has noise, and no budget was given.
         InputError: settings that these parties cannot have, or refuse.
     """
-    job = asked.ready(suggested(asked.space, trial))
-    cost, finals = asked.planned(job), len(final_seeds(seeds, job))
+    job = asked.prepare_job(suggest_settings(asked.space, trial))
+    cost, finals = asked.planned_cost(job), len(final_seeds(seeds, job))
     if not asked.budget.allows(spent_by(study), [cost] * (asked.repeats + finals)):
         raise OverBudget(
             f"one more trial and the winner's runs, {asked.repeats + finals} on the same rows, would cross the budget "
@@ -197,7 +208,7 @@ def run_trial(
     for k in range(repeats):
         numbered = job.replace(seed=job.seed + k)
         try:
-            value, spent = _run(numbered, parties, aligned, metric, first if k == 0 else other)
+            value, spent = _run_trial(numbered, parties, aligned, metric, first if k == 0 else other)
         except Pruned:
             return Outcome([], [], first.epochs, pruned=True)
         values.append(value)
@@ -205,7 +216,7 @@ def run_trial(
     return Outcome(values, released, first.epochs, pruned=False)
 
 
-def _run(
+def _run_trial(
     job: Job, parties: Parties, aligned: Aligned, metric: str, observer: Observer
 ) -> tuple[float, dict[str, Sequence[Spent]]]:
     """The validation metric of the epoch that a run kept, and what each party released. The test metrics of the run

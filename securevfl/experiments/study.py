@@ -264,13 +264,15 @@ class Study:
             return ""
         parts = []
         for verdict in ("better", "worse"):
-            names = [f"{_name(one.point)} ({100 * one.test.mean:+.1f})" for one in lines if one.verdict == verdict]
+            names = [
+                f"{_point_name(one.point)} ({100 * one.test.mean:+.1f})" for one in lines if one.verdict == verdict
+            ]
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             parts += [f"{verdict} by more than chance: {', '.join(names[:_MOST_NAMED])}{more}"] if names else []
         left = sum(one.verdict == "undecided" for one in lines)
         parts += [f"undecided: {'all' if left == len(lines) else left} others"] if left else []
         return (
-            f"Against {_name(self.best)}, the best on the validation rows, in points on the test rows: "
+            f"Against {_point_name(self.best)}, the best on the validation rows, in points on the test rows: "
             f"{'; '.join(parts)} (t test over seeds, corrected for test rows in common, after Holm)."
         )
 
@@ -333,11 +335,11 @@ class Study:
         return msgspec.json.format(msgspec.json.encode(content), indent=2)
 
     def __repr__(self) -> str:
-        return "\n  ".join([self._headline(), *self.lines()])
+        return "\n  ".join([self._format_headline(), *self.lines()])
 
-    def _headline(self) -> str:
+    def _format_headline(self) -> str:
         if self.search is not None:
-            best = f"{_name(self.best)}: {self.search.metric} {self.search.value:.4f} on validation rows"
+            best = f"{_point_name(self.best)}: {self.search.metric} {self.search.value:.4f} on validation rows"
             return f"Study({len(self.search.trials)} trials; {best})"
         runs = f"{len(self.record.cells)} runs" + (f" in {len(self.folds)} folds" if self.folds else "")
         failed = f", {len(self.record.failed)} failed" if self.record.failed else ""
@@ -350,7 +352,7 @@ class Study:
             cells = self.cells(self.best)
             test = f"test {cells[0].metric} {_mean_text(cells)}"
             runs = f"{len(cells)} {'fold' if self.folds else 'seed'}{'s' * (len(cells) != 1)}"
-            chosen = "" if self.search is not None else f"best on validation rows: {_name(self.best)}; "
+            chosen = "" if self.search is not None else f"best on validation rows: {_point_name(self.best)}; "
             found.append(f"{chosen}{test} over {runs}")
         found += failures_text(self.record)
         if self.search is not None:
@@ -369,7 +371,7 @@ class Study:
         return f"<div>{''.join(map(table_html, tables))}{failed}</div>"
 
 
-def _name(point: Point) -> str:
+def _point_name(point: Point) -> str:
     return ", ".join(f"{name} {value}" for name, value in point.settings.items()) or point.method
 
 

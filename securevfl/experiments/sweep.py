@@ -88,7 +88,7 @@ def run_sweep(
         if traces or (target / "failures.log").exists():
             write_atomic(target / "failures.log", traces.encode())
     points = _points_of(sweep)
-    return Study(record=record, points=points, overlap=_overlap(points, parties))
+    return Study(record=record, points=points, overlap=_test_overlap(points, parties))
 
 
 def _points_of(sweep: Sweep) -> tuple[Point, ...]:
@@ -105,7 +105,7 @@ def _points_of(sweep: Sweep) -> tuple[Point, ...]:
     return tuple(found)
 
 
-def _overlap(points: Sequence[Point], parties: Parties | None) -> float:
+def _test_overlap(points: Sequence[Point], parties: Parties | None) -> float:
     """Test rows over all other rows, where each seed draws its split; 0 where the label owner marks the split."""
     marked = parties is not None and any(table.fold is not None for table in parties.label_owners)
     if marked or not points:
@@ -162,7 +162,7 @@ def sweep(
     temporary = tempfile.TemporaryDirectory(prefix="securevfl-sweep-") if folder is None else nullcontext(folder)
     with temporary as place:
         ran = run_sweep(cells, place, workers=workers, pool=pool, command=command, progress=progress, parties=parties)
-        found = Study(record=ran.record, points=grid.points, overlap=_overlap(grid.points, parties))
+        found = Study(record=ran.record, points=grid.points, overlap=_test_overlap(grid.points, parties))
         if ran.record.cells and (words := found.describe_differences()):
             record = msgspec.structs.replace(ran.record, notes=[*ran.record.notes, words])
             found = Study(record=record, points=grid.points, overlap=found.overlap)
@@ -239,7 +239,7 @@ def check_grid(grid: Grid, parties: Parties) -> Grid:
     return Grid(axis=grid.axis, points=tuple(points))
 
 
-def _spaced(name: str) -> str:
+def _break_name(name: str) -> str:
     """A name that a narrow column can break."""
     return name.replace("_", " ")
 
@@ -262,7 +262,9 @@ def _list_cells(grid: Grid, parties: Parties, seeds: Sequence[int], name: str, t
         name=name,
         title=title or (name if name != "sweep" else f"Settings for {data}"),
         size="own tables",
-        axis=Axis(name=_spaced(grid.axis.name), unit=unit, values=tuple(map(_spaced, grid.axis.labels)) or (0,)),
+        axis=Axis(
+            name=_break_name(grid.axis.name), unit=unit, values=tuple(map(_break_name, grid.axis.labels)) or (0,)
+        ),
         cells=cells,
         claims=(),
         paper=(),

@@ -105,7 +105,7 @@ def read_sweep_sections(file: Path, *, device: str) -> tuple[Sweep, list[str], l
         axis=sections.axis,
         cells=cells,
         claims=sections.claim,
-        paper=[figure for section in sections.paper for figure in section.figures()],
+        paper=[figure for section in sections.paper for figure in section.iter_figures()],
         notes=sections.notes,
         settings={key: content[key] for key in ("job", "data", "method", "seeds") if key in content},
         party=sections.party,
@@ -150,7 +150,7 @@ def _list_cells(sections: SweepSections, data: SweepDataSection, method: MethodS
             yield Cell(
                 data=data.title,
                 method=method.title,
-                x=axis.number(x),
+                x=axis.position_number(x),
                 seed=seed,
                 source={OWN: ""}
                 if sections.party
@@ -185,7 +185,7 @@ def _check_cells(cells: Sequence[Cell], roster: Roster | None) -> tuple[list[str
         seen.add(run)
         options = dict(cell.source)
         if OWN not in options:
-            found += datasets.mistakes(options.pop("name"), options, f"data {cell.data!r}")
+            found += datasets.find_mistakes(options.pop("name"), options, f"data {cell.data!r}")
         try:
             job = cell.build_job()
             if roster is not None and cell.seed == cells[0].seed:

@@ -69,7 +69,7 @@ class Axis(Config):
         """What a position says to the data sets."""
         return {} if self.protection else {self.option: position}
 
-    def number(self, position: int | float | str) -> float:
+    def position_number(self, position: int | float | str) -> float:
         """A position as a number: of a name, its place among the values."""
         return float(self.values.index(position)) if isinstance(position, str) else float(position)
 
@@ -120,7 +120,7 @@ class PaperSection(Config):
         wrong = [x for x in self.percent if not _is_number(x)]
         return super().problems() + [f"percent has the position {x!r}; a number was expected" for x in wrong]
 
-    def figures(self) -> Iterator[PaperFigure]:
+    def iter_figures(self) -> Iterator[PaperFigure]:
         """Each as a fraction."""
         for x, value in self.percent.items():
             yield PaperFigure(data=self.data, method=self.method, source=self.source, x=float(x), value=value / 100)

@@ -42,7 +42,7 @@ def store_tables(parties: Parties, file: Path) -> None:
     """
     owners = [table.name for table in parties.label_owners]
     tree = {
-        "tables": [_packed(table) for table in parties.values()],
+        "tables": [_pack_table(table) for table in parties.values()],
         "active": owners[0] if len(owners) == 1 else "",
         "description": parties.description,
     }
@@ -56,73 +56,73 @@ def load_tables(file: Path) -> Parties:
         InputError: no such file, or it is damaged.
     """
     tree = cast(Mapping[str, Any], read_tree(file))
-    tables = [_unpacked(part) for part in tree["tables"]]
+    tables = [_unpack_table(part) for part in tree["tables"]]
     return Parties.of(*tables, description=tree["description"], active=tree["active"])
 
 
-def _packed(table: PartyTable) -> dict[str, object]:
+def _pack_table(table: PartyTable) -> dict[str, object]:
     return {
         "name": table.name,
-        "ids": _texts(table.ids),
-        "columns": {name: _column(f"column {name!r} of {table.name!r}", v) for name, v in table.columns.items()},
+        "ids": _pack_texts(table.ids),
+        "columns": {name: _pack_column(f"column {name!r} of {table.name!r}", v) for name, v in table.columns.items()},
         "categorical": sorted(table.categorical),
-        **{role: None if (values := getattr(table, role)) is None else _array(role, values) for role in _ROLES},
-        "classes": [_plain("classes", one) for one in table.classes],
+        **{role: None if (values := getattr(table, role)) is None else _pack_array(role, values) for role in _ROLES},
+        "classes": [_to_plain("classes", one) for one in table.classes],
         "label_name": table.label_name,
         "source": table.source,
         "book": None
         if table.book is None
-        else {"ids": _texts(table.book.ids), "label": _array("book", table.book.label)},
+        else {"ids": _pack_texts(table.book.ids), "label": _pack_array("book", table.book.label)},
         "preparation": None if table.preparation is None else table.preparation.describe(),
-        "link": {name: [_plain(f"linkage field {name!r}", one) for one in v] for name, v in table.link.items()},
+        "link": {name: [_to_plain(f"linkage field {name!r}", one) for one in v] for name, v in table.link.items()},
     }
 
 
-def _unpacked(tree: Mapping[str, Any]) -> PartyTable:
+def _unpack_table(tree: Mapping[str, Any]) -> PartyTable:
     book = tree["book"]
     return PartyTable(
         name=tree["name"],
-        ids=_names(tree["ids"]),
+        ids=_unpack_names(tree["ids"]),
         columns={name: _as_column(packed) for name, packed in tree["columns"].items()},
         categorical=frozenset(tree["categorical"]),
-        **_roles(tree),
+        **_unpack_roles(tree),
         classes=tuple(_as_plain(one) for one in tree["classes"]),
         label_name=tree["label_name"],
         source=tree["source"],
-        book=None if book is None else LabelBook(ids=tuple(_names(book["ids"])), label=_as_array(book["label"])),
-        preparation=None if tree["preparation"] is None else Preparation.of(tree["preparation"]),
+        book=None if book is None else LabelBook(ids=tuple(_unpack_names(book["ids"])), label=_as_array(book["label"])),
+        preparation=None if tree["preparation"] is None else Preparation.from_values(tree["preparation"]),
         link={name: [_as_plain(one) for one in values] for name, values in tree["link"].items()},
     )
 
 
-def _roles(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _unpack_roles(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {role: None if tree[role] is None else _as_array(tree[role]) for role in _ROLES}
 
 
-def _column(where: str, values: Column) -> dict[str, object]:
+def _pack_column(where: str, values: Column) -> dict[str, object]:
     if isinstance(values, Categories):
-        return {"codes": values.codes, "words": _texts(values.words)}
-    return _array(where, values)
+        return {"codes": values.codes, "words": _pack_texts(values.words)}
+    return _pack_array(where, values)
 
 
 def _as_column(packed: Mapping[str, Any]) -> Column:
     if "codes" in packed:
-        return Categories(packed["codes"], tuple(_names(packed["words"])))
+        return Categories(packed["codes"], tuple(_unpack_names(packed["words"])))
     return _as_array(packed)
 
 
-def _array(where: str, values: np.ndarray) -> dict[str, object]:
+def _pack_array(where: str, values: np.ndarray) -> dict[str, object]:
     kind = values.dtype.kind
     if kind in "biuf":
         return {"numbers": np.ascontiguousarray(values)}
     if kind in "mM":
         return {"times": values.astype(np.int64), "unit": values.dtype.str}
     if kind == "U":
-        return {"width": values.dtype.str, "texts": _texts(values.tolist())}
+        return {"width": values.dtype.str, "texts": _pack_texts(values.tolist())}
     items = values.tolist()
     if kind == "O" and all(isinstance(one, str) or one is None or one != one for one in items):  # noqa: PLR0124 - nan
-        return {"width": "O", "texts": _texts(items)}
-    return {"objects": [_plain(where, one) for one in items]}
+        return {"width": "O", "texts": _pack_texts(items)}
+    return {"objects": [_to_plain(where, one) for one in items]}
 
 
 def _as_array(packed: Mapping[str, Any]) -> np.ndarray:
@@ -131,7 +131,7 @@ def _as_array(packed: Mapping[str, Any]) -> np.ndarray:
     if "times" in packed:
         return cast(np.ndarray, packed["times"].astype(packed["unit"]))
     if "texts" in packed:
-        texts = _read(packed["texts"])
+        texts = _unpack_texts(packed["texts"])
         if packed["width"] != "O":
             return np.array(texts, dtype=packed["width"])
     else:
@@ -141,7 +141,7 @@ def _as_array(packed: Mapping[str, Any]) -> np.ndarray:
     return found
 
 
-def _texts(values: Sequence[Any]) -> dict[str, np.ndarray]:
+def _pack_texts(values: Sequence[Any]) -> dict[str, np.ndarray]:
     """Texts as their bytes, one after the other, and their lengths: a list would be a header of many megabytes."""
     words = [one.encode("utf-8", "surrogatepass") if isinstance(one, str) else one for one in values]
     lengths = [len(one) if isinstance(one, bytes) else _NONE if one is None else _NAN for one in words]
@@ -149,7 +149,7 @@ def _texts(values: Sequence[Any]) -> dict[str, np.ndarray]:
     return {"bytes": np.frombuffer(bytearray(whole), dtype=np.uint8), "lengths": np.array(lengths, dtype=np.int64)}
 
 
-def _read(packed: Mapping[str, np.ndarray]) -> list[Any]:
+def _unpack_texts(packed: Mapping[str, np.ndarray]) -> list[Any]:
     data, at = packed["bytes"].tobytes(), 0
     found: list[Any] = []
     for length in packed["lengths"].tolist():
@@ -161,11 +161,11 @@ def _read(packed: Mapping[str, np.ndarray]) -> list[Any]:
     return found
 
 
-def _names(packed: Mapping[str, np.ndarray]) -> Names:
-    return Names.of(_read(packed))
+def _unpack_names(packed: Mapping[str, np.ndarray]) -> Names:
+    return Names.from_texts(_unpack_texts(packed))
 
 
-def _plain(where: str, value: Any) -> object:
+def _to_plain(where: str, value: Any) -> object:
     """A value as a tree holds it; dates as texts, marked."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, date):

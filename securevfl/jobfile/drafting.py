@@ -75,12 +75,15 @@ class _Table:
     def columns(self) -> list[str]:
         return list(self.table.column_names)
 
-    def named(self) -> Any:
+    def with_text_numbers(self) -> Any:
         """The same rows, with whole numbers of a CSV file as the texts that they are: identifiers are read so."""
         numbers = whole_numbers(self.table) if isinstance(self.source, CsvRows) else []
         if not numbers:
             return self.table
-        table, texts = self.table, _top(self.source, _use(numbers), [one for one in self.columns if one in numbers])
+        table, texts = (
+            self.table,
+            _read_top(self.source, _column_use(numbers), [one for one in self.columns if one in numbers]),
+        )
         for column in numbers:
             if _WHOLE.issuperset("".join(texts[column].unique().to_pylist())):  # 12.0 is a number, and names nobody
                 table = table.set_column(table.column_names.index(column), column, texts[column])
@@ -109,7 +112,7 @@ def draft_job(
     """
     if len(paths) < 2:
         raise InputError(f"{len(paths)} table: a job has two or more, one of each party")
-    tables = [_read(Path(path), number) for number, path in enumerate(paths)]
+    tables = [_read_table(Path(path), number) for number, path in enumerate(paths)]
     _name_apart(tables)
     several = (label,) * bool(label) if isinstance(label, str) else tuple(label)
     why = _find_ids(tables, (id,) * bool(id) if isinstance(id, str) else tuple(id), several)
@@ -121,12 +124,12 @@ def draft_job(
     missing[-1:] = [f"{one}; {why}" for one in missing[-1:]]
     missing += [] if any(one.label for one in tables) else ["which party has the label, and in which column"]
     found = tuple(_describe_format(one) for one in tables)
-    return Draft(_text(tables, folder), found, tuple(missing))
+    return Draft(_format_job(tables, folder), found, tuple(missing))
 
 
-def _read(path: Path, number: int) -> _Table:
+def _read_table(path: Path, number: int) -> _Table:
     source = source_of(place_of(path))
-    table = _top(source, _use(), None)
+    table = _read_top(source, _column_use(), None)
     if not table.num_rows:
         raise InputError(f"{path} has no rows")
     name = re.sub(r"[^a-z0-9]+", "_", path.name.split(".")[0].lower()).strip("_") or f"party_{number + 1}"
@@ -134,15 +137,15 @@ def _read(path: Path, number: int) -> _Table:
     return _Table(path, name[:32], source, table)
 
 
-def _use(texts: Sequence[str] = ()) -> ColumnUse:
-    return ColumnUse.of(id=texts, label=None, features=(), categorical=(), classes=None, prepare="auto")
+def _column_use(texts: Sequence[str] = ()) -> ColumnUse:
+    return ColumnUse.from_arguments(id=texts, label=None, features=(), categorical=(), classes=None, prepare="auto")
 
 
-def _top(source: RowSource, use: ColumnUse, columns: Sequence[str] | None) -> Any:
+def _read_top(source: RowSource, use: ColumnUse, columns: Sequence[str] | None) -> Any:
     """The first rows of a table, a `pyarrow.Table`."""
     import pyarrow as pa
 
-    batches, parts, rows = source.batches(columns, use, DEFAULT_LIMITS), [], 0
+    batches, parts, rows = source.iter_batches(columns, use, DEFAULT_LIMITS), [], 0
     try:
         for batch in batches:
             parts.append(batch)
@@ -153,7 +156,7 @@ def _top(source: RowSource, use: ColumnUse, columns: Sequence[str] | None) -> An
         batches.close()
     if not parts:
         return pa.table({})
-    for mistake in doubled_names(parts[0].schema.names, source.where):
+    for mistake in doubled_names(parts[0].schema.names, source.location):
         raise mistake
     return pa.Table.from_batches(parts).slice(0, _ROWS)
 
@@ -180,7 +183,7 @@ def _find_ids(tables: list[_Table], given: tuple[str, ...], labels: tuple[str, .
         one.ids = given
     if given:
         return ""
-    contents = [one.named() for one in tables]
+    contents = [one.with_text_numbers() for one in tables]
     found: list[tuple[str, ...]] = [(column,) for column in find_single_ids(contents)]
     if not found:
         leave = [_no_part(one, labels) for one in tables]
@@ -238,15 +241,15 @@ def _find_labels(tables: list[_Table], given: tuple[str, ...]) -> None:
 
 
 def _describe_format(one: _Table) -> str:
-    written = f", {one.source.dialect.words}" if isinstance(one.source, CsvRows) else ""
+    written = f", {one.source.dialect.description}" if isinstance(one.source, CsvRows) else ""
     more = " or more" if one.table.num_rows >= _ROWS else ""
     label = f", label {one.label!r}" if one.label else ""
     rows, columns = one.table.num_rows, len(one.columns)
     size = f"{rows:,} {'row' if rows == 1 else 'rows'}{more}, {columns} {'column' if columns == 1 else 'columns'}"
-    return f"{one.path}: {size}{written}; party {one.name!r}, identifier {_names(one.ids)}{label}"
+    return f"{one.path}: {size}{written}; party {one.name!r}, identifier {_format_names(one.ids)}{label}"
 
 
-def _names(ids: tuple[str, ...]) -> str:
+def _format_names(ids: tuple[str, ...]) -> str:
     return " + ".join(map(repr, ids or ("?",)))
 
 
@@ -255,7 +258,7 @@ def quote_text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _task(tables: list[_Table]) -> str:
+def _guess_task(tables: list[_Table]) -> str:
     import pyarrow as pa
 
     for one in tables:
@@ -292,13 +295,13 @@ def _left_out(one: _Table) -> dict[str, str]:
     return found
 
 
-def _text(tables: list[_Table], folder: Path) -> str:
-    task, owner = _task(tables), next((one for one in tables if one.label), None)
+def _format_job(tables: list[_Table], folder: Path) -> str:
+    task, owner = _guess_task(tables), next((one for one in tables if one.label), None)
     lines = [
         "# Drafted by `securevfl init` from the tables' headers and first rows. Read it, then:",
         "#   securevfl check job.toml     lists what is wrong",
         "#   securevfl run job.toml       trains, and writes a report",
-        f"name = {quote_text(_title(owner))}",
+        f"name = {quote_text(_choose_title(owner))}",
         "",
         "[job]",
         "epochs = 20",
@@ -320,22 +323,22 @@ def _text(tables: list[_Table], folder: Path) -> str:
         if task == "multilabel":
             lines += ["[protection]", 'name = "bfv"       # several labels are not learned on shares', ""]
     for one in tables:
-        lines += _party(one, folder)
+        lines += _format_party(one, folder)
     return "\n".join(lines) + "\n"
 
 
-def _title(owner: _Table | None) -> str:
+def _choose_title(owner: _Table | None) -> str:
     return "job" if owner is None else re.sub(r"[^A-Za-z0-9_-]+", "-", owner.label).strip("-") or "job"
 
 
-def _party(one: _Table, folder: Path) -> list[str]:
+def _format_party(one: _Table, folder: Path) -> list[str]:
     try:
         file = one.path.resolve().relative_to(folder.resolve())
     except ValueError:
         file = one.path.resolve()
     lines = ["[[party]]", f"name = {quote_text(one.name)}", f"file = {quote_text(str(file))}"]
     if isinstance(one.source, CsvRows):
-        lines[-1] += f"    # {one.source.dialect.words}: detected; override with delimiter, encoding and decimal"
+        lines[-1] += f"    # {one.source.dialect.description}: detected; override with delimiter, encoding and decimal"
     if len(one.ids) == 1:
         lines.append(f"id = {quote_text(one.ids[0])}   # different in every row, and shared with the other tables")
     elif one.ids:

@@ -91,19 +91,19 @@ class TableSection(Config):
     spill_folder: Word | None = None
 
     @property
-    def use(self) -> ColumnUse:
+    def column_use(self) -> ColumnUse:
         """The purpose of each column."""
-        return ColumnUse.of(**self._columns)
+        return ColumnUse.from_arguments(**self._column_fields)
 
     def problems(self) -> list[str]:
         try:
-            self.form  # noqa: B018 - called for the errors it raises
+            self.csv_form  # noqa: B018 - called for the errors it raises
         except InputError as error:
             return [*super().problems(), str(error)]
         return super().problems()
 
     @property
-    def form(self) -> CsvForm:
+    def csv_form(self) -> CsvForm:
         """The given settings of a CSV file's format.
 
         Raises:
@@ -112,7 +112,7 @@ class TableSection(Config):
         return CsvForm(self.delimiter, self.encoding, self.decimal)
 
     @property
-    def _columns(self) -> dict[str, Any]:
+    def _column_fields(self) -> dict[str, Any]:
         names = ("id", "label", "features", "categorical", "classes", "prepare", "weight", "group", "time")
         return {name: getattr(self, name) for name in names} | {"target": self.target or "classes"}
 
@@ -125,7 +125,7 @@ class TableSection(Config):
         """The table's path or address; relative paths are relative to the folder of the file that names it."""
         return _path_or_address(folder, self.file)
 
-    def read(self, folder: Path, name: str) -> PartyTable:
+    def read_table(self, folder: Path, name: str) -> PartyTable:
         """The table of party `name`.
 
         Raises:
@@ -136,11 +136,11 @@ class TableSection(Config):
         limits = TableLimits(**{name: value for name, value in given.items() if value is not None})
         above = IN_MEMORY if self.spill_above is None else self.spill_above
         storage = Storage(above=above, folder=self.spill_folder or "")
-        uses = dict(self._columns)
+        uses = dict(self._column_fields)
         linked = read_texts(path, self.link, limits) if self.link else {}
         if linked and self.features is None:
             names = table_columns(path, limits)
-            uses["features"] = [c for c in names if c not in (*self.use.reserved, *self.link.values())]
+            uses["features"] = [c for c in names if c not in (*self.column_use.reserved_columns, *self.link.values())]
         if self.fold is not None and self.features is not None:
             uses["features"] = (*self.features, self.fold)
         written = {name: getattr(self, name) for name in ("delimiter", "encoding", "decimal")}
@@ -194,16 +194,16 @@ class PartySection(TableSection):
         """The section with a column for each linkage field: those that it names; of the field's own name otherwise."""
         return self if how is None else self.replace(link={**{name: name for name in how.fields}, **self.link})
 
-    def load(self, folder: Path) -> PartyTable:
+    def load_table(self, folder: Path) -> PartyTable:
         """The table.
 
         Raises:
             InputError: the table cannot be used; the message has the place and the remedy.
         """
-        return self.read(folder, self.name)
+        return self.read_table(folder, self.name)
 
 
-def _algorithm() -> Algorithm:
+def _default_algorithm() -> Algorithm:
     return find_algorithm("splitnn")()
 
 
@@ -215,7 +215,7 @@ class JobSections(Config):
     baselines: tuple[Literal["alone", "alone_boosted", "pooled", "pooled_boosted"], ...] = ()
     folds: Annotated[int, Meta(ge=2, le=100)] | None = None
     job: JobOptions = msgspec.field(default_factory=JobOptions)
-    algorithm: Algorithm = msgspec.field(default_factory=_algorithm)
+    algorithm: Algorithm = msgspec.field(default_factory=_default_algorithm)
     protection: Protection = msgspec.field(default_factory=Unnamed)
     align: Align = msgspec.field(default_factory=Align)
     link: Linkage | None = None
@@ -223,7 +223,7 @@ class JobSections(Config):
     data: Mapping[str, object] | None = None
     party: tuple[PartySection, ...] = ()
 
-    def build(self) -> Job:
+    def build_job(self) -> Job:
         """The job.
 
         Raises:
@@ -247,9 +247,9 @@ class JobSections(Config):
         if self.data is None:
             return []
         options = dict(self.data)
-        return datasets.mistakes(options.pop("name", None), options)
+        return datasets.find_mistakes(options.pop("name", None), options)
 
-    def load(self, folder: Path, active: str) -> Parties:
+    def load_parties(self, folder: Path, active: str) -> Parties:
         """The parties' tables.
 
         Args:
@@ -280,7 +280,7 @@ def load_parties(sections: Sequence[PartySection], task: str, folder: Path, acti
     tables, found = [], []
     for i, party in enumerate(sections):
         try:
-            tables.append(party.with_task(task).load(folder))
+            tables.append(party.with_task(task).load_table(folder))
         except InputError as error:
             found.append(f"party[{i}]: {error}")
     if found:
@@ -336,12 +336,12 @@ def read_job(
     sections, _, found = read_job_sections(file)
     raise_all(file, found)
     try:
-        job = sections.build()
+        job = sections.build_job()
         if accept_leak:
             job = job.replace(accept_leak=True)
         if policies:
             job = job.replace(policies=with_policies(job.policies, policies))
-        parties = sections.load(file.parent, active)
+        parties = sections.load_parties(file.parent, active)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     return JobFile(
@@ -373,7 +373,7 @@ def right_parties(content: object) -> tuple[PartySection, ...]:
     right = []
     for section in content if isinstance(content, list) else []:
         try:
-            right.append(PartySection.of(section))
+            right.append(PartySection.from_values(section))
         except InputError:
             continue
     return tuple(right)

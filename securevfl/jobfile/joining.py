@@ -69,7 +69,9 @@ def identifies_rows(table: pa.Table, column: str) -> bool:
     values = table[column]
     if pa.types.is_floating(values.type) or values.null_count or count_distinct(table, column) < len(values):
         return False
-    return len(distinct_values(table, column)) == len(values) and (_named(column) or not counts_rows(table, column))
+    return len(distinct_values(table, column)) == len(values) and (
+        _has_id_name(column) or not counts_rows(table, column)
+    )
 
 
 def whole_numbers(table: pa.Table) -> list[str]:
@@ -86,7 +88,7 @@ def whole_numbers(table: pa.Table) -> list[str]:
             parts = (values.slice(0, 1000), values)
             if all(bool(pc.all(pc.equal(part, pc.trunc(part))).as_py()) for part in parts):
                 found.append(column)
-    return sorted(found, key=lambda column: (-_likely(column), -count_distinct(table, column)))[:_NUMBERS]
+    return sorted(found, key=lambda column: (-_rank_name(column), -count_distinct(table, column)))[:_NUMBERS]
 
 
 def counts_rows(table: pa.Table, column: str) -> bool:
@@ -104,7 +106,7 @@ def _are_numbers(values: set[str]) -> bool:
     return all(one.strip().lstrip("+-").isdigit() for one in values)
 
 
-def _named(column: str) -> bool:
+def _has_id_name(column: str) -> bool:
     return _IDS.search(column.lower()) is not None
 
 
@@ -116,22 +118,24 @@ def find_single_ids(tables: Sequence[pa.Table]) -> list[str]:
         mine, score, row = distinct_values(tables[0], first), 0.0, [first]
         for one, columns in zip(tables[1:], candidates[1:], strict=True):
             rows = min(len(mine), one.num_rows)
-            shared = {column: _rate(first, mine, column, distinct_values(one, column), rows) for column in columns}
-            top = max(shared, key=lambda column: (shared[column], _likely(column)), default="")
-            score += shared.get(top, 0.0) + _likely(top) / 100
+            shared = {
+                column: _match_rate(first, mine, column, distinct_values(one, column), rows) for column in columns
+            }
+            top = max(shared, key=lambda column: (shared[column], _rank_name(column)), default="")
+            score += shared.get(top, 0.0) + _rank_name(top) / 100
             row.append(top)
-        score += _likely(first) / 100
+        score += _rank_name(first) / 100
         if score > best and all(row):
             best, chosen = score, row
     return chosen if best > _LEAST * len(tables) else []
 
 
-def _rate(first: str, mine: set[str], column: str, other: set[str], rows: int) -> float:
+def _match_rate(first: str, mine: set[str], column: str, other: set[str], rows: int) -> float:
     """Share of common values; 0 for whole numbers whose names do not match, because amounts and counts coincide by
     chance.
     """
     share = len(mine & other) / rows
-    named = _named(first) and _named(column)
+    named = _has_id_name(first) and _has_id_name(column)
     return share if named or not _are_numbers(other) or (_same_name(first, column) and share >= _SURELY) else 0.0
 
 
@@ -152,19 +156,19 @@ def find_compound_ids(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> 
     Returns:
         For each table its columns; empty where no such set is found.
     """
-    shared = _shared(tables, leave)
-    coded = {row: _codes(tables, row) for row in shared}
+    shared = _shared_columns(tables, leave)
+    coded = {row: _encode_values(tables, row) for row in shared}
     rows_most = max(map(len, tables))
     for size in (2, 3):
         best, chosen = (_ROWS, 0), list[list[str]]()
         for rows in combinations(shared, size):
-            if prod(_size(coded[row]) for row in rows) < rows_most:
+            if prod(_code_count(coded[row]) for row in rows) < rows_most:
                 continue  # fewer values than rows
-            joined = _joined([coded[row] for row in rows])
+            joined = _join_codes([coded[row] for row in rows])
             if any(len(np.unique(one)) < len(one) for one in joined):
                 continue
             common = len(reduce(np.intersect1d, joined)) / min(map(len, joined))
-            score = common, sum(_likely(row[0]) for row in rows)
+            score = common, sum(_rank_name(row[0]) for row in rows)
             if score > best:
                 best, chosen = score, [list(columns) for columns in zip(*rows, strict=True)]
         if chosen:
@@ -181,15 +185,15 @@ def describe_obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], nam
         names: what to call each.
     """
     advice = "name the columns with --id where all tables call them alike"
-    shared = _shared(tables, leave)
-    apart = _apart(tables, shared, names)
+    shared = _shared_columns(tables, leave)
+    apart = _explain_disjoint(tables, shared, names)
     if apart:
         return f"{apart}, or {advice}"
     if not shared:
-        spoiled = _spoiled(tables, names) or "no column without gaps is common to all tables: give them one"
+        spoiled = _explain_repeats(tables, names) or "no column without gaps is common to all tables: give them one"
         return f"{spoiled}, or {advice}"
     listed = ", ".join(repr(row[0]) for row in shared)
-    coded = [_codes(tables, row) for row in shared]
+    coded = [_encode_values(tables, row) for row in shared]
     for number in range(len(tables)):
         every = np.stack([column[number] for column in coded])
         doubled = every.shape[1] - np.unique(every, axis=1).shape[1]
@@ -200,7 +204,7 @@ def describe_obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], nam
                 f"{names[number]!r} like another: drop duplicate rows, or add a column that distinguishes "
                 f"them; then {advice}"
             )
-    if len(shared) > 3 and not any(_unique(some) for size in (2, 3) for some in combinations(coded, size)):
+    if len(shared) > 3 and not any(_is_unique(some) for size in (2, 3) for some in combinations(coded, size)):
         return f"no three columns name the rows, and {listed} together do: name them, or fewer of them, with --id"
     return (
         f"columns {listed} identify the rows, but hardly a row of one table is in another: are they the same "
@@ -208,11 +212,11 @@ def describe_obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], nam
     )
 
 
-def _apart(tables: Sequence[pa.Table], shared: Sequence[tuple[str, ...]], names: Sequence[str]) -> str:
+def _explain_disjoint(tables: Sequence[pa.Table], shared: Sequence[tuple[str, ...]], names: Sequence[str]) -> str:
     """A column that all tables have with no value in common, and the remedy; empty if there is none."""
     for row in shared:
         texts = [distinct_values(one, column) for one, column in zip(tables, row, strict=True)]
-        if reduce(set.__and__, texts) or not (_likely(row[0]) or not _are_numbers(texts[0])):
+        if reduce(set.__and__, texts) or not (_rank_name(row[0]) or not _are_numbers(texts[0])):
             continue
         found = find_spellings({repr(name): some for name, some in zip(names, texts, strict=True)})
         if found:
@@ -224,13 +228,13 @@ def _apart(tables: Sequence[pa.Table], shared: Sequence[tuple[str, ...]], names:
     return ""
 
 
-def _spoiled(tables: Sequence[pa.Table], names: Sequence[str]) -> str:
+def _explain_repeats(tables: Sequence[pa.Table], names: Sequence[str]) -> str:
     """Why a column that all tables have under an identifier's name does not identify rows."""
     import pyarrow as pa
 
     for first in tables[0].column_names:
         row = [next((one for one in table.column_names if _same_name(one, first)), "") for table in tables]
-        if not all(row) or not _named(first):
+        if not all(row) or not _has_id_name(first):
             continue
         found = []
         for name, table, column in zip(names, tables, row, strict=True):
@@ -248,18 +252,18 @@ def _spoiled(tables: Sequence[pa.Table], names: Sequence[str]) -> str:
     return ""
 
 
-def _unique(columns: Sequence[Sequence[np.ndarray]]) -> bool:
-    return all(len(np.unique(one)) == len(one) for one in _joined(columns))
+def _is_unique(columns: Sequence[Sequence[np.ndarray]]) -> bool:
+    return all(len(np.unique(one)) == len(one) for one in _join_codes(columns))
 
 
-def _likely(column: str) -> int:
+def _rank_name(column: str) -> int:
     return int(_IDS.search(column.lower()) is not None or _PARTS.search(column.lower()) is not None)
 
 
-def _shared(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[tuple[str, ...]]:
+def _shared_columns(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[tuple[str, ...]]:
     """Columns that correspond in all tables, the name in each; likely names first, then most values."""
     possible = [
-        [column for column in one.column_names if column not in out and _part(one, column)]
+        [column for column in one.column_names if column not in out and _may_be_part(one, column)]
         for one, out in zip(tables, leave, strict=True)
     ]
     found: list[tuple[int, tuple[str, ...]]] = []
@@ -269,16 +273,18 @@ def _shared(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[tuple
         if many < 2:
             continue
         for number, columns in enumerate(possible[1:], 1):
-            row.append(_same(first, tables[0], tables[number], [one for one in columns if one not in used[number]]))
+            row.append(
+                _find_same(first, tables[0], tables[number], [one for one in columns if one not in used[number]])
+            )
         if all(row):
             found.append((many, tuple(row)))
             for names, column in zip(used, row, strict=True):
                 names.add(column)
-    found.sort(key=lambda one: (-_likely(one[1][0]), -one[0]))  # ties keep the first table's order
+    found.sort(key=lambda one: (-_rank_name(one[1][0]), -one[0]))  # ties keep the first table's order
     return [row for _, row in found[:_MOST]]
 
 
-def _part(table: pa.Table, column: str) -> bool:
+def _may_be_part(table: pa.Table, column: str) -> bool:
     """Whether a column may be a part of an identifier: texts, whole numbers or days, one in every row, and not line
     numbers.
     """
@@ -288,10 +294,10 @@ def _part(table: pa.Table, column: str) -> bool:
     fits = (types.is_integer, types.is_string, types.is_large_string, types.is_date)
     if table[column].null_count or not any(one(kind) for one in fits):
         return False
-    return _named(column) or not counts_rows(table, column)
+    return _has_id_name(column) or not counts_rows(table, column)
 
 
-def _same(first: str, own: pa.Table, table: pa.Table, columns: list[str]) -> str:
+def _find_same(first: str, own: pa.Table, table: pa.Table, columns: list[str]) -> str:
     """The column of a table that corresponds to a column of the first by its name or its values; or none. Whole numbers
     under different names are not compared, because ages and weeks coincide.
     """
@@ -312,7 +318,7 @@ def _same(first: str, own: pa.Table, table: pa.Table, columns: list[str]) -> str
     return chosen
 
 
-def _codes(tables: Sequence[pa.Table], row: Sequence[str]) -> list[np.ndarray]:
+def _encode_values(tables: Sequence[pa.Table], row: Sequence[str]) -> list[np.ndarray]:
     """One column's values of each table as numbers, with the same number for the same text in all."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -322,16 +328,16 @@ def _codes(tables: Sequence[pa.Table], row: Sequence[str]) -> list[np.ndarray]:
     return np.split(codes.astype(np.int64), np.cumsum([len(one) for one in texts])[:-1])
 
 
-def _size(column: Sequence[np.ndarray]) -> int:
+def _code_count(column: Sequence[np.ndarray]) -> int:
     return 1 + max(int(one.max()) for one in column)
 
 
-def _joined(columns: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+def _join_codes(columns: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
     """One number for the values of several columns, for each table. Three columns of 2^21 distinct values, as in 20
     tables of 100,000 rows, fit into 63 bits.
     """
     found = []
-    sizes = [_size(column) for column in columns]
+    sizes = [_code_count(column) for column in columns]
     for parts in zip(*columns, strict=True):
         code = np.zeros(len(parts[0]), np.int64)
         for part, size in zip(parts, sizes, strict=True):

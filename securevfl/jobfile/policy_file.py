@@ -33,7 +33,7 @@ def read_policy(path: str | Path) -> tuple[str, Policy]:
     if not isinstance(party, str) or not party:
         found.append('it does not name its party: begin with party = "…", the name in the job file')
     try:
-        policy = Policy.of(content)
+        policy = Policy.from_values(content)
     except Mistaken as error:
         found += error.at_path("policy")
         policy = Policy()

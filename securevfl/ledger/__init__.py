@@ -11,9 +11,9 @@ What a ledger proves and what it does not: docs/howto/policy-and-ledger.md.
 from __future__ import annotations
 
 from securevfl.ledger.chain import MARK_EVERY, Ledger
-from securevfl.ledger.comparing import describe_missing, find_pin_mismatches, verify, verify_files
+from securevfl.ledger.comparing import describe_missing, find_pin_mismatches, verify_chains, verify_files
 from securevfl.ledger.key_files import make_key, read_keys, read_private_key, read_public_key, read_public_keys
-from securevfl.ledger.keys import PrivateKey, PublicKey
+from securevfl.ledger.keys import PrivateKey, PublicSigningKey
 from securevfl.ledger.ledgers import Ledgers, file_of
 from securevfl.ledger.lines import (
     CONNECTIONS,
@@ -23,33 +23,33 @@ from securevfl.ledger.lines import (
     Entry,
     Line,
     NoteLine,
-    Opening,
+    OpeningLine,
     decode_line,
     hash_of,
 )
 from securevfl.ledger.own_ledger import OpensLedgers, OwnLedgers
-from securevfl.ledger.reading import Flaw, Located, raise_flaws, read
-from securevfl.ledger.verifying import Chain, chains_of
+from securevfl.ledger.reading import Flaw, Located, raise_flaws, read_lines
+from securevfl.ledger.verifying import LedgerChain, chains_of
 
 __all__ = [
     "CONNECTIONS",
     "LINE_BYTES",
     "MARK_EVERY",
     "VERSION",
-    "Chain",
     "Closing",
     "Entry",
     "Flaw",
     "Ledger",
+    "LedgerChain",
     "Ledgers",
     "Line",
     "Located",
     "NoteLine",
-    "Opening",
+    "OpeningLine",
     "OpensLedgers",
     "OwnLedgers",
     "PrivateKey",
-    "PublicKey",
+    "PublicSigningKey",
     "chains_of",
     "decode_line",
     "describe_missing",
@@ -58,11 +58,11 @@ __all__ = [
     "hash_of",
     "make_key",
     "raise_flaws",
-    "read",
     "read_keys",
+    "read_lines",
     "read_private_key",
     "read_public_key",
     "read_public_keys",
-    "verify",
+    "verify_chains",
     "verify_files",
 ]

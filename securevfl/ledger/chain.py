@@ -26,7 +26,7 @@ from typing import Literal
 from msgspec.structs import force_setattr
 
 from securevfl.errors import AuditError, ProtocolError
-from securevfl.ledger.keys import PrivateKey, PublicKey
+from securevfl.ledger.keys import PrivateKey, PublicSigningKey
 from securevfl.ledger.lines import (
     GENESIS,
     LINE_BYTES,
@@ -37,7 +37,7 @@ from securevfl.ledger.lines import (
     Line,
     Mark,
     NoteLine,
-    Opening,
+    OpeningLine,
     Peer,
     PeersLine,
     Word,
@@ -69,7 +69,7 @@ _Late = tuple[int, int, Way, str, Message, int, Callable[[], None] | None]
 
 
 @lru_cache(maxsize=256)
-def _shapes(arrays: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, list[int]]:
+def _stored_shapes(arrays: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, list[int]]:
     """Return the shapes as an `Entry` stores them. Cached, because most lines share a few shapes."""
     return {name: list(shape) for name, shape in arrays}
 
@@ -130,8 +130,8 @@ class Ledger:
         self._words: dict[str, Word] = {}
         # Unbuffered: each line reaches the operating system before its message leaves, even if the process is killed.
         self._file = path.open("ab", buffering=0) if path is not None else None
-        self.opening = Opening(
-            time=self._now(),
+        self.opening = OpeningLine(
+            time=self._next_time(),
             party=party,
             role=role,
             run=run,
@@ -139,30 +139,30 @@ class Ledger:
             job=job,
             policy=policy,
             software=software,
-            key=self._key.public.hex,
+            key=self._key.public_key.hex,
             session=session or os.urandom(16).hex(),
             after=after,
             prev=GENESIS,
         )
-        self._append(self.opening)
+        self._append_line(self.opening)
 
-    def _now(self) -> int:
+    def _next_time(self) -> int:
         self._time = max(self._time, time.time_ns() // 1000)
         return self._time
 
-    def _append(self, line: Line) -> None:
+    def _append_line(self, line: Line) -> None:
         content = signed_part(line)
-        self._chain(line, content)
-        if isinstance(line, Opening | AttemptLine | Mark | Closing):
+        self._chain_line(line, content)
+        if isinstance(line, OpeningLine | AttemptLine | Mark | Closing):
             force_setattr(line, "signature", self._key.sign(signed_kind(line), content))
-        self._write(line)
+        self._write_line(line)
 
-    def _chain(self, line: Line, content: bytes) -> None:
+    def _chain_line(self, line: Line, content: bytes) -> None:
         """Make `line` the head. `content` is its bytes with hash and signature empty."""
         self._head = hashlib.sha256(content).hexdigest()
         force_setattr(line, "hash", self._head)  # nobody else has seen the line yet
 
-    def _write(self, line: Line) -> None:
+    def _write_line(self, line: Line) -> None:
         if self._lines is not None:
             self._lines.append(line)
         self._last = line
@@ -199,13 +199,13 @@ class Ledger:
         """
         self._count += 1
         if message.here and not self._late:
-            self._enter(self._count, self._now(), way, peer, message, size, check)
+            self._append_entry(self._count, self._next_time(), way, peer, message, size, check)
             return
         # Start the copies now and hash them later, so that training does not wait for the device at each message.
         begin_copies(message)
-        self._late.append((self._count, self._now(), way, peer, message, size, check))
+        self._late.append((self._count, self._next_time(), way, peer, message, size, check))
         if len(self._late) > LAG:
-            self._enter(*self._late.popleft())
+            self._append_entry(*self._late.popleft())
 
     def catch_up(self) -> None:
         """Record all waiting messages and run their checks.
@@ -214,9 +214,9 @@ class Ledger:
             ProtocolError: a check of a message failed.
         """
         while self._late:
-            self._enter(*self._late.popleft())
+            self._append_entry(*self._late.popleft())
 
-    def _enter(
+    def _append_entry(
         self, seq: int, moment: int, way: Way, peer: str, message: Message, size: int, check: Callable[[], None] | None
     ) -> None:
         guard = message.guard
@@ -227,7 +227,7 @@ class Ledger:
             peer=peer,
             kind=message.kind,
             what=message.what,
-            shapes=_shapes(tuple((name, array.shape) for name, array in message.arrays.items())),
+            shapes=_stored_shapes(tuple((name, array.shape) for name, array in message.arrays.items())),
             bytes=size,
             digest=measure_message(message)[1],
             cipher=guard.cipher,
@@ -236,14 +236,14 @@ class Ledger:
             noise=guard.noise,
             prev=self._head,
         )
-        self._chain(line, encode(line))  # no `_append`: it has no hash yet and is never signed
-        self._write(line)
+        self._chain_line(line, encode(line))  # no `_append_line`: it has no hash yet and is never signed
+        self._write_line(line)
         if seq % MARK_EVERY == 0:
-            self._append(Mark(time=moment, messages=seq, prev=self._head))
+            self._append_line(Mark(time=moment, messages=seq, prev=self._head))
         if check is not None:
             check()
 
-    def attempt(self, attempt: int, view: str, *, epoch: int = 0, step: int = 0) -> None:
+    def record_attempt(self, attempt: int, view: str, *, epoch: int = 0, step: int = 0) -> None:
         """Append the attempt line, the chain's second line, and return once it is on disk.
 
         Args:
@@ -251,7 +251,9 @@ class Ledger:
             view: digest of the processes and checkpoints that take part, in hex.
             epoch, step: epochs completed, and batches completed in the next epoch.
         """
-        self._append(AttemptLine(time=self._now(), attempt=attempt, view=view, epoch=epoch, step=step, prev=self.head))
+        self._append_line(
+            AttemptLine(time=self._next_time(), attempt=attempt, view=view, epoch=epoch, step=step, prev=self.head)
+        )
         self.sync()
 
     def sync(self) -> None:
@@ -259,7 +261,7 @@ class Ledger:
         if self._file is not None and not self._closed:
             os.fsync(self._file.fileno())
 
-    def note(self, note: str, values: Mapping[str, Scalar] | str) -> None:
+    def record_note(self, note: str, values: Mapping[str, Scalar] | str) -> None:
         """Append a note on the run; a text is stored as ``{"text": …}``. Too slow for the hot path.
 
         Args:
@@ -272,8 +274,8 @@ class Ledger:
         if self._closed:
             raise AuditError(f"{self.party!r}'s ledger of run {self.run!r} is closed; add note {note!r} earlier")
         named = {"text": values} if isinstance(values, str) else values
-        plain = {name: _plain(value) for name, value in named.items()}
-        self._append(NoteLine(time=self._now(), note=note, values=plain, prev=self.head))
+        plain = {name: _plain_scalar(value) for name, value in named.items()}
+        self._append_line(NoteLine(time=self._next_time(), note=note, values=plain, prev=self.head))
 
     @property
     def introduction(self) -> dict[str, Scalar]:
@@ -298,13 +300,13 @@ class Ledger:
                     f"{VERSION}: install the same securevfl"
                 )
             try:
-                PublicKey.from_hex(key)
+                PublicSigningKey.from_hex(key)
             except AuditError as error:
                 raise ProtocolError(f"{name!r} sent no valid ledger key: {error}") from None
             if self._pins.get(name, key) != key:
                 raise ProtocolError(
-                    f"{name!r} sent the key {PublicKey.from_hex(key).fingerprint}, but the agreement names "
-                    f"{PublicKey.from_hex(self._pins[name]).fingerprint}: somebody may be impersonating it; "
+                    f"{name!r} sent the key {PublicSigningKey.from_hex(key).fingerprint}, but the agreement names "
+                    f"{PublicSigningKey.from_hex(self._pins[name]).fingerprint}: somebody may be impersonating it; "
                     "compare fingerprints with the party directly"
                 )
             if len(session) != 32 or set(session) - set("0123456789abcdef"):
@@ -312,14 +314,14 @@ class Ledger:
             found[name] = Peer(role=role, key=key, session=session)
         if found and found != self._peers:
             self._peers = found
-            self._append(PeersLine(time=self._now(), peers=found, prev=self.head))
+            self._append_line(PeersLine(time=self._next_time(), peers=found, prev=self.head))
 
-    def vouch(self, kind: str, content: bytes) -> str:
+    def sign_for_peers(self, kind: str, content: bytes) -> str:
         """Sign `content` of type `kind` with the party's key, for its peers."""
         return self._key.sign(kind, content)
 
     def check_vouched(self, peer: str, kind: str, content: bytes, signature: object) -> None:
-        """Verify a peer's `vouch` signature with the key that the peer sent to `meet`.
+        """Verify a peer's `sign_for_peers` signature with the key that the peer sent to `meet`.
 
         Raises:
             ProtocolError: `meet` has not seen the peer, or the peer did not sign this content.
@@ -328,7 +330,7 @@ class Ledger:
         try:
             if known is None or not isinstance(signature, str):
                 raise AuditError("it has no signature, or this party has no key to check it with")
-            PublicKey.from_hex(known.key).verify(kind, content, signature)
+            PublicSigningKey.from_hex(known.key).verify(kind, content, signature)
         except AuditError as error:
             raise ProtocolError(
                 f"a message to {self.party!r} in the name of {peer!r} is not signed by {peer!r}: {error}; "
@@ -336,7 +338,7 @@ class Ledger:
             ) from None
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the closing line is written."""
         return self._closed
 
@@ -363,7 +365,7 @@ class Ledger:
         """The party's signed head during a run. Marks the chain and syncs it to disk first, so a restart cannot
         contradict it.
         """
-        self._append(Mark(time=self._now(), messages=self._count, prev=self.head))
+        self._append_line(Mark(time=self._next_time(), messages=self._count, prev=self.head))
         self.sync()
         return self.sign_head()
 
@@ -373,9 +375,9 @@ class Ledger:
         Raises:
             ProtocolError: see `take_head`.
         """
-        word = self._checked(peer, said)
+        word = self._check_word(peer, said)
         if not self._closed:
-            self._append(Words(time=self._now(), words={peer: word}, prev=self.head))
+            self._append_line(Words(time=self._next_time(), words={peer: word}, prev=self.head))
             self.sync()
 
     def take_head(self, peer: str, said: Mapping[str, Scalar]) -> None:
@@ -384,16 +386,16 @@ class Ledger:
         Raises:
             ProtocolError: it is not signed with the key that the peer sent to `meet`.
         """
-        self._words[peer] = self._checked(peer, said)
+        self._words[peer] = self._check_word(peer, said)
 
-    def _checked(self, peer: str, said: Mapping[str, Scalar]) -> Word:
+    def _check_word(self, peer: str, said: Mapping[str, Scalar]) -> Word:
         known = self._peers.get(peer)
         head, messages, signature = said.get("head"), said.get("messages"), said.get("signature")
         if known is None or not isinstance(head, str) or not isinstance(signature, str) or type(messages) is not int:
             raise ProtocolError(f"{peer!r} sent no signed head of its ledger; expected a head, a count and a signature")
         content = word_bytes(peer, self.run, known.session, self.opening.job, head, messages)
         try:
-            PublicKey.from_hex(known.key).verify(*content, signature)
+            PublicSigningKey.from_hex(known.key).verify(*content, signature)
         except AuditError as error:
             raise ProtocolError(f"{peer!r}'s signed head of run {self.run!r} does not verify: {error}") from None
         return Word(head=head, messages=messages, signature=signature)
@@ -403,24 +405,30 @@ class Ledger:
         if self._closed:
             return
         while self._late:  # the run is over: write waiting messages, skip their checks
-            self._enter(*self._late.popleft()[:-1], None)
+            self._append_entry(*self._late.popleft()[:-1], None)
         self._closed = True
         words = dict(sorted(self._words.items()))
-        self._append(
-            Closing(time=self._now(), messages=self._count, outcome=_cut(outcome), words=words, prev=self.head)
+        self._append_line(
+            Closing(
+                time=self._next_time(),
+                messages=self._count,
+                outcome=_shorten_text(outcome),
+                words=words,
+                prev=self.head,
+            )
         )
         if self._file is not None:
             os.fsync(self._file.fileno())
             self._file.close()
 
     @property
-    def last(self) -> Line:
+    def last_line(self) -> Line:
         """The last line."""
         self.catch_up()
         return self._lines[-1] if self._lines else self._last
 
     @property
-    def messages(self) -> int:
+    def message_count(self) -> int:
         """Number of messages recorded."""
         return self._count
 
@@ -455,11 +463,11 @@ class Ledger:
         return b"".join(encode(line) + b"\n" for line in self.iter_lines())
 
 
-def _cut(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} letters)"
 
 
-def _plain(value: Scalar) -> Scalar:
+def _plain_scalar(value: Scalar) -> Scalar:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    return _cut(value) if isinstance(value, str) else value
+    return _shorten_text(value) if isinstance(value, str) else value

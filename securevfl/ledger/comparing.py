@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from securevfl.errors import AuditError
-from securevfl.ledger.keys import PublicKey
+from securevfl.ledger.keys import PublicSigningKey
 from securevfl.ledger.lines import Entry, word_bytes
 from securevfl.ledger.reading import Flaw, Located, raise_flaws
-from securevfl.ledger.verifying import Chain, chains_of
+from securevfl.ledger.verifying import LedgerChain, chains_of
 
-__all__ = ["describe_missing", "find_pin_mismatches", "verify", "verify_files"]
+__all__ = ["describe_missing", "find_pin_mismatches", "verify_chains", "verify_files"]
 
 DONE = "done"
 
 
 def verify_files(
     files: Mapping[str, Iterable[Located]], pins: Mapping[str, str] | None = None, *, from_first: bool = True
-) -> list[Chain]:
+) -> list[LedgerChain]:
     """Verify the chains in these files and compare them. A chain without a closing line is not an error here; see
     `incomplete`.
 
@@ -33,18 +33,18 @@ def verify_files(
     Raises:
         AuditError: something does not verify or agree; lists every flaw with file, line and party.
     """
-    chains: list[Chain] = []
+    chains: list[LedgerChain] = []
     flaws: list[Flaw] = []
     for where, lines in files.items():
         found, loose = chains_of(lines, where)
         flaws += [*loose, *(flaw for chain in found for flaw in chain.flaws)]
         chains += found
     known = pins or {}
-    raise_flaws([*flaws, *find_pin_mismatches(chains, known)] if flaws else _compare(chains, known, from_first))
+    raise_flaws([*flaws, *find_pin_mismatches(chains, known)] if flaws else _compare_chains(chains, known, from_first))
     return chains
 
 
-def verify(lines: Iterable[Located], where: str = "ledger") -> list[Chain]:
+def verify_chains(lines: Iterable[Located], where: str = "ledger") -> list[LedgerChain]:
     """Verify complete chains, of one or several parties and runs, and compare them.
 
     Raises:
@@ -54,48 +54,50 @@ def verify(lines: Iterable[Located], where: str = "ledger") -> list[Chain]:
     cut = [
         Flaw(chain.file, chain.last, chain.party, f"the chain of run {chain.run!r} was cut off: no closing line")
         for chain in chains
-        if not chain.closed
+        if not chain.is_closed
     ]
     raise_flaws(cut)
     return chains
 
 
-def _compare(chains: Sequence[Chain], pins: Mapping[str, str], from_first: bool) -> Iterator[Flaw]:
+def _compare_chains(chains: Sequence[LedgerChain], pins: Mapping[str, str], from_first: bool) -> Iterator[Flaw]:
     """Yield a flaw for each disagreement among chains that verify separately."""
-    by_name: dict[tuple[str, str], Chain] = {}
+    by_name: dict[tuple[str, str], LedgerChain] = {}
     for chain in chains:
         first = by_name.setdefault((chain.run, chain.party), chain)
         if first is not chain:
-            yield _flaw(chain, f"a second chain of run {chain.run!r}; the first begins at {first.file}:{first.first}")
+            yield _chain_flaw(
+                chain, f"a second chain of run {chain.run!r}; the first begins at {first.file}:{first.first}"
+            )
     yield from find_pin_mismatches(chains, pins)
-    yield from _own(chains, from_first)
-    yield from _jobs(by_name)
+    yield from _check_own_chains(chains, from_first)
+    yield from _check_jobs(by_name)
     parties = {chain.party for chain in chains}
     for chain in by_name.values():
-        yield from _removed(chain, by_name, parties)
-        yield from _rosters(chain, by_name)
-        yield from _words(chain, by_name)
+        yield from _find_removed(chain, by_name, parties)
+        yield from _check_rosters(chain, by_name)
+        yield from _check_heads(chain, by_name)
     for chain in by_name.values():
         for peer in sorted({entry.peer for entry in chain.entries}):
             other = by_name.get((chain.run, peer))
             if other is not None:
-                yield from _stories(chain, other)
+                yield from _compare_messages(chain, other)
 
 
-def _flaw(chain: Chain, text: str, line: int = 0) -> Flaw:
+def _chain_flaw(chain: LedgerChain, text: str, line: int = 0) -> Flaw:
     return Flaw(chain.file, line or chain.first, chain.party, text)
 
 
-def _own(chains: Sequence[Chain], from_first: bool) -> Iterator[Flaw]:
+def _check_own_chains(chains: Sequence[LedgerChain], from_first: bool) -> Iterator[Flaw]:
     """Check one party's chains: one key, in order, none missing."""
-    parties: dict[str, list[Chain]] = {}
+    parties: dict[str, list[LedgerChain]] = {}
     for chain in chains:
         parties.setdefault(chain.party, []).append(chain)
     for own in parties.values():
         first = own[0]
         for before, chain in zip([None, *own], own, strict=False):
             if chain.opening.key != first.opening.key:
-                yield _flaw(
+                yield _chain_flaw(
                     chain,
                     f"run {chain.run!r} is signed with {chain.key.fingerprint}, run {first.run!r} (line {first.first}) "
                     f"with {first.key.fingerprint}: a party has one key",
@@ -108,35 +110,41 @@ def _own(chains: Sequence[Chain], from_first: bool) -> Iterator[Flaw]:
                     else "claims to be the party's first"
                 )
                 there = f"ends with {expected[:16]}… (line {before.last})" if before else "is missing"
-                yield _flaw(chain, f"run {chain.run!r} {says}; the run before it {there}: a run was removed or added")
+                yield _chain_flaw(
+                    chain, f"run {chain.run!r} {says}; the run before it {there}: a run was removed or added"
+                )
             if before is not None and chain.opening.time < before.opening.time:
-                yield _flaw(chain, f"run {chain.run!r} began before run {before.run!r}, which precedes it in the file")
+                yield _chain_flaw(
+                    chain, f"run {chain.run!r} began before run {before.run!r}, which precedes it in the file"
+                )
             if before is not None and before.attempt and chain.attempt and chain.attempt <= before.attempt:
-                yield _flaw(chain, f"attempt {chain.attempt} comes after attempt {before.attempt}")
+                yield _chain_flaw(chain, f"attempt {chain.attempt} comes after attempt {before.attempt}")
             if chain.between_attempts and chain.entries:
-                yield _flaw(chain, f"run {chain.run!r} belongs to no attempt but contains messages")
+                yield _chain_flaw(chain, f"run {chain.run!r} belongs to no attempt but contains messages")
             if chain.run not in chain.opening.runs:
-                yield _flaw(chain, f"run {chain.run!r} is not among the runs that its opening line expects")
+                yield _chain_flaw(chain, f"run {chain.run!r} is not among the runs that its opening line expects")
             elif chain.run not in first.opening.runs and not chain.attempt and not chain.between_attempts:
-                yield _flaw(
+                yield _chain_flaw(
                     chain,
                     f"run {chain.run!r} is not among the runs that the party expected when run {first.run!r} began",
                 )
 
 
-def _jobs(by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
-    first: dict[str, Chain] = {}
+def _check_jobs(by_name: Mapping[tuple[str, str], LedgerChain]) -> Iterator[Flaw]:
+    first: dict[str, LedgerChain] = {}
     for (run, _), chain in by_name.items():
         known = first.setdefault(run, chain)
         if known.opening.job != chain.opening.job:
-            yield _flaw(
+            yield _chain_flaw(
                 chain,
                 f"run {run!r}: {known.party!r} ran job {known.opening.job[:16]}… ({known.file}:{known.first}), "
                 f"{chain.party!r} ran job {chain.opening.job[:16]}…",
             )
 
 
-def _removed(chain: Chain, by_name: Mapping[tuple[str, str], Chain], parties: Collection[str]) -> Iterator[Flaw]:
+def _find_removed(
+    chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerChain], parties: Collection[str]
+) -> Iterator[Flaw]:
     """Find parties whose ledgers lack an attempt from which this party received messages, and peers with another view
     of the attempt. A party writes the attempt line to disk before it sends anything, so an honest ledger has it.
     """
@@ -145,9 +153,9 @@ def _removed(chain: Chain, by_name: Mapping[tuple[str, str], Chain], parties: Co
     for name in sorted(parties):
         if (chain.run, name) in by_name:
             continue
-        got = _of(chain, "received", name)
+        got = _messages_with(chain, "received", name)
         if got:
-            yield _flaw(
+            yield _chain_flaw(
                 chain,
                 f"received a message from {name!r} in attempt {chain.attempt}, but {name!r}'s ledger has no "
                 "chain of it: it was removed",
@@ -156,10 +164,10 @@ def _removed(chain: Chain, by_name: Mapping[tuple[str, str], Chain], parties: Co
     for (run, _), peer in by_name.items():
         if run == chain.run and peer.view != chain.view:
             there = f"{peer.party!r} ({peer.file}:{peer.first}) recorded view {peer.view[:16]}…"
-            yield _flaw(chain, f"attempt {chain.attempt} has view {chain.view[:16]}…, {there}")
+            yield _chain_flaw(chain, f"attempt {chain.attempt} has view {chain.view[:16]}…, {there}")
 
 
-def _rosters(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
+def _check_rosters(chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerChain]) -> Iterator[Flaw]:
     """Check that the keys, sessions and roles that a party received match its peers' chains."""
     for name, peer in chain.peers.items():
         other = by_name.get((chain.run, name))
@@ -168,34 +176,34 @@ def _rosters(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator
         heard = f"{chain.party!r} received when the run began ({chain.file}:{chain.peers_at})"
         mine = other.opening
         if peer.key != mine.key:
-            told = PublicKey.from_hex(peer.key).fingerprint if len(peer.key) == 64 else peer.key
-            yield _flaw(other, f"the chain is signed with {other.key.fingerprint}; {heard} {told}")
+            told = PublicSigningKey.from_hex(peer.key).fingerprint if len(peer.key) == 64 else peer.key
+            yield _chain_flaw(other, f"the chain is signed with {other.key.fingerprint}; {heard} {told}")
         elif peer.session != mine.session:
-            yield _flaw(
+            yield _chain_flaw(
                 other,
                 f"the chain has session {mine.session[:16]}…; {heard} {peer.session[:16]}…: another run's chain",
             )
         elif peer.role != mine.role:
-            yield _flaw(other, f"the chain's role is {mine.role!r}; {heard} {peer.role!r}")
+            yield _chain_flaw(other, f"the chain's role is {mine.role!r}; {heard} {peer.role!r}")
 
 
-def _words(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
+def _check_heads(chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerChain]) -> Iterator[Flaw]:
     """Check that the peers' signed heads in the party's lines match the peers' chains."""
     if chain.outcome == DONE:
         for name in chain.peers.keys() - chain.words.keys():
-            yield _flaw(chain, f"the closing line lacks {name!r}'s signed head of its ledger", chain.last)
+            yield _chain_flaw(chain, f"the closing line lacks {name!r}'s signed head of its ledger", chain.last)
     every = [(at, name, word, False) for at, name, word in chain.settled]
     every += [(chain.last, name, word, True) for name, word in chain.words.items()]
     for at, name, word, last in every:
         known = chain.peers.get(name)
         if known is None:
-            yield _flaw(chain, f"the line contains a signed head of {name!r}, which is not one of its peers", at)
+            yield _chain_flaw(chain, f"the line contains a signed head of {name!r}, which is not one of its peers", at)
             continue
         content = word_bytes(name, chain.run, known.session, chain.opening.job, word.head, word.messages)
         try:
-            PublicKey.from_hex(known.key).verify(*content, word.signature)
+            PublicSigningKey.from_hex(known.key).verify(*content, word.signature)
         except AuditError as error:
-            yield _flaw(chain, f"{name!r}'s signed head does not verify: {error}", at)
+            yield _chain_flaw(chain, f"{name!r}'s signed head does not verify: {error}", at)
             continue
         other = by_name.get((chain.run, name))
         given = (word.head, word.messages)
@@ -209,23 +217,23 @@ def _words(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator[F
                 else f"after {other.head_sent[1]} messages the chain was at {other.head_sent[0][:16]}…"
             )
             text = f"{held} {word.head[:16]}… after {word.messages} messages; {ends}: it was rewritten"
-            yield _flaw(other, f"{text} or cut off afterwards", other.last)
+            yield _chain_flaw(other, f"{text} or cut off afterwards", other.last)
 
 
-def _stories(chain: Chain, other: Chain) -> Iterator[Flaw]:
+def _compare_messages(chain: LedgerChain, other: LedgerChain) -> Iterator[Flaw]:
     """Check that what `other` received is what `chain` sent, in the same order.
 
     A sender records a message before it leaves, so its ledger contains everything that arrived, however the run ended.
     """
-    sent, got = _of(chain, "sent", other.party), _of(other, "received", chain.party)
+    sent, got = _messages_with(chain, "sent", other.party), _messages_with(other, "received", chain.party)
     for (at, mine), (there, theirs) in zip(sent, got, strict=False):
-        if _story(mine) != _story(theirs):
+        if _message_fields(mine) != _message_fields(theirs):
             fields = ", ".join(
                 f"{name} {a!r:.60} and {b!r:.60}"
-                for name, a, b in zip(_FIELDS, _story(mine), _story(theirs), strict=True)
+                for name, a, b in zip(_FIELDS, _message_fields(mine), _message_fields(theirs), strict=True)
                 if a != b
             )
-            yield _flaw(
+            yield _chain_flaw(
                 chain,
                 f"message {mine.what!r} to {other.party!r}, whose ledger ({other.file}:{there}) records a "
                 f"different message; they differ in {fields}",
@@ -234,7 +242,7 @@ def _stories(chain: Chain, other: Chain) -> Iterator[Flaw]:
             return
     if len(got) > len(sent):
         at, extra = got[len(sent)]
-        yield _flaw(
+        yield _chain_flaw(
             other,
             f"received {extra.what!r} from {chain.party!r}, whose ledger ({chain.file}:{chain.last}) has {len(sent)} "
             f"messages sent to {other.party!r} and not {len(got)}",
@@ -243,7 +251,7 @@ def _stories(chain: Chain, other: Chain) -> Iterator[Flaw]:
     # A sent message may be lost with a failed run; only two successful ends make a missing receipt a flaw.
     elif len(sent) > len(got) and chain.outcome == other.outcome == DONE:
         at, extra = sent[len(got)]
-        yield _flaw(
+        yield _chain_flaw(
             chain,
             f"sent {extra.what!r} to {other.party!r}, whose ledger ({other.file}:{other.last}) has {len(got)} messages "
             f"received from {chain.party!r} and not {len(sent)}",
@@ -251,7 +259,7 @@ def _stories(chain: Chain, other: Chain) -> Iterator[Flaw]:
         )
 
 
-def _of(chain: Chain, way: str, peer: str) -> list[tuple[int, Entry]]:
+def _messages_with(chain: LedgerChain, way: str, peer: str) -> list[tuple[int, Entry]]:
     """Return the chain's messages to or from one peer, each with its line number."""
     return [(at, e) for at, e in zip(chain.at, chain.entries, strict=True) if (e.way, e.peer) == (way, peer)]
 
@@ -259,11 +267,11 @@ def _of(chain: Chain, way: str, peer: str) -> list[tuple[int, Entry]]:
 _FIELDS = ("kind", "what", "shapes", "bytes", "digest", "cipher", "bits", "key", "noise")
 
 
-def _story(entry: Entry) -> tuple[object, ...]:
+def _message_fields(entry: Entry) -> tuple[object, ...]:
     return tuple(getattr(entry, name) for name in _FIELDS)
 
 
-def find_pin_mismatches(chains: Sequence[Chain], pins: Mapping[str, str]) -> Iterator[Flaw]:
+def find_pin_mismatches(chains: Sequence[LedgerChain], pins: Mapping[str, str]) -> Iterator[Flaw]:
     """Yield a flaw for each chain that is not signed with its pinned key.
 
     Args:
@@ -273,10 +281,10 @@ def find_pin_mismatches(chains: Sequence[Chain], pins: Mapping[str, str]) -> Ite
     for chain in chains:
         pin = pins.get(chain.party)
         if pin is not None and chain.key.fingerprint != pin:
-            yield _flaw(chain, f"the chain is signed with {chain.key.fingerprint}; {pin} was pinned")
+            yield _chain_flaw(chain, f"the chain is signed with {chain.key.fingerprint}; {pin} was pinned")
 
 
-def describe_missing(chains: Sequence[Chain]) -> list[str]:
+def describe_missing(chains: Sequence[LedgerChain]) -> list[str]:
     """Describe what is missing: closing lines, or runs that opening lines expect.
 
     A killed process leaves such ledgers, and so does somebody who truncates or deletes files; ledgers cannot
@@ -287,19 +295,19 @@ def describe_missing(chains: Sequence[Chain]) -> list[str]:
         + (", in the middle of the next line" if chain.torn else "")
         + (f"; signed up to line {chain.signed}" if chain.signed < chain.last else "")
         for chain in chains
-        if not chain.closed and not chain.broke_off
+        if not chain.is_closed and not chain.broke_off
     ]
     found += [
         f"{chain.file}:{chain.last}: {chain.party!r}'s run {chain.run!r} ended with {chain.outcome!r:.60} after "
         "it sent its peers its signed head, and they succeeded: it failed at the very end, or the line was "
         "written later"
         for chain in chains
-        if chain.closed and chain.outcome != DONE and _believed(chain, chains)
+        if chain.is_closed and chain.outcome != DONE and _is_believed(chain, chains)
     ]
-    parties: dict[str, dict[str, Chain]] = {}
+    parties: dict[str, dict[str, LedgerChain]] = {}
     for chain in chains:
         parties.setdefault(chain.party, {})[chain.run] = chain
-    every: dict[str, list[Chain]] = {}
+    every: dict[str, list[LedgerChain]] = {}
     for chain in chains:
         every.setdefault(chain.run, []).append(chain)
     for party, own in parties.items():
@@ -312,7 +320,7 @@ def describe_missing(chains: Sequence[Chain]) -> list[str]:
     return found
 
 
-def _believed(chain: Chain, chains: Sequence[Chain]) -> bool:
+def _is_believed(chain: LedgerChain, chains: Sequence[LedgerChain]) -> bool:
     """Return True if a peer that succeeded recorded the party's signed head of this chain."""
     return any(
         other.run == chain.run and other.outcome == DONE and chain.party in other.words

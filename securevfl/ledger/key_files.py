@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from securevfl.errors import InputError
-from securevfl.ledger.keys import PrivateKey, PublicKey
+from securevfl.ledger.keys import PrivateKey, PublicSigningKey
 
 __all__ = ["make_key", "read_keys", "read_private_key", "read_public_key", "read_public_keys"]
 
@@ -38,26 +38,26 @@ def make_key(name: str, folder: str | Path) -> PrivateKey:
     """
     target = Path(folder)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _private(target, target.stat(), "chmod 700")
+    _require_private(target, target.stat(), "chmod 700")
     key = PrivateKey.generate()
     private = key.ed25519.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = key.ed25519.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     if (target / f"{name}.pub").exists():
-        raise InputError(_there(target / f"{name}.pub"))
-    _write(target / f"{name}.key", private, 0o600)
-    _write(target / f"{name}.pub", public, 0o644)
+        raise InputError(_explain_existing(target / f"{name}.pub"))
+    _write_file(target / f"{name}.key", private, 0o600)
+    _write_file(target / f"{name}.pub", public, 0o644)
     return key
 
 
-def _there(path: Path) -> str:
+def _explain_existing(path: Path) -> str:
     return f"{path} already exists, and keys are never overwritten: move it away, or choose another --out"
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
+def _write_file(path: Path, content: bytes, mode: int) -> None:
     try:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     except FileExistsError:
-        raise InputError(_there(path)) from None
+        raise InputError(_explain_existing(path)) from None
     with open(number, "wb") as file:
         os.fchmod(number, mode)  # whatever the umask is
         file.write(content)
@@ -65,7 +65,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
         os.fsync(number)
 
 
-def _private(path: Path, found: os.stat_result, cure: str) -> None:
+def _require_private(path: Path, found: os.stat_result, cure: str) -> None:
     """Refuse a file or folder that users other than its owner may read or enter."""
     if found.st_mode & 0o077:
         mode = stat.S_IMODE(found.st_mode)
@@ -93,10 +93,10 @@ def read_private_key(path: str | Path) -> PrivateKey:
         os.close(number)  # before it is opened as a file, which a folder cannot be
         raise InputError(f"{file} is not a regular file; name the .key file that `securevfl keys` made")
     with open(number, "rb") as stream:
-        _private(file, found, "chmod 600")
+        _require_private(file, found, "chmod 600")
         content = stream.read(_MOST + 1)
     try:
-        key = load_pem_private_key(_short(file, content), password=None)
+        key = load_pem_private_key(_check_length(file, content), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None  # the library's words may hold parts of the file
     if not isinstance(key, Ed25519PrivateKey):
@@ -106,7 +106,7 @@ def read_private_key(path: str | Path) -> PrivateKey:
     return PrivateKey.from_ed25519(key)
 
 
-def read_public_key(path: str | Path) -> PublicKey:
+def read_public_key(path: str | Path) -> PublicSigningKey:
     """Read the public key in a ``.pub`` file.
 
     Raises:
@@ -119,15 +119,15 @@ def read_public_key(path: str | Path) -> PublicKey:
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}; name a .pub file of `securevfl keys`") from None
     try:
-        key = load_pem_public_key(_short(file, content))
+        key = load_pem_public_key(_check_length(file, content))
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
         raise InputError(f"{file} does not contain an Ed25519 public key: name a .pub file that `securevfl keys` made")
-    return PublicKey(key.public_bytes_raw())
+    return PublicSigningKey(key.public_bytes_raw())
 
 
-def _short(file: Path, content: bytes) -> bytes:
+def _check_length(file: Path, content: bytes) -> bytes:
     if len(content) > _MOST:
         raise InputError(f"{file} has more than {_MOST} bytes; a key has about 120: name a file of `securevfl keys`")
     return content
@@ -142,7 +142,7 @@ def read_keys(folder: str | Path, parties: Iterable[str]) -> dict[str, PrivateKe
     return {party: read_private_key(Path(folder) / f"{party}.key") for party in parties}
 
 
-def read_public_keys(folder: str | Path) -> dict[str, PublicKey]:
+def read_public_keys(folder: str | Path) -> dict[str, PublicSigningKey]:
     """Read the public keys in a folder; the file name ``PARTY.pub`` gives the party.
 
     Raises:

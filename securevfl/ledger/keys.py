@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from securevfl.errors import AuditError
 
-__all__ = ["PrivateKey", "PublicKey", "signed_bytes"]
+__all__ = ["PrivateKey", "PublicSigningKey", "signed_bytes"]
 
 _PREFIX = "ed25519:"
 
@@ -27,7 +27,7 @@ def signed_bytes(kind: str, content: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class PublicKey:
+class PublicSigningKey:
     """The public half of a party's key.
 
     Attributes:
@@ -41,7 +41,7 @@ class PublicKey:
             raise AuditError(f"an Ed25519 public key has 32 bytes, not {len(self.raw)}")
 
     @classmethod
-    def from_hex(cls, text: str) -> PublicKey:
+    def from_hex(cls, text: str) -> PublicSigningKey:
         """Parse 64 lower-case hexadecimal digits.
 
         Raises:
@@ -101,9 +101,9 @@ class PrivateKey:
         return self._key
 
     @property
-    def public(self) -> PublicKey:
+    def public_key(self) -> PublicSigningKey:
         """Its public half."""
-        return PublicKey(self._key.public_key().public_bytes_raw())
+        return PublicSigningKey(self._key.public_key().public_bytes_raw())
 
     def sign(self, kind: str, content: bytes) -> str:
         """Sign `content` of type `kind`; returns 128 hexadecimal digits."""

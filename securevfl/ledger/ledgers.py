@@ -8,7 +8,7 @@ from pathlib import Path
 
 from securevfl.errors import InputError
 from securevfl.ledger.chain import Ledger
-from securevfl.ledger.keys import PrivateKey, PublicKey
+from securevfl.ledger.keys import PrivateKey, PublicSigningKey
 from securevfl.ledger.lines import VERSION
 
 __all__ = ["Ledgers", "file_of"]
@@ -61,7 +61,7 @@ class Ledgers:
 
     def open(self, party: str, *, run: str, job: str, policy: str = "none", role: str = "") -> Ledger:
         """Open a party's ledger of one run, following its previous chain."""
-        found = self._open(party, run, job, policy, role, self._folder)
+        found = self._open_ledger(party, run, job, policy, role, self._folder)
         self._before[party] = found
         return found
 
@@ -69,9 +69,9 @@ class Ledgers:
         """Open a ledger that follows the party's last chain but that no later chain follows: a branch for one results
         folder, of which there can be several.
         """
-        return self._open(party, run, "", "none", "", None)
+        return self._open_ledger(party, run, "", "none", "", None)
 
-    def _open(self, party: str, run: str, job: str, policy: str, role: str, folder: Path | None) -> Ledger:
+    def _open_ledger(self, party: str, run: str, job: str, policy: str, role: str, folder: Path | None) -> Ledger:
         before = self._before.get(party)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class Ledgers:
             path=None if folder is None else file_of(party, folder),
         )
 
-    def following(
+    def following_ledgers(
         self, runs: Sequence[str], folder: Path | None = None, more: Mapping[str, PrivateKey] | None = None
     ) -> Ledgers:
         """Return ledgers for a later call that follow these, with the same keys and `more` for additional parties."""
@@ -97,14 +97,14 @@ class Ledgers:
             dict(more or {}) | self._keys, runs=runs, software=self._software, folder=folder, before=self._before
         )
 
-    def independent(self) -> Ledgers:
+    def independent_ledgers(self) -> Ledgers:
         """Return independent ledgers with the same keys."""
         return Ledgers(self._keys, software=self._software)
 
     @property
-    def keys(self) -> Mapping[str, PublicKey]:
+    def keys(self) -> Mapping[str, PublicSigningKey]:
         """Party → public key, for every party with a ledger or a given key."""
-        return {party: key.public for party, key in sorted(self._keys.items())}
+        return {party: key.public_key for party, key in sorted(self._keys.items())}
 
     @property
     def parties(self) -> list[str]:

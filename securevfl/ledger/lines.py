@@ -26,7 +26,7 @@ __all__ = [
     "Line",
     "Mark",
     "NoteLine",
-    "Opening",
+    "OpeningLine",
     "Peer",
     "PeersLine",
     "Word",
@@ -71,7 +71,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """SHA-256 of this line with hash and signature empty"""
 
 
-class Opening(_Line, frozen=True, kw_only=True, tag="open"):
+class OpeningLine(_Line, frozen=True, kw_only=True, tag="open"):
     """The first line of a chain: the party, the run and the job. Signed."""
 
     version: Annotated[int, Meta(ge=0, le=1 << 16)] = VERSION
@@ -192,7 +192,7 @@ class Closing(_Line, frozen=True, kw_only=True, tag="close"):
     signature: Hex = ""
 
 
-Line = Opening | AttemptLine | PeersLine | Entry | NoteLine | Mark | Words | Closing
+Line = OpeningLine | AttemptLine | PeersLine | Entry | NoteLine | Mark | Words | Closing
 
 encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Line)
@@ -243,14 +243,14 @@ def hash_of(line: Line) -> str:
 
 def signed_part(line: Line) -> bytes:
     """A line in bytes, its hash and its signature empty."""
-    if isinstance(line, Opening | AttemptLine | Mark | Closing):
+    if isinstance(line, OpeningLine | AttemptLine | Mark | Closing):
         line = msgspec.structs.replace(line, hash="", signature="")
     elif line.hash:
         line = msgspec.structs.replace(line, hash="")
     return encode(line)
 
 
-def signed_kind(line: Opening | AttemptLine | Mark | Closing) -> str:
+def signed_kind(line: OpeningLine | AttemptLine | Mark | Closing) -> str:
     """The type under which a line is signed."""
     return f"application/vnd.securevfl.ledger.{line.__struct_config__.tag}+json;version={VERSION}"
 

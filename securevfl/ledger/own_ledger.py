@@ -17,7 +17,7 @@ from securevfl.errors import AuditError
 from securevfl.ledger.chain import Ledger
 from securevfl.ledger.keys import PrivateKey
 from securevfl.ledger.lines import VERSION
-from securevfl.ledger.reading import Flaw, raise_flaws, read
+from securevfl.ledger.reading import Flaw, raise_flaws, read_lines
 from securevfl.ledger.verifying import chains_of
 from securevfl.transport import Scalar
 
@@ -25,7 +25,7 @@ __all__ = ["OpensLedgers", "OwnLedgers"]
 
 
 class OpensLedgers(Protocol):
-    """Opens ledgers of runs: `Ledgers` for a call, `OwnLedgers.attempt` for an attempt."""
+    """Opens ledgers of runs: `Ledgers` for a call, `OwnLedgers.attempt_opener` for an attempt."""
 
     def open(self, party: str, *, run: str, job: str, policy: str = "none", role: str = "") -> Ledger:
         """Open a party's ledger of one run, following its previous chain."""
@@ -74,20 +74,20 @@ class OwnLedgers:
         self._given: set[str] = set()
         self._held: dict[str, str] = {}
         if path.exists():
-            self._read()
+            self._read_chains()
 
-    def _read(self) -> None:
+    def _read_chains(self) -> None:
         self.dropped = _cut_torn(self._path)
-        chains, loose = chains_of(read(self._path), str(self._path))
+        chains, loose = chains_of(read_lines(self._path), str(self._path))
         flaws = [*loose, *(flaw for chain in chains for flaw in chain.flaws)]
-        mine = self._key.public.hex
+        mine = self._key.public_key.hex
         for before, chain in zip(["", *(chain.head for chain in chains)], chains, strict=False):
             if (chain.party, chain.opening.key) != (self.party, mine):
                 text = (
                     f"the chain belongs to {chain.party!r}, signed with {chain.key.fingerprint}; this party is "
                     f"{self.party!r}"
                 )
-                flaws.append(Flaw(chain.file, chain.first, chain.party, f"{text}, {self._key.public.fingerprint}"))
+                flaws.append(Flaw(chain.file, chain.first, chain.party, f"{text}, {self._key.public_key.fingerprint}"))
             if chain.opening.after != before:
                 flaws.append(Flaw(chain.file, chain.first, chain.party, "the chain before it is missing"))
         raise_flaws(flaws)
@@ -106,9 +106,9 @@ class OwnLedgers:
         return head in self._given
 
     @property
-    def current(self) -> Ledger | None:
+    def current_ledger(self) -> Ledger | None:
         """The ledger that this process opened last, or None if it is closed."""
-        return None if self._before is None or self._before.closed else self._before
+        return None if self._before is None or self._before.is_closed else self._before
 
     @property
     def peer_heads(self) -> dict[str, str]:
@@ -130,7 +130,7 @@ class OwnLedgers:
         self._given.add(str(word["head"]))
         return word
 
-    def attempt(self, attempt: int, view: str, *, epoch: int = 0, step: int = 0) -> OpensLedgers:
+    def attempt_opener(self, attempt: int, view: str, *, epoch: int = 0, step: int = 0) -> OpensLedgers:
         """Return an opener for the ledger of one attempt.
 
         Args:
@@ -150,9 +150,9 @@ class OwnLedgers:
 
     def open(self, party: str, *, run: str, job: str, policy: str = "none", role: str = "") -> Ledger:
         """Open the ledger of a run that is not an attempt, following the last chain."""
-        return self._open(None, party, run, job, policy, role)
+        return self._open_chain(None, party, run, job, policy, role)
 
-    def _open(self, one: _Attempt | None, party: str, run: str, job: str, policy: str, role: str) -> Ledger:
+    def _open_chain(self, one: _Attempt | None, party: str, run: str, job: str, policy: str, role: str) -> Ledger:
         if party != self.party:
             raise AuditError(f"{self._path} is the ledger file of {self.party!r}; it cannot record {party!r}")
         if self._before is not None:
@@ -174,7 +174,7 @@ class OwnLedgers:
         )
         self._before = ledger
         if one is not None:
-            ledger.attempt(one.attempt, one.view, epoch=one.epoch, step=one.step)
+            ledger.record_attempt(one.attempt, one.view, epoch=one.epoch, step=one.step)
             self._attempt = one.attempt
         return ledger
 
@@ -188,7 +188,7 @@ class _Attempt:
     step: int
 
     def open(self, party: str, *, run: str, job: str, policy: str = "none", role: str = "") -> Ledger:
-        return self.own._open(self, party, run, job, policy, role)
+        return self.own._open_chain(self, party, run, job, policy, role)
 
 
 def _cut_torn(path: Path) -> int:

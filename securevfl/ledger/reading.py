@@ -9,7 +9,7 @@ from pathlib import Path
 from securevfl.errors import AuditError, InputError
 from securevfl.ledger.lines import LINE_BYTES, Line, decode_line
 
-__all__ = ["MOST_LINES", "Flaw", "Located", "Torn", "raise_flaws", "read"]
+__all__ = ["MOST_LINES", "Flaw", "Located", "Torn", "raise_flaws", "read_lines"]
 
 MOST_LINES = 10_000_000
 """Maximum lines of one file."""
@@ -46,7 +46,7 @@ Located = tuple[int, Line | Torn | Flaw]
 """A line's number, from 1, and its content."""
 
 
-def read(path: Path) -> Iterator[Located]:
+def read_lines(path: Path) -> Iterator[Located]:
     """Iterate over the lines of a ledger file; an invalid line becomes a `Flaw`.
 
     Raises:
@@ -60,14 +60,14 @@ def read(path: Path) -> Iterator[Located]:
                 number += 1
                 if number > MOST_LINES:
                     raise AuditError(f"{path}:{number}: more than {MOST_LINES:,} lines, the limit of a ledger")
-                yield number, _parsed(path, number, raw)
+                yield number, _parse_line(path, number, raw)
                 if len(raw) > LINE_BYTES:
                     return  # the rest would be read as lines that nobody wrote
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: name the folder of a finished run, e.g. runs/credit") from None
 
 
-def _parsed(path: Path, number: int, raw: bytes) -> Line | Torn | Flaw:
+def _parse_line(path: Path, number: int, raw: bytes) -> Line | Torn | Flaw:
     if not raw.endswith(b"\n") and len(raw) <= LINE_BYTES:
         return Torn()
     try:

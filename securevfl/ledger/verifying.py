@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from securevfl.errors import AuditError
-from securevfl.ledger.keys import PublicKey
+from securevfl.ledger.keys import PublicSigningKey
 from securevfl.ledger.lines import (
     CONNECTIONS,
     GENESIS,
@@ -19,7 +19,7 @@ from securevfl.ledger.lines import (
     Line,
     Mark,
     NoteLine,
-    Opening,
+    OpeningLine,
     Peer,
     PeersLine,
     Word,
@@ -29,11 +29,11 @@ from securevfl.ledger.lines import (
 )
 from securevfl.ledger.reading import Flaw, Located, Torn
 
-__all__ = ["Chain", "chains_of"]
+__all__ = ["LedgerChain", "chains_of"]
 
 
 @dataclass(kw_only=True, eq=False)
-class Chain:
+class LedgerChain:
     """A chain, as read from a file.
 
     Attributes:
@@ -60,7 +60,7 @@ class Chain:
     """
 
     file: str
-    opening: Opening
+    opening: OpeningLine
     first: int
     last: int
     entries: list[Entry] = field(default_factory=list)
@@ -99,16 +99,16 @@ class Chain:
         return self.run.partition(" ")[0] == CONNECTIONS
 
     @property
-    def key(self) -> PublicKey:
+    def key(self) -> PublicSigningKey:
         """The key that signed it."""
-        return PublicKey.from_hex(self.opening.key)
+        return PublicSigningKey.from_hex(self.opening.key)
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether it has its closing line."""
         return bool(self.outcome)
 
-    def flaw(self, line: int, text: str) -> None:
+    def add_flaw(self, line: int, text: str) -> None:
         """Record a flaw at a line of the file."""
         self.flaws.append(Flaw(self.file, line, self.party, text))
 
@@ -118,29 +118,29 @@ class Chain:
         content = signed_part(line)
         head = hashlib.sha256(content).hexdigest()
         if head != line.hash:
-            self.flaw(number, f"the line was changed: its hash is {head[:16]}…, but it records {line.hash[:16]}…")
+            self.add_flaw(number, f"the line was changed: its hash is {head[:16]}…, but it records {line.hash[:16]}…")
         elif line.prev != self.head:
-            self.flaw(number, "the line does not follow the line before it (a line was removed, added or moved)")
+            self.add_flaw(number, "the line does not follow the line before it (a line was removed, added or moved)")
         if line.time < self._time:
-            self.flaw(number, f"the line is {(self._time - line.time) / 1e6:.3f} s older than the line before it")
+            self.add_flaw(number, f"the line is {(self._time - line.time) / 1e6:.3f} s older than the line before it")
         self._time = line.time
-        if isinstance(line, Opening | AttemptLine | Mark | Closing):
-            self._signature(number, line, content)
+        if isinstance(line, OpeningLine | AttemptLine | Mark | Closing):
+            self._check_signature(number, line, content)
         if isinstance(line, Entry):
-            self._message(number, line)
+            self._check_message(number, line)
         elif isinstance(line, AttemptLine | Words):
             self._of_attempt(number, line)
         elif isinstance(line, NoteLine):
             if self.head_sent is not None:
-                self.flaw(number, f"note {line.note!r} was added after the party sent its peers its signed head")
+                self.add_flaw(number, f"note {line.note!r} was added after the party sent its peers its signed head")
             self.notes.append(line)
             self.notes_at.append(number)
         elif isinstance(line, PeersLine):
             if self.peers:
-                self.flaw(number, "a second list of peers; a chain has one")
+                self.add_flaw(number, "a second list of peers; a chain has one")
             self.peers, self.peers_at = dict(line.peers), number
         elif isinstance(line, Mark | Closing) and line.messages != len(self.entries):
-            self.flaw(number, f"the line counts {line.messages} messages, but the chain has {len(self.entries)}")
+            self.add_flaw(number, f"the line counts {line.messages} messages, but the chain has {len(self.entries)}")
         if isinstance(line, Mark):
             self.marks.add((line.hash, line.messages))
         if isinstance(line, Closing):
@@ -152,50 +152,50 @@ class Chain:
             self.settled += [(number, name, word) for name, word in line.words.items()]
             return
         if number != self.first + 1:
-            self.flaw(number, "the attempt line does not directly follow the opening line")
+            self.add_flaw(number, "the attempt line does not directly follow the opening line")
         self.attempt, self.view = line.attempt, line.view
 
-    def _message(self, number: int, line: Entry) -> None:
+    def _check_message(self, number: int, line: Entry) -> None:
         # The head that peers put in their closing lines was taken before this message itself was recorded.
         if line.way == "sent" and line.what == "ledger/head" and self.head_sent is None:
             self.head_sent = self.head, len(self.entries)
         self.entries.append(line)
         self.at.append(number)
         if line.seq != len(self.entries) and not self.flaws:
-            self.flaw(number, f"message {line.seq}; expected message {len(self.entries)}")
+            self.add_flaw(number, f"message {line.seq}; expected message {len(self.entries)}")
 
-    def _signature(self, number: int, line: Opening | AttemptLine | Mark | Closing, content: bytes) -> None:
+    def _check_signature(self, number: int, line: OpeningLine | AttemptLine | Mark | Closing, content: bytes) -> None:
         try:
             self.key.verify(signed_kind(line), content, line.signature)
         except AuditError as error:
-            self.flaw(number, str(error))
+            self.add_flaw(number, str(error))
         else:
             self.signed = number
 
 
-def chains_of(lines: Iterable[Located], where: str) -> tuple[list[Chain], list[Flaw]]:
+def chains_of(lines: Iterable[Located], where: str) -> tuple[list[LedgerChain], list[Flaw]]:
     """Return the chains of one file with their flaws, and the flaws outside any chain.
 
     Args:
         lines: the file's lines.
         where: the file's name.
     """
-    chains: list[Chain] = []
+    chains: list[LedgerChain] = []
     loose: list[Flaw] = []
     stray = False
     for number, line in lines:
         last = chains[-1] if chains else None
         if isinstance(line, Torn):
-            if last is None or last.closed:
+            if last is None or last.is_closed:
                 loose.append(Flaw(where, number, last.party if last else "", "a part of a line, outside any chain"))
             else:
                 last.torn = True
         elif isinstance(line, Flaw):
             loose.append(Flaw(line.file, line.line, last.party if last else "", line.text))
-        elif isinstance(line, Opening):
+        elif isinstance(line, OpeningLine):
             stray = False
-            chains.append(_opened(where, number, line))
-        elif last is None or last.closed:
+            chains.append(_open_chain(where, number, line))
+        elif last is None or last.is_closed:
             if stray:
                 continue  # one flaw covers all lines that follow
             stray = True
@@ -207,22 +207,22 @@ def chains_of(lines: Iterable[Located], where: str) -> tuple[list[Chain], list[F
         else:
             last.add_line(number, line)
     for before, chain in pairwise(chains):
-        if before.closed:
+        if before.is_closed:
             continue
         before.broke_off = chain.attempt > before.attempt or (chain.between_attempts and before.attempt > 0)
         if not before.broke_off:
             text = f"the chain of run {before.run!r} has no closing line, but another chain follows it"
-            before.flaw(before.last, text)
+            before.add_flaw(before.last, text)
     return chains, loose
 
 
-def _opened(where: str, number: int, line: Opening) -> Chain:
-    chain = Chain(file=where, opening=line, first=number, last=number)
+def _open_chain(where: str, number: int, line: OpeningLine) -> LedgerChain:
+    chain = LedgerChain(file=where, opening=line, first=number, last=number)
     if line.version != VERSION:
-        chain.flaw(number, f"ledger version {line.version}; this securevfl reads {VERSION}")
+        chain.add_flaw(number, f"ledger version {line.version}; this securevfl reads {VERSION}")
     try:
-        PublicKey.from_hex(line.key)
+        PublicSigningKey.from_hex(line.key)
     except AuditError as error:
-        chain.flaw(number, str(error))
+        chain.add_flaw(number, str(error))
     chain.add_line(number, line)
     return chain

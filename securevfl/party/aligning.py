@@ -73,4 +73,4 @@ def only_links(job: Job, site: PartyContext) -> bool:
 
 
 def _note_link(site: PartyContext, linked: LinkedRows) -> None:
-    site.ledger.note("linkage", {"what": linked.words})
+    site.ledger.record_note("linkage", {"what": linked.words})

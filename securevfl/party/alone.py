@@ -65,7 +65,7 @@ class Alone:
             clock=Clock(),
             job=job.digest,
             seed=job.seed,
-            secret=PartySecret.fresh(),
+            secret=PartySecret.generate(),
         )
         every = np.arange(table.rows)
         encoder = FeatureEncoder.from_state(model["encoder"])

@@ -86,10 +86,10 @@ async def _send_decision(
     rule = "" if site.role == COORDINATOR else _own_rule(site, job, books, among, columns)
     if rule:
         meta = {"rule": rule}
-        await fan_out(site.others, lambda link: link.send(Kind.CONTROL, REFUSED, meta=meta))
+        await fan_out(site.other_links, lambda link: link.send(Kind.CONTROL, REFUSED, meta=meta))
         raise PolicyError(f"{site.name!r} refuses the job: {rule}")
     book = books[site.name]
-    await fan_out(site.others, lambda link: _send_consent(link, site, book))
+    await fan_out(site.other_links, lambda link: _send_consent(link, site, book))
 
 
 async def _send_consent(link: Link, site: PartyContext, book: bool) -> None:

@@ -113,7 +113,7 @@ class JobTerms(Config):
     scale: Scale = "standard"
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "job"
 
     def problems(self) -> list[str]:

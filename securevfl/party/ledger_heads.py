@@ -24,7 +24,7 @@ async def exchange_ledger_heads(site: PartyContext) -> None:
     Raises:
         ProtocolError: a peer's head is not signed with the key that it introduced itself with.
     """
-    met = [link for link in site.others if link.peer in site.ledger.peers]
+    met = [link for link in site.other_links if link.peer in site.ledger.peers]
     word = site.ledger.sign_head()
     await fan_out(met, lambda link: link.send(Kind.CONTROL, _HEAD, meta=word))
     for link in met:

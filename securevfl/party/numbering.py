@@ -160,7 +160,7 @@ def _unaligned_rows(site: PartyContext, table: PartyTable, alignment: Alignment,
     free = np.ones(table.rows, dtype=bool) if table.fold is None else table.fold == TRAIN
     free[alignment.rows] = False
     free[known] = False
-    generator = np.random.default_rng(site.secret.seed("order of rows"))
+    generator = np.random.default_rng(site.secret.derive_seed("order of rows"))
     return np.concatenate([known, generator.permutation(np.flatnonzero(free))])
 
 
@@ -195,20 +195,22 @@ def _split_marks(table: PartyTable, alignment: Alignment, job: Job, secret: Part
     if not job.stratify:
         return _BY_SEED, np.empty(0, dtype=np.uint8)
     classes = own_labels(table)[rows]
-    seed = secret.seed("stratified split")
+    seed = secret.derive_seed("stratified split")
     if job.fold is not None:
         numbers = class_folds(classes, job.fold[1], seed=seed)
-        return _BY_MARK, fold_marks(numbers, job.fold[0], valid=job.valid, seed=secret.seed("validation in folds"))
+        return _BY_MARK, fold_marks(
+            numbers, job.fold[0], valid=job.valid, seed=secret.derive_seed("validation in folds")
+        )
     return _BY_MARK, stratified_marks(classes, valid=job.valid, test=job.test, seed=seed)
 
 
 def _of_groups(groups: np.ndarray, job: Job, secret: PartySecret) -> np.ndarray:
     """Marks of the common rows, whose groups these are."""
-    seed = secret.seed("split by group")
+    seed = secret.derive_seed("split by group")
     if job.fold is None:
         return group_marks(groups, valid=job.valid, test=job.test, seed=seed)
     numbers = group_folds(groups, job.fold[1], seed=seed)
-    validation = secret.seed("validation in folds")
+    validation = secret.derive_seed("validation in folds")
     return fold_marks(numbers, job.fold[0], valid=job.valid, seed=validation, whole=groups)
 
 
@@ -325,7 +327,9 @@ def encode_features(table: PartyTable, rows: np.ndarray, job: Job, secret: Party
 
 def coded_columns(encoder: FeatureEncoder) -> dict[str, Any]:
     """The fields of `NumberedRows` that describe coded columns."""
-    return {"encoded": tuple(encoder.names), "codes": tuple(encoder.codes)} if encoder.view == "coded" else {}
+    return (
+        {"encoded": tuple(encoder.column_names), "codes": tuple(encoder.code_counts)} if encoder.view == "coded" else {}
+    )
 
 
 def number_rows(
@@ -365,7 +369,7 @@ def number_rows(
 
 
 def _names_of_rows(table: PartyTable, *rows: np.ndarray) -> Sequence[str]:
-    return table.names(np.concatenate(rows))
+    return table.ids_of(np.concatenate(rows))
 
 
 def _spare_features(

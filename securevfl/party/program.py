@@ -105,7 +105,7 @@ async def consent_party(
     await exchange_consent(site, job, book=book, among=among, columns=columns)
     if len(among) > len(site.passive):
         missing = ", ".join(name for name in among if name not in site.passive)
-        site.ledger.note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})
+        site.ledger.record_note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})
 
 
 async def train_party(
@@ -149,7 +149,7 @@ async def train_party(
     }
     if site.observer.listening:
         for owner, rows in tables.items():
-            site.observer.numbered(site.name, owner, rows)
+            site.observer.rows_numbered(site.name, owner, rows)
     settings = {
         owner: Setting(site=member, plan=job.plan, protection=job.protection, table=tables[owner])
         for owner, member in members.items()
@@ -240,7 +240,7 @@ def scoring_program(
     x = torch.from_numpy(encoder.transform(table, alignment.rows))
     rows, classes = np.arange(len(x)), int(model["classes"])
     y = None if site.role == PASSIVE else torch.full((len(x),), -1)
-    names = table.names(alignment.rows)
+    names = table.ids_of(alignment.rows)
     mine = NumberedRows(
         x=x,
         **coded_columns(encoder),
@@ -252,7 +252,7 @@ def scoring_program(
         classes=classes,
     )
     if site.observer.listening:
-        site.observer.numbered(site.name, site.active, mine)
+        site.observer.rows_numbered(site.name, site.active, mine)
     repeated = _repeated_noise(model, names)
     setting = Setting(
         site=member,
@@ -351,10 +351,10 @@ def note_spent(ledger: Ledger, spent: Sequence[Spent]) -> None:
     for one in spent:
         release = {f"release.{name}": value for name, value in asdict(one.release).items()}
         kind = type(one.release).__name__
-        ledger.note("epsilon", _only_scalars({**asdict(one), "release.kind": kind, **release}))
+        ledger.record_note("epsilon", _only_scalars({**asdict(one), "release.kind": kind, **release}))
         accountant.add(one.release, one.protects)
     for total in accountant.compute_totals():
-        ledger.note("epsilon total", _only_scalars(asdict(total)))
+        ledger.record_note("epsilon total", _only_scalars(asdict(total)))
 
 
 def _only_scalars(values: Mapping[str, object]) -> dict[str, str | int | float | bool]:

@@ -90,7 +90,7 @@ def _build_splitnn() -> Algorithm:
 def _add_noise(job: Job, what: str, mechanism: Mechanism) -> Job:
     """Add a mechanism on labels or on features to the job."""
     had = job.protection.dp
-    dp = DP.of({what: mechanism.describe()}) if had is None else had.replace(**{what: mechanism})
+    dp = DP.from_values({what: mechanism.describe()}) if had is None else had.replace(**{what: mechanism})
     return job.replace(protection=job.protection.replace(dp=dp))
 
 

@@ -3,17 +3,17 @@ import this folder; it imports neither.
 """
 
 from securevfl.ledger import (
-    Chain,
     Entry,
     Ledger,
+    LedgerChain,
     Ledgers,
     NoteLine,
     OpensLedgers,
     OwnLedgers,
     PrivateKey,
-    PublicKey,
-    read,
-    verify,
+    PublicSigningKey,
+    read_lines,
+    verify_chains,
 )
 from securevfl.privacy.accountant import (
     Accountant,
@@ -55,7 +55,6 @@ __all__ = [
     "SCHEMES",
     "SHARES",
     "Accountant",
-    "Chain",
     "Clock",
     "Counted",
     "CrossEntropy",
@@ -70,6 +69,7 @@ __all__ = [
     "Journal",
     "LabelRelease",
     "Ledger",
+    "LedgerChain",
     "Ledgers",
     "Link",
     "Loss",
@@ -85,7 +85,7 @@ __all__ = [
     "Policy",
     "PrivateKey",
     "PrivateSteps",
-    "PublicKey",
+    "PublicSigningKey",
     "PureRelease",
     "RandomisedResponse",
     "Reading",
@@ -113,9 +113,9 @@ __all__ = [
     "protection_of",
     "raise_refusal",
     "randomised_response",
-    "read",
+    "read_lines",
     "send_all",
     "severity_of_view",
     "strip_noise_mark",
-    "verify",
+    "verify_chains",
 ]

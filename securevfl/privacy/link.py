@@ -33,7 +33,7 @@ from securevfl.transport import (
     move_to_host,
     wire_arrays,
 )
-from securevfl.transport import size as wire_size
+from securevfl.transport import encoded_size as wire_size
 
 __all__ = ["Declared", "Link", "MessageObserver", "fan_out", "gather", "send_all"]
 
@@ -114,7 +114,7 @@ class Link:
     @property
     def can_send(self) -> bool:
         """Whether `send` would not wait now."""
-        return self._channel.ready
+        return self._channel.can_send
 
     async def send(
         self,
@@ -151,7 +151,7 @@ class Link:
         # Recorded before it is sent: after a crash in between, the ledger may list too much, never too little.
         size = measure_message(message)[0] if late is None else wire_size(message)
         self._ledger.record("sent", self.peer, message, size, check=late)
-        if self._channel.ready:
+        if self._channel.can_send:
             size = await self._channel.send(message)
         else:
             start = time.perf_counter()
@@ -240,7 +240,7 @@ class Link:
 
     def send_beat(self, beat: Beat) -> None:
         """Send the peer a sign of life."""
-        self._channel.beat(beat)
+        self._channel.send_beat(beat)
 
     def close(self) -> None:
         """Tell the peer that nothing more will come."""

@@ -54,7 +54,8 @@ class GaussianNoise(Mechanism):
     def problems(self) -> list[str]:
         if self.on_budget == "stop" and self.noise_multiplier is None:
             return [
-                f"{self.path()}.on_budget is 'stop', but noise_multiplier is not set: set it, or leave on_budget out; "
+                f"{self.section_path()}.on_budget is 'stop', but noise_multiplier is not set: set it, or leave "
+                "on_budget out; "
                 "the noise is then sized so that all epochs fit into epsilon"
             ]
         return []

@@ -57,7 +57,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
         forbidden: kinds that may not leave at all.
         leaks: whether a job may run although, by the threat model, somebody can read this party's data.
         min_key_bits: smallest Paillier key under which this party encrypts or is encrypted for.
-        min_security: fewest bits of security of any cipher, see `Guard.security`. 112 leaves Paillier to
+        min_security: fewest bits of security of any cipher, see `Guard.security_bits`. 112 leaves Paillier to
             `min_key_bits`; larger values require longer keys (128: 3072 bits).
         min_masking: fewest bits of statistical security of a mask.
         min_intersection: fewest common rows with which the party continues: smaller intersections single people out.
@@ -145,7 +145,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
             for name, array in message.arrays.items():
                 if not _has_cipher_dtype(array, guard.cipher):
                     raise PolicyError(
-                        f"{_describe_message(message, peer, sent)} claims to be {guard.label}, but array "
+                        f"{_describe_message(message, peer, sent)} claims to be {guard.description}, but array "
                         f"{name!r} is {array.dtype}, not a "
                         f"{'ciphertext' if guard.cipher in SCHEMES else 'masked number'}: the content is in the "
                         "clear"
@@ -186,25 +186,27 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
             )
         if message.kind is Kind.CIPHERTEXT and cipher not in SCHEMES:
             raise PolicyError(
-                f"{which} is of kind ciphertext but is {guard.label}: expected one of {', '.join(sorted(SCHEMES))}"
+                f"{which} is of kind ciphertext but is {guard.description}: "
+                f"expected one of {', '.join(sorted(SCHEMES))}"
             )
         if message.kind is Kind.SHARE and cipher != "masked":
-            raise PolicyError(f"{which} is of kind share but is {guard.label}: expected 'masked'")
+            raise PolicyError(f"{which} is of kind share but is {guard.description}: expected 'masked'")
         if cipher == "paillier" and guard.bits < self.paillier_bits:
             raise PolicyError(
                 f"{which} is under a Paillier key of {guard.bits} bits; the policy demands at least "
                 f"{self.paillier_bits}"
             )
         least = self.min_masking if cipher == "masked" else self.min_security
-        if cipher not in ("none", "paillier") and guard.security < least:
+        if cipher not in ("none", "paillier") and guard.security_bits < least:
             raise PolicyError(
-                f"{which} is {guard.label}, which gives {guard.security} bits of security; the policy demands {least}"
+                f"{which} is {guard.description}, which gives {guard.security_bits} bits of security; "
+                f"the policy demands {least}"
             )
         content = message.kind in READABLE_KINDS or message.kind is Kind.SHARE or cipher in SCHEMES
         named = SHARES if message.kind is Kind.SHARE else protection_of(cipher)
         if content and self.protections is not None and named not in self.protections:
             raise PolicyError(
-                f"{which} is {guard.label}; the policy accepts {', '.join(sorted(self.protections)) or 'nothing'}"
+                f"{which} is {guard.description}; the policy accepts {', '.join(sorted(self.protections)) or 'nothing'}"
             )
 
     def _check_content(self, message: Message, peer: str, sent: bool) -> None:
@@ -228,7 +230,9 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
         """Smallest Paillier key that `min_key_bits` and `min_security` together accept."""
         if self.min_security <= _DEFAULT_SECURITY:
             return self.min_key_bits
-        enough = (bits for bits in (2048, 3072, 7680, 15360) if Guard("paillier", bits).security >= self.min_security)
+        enough = (
+            bits for bits in (2048, 3072, 7680, 15360) if Guard("paillier", bits).security_bits >= self.min_security
+        )
         return max(self.min_key_bits, next(enough))
 
     def check_epsilon(self, epsilon: float, what: str, delta: float = 0.0) -> None:

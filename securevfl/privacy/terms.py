@@ -119,8 +119,8 @@ def _about_protections(policy: Policy, terms: Terms) -> str:
             return (
                 f"the job's Paillier key has {terms.key_bits} bits; the policy demands at least {policy.paillier_bits}"
             )
-        if name in ("bfv", "ckks") and Guard(name, 1).security < policy.min_security:
-            security = Guard(name, 1).security
+        if name in ("bfv", "ckks") and Guard(name, 1).security_bits < policy.min_security:
+            security = Guard(name, 1).security_bits
             return f"{name.upper()} gives {security} bits of security; the policy demands {policy.min_security}"
     return ""
 

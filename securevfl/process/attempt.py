@@ -91,7 +91,7 @@ class PartyAttempts:
     filters: Path | None = None
 
     def __post_init__(self) -> None:
-        kept = self.state.alignment()
+        kept = self.state.read_alignment()
         self._table_digest = data_digests(self.table, {}).get("table", "")
         if kept is not None and kept.table != self._table_digest:
             raise InputError(
@@ -99,13 +99,13 @@ class PartyAttempts:
                 "start, or make a new agreement, with another state folder"
             )
         self.keeper = FolderKeeper(
-            self.state.checkpoints,
+            self.state.checkpoint_folder,
             self.name,
             self.job.digest,
             data=self._digests_of_data(kept),
             steps=STEPS if self.job.protection.is_sealed else 0,
         )
-        self.secret = self.state.secret(draw_secret(self.job, self.name))
+        self.secret = self.state.keep_secret(draw_secret(self.job, self.name))
 
     def _digests_of_data(self, kept: StoredAlignment | None) -> dict[str, str]:
         return data_digests(self.table, {} if kept is None else kept.alignments)
@@ -119,8 +119,8 @@ class PartyAttempts:
             self.roster,
             self.name,
             channels,
-            run=self.chains.run(view.attempt),
-            ledgers=self.chains.of(view),
+            run=self.chains.run_name(view.attempt),
+            ledgers=self.chains.attempt_ledgers(view),
             secret=self.secret,
             keeper=self.keeper,
             observer=self.observer,
@@ -128,7 +128,7 @@ class PartyAttempts:
             looks=DisclosureBook(self.looks) if self.looks is not None and budgeted else None,
             filters=self.filters,
         )
-        site.ledger.note("agreement", self.note())
+        site.ledger.record_note("agreement", self.note())
         if self.begun is not None:
             self.begun(site.ledger)
         alignments, aligning, trained = await run_and_close(site, self._run_attempt(site, view))
@@ -152,7 +152,7 @@ class PartyAttempts:
     async def _run_attempt(self, site: PartyContext, view: View) -> tuple[Alignments, float, Trained]:
         site.observer.phase("consent")
         await consent_party(site, self.table, self.job)
-        kept = self.state.alignment() if view.alignment else None
+        kept = self.state.read_alignment() if view.alignment else None
         aligning = 0.0
         if kept is None:
             began = time.perf_counter()
@@ -168,7 +168,7 @@ class PartyAttempts:
         site.observer.phase("heads")
         if trained.model:
             part = model_part(self.job, self.name, trained.model)
-            site.ledger.note(MODEL_PART, {"sha256": tree_digest(part)})
-            write_tree(self.state.model / f"{self.name}{PART}", part)
-            write_run(self.state.model, self.state.agreement)
+            site.ledger.record_note(MODEL_PART, {"sha256": tree_digest(part)})
+            write_tree(self.state.model_folder / f"{self.name}{PART}", part)
+            write_run(self.state.model_folder, self.state.agreement)
         return kept.alignments, aligning, trained

@@ -53,7 +53,7 @@ class StoredAttempts(Attempts):
         self._keeper = keeper
         self._budget = budget
         self._chains = chains
-        self._seconds, self._unsaved = state.used, 0.0
+        self._seconds, self._unsaved = state.seconds_used, 0.0
         before = state.attempts
         self.agreed = max((one.number for one in before), default=0)
         self.begun = max((one.number for one in before if one.begun), default=0)
@@ -63,7 +63,7 @@ class StoredAttempts(Attempts):
             CheckpointKey(epoch, step, attempt, file_digest(self._keeper.path_of(epoch, step)))
             for (epoch, step), attempt in self._keeper.find_intact().items()
         ]
-        alignment = self._state.alignment()
+        alignment = self._state.read_alignment()
         mine = self.agreement.approvals.get(self._state.party)
         return Report(
             incarnation=str(self.incarnation),
@@ -71,7 +71,7 @@ class StoredAttempts(Attempts):
             agreed=self.agreed,
             begun=self.begun,
             alignment="" if alignment is None else alignment.digest,
-            approval=b"" if mine is None else mine.raw,
+            approval=b"" if mine is None else mine.file_bytes,
             words=tuple(sorted(self._chains.own.peer_heads.items())),
         )
 
@@ -82,7 +82,7 @@ class StoredAttempts(Attempts):
         me = self._state.party
         for name, report in sorted(reports.items()):
             self._check_older(me, name, report)
-        return self.agreement.complete
+        return self.agreement.is_complete
 
     def _check_older(self, me: str, peer: str, report: Report) -> None:
         """Check whether a peer saw more of this party than its folder records.
@@ -108,25 +108,25 @@ class StoredAttempts(Attempts):
         self._chains.store_head(peer, payload)
 
     def store_agreement(self, view: View, reports: Mapping[str, Report]) -> None:
-        self._state.ready(view.mark.hex(), 0 if view.start is None else view.start[0], view.attempt)
+        self._state.store_ready(view.mark.hex(), 0 if view.start is None else view.start[0], view.attempt)
         self.agreed = view.attempt
 
     def store_beginning(self, view: View) -> None:
         self.begun = view.attempt
-        self._state.begun(view.mark.hex())
+        self._state.store_begun(view.mark.hex())
 
     @property
     def known_incarnations(self) -> dict[str, Incarnation]:
         """Peer → the newest incarnation of it that was seen."""
-        return {peer: Incarnation.read(text) for peer, text in self._state.met.items()}
+        return {peer: Incarnation.read(text) for peer, text in self._state.known_incarnations.items()}
 
     def store_incarnation(self, peer: str, incarnation: Incarnation) -> None:
-        self._state.meet(peer, str(incarnation))
+        self._state.store_incarnation(peer, str(incarnation))
 
     def count_time(self, seconds: float) -> None:
         self._unsaved += seconds
         if self._unsaved >= _KEEP_TIME or not seconds:
-            self._state.use(self._unsaved)
+            self._state.add_seconds(self._unsaved)
             self._seconds, self._unsaved = self._seconds + self._unsaved, 0.0
 
     def check_attempt(self, attempt: int) -> None:

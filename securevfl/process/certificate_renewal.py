@@ -22,10 +22,10 @@ _LOOK = 5.0
 class Renewable(Protocol):
     """A mesh whose certificate can be replaced, as `NetworkMesh`."""
 
-    def links(self) -> Mapping[str, LinkState]:
+    def link_states(self) -> Mapping[str, LinkState]:
         """State of the connections."""
 
-    def renew(self, endorsement: bytes = b"") -> None:
+    def renew_certificate(self, endorsement: bytes = b"") -> None:
         """Present the newest certificate and notify the peers."""
 
 
@@ -43,10 +43,10 @@ async def renew_certificates(row: CertificateSeries, mesh: Renewable, news: RunE
         await asyncio.sleep(look)
         try:
             found = row.next()
-            if found is None or not all(link.connected for link in mesh.links().values()):
+            if found is None or not all(link.connected for link in mesh.link_states().values()):
                 continue
             newest, endorsement = found
-            mesh.renew(endorsement)
+            mesh.renew_certificate(endorsement)
             row.use(newest)
         except (InputError, OSError) as error:
             news.report_event("rotated", f"the new certificate cannot be used: {error}")

@@ -44,18 +44,18 @@ class Chains:
         self._party = party
         self.own = OwnLedgers(party, key, file_of(party, folder), software=software, later=[RESULTS], pins=pins)
 
-    def run(self, attempt: int) -> str:
+    def run_name(self, attempt: int) -> str:
         """Name of an attempt's chain."""
         return "train" if attempt == 1 else f"train {attempt}"
 
-    def of(self, view: View) -> OpensLedgers:
+    def attempt_ledgers(self, view: View) -> OpensLedgers:
         """Return the function that opens an attempt's ledgers."""
         epoch, step = (0, 0) if view.start is None else view.start[:2]
-        return self.own.attempt(view.attempt, view.mark.hex(), epoch=epoch, step=step)
+        return self.own.attempt_opener(view.attempt, view.mark.hex(), epoch=epoch, step=step)
 
     def signed_head(self) -> bytes:
         """The party's signed ledger head for a note to all peers; empty before it has met any."""
-        ledger = self.own.current
+        ledger = self.own.current_ledger
         if ledger is None or not ledger.peers:
             return b""
         return msgspec.msgpack.encode(_SignedHead(ledger.run, **self.own.sign_head(ledger)))  # type: ignore[arg-type]
@@ -71,22 +71,22 @@ class Chains:
             word = msgspec.msgpack.decode(payload, type=_SignedHead)
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise ProtocolError(f"{peer!r} sent no valid ledger head: {error}") from None
-        ledger = self.own.current
+        ledger = self.own.current_ledger
         if ledger is not None and ledger.run == word.run and peer in ledger.peers:
             said: dict[str, Scalar] = {"head": word.head, "messages": word.messages, "signature": word.signature}
             self.own.record_head(ledger, peer, said)
 
-    def apart(self, run: str) -> Ledger:
+    def open_separate(self, run: str) -> Ledger:
         """A chain that belongs to no attempt, after the last one."""
         return self.own.open(self._party, run=run, job="")
 
-    def bind(self, digests: Mapping[str, str]) -> None:
+    def bind_results(self, digests: Mapping[str, str]) -> None:
         """Write the chain that names the party's own results.
 
         Args:
             digests: file of the party's own report → SHA-256, hexadecimal.
         """
-        chain = self.apart(RESULTS)
+        chain = self.open_separate(RESULTS)
         for name, digest in sorted(digests.items()):
-            chain.note(OWN_RESULT, {"name": name, "sha256": digest})
+            chain.record_note(OWN_RESULT, {"name": name, "sha256": digest})
         chain.close()

@@ -55,7 +55,7 @@ class Start:
     @property
     def peers(self) -> list[str]:
         """All other parties."""
-        return [name for name in self.agreement.proposal.names if name != self.own.party]
+        return [name for name in self.agreement.proposal.party_names if name != self.own.party]
 
     def run(
         self,
@@ -94,7 +94,7 @@ class Start:
                 agreement,
                 own.party,
                 own.signing_key(),
-                own.table(),
+                own.read_table(),
                 policy=own.policy,
                 budget=own.budget,
                 device=own.device,
@@ -106,10 +106,10 @@ class Start:
                 hearers=hearers,
                 command=command,
             )
-            asyncio.run(self.connected(party, state, stopping=stopping))
+            asyncio.run(self.run_connected(party, state, stopping=stopping))
             return party
 
-    async def connected(
+    async def run_connected(
         self,
         party: JobProcess,
         state: StateFolder,
@@ -124,7 +124,7 @@ class Start:
             folder=state.path,
             fields=field_digests(self.agreement.proposal),
             known=party.attempts.known_incarnations,
-            limits=self._limits(),
+            limits=self._session_limits(),
         )
         for address in mesh.listening:
             party.news.report_event("listening", f"listening at {address}", host=address.host, port=address.port)
@@ -136,7 +136,7 @@ class Start:
                 finally:
                     renewing.cancel()
         except BaseException:
-            mesh.kill()  # peers see a lost connection: whoever ended the job for all announced it before
+            mesh.kill_gate()  # peers see a lost connection: whoever ended the job for all announced it before
             raise
 
     async def start_mesh(
@@ -167,18 +167,18 @@ class Start:
             fields=fields,
             incarnation=incarnation,
             listen=[] if listen is None else [Address(listen.host, listen.port)],
-            routes=self.routes(),
+            routes=self.peer_routes(),
             known=known,
             limits=limits,
         )
 
-    def _limits(self) -> SessionLimits:
+    def _session_limits(self) -> SessionLimits:
         """Limits of the sessions: the largest window that the party file gives any peer."""
         window = max((peer.window for peer in self.own.peers.values()), default=DEFAULT_SESSION_LIMITS.window)
         most = max(window, DEFAULT_SESSION_LIMITS.max_window)
         return replace(DEFAULT_SESSION_LIMITS, window=window, max_window=most)
 
-    def routes(self) -> dict[str, Route]:
+    def peer_routes(self) -> dict[str, Route]:
         """Peer → how it is called; the others call this party.
 
         Raises:
@@ -193,8 +193,8 @@ class Start:
                 address=_gate_address(where),
                 proxy=None if peer.proxy is None else _gate_address(peer.proxy),
                 rendezvous=peer.rendezvous or "",
-                token="" if peer.token is None else read_token(self.own.at(peer.token)).hex(),
-                login="" if peer.proxy_login is None else str(self.own.at(peer.proxy_login).absolute()),
+                token="" if peer.token is None else read_token(self.own.resolve_path(peer.token)).hex(),
+                login="" if peer.proxy_login is None else str(self.own.resolve_path(peer.proxy_login).absolute()),
             )
         return found
 
@@ -218,7 +218,7 @@ def read_start(agreement: str | Path, name: str, own: str | Path | None = None) 
     if file.party != name:
         raise InputError(f"{path} is the file of {file.party!r}, not of {name!r}: give the right one with --file")
     check_versions(found)
-    check_proposal(found.proposal, file, datetime.now(UTC)).require()
+    check_proposal(found.proposal, file, datetime.now(UTC)).raise_refusals()
     require_peers(found, file)
     if name not in found.approvals:
         raise InputError(f"{name!r} has not approved {agreement}: run `securevfl approve` first")
@@ -226,5 +226,5 @@ def read_start(agreement: str | Path, name: str, own: str | Path | None = None) 
 
 
 def _gate_address(text: str) -> Address:
-    found = OwnAddress.of(text)
+    found = OwnAddress.parse(text)
     return Address(found.host, found.port)

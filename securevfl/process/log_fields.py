@@ -54,14 +54,14 @@ def _read_flag(value: object) -> object:
     return value if isinstance(value, bool) else None
 
 
-def _matching(pattern: str) -> Shape:
+def _match_pattern(pattern: str) -> Shape:
     whole = re.compile(pattern)
     return lambda value: value if isinstance(value, str) and whole.fullmatch(value) else None
 
 
-_CODE = _matching(r"[a-z]+(-[a-z]+){0,7}")
-_KIND = _matching(r"[A-Z][A-Za-z]{0,59}")
-_HEXADECIMAL = _matching(r"[0-9a-f]{8,64}")
+_CODE = _match_pattern(r"[a-z]+(-[a-z]+){0,7}")
+_KIND = _match_pattern(r"[A-Z][A-Za-z]{0,59}")
+_HEXADECIMAL = _match_pattern(r"[0-9a-f]{8,64}")
 
 FIELDS: Mapping[str, Shape] = {
     "agreement": _HEXADECIMAL,  # the first digits of the proposal's SHA-256
@@ -77,15 +77,15 @@ FIELDS: Mapping[str, Shape] = {
     "fingerprint": _HEXADECIMAL,  # of a certificate or a key
     "incarnation": _read_number,  # how often the process was started
     "model": _HEXADECIMAL,  # its digest
-    "phase": _matching(r"connecting|consent|alignment|setup|training|test|heads|prediction|serving"),
+    "phase": _match_pattern(r"connecting|consent|alignment|setup|training|test|heads|prediction|serving"),
     "port": _read_number,
     "resumed": _read_flag,
     "seconds": _read_number,
-    "signal": _matching(r"SIG[A-Z]{2,8}"),
+    "signal": _match_pattern(r"SIG[A-Z]{2,8}"),
     "start": _read_number,  # epoch after which an attempt resumes
     "status": _read_number,  # of an answer, as HTTP has it
     "steps": _read_number,
-    "version": _matching(r"[0-9]+(\.[0-9a-z]+){0,4}"),
+    "version": _match_pattern(r"[0-9]+(\.[0-9a-z]+){0,4}"),
 }
 """Field → its shape; beside them `party`, `peer` and `peers`, whose values are names in the agreement."""
 
@@ -102,7 +102,7 @@ class LogFields:
         self.party = party
         self._names = frozenset((party, *peers))
 
-    def event(self, name: str) -> str:
+    def known_event(self, name: str) -> str:
         """The event, or ``"unknown"``."""
         return name if name in EVENTS else "unknown"
 

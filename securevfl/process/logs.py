@@ -55,11 +55,11 @@ class EventLog:
             level: of `logging`.
             values: see `securevfl.process.log_fields`; what may not be written is left out and counted.
         """
-        name = self._fields.event(event)
+        name = self._fields.known_event(event)
         line = {"event": name, "party": self._fields.party, **self._fields.filter_values({**self._always, **values})}
         self._logger.log(level, words or EVENTS[name], extra={"line": line})
 
-    def error(self, error: BaseException, exit_code: int) -> None:
+    def write_error(self, error: BaseException, exit_code: int) -> None:
         """Write that an error ended the process: its class and exit code. Its words are for people."""
         words = f"{type(error).__name__}: {error}"
         self.write("error", words, level=logging.ERROR, error=type(error).__name__, exit_code=exit_code)

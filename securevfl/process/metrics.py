@@ -65,8 +65,8 @@ class TrainingMetrics(RunEvents, Observer):
         """See `RunEvents.links_changed`."""
         self.links = dict(links)
 
-    def spent(self, party: str, epsilon: Mapping[str, float]) -> None:
-        """See `Observer.spent`."""
+    def epsilon_spent(self, party: str, epsilon: Mapping[str, float]) -> None:
+        """See `Observer.epsilon_spent`."""
         self.epsilon = dict(epsilon)
 
     def report_event(self, what: str, words: str, **values: Scalar) -> None:
@@ -98,10 +98,10 @@ class TrainingMetrics(RunEvents, Observer):
         """The metrics as `prometheus_client` takes them from a collector, in another thread than the program's."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-        def counted(name: str, words: str, value: float) -> Any:
+        def counter_family(name: str, words: str, value: float) -> Any:
             return CounterMetricFamily(f"securevfl_{name}", words, value=value)
 
-        def by(kind: Any, name: str, words: str, label: str, values: Mapping[str, float | None]) -> Any:
+        def labelled_family(kind: Any, name: str, words: str, label: str, values: Mapping[str, float | None]) -> Any:
             family = kind(f"securevfl_{name}", words, labels=[label])
             for key, value in values.items():
                 if value is not None:
@@ -112,20 +112,22 @@ class TrainingMetrics(RunEvents, Observer):
         about = GaugeMetricFamily("securevfl_info", "Which party and version.", labels=["party", "version"])
         about.add_metric([self.party, self.version], 1)
         yield about
-        yield counted("steps", "Training steps of this process.", self._steps)
+        yield counter_family("steps", "Training steps of this process.", self._steps)
         yield GaugeMetricFamily("securevfl_epoch", "Epoch of the last step.", value=self._epoch)
         times, total = [], 0
         for bound, count in zip([*map(str, _BOUNDS), "+Inf"], list(self._times), strict=True):
             total += count
             times.append((bound, total))
         yield HistogramMetricFamily("securevfl_step_seconds", "Seconds of a step.", times, self._seconds)
-        yield counted("attempts", "Attempts that this process began.", events["attempt"])
-        yield counted("parked", "Attempts that were parked.", events["parked"])
-        yield by(CounterMetricFamily, "refused", "Refused connections.", "code", {**self._refused.copy()})
+        yield counter_family("attempts", "Attempts that this process began.", events["attempt"])
+        yield counter_family("parked", "Attempts that were parked.", events["parked"])
+        yield labelled_family(CounterMetricFamily, "refused", "Refused connections.", "code", {**self._refused.copy()})
         for kind, name, words, of in _LINKS:
             family = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-            yield by(family, name, words, "peer", {peer: of(state) for peer, state in links.items()})
-        yield by(GaugeMetricFamily, "epsilon", "What this party's releases cost.", "release", {**self.epsilon})
+            yield labelled_family(family, name, words, "peer", {peer: of(state) for peer, state in links.items()})
+        yield labelled_family(
+            GaugeMetricFamily, "epsilon", "What this party's releases cost.", "release", {**self.epsilon}
+        )
 
 
 @contextmanager

@@ -33,6 +33,6 @@ class SeveralObservers(Observer):
         for one in self._observers:
             one.epoch(epoch, loss, valid)
 
-    def spent(self, party: str, epsilon: Mapping[str, float]) -> None:
+    def epsilon_spent(self, party: str, epsilon: Mapping[str, float]) -> None:
         for one in self._observers:
-            one.spent(party, epsilon)
+            one.epsilon_spent(party, epsilon)

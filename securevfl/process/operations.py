@@ -88,7 +88,7 @@ def stop_on_signals(stop: Callable[[], None], log: EventLog | None = None) -> It
     """
     loop, came, ours = asyncio.get_running_loop(), list[signal.Signals](), (signal.SIGTERM, signal.SIGINT)
 
-    def end(number: signal.Signals) -> None:
+    def end_on_signal(number: signal.Signals) -> None:
         came.append(number)
         for one in ours:
             loop.remove_signal_handler(one)
@@ -97,7 +97,7 @@ def stop_on_signals(stop: Callable[[], None], log: EventLog | None = None) -> It
         stop()
 
     for one in ours:
-        loop.add_signal_handler(one, end, one)
+        loop.add_signal_handler(one, end_on_signal, one)
     try:
         yield came
     finally:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from securevfl.agreement import Proposal
 from securevfl.data import PartyTable
 from securevfl.party import Job
-from securevfl.privacy import Ledger, PublicKey
+from securevfl.privacy import Ledger, PublicSigningKey
 from securevfl.process.attempt import AttemptOutcome
 from securevfl.report.record import AlignmentRecord, LedgerRecord, PartyRecord, Record
 from securevfl.run.machine import describe_machine, package_versions
@@ -65,7 +65,7 @@ def own_record(
 
 
 def _party_record(proposal: Proposal, roster: Roster, name: str, me: str, table: PartyTable | None) -> PartyRecord:
-    shown = proposal.card(name).table
+    shown = proposal.card_of(name).table
     names: list[str] = []
     for columns in () if shown is None else (shown.numbers, shown.categories):
         names += [f"column {i + 1}" for i in range(columns)] if isinstance(columns, int) else columns
@@ -96,14 +96,14 @@ def _ledger_records(name: str, ledger: Ledger, heads: Mapping[str, int]) -> list
     """Records of the party's own key, and of its peers' keys with the number of messages in their signed heads."""
     mine = LedgerRecord(
         party=name,
-        fingerprint=PublicKey.from_hex(ledger.opening.key).fingerprint,
-        messages=ledger.messages,
+        fingerprint=PublicSigningKey.from_hex(ledger.opening.key).fingerprint,
+        messages=ledger.message_count,
         cross_signed_by=[],
     )
     peers = [
         LedgerRecord(
             party=peer,
-            fingerprint=PublicKey.from_hex(known.key).fingerprint,
+            fingerprint=PublicSigningKey.from_hex(known.key).fingerprint,
             messages=heads.get(peer, 0),
             cross_signed_by=[name] if peer in heads else [],
         )

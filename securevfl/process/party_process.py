@@ -86,11 +86,13 @@ class JobProcess:
         self.proposal = proposal
         own = {name: _bound_policy(policy or Policy(), proposal, name, budget)}
         self.job = proposal.job_of(device=device, pool=pool, policies=own)
-        self.roster = Roster(owners=proposal.owners, passive=proposal.passive, coordinator=proposal.coordinator)
+        self.roster = Roster(
+            owners=proposal.owner_names, passive=proposal.passive_names, coordinator=proposal.coordinator_name
+        )
         self.status = Status(name, self.roster.role_of(name), self.job.algorithm.title, agreement.digest)
         everyone = [self.status, *hearers]
-        self.incarnation = Incarnation(*state.started())
-        self.chains = Chains(name, key, state.ledger.parent, software_version(), proposal.keys)
+        self.incarnation = Incarnation(*state.count_start())
+        self.chains = Chains(name, key, state.ledger_file.parent, software_version(), proposal.public_keys)
         self.refusals = Refusals(self.chains, self.incarnation.count)
         self.news = SeveralReceivers([*(one for one in everyone if isinstance(one, RunEvents)), self.refusals])
         self.course = PartyAttempts(
@@ -132,7 +134,7 @@ class JobProcess:
         try:
             finished = await runner.run()
             self._bind_results()
-            self.state.ended({"done": True, "cause": ""})
+            self.state.store_outcome({"done": True, "cause": ""})
             self.news.report_event("done", "done: all parties have their results")
             return finished
         except Parked as error:
@@ -143,11 +145,11 @@ class JobProcess:
             raise
         finally:
             self.attempts.count_time(0.0)
-            self.refusals.end()
+            self.refusals.record_rest()
             writing.cancel()
             with suppress(asyncio.CancelledError):
                 await writing
-            show_status(self.state.status, self.status.content(mesh.links()))
+            show_status(self.state.status_file, self.status.file_content(mesh.link_states()))
 
     def stop(self) -> None:
         """Stop cleanly, so that starting again resumes."""
@@ -156,18 +158,18 @@ class JobProcess:
 
     async def _write_status(self, mesh: Mesh) -> None:
         while True:
-            links = mesh.links()
-            show_status(self.state.status, self.status.content(links))
+            links = mesh.link_states()
+            show_status(self.state.status_file, self.status.file_content(links))
             self.news.links_changed(links)
             await asyncio.sleep(_LOOK)
 
     def _agreement_facts(self) -> Mapping[str, str]:
         """Facts of the agreement for each chain: at this point all approvals are known."""
-        return self.attempts.agreement.note()
+        return self.attempts.agreement.ledger_note()
 
     def _write_report(self, finished: AttemptOutcome) -> None:
         """Write the party's own report before any peer learns that it has its results."""
-        end = finished.ledger.last
+        end = finished.ledger.last_line
         words = {peer: word.messages for peer, word in end.words.items()} if isinstance(end, Closing) else {}
         self.finished = finished
         self.record = own_record(
@@ -180,19 +182,19 @@ class JobProcess:
             command=self._command,
             heads=words,
         )
-        write_report(self.record, self.state.report)
+        write_report(self.record, self.state.report_folder)
 
     def _bind_results(self) -> None:
         """The chain that names the party's own results, once all parties have theirs."""
         if self.record is not None:
-            self.chains.bind({"metrics.json": sha256(self.record.to_json())})
+            self.chains.bind_results({"metrics.json": sha256(self.record.to_json())})
 
 
 def _bound_policy(policy: Policy, proposal: Proposal, name: str, budget: PartyBudget | None) -> Policy:
     """The party's policy with the limits on ε of the agreement and its own budget: each plan, plus what earlier
     attempts may have released, is checked against it before anything is sent.
     """
-    card, own = proposal.card(name), budget or PartyBudget()
+    card, own = proposal.card_of(name), budget or PartyBudget()
     pairs = [(card.epsilon, card.delta), (own.epsilon, own.delta)]
     for epsilon, delta in pairs:
         if epsilon is not None and delta is not None:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from securevfl.party_context import Observer
-from securevfl.report.progress import columns
+from securevfl.report.progress import bar_columns
 from securevfl.run.events import RunEvents
 from securevfl.transport import Scalar
 
@@ -50,5 +50,5 @@ class PartyBars(RunEvents, Observer):
 @contextmanager
 def party_bars(console: Console) -> Iterator[PartyBars]:
     """Bars on `console` while the block runs."""
-    with Progress(*columns(), console=console) as progress:
+    with Progress(*bar_columns(), console=console) as progress:
         yield PartyBars(progress)

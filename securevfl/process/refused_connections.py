@@ -51,24 +51,24 @@ class Refusals(RunEvents):
             key, words = ("", "other"), f"more than {_MOST} kinds of refusals"
         kind = self._kinds.setdefault(key, _Kind(words))
         kind.times += 1
-        ledger = self._chains.own.current
+        ledger = self._chains.own.current_ledger
         if ledger is not None and kind.times >= 10 * kind.told:
-            self._tell(ledger, key, kind)
+            self._record_refusals(ledger, key, kind)
 
     def write_to(self, ledger: Ledger) -> None:
         """Record what no chain contains yet."""
         for key, kind in self._kinds.items():
             if kind.times > kind.told:
-                self._tell(ledger, key, kind)
+                self._record_refusals(ledger, key, kind)
 
-    def end(self) -> None:
+    def record_rest(self) -> None:
         """At the end of the process: record the rest in a separate chain."""
         if any(kind.times > kind.told for kind in self._kinds.values()):
-            chain = self._chains.apart(f"{CONNECTIONS} {self._starts}")
+            chain = self._chains.open_separate(f"{CONNECTIONS} {self._starts}")
             self.write_to(chain)
             chain.close()
 
-    def _tell(self, ledger: Ledger, key: tuple[str, str], kind: _Kind) -> None:
+    def _record_refusals(self, ledger: Ledger, key: tuple[str, str], kind: _Kind) -> None:
         peer, code = key
-        ledger.note(NOTE, {"peer": peer, "code": code, "words": kind.words, "times": kind.times - kind.told})
+        ledger.record_note(NOTE, {"peer": peer, "code": code, "words": kind.words, "times": kind.times - kind.told})
         kind.told = kind.times

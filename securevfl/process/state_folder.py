@@ -111,14 +111,14 @@ class StateFolder:
         make_folder(place, private=True)
         with locked(place, _BUSY):
             folder = cls(place, party, agreement)
-            folder._own()
+            folder._claim_folder()
             yield folder
 
-    def _own(self) -> None:
+    def _claim_folder(self) -> None:
         mine: dict[str, object] = {"format": FORMAT, "party": self.party, "agreement": self.agreement}
-        found = self._read("job.json")
+        found = self._read_json("job.json")
         if found is None:
-            self._write("job.json", mine)
+            self._write_json("job.json", mine)
         elif found != mine:
             raise InputError(
                 f"{self.path} is the state of {found.get('party')!r} in the agreement "
@@ -129,83 +129,83 @@ class StateFolder:
             make_folder(self.path / name, private=True)
 
     @property
-    def ledger(self) -> Path:
+    def ledger_file(self) -> Path:
         """File of the party's chains."""
         return self.path / LEDGERS / f"{self.party}.jsonl"
 
     @property
-    def checkpoints(self) -> Path:
+    def checkpoint_folder(self) -> Path:
         """Folder of the party's checkpoints and of its journal."""
         return self.path / "checkpoints"
 
     @property
-    def model(self) -> Path:
+    def model_folder(self) -> Path:
         """Folder of the party's part of the model."""
         return self.path / "model"
 
     @property
-    def report(self) -> Path:
+    def report_folder(self) -> Path:
         """Folder of the party's own report."""
         return self.path / "report"
 
     @property
-    def status(self) -> Path:
+    def status_file(self) -> Path:
         """Path of the file that `securevfl status` shows."""
         return self.path / "status.json"
 
     @property
-    def log(self) -> Path:
+    def log_file(self) -> Path:
         """The party's log, one JSON object a line."""
         return self.path / "log.jsonl"
 
-    def started(self) -> tuple[int, bytes]:
+    def count_start(self) -> tuple[int, bytes]:
         """Count one more start of this party's process; returns when that is on the disk.
 
         Returns:
             How often it was started, from 1, and 16 random bytes: nobody else has this pair, not even a process that
             was started from a copy of the folder.
         """
-        found = self._read("incarnation.json")
-        count = 1 if found is None else _whole(found, "count") + 1
+        found = self._read_json("incarnation.json")
+        count = 1 if found is None else _read_count(found, "count") + 1
         # A restored copy of the folder counts the same starts again; the nonce tells the two processes apart.
         nonce = secrets.token_bytes(_NONCE)
-        self._write("incarnation.json", {"count": count, "nonce": nonce.hex()})
+        self._write_json("incarnation.json", {"count": count, "nonce": nonce.hex()})
         return count, nonce
 
     @property
-    def met(self) -> dict[str, str]:
+    def known_incarnations(self) -> dict[str, str]:
         """Peer → the newest incarnation of it that was seen, as text."""
-        found = self._read("peers.json")
+        found = self._read_json("peers.json")
         return {} if found is None else {str(peer): str(text) for peer, text in found.items()}
 
-    def meet(self, peer: str, incarnation: str) -> None:
+    def store_incarnation(self, peer: str, incarnation: str) -> None:
         """Keep a peer's newest incarnation: an older one is refused from now on."""
-        known = self.met
+        known = self.known_incarnations
         if known.get(peer) != incarnation:
-            self._write("peers.json", known | {peer: incarnation})
+            self._write_json("peers.json", known | {peer: incarnation})
 
     @property
     def attempts(self) -> list[Attempt]:
         """Attempts that this party was ready for, the oldest first."""
-        found = self._read("attempts.json")
+        found = self._read_json("attempts.json")
         items = [] if found is None else found.get("attempts")
         if not isinstance(items, list):
-            raise self._damaged("attempts.json", "it lists no attempts")
+            raise self._damage_error("attempts.json", "it lists no attempts")
         try:
             return [
                 Attempt(number=int(o["number"]), view=str(o["view"]), start=int(o["start"]), begun=o["begun"] is True)
                 for o in items
             ]
         except (TypeError, KeyError, ValueError):
-            raise self._damaged("attempts.json", "its attempts are malformed") from None
+            raise self._damage_error("attempts.json", "its attempts are malformed") from None
 
-    def ready(self, view: str, start: int, number: int) -> int:
+    def store_ready(self, view: str, start: int, number: int) -> int:
         """Store that this party is ready for an attempt, before it announces it; returns the number of views for which
         it was ready.
         """
         return self._store_attempts([*self.attempts, Attempt(number=number, view=view, start=start)])
 
-    def begun(self, view: str) -> int:
+    def store_begun(self, view: str) -> int:
         """Store that all were ready; returns how many attempts began."""
         now = [replace(one, begun=one.begun or one.view == view) for one in self.attempts]
         self._store_attempts(now)
@@ -213,41 +213,41 @@ class StateFolder:
 
     def _store_attempts(self, attempts: list[Attempt]) -> int:
         items = [asdict(one) for one in attempts]
-        self._write("attempts.json", {"attempts": items})
+        self._write_json("attempts.json", {"attempts": items})
         return len(attempts)
 
     @property
-    def used(self) -> float:
+    def seconds_used(self) -> float:
         """Seconds that this party spent on the job, over all its processes."""
-        found = self._read("used.json")
+        found = self._read_json("used.json")
         value = 0.0 if found is None else found.get("seconds")
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise self._damaged("used.json", f"seconds is {value!r}")
+            raise self._damage_error("used.json", f"seconds is {value!r}")
         return float(value)
 
-    def use(self, seconds: float) -> None:
-        """Add to `used`."""
-        self._write("used.json", {"seconds": self.used + max(seconds, 0.0)})
+    def add_seconds(self, seconds: float) -> None:
+        """Add to `seconds_used`."""
+        self._write_json("used.json", {"seconds": self.seconds_used + max(seconds, 0.0)})
 
-    def secret(self, fresh: PartySecret) -> PartySecret:
+    def keep_secret(self, fresh: PartySecret) -> PartySecret:
         """The party's secret: the one that is kept, or `fresh`, which is kept from now on."""
-        found = self._read("secret.json")
+        found = self._read_json("secret.json")
         if found is None:
-            self._write("secret.json", {"secret": fresh.text})
+            self._write_json("secret.json", {"secret": fresh.to_hex})
             return fresh
         text = found.get("secret")
         if not isinstance(text, str) or len(text) != 64 or not set(text) <= set("0123456789abcdef"):
-            raise self._damaged("secret.json", "it contains no secret")
+            raise self._damage_error("secret.json", "it contains no secret")
         return PartySecret(int(text, 16))
 
     @property
     def outcome(self) -> Mapping[str, Any] | None:
         """How the job ended at this party; None before its end."""
-        return self._read("outcome.json")
+        return self._read_json("outcome.json")
 
-    def ended(self, outcome: Mapping[str, object]) -> None:
+    def store_outcome(self, outcome: Mapping[str, object]) -> None:
         """Store how the job ended."""
-        self._write("outcome.json", dict(outcome))
+        self._write_json("outcome.json", dict(outcome))
 
     def store_alignment(self, found: StoredAlignment) -> None:
         """Keep an alignment for further attempts."""
@@ -267,7 +267,7 @@ class StateFolder:
         tree |= {"digest": found.digest, "table": found.table, "alignments": items}
         write_tree(self.path / "alignment.safetensors", tree)
 
-    def alignment(self) -> StoredAlignment | None:
+    def read_alignment(self) -> StoredAlignment | None:
         """The stored alignment; None before there is one.
 
         Raises:
@@ -298,12 +298,12 @@ class StateFolder:
         """Remove the alignment: not all parties have this one."""
         (self.path / "alignment.safetensors").unlink(missing_ok=True)
 
-    def _write(self, name: str, content: Mapping[str, object]) -> None:
+    def _write_json(self, name: str, content: Mapping[str, object]) -> None:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()
         write_atomic(self.path / name, f'{{"content":{text},"sha256":"{digest}"}}\n'.encode(), private=True)
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read_json(self, name: str) -> dict[str, Any] | None:
         try:
             raw = (self.path / name).read_bytes()
         except FileNotFoundError:
@@ -317,17 +317,17 @@ class StateFolder:
             if not isinstance(content, dict) or hashlib.sha256(text.encode()).hexdigest() != digest:
                 raise ValueError("its content is not what was written")
         except (ValueError, KeyError, TypeError) as error:
-            raise self._damaged(name, str(error)) from None
+            raise self._damage_error(name, str(error)) from None
         return content
 
-    def _damaged(self, name: str, why: str) -> InputError:
+    def _damage_error(self, name: str, why: str) -> InputError:
         return InputError(
             f"{self.path / name} is damaged ({why}): bring the folder back from a back-up, which all peers "
             "must then approve, or start from the beginning with another folder and a new agreement"
         )
 
 
-def _whole(found: Mapping[str, Any], name: str) -> int:
+def _read_count(found: Mapping[str, Any], name: str) -> int:
     value = found.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InputError(f"{name} is {value!r}; a whole number was expected: the state folder is damaged")

@@ -70,10 +70,10 @@ class Status(RunEvents, Observer):
     def step(self, epoch: int, done: int, total: int) -> None:
         self.epoch_now, self.steps_done, self.steps_all = epoch, done, total
 
-    def spent(self, party: str, epsilon: Mapping[str, float]) -> None:
+    def epsilon_spent(self, party: str, epsilon: Mapping[str, float]) -> None:
         self.epsilon = dict(epsilon)
 
-    def content(self, links: Mapping[str, LinkState]) -> dict[str, object]:
+    def file_content(self, links: Mapping[str, LinkState]) -> dict[str, object]:
         """Content of the file.
 
         Args:

@@ -32,7 +32,7 @@ def status_lines(found: Mapping[str, Any], now: float | None = None) -> list[str
             alive = f"ended {human_seconds(age)} ago: {found['cause']}"
     lines = [
         f"{found['party']} ({found['role']}), {found['job']}, agreement {str(found['agreement'])[:16]}: {alive}",
-        f"phase: {_phase(found)}; attempt {found['attempt']}",
+        f"phase: {_format_phase(found)}; attempt {found['attempt']}",
     ]
     if found["epsilon"]:
         spent = ", ".join(f"{about} ε = {value:.3g}" for about, value in sorted(found["epsilon"].items()))
@@ -42,7 +42,7 @@ def status_lines(found: Mapping[str, Any], now: float | None = None) -> list[str
     return [*lines, *(f"  {line}" for line in found["last"])]
 
 
-def _phase(found: Mapping[str, Any]) -> str:
+def _format_phase(found: Mapping[str, Any]) -> str:
     if not found["epoch"]:
         return str(found["phase"])
     return f"{found['phase']}, epoch {found['epoch']}, step {found['step']} of {found['steps']}"

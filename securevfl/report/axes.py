@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.report.chart import Chart, Curve, draw_chart, new_axes
+from securevfl.report.chart import Chart, ChartCurve, draw_chart, new_axes
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.quality import (
     METRIC_NAMES,
@@ -48,12 +48,12 @@ class Plots:
             InputError: no run has one: a target that is a number, or test rows of one class.
             UnknownNameError: no run has this key.
         """
-        runs, curves = self._evaluated("roc", run), []
+        runs, curves = self._select_evaluated("roc", run), []
         for one, found in runs:
             for name, points in found.roc.items():
-                label = _label(one, name, found.roc, runs)
+                label = _curve_label(one, name, found.roc, runs)
                 auc = next((part.auc for part in found.per_class if part.name == name), None)
-                curves.append(Curve(points=points, title=label if auc is None else f"{label}, AUC {auc:.3f}"))
+                curves.append(ChartCurve(points=points, title=label if auc is None else f"{label}, AUC {auc:.3f}"))
         return draw_chart(roc_chart(curves), ax)
 
     def calibration(self, run: str | None = None, ax: Axes | None = None) -> Axes:
@@ -66,8 +66,8 @@ class Plots:
         return draw_chart(
             calibration_chart(
                 [
-                    Curve(points=calibration_points(found), title=one.title, marker="o")
-                    for one, found in self._evaluated("reliability", run)
+                    ChartCurve(points=calibration_points(found), title=one.title, marker="o")
+                    for one, found in self._select_evaluated("reliability", run)
                 ]
             ),
             ax,
@@ -80,9 +80,9 @@ class Plots:
             InputError: no run has classes.
             UnknownNameError: no run has this key.
         """
-        runs = self._evaluated("lift", run)
+        runs = self._select_evaluated("lift", run)
         curves = [
-            Curve(points=points, title=_label(one, name, found.lift, runs), marker="o")
+            ChartCurve(points=points, title=_curve_label(one, name, found.lift, runs), marker="o")
             for one, found in runs
             for name, points in lift_curves(found).items()
         ]
@@ -95,17 +95,17 @@ class Plots:
             InputError: no run has losses: the labels' owner alone knows them.
             UnknownNameError: no run has this key.
         """
-        drawn = [one for one in self._runs(run) if any(epoch.train_loss is not None for epoch in one.epochs)]
+        drawn = [one for one in self._select_runs(run) if any(epoch.train_loss is not None for epoch in one.epochs)]
         if not drawn:
             raise InputError("no run has a loss to draw: training on secret shares shows none, and some have no epochs")
         curves = []
         for i, one in enumerate(drawn):
             color = _COLORS[i % len(_COLORS)]
             train = [(float(epoch.epoch), epoch.train_loss) for epoch in one.epochs if epoch.train_loss is not None]
-            curves.append(Curve(points=train, title=one.title, color=color))
+            curves.append(ChartCurve(points=train, title=one.title, color=color))
             valid = [(float(epoch.epoch), epoch.valid["log_loss"]) for epoch in one.epochs if "log_loss" in epoch.valid]
             if valid:
-                curves.append(Curve(points=valid, title=f"{one.title}, validation", dash="4 2", color=color))
+                curves.append(ChartCurve(points=valid, title=f"{one.title}, validation", dash="4 2", color=color))
         axes = draw_chart(Chart(curves=curves, x="epoch", y="loss", label="Loss by epoch"), ax)
         axes.locator_params(axis="x", integer=True)
         return axes
@@ -117,7 +117,7 @@ class Plots:
             InputError: no run has classes.
             UnknownNameError: no run has this key.
         """
-        _, found = self._evaluated("confusion", run)[-1]
+        _, found = self._select_evaluated("confusion", run)[-1]
         axes = new_axes(ax)
         axes.imshow(found.confusion, cmap="Blues")
         most = max(map(max, found.confusion))
@@ -132,15 +132,15 @@ class Plots:
         axes.set_ylabel("class of the row")
         return axes
 
-    def _runs(self, key: str | None) -> list[RunRecord]:
+    def _select_runs(self, key: str | None) -> list[RunRecord]:
         found = [one for one in self._record.runs if key in (None, one.key)]
         if not found:
             raise UnknownNameError("run", str(key), [one.key for one in self._record.runs])
         return found
 
-    def _evaluated(self, field: str, key: str | None) -> list[tuple[RunRecord, Evaluation]]:
+    def _select_evaluated(self, field: str, key: str | None) -> list[tuple[RunRecord, Evaluation]]:
         """Runs with such figures: all, or of more than two classes the last one."""
-        found = [(one, one.evaluation) for one in self._runs(key) if one.evaluation is not None]
+        found = [(one, one.evaluation) for one in self._select_runs(key) if one.evaluation is not None]
         found = [(one, had) for one, had in found if getattr(had, field)]
         if not found:
             raise InputError(
@@ -150,7 +150,7 @@ class Plots:
         return found if found[0][1].binary or field == "reliability" else found[-1:]
 
 
-def _label(run: RunRecord, name: str, curves: Iterable[str], runs: Sequence[object]) -> str:
+def _curve_label(run: RunRecord, name: str, curves: Iterable[str], runs: Sequence[object]) -> str:
     """A curve's name: its class where one run has several, its run otherwise."""
     return name if len(list(curves)) > 1 and len(runs) == 1 else run.title
 
@@ -175,8 +175,8 @@ def trials_axes(trials: Sequence[tuple[int, float | None]], metric: str, ax: Axe
         steps += [(float(number), before), (float(number), value)]
     values = [(float(number), value) for number, value in found]
     curves = [
-        Curve(points=values, title="trial", marker="o", joined=False, color=_COLORS[0]),
-        Curve(points=steps, title="best so far", color=_COLORS[1]),
+        ChartCurve(points=values, title="trial", marker="o", joined=False, color=_COLORS[0]),
+        ChartCurve(points=steps, title="best so far", color=_COLORS[1]),
     ]
     title = f"{METRIC_NAMES.get(metric, metric)} on validation rows"
     return draw_chart(Chart(curves=curves, x="trial", y=title, label="Value of each trial"), ax)

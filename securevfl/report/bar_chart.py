@@ -9,7 +9,7 @@ from math import floor, log10
 from markupsafe import Markup
 
 from securevfl.report.chart import round_marks
-from securevfl.report.svg_shapes import box, estimate_width, picture, shorten, stroke, word
+from securevfl.report.svg_shapes import draw_box, draw_line, draw_picture, draw_text, estimate_width, shorten_text
 
 __all__ = ["Bar", "BarRow", "bar_chart"]
 
@@ -72,14 +72,14 @@ def bar_chart(
         most: characters of a label.
         mark_text: text of a number on the axis.
     """
-    names = [shorten(row.label, most) for row in rows]
+    names = [shorten_text(row.label, most) for row in rows]
     bars = [bar for row in rows for bar in row.bars]
     end = end if end is not None else max([bar.end for bar in bars])
     end = end if end > start else start + 1.0
     left = 10 + max(map(estimate_width, names))
     right = width - 10 - max(estimate_width(bar.note) for bar in bars)
 
-    def place(value: float) -> float:
+    def place_value(value: float) -> float:
         value = min(max(value, start), end)
         share = log10(value / start) / log10(end / start) if log else (value - start) / (end - start)
         return left + share * (right - left)
@@ -88,28 +88,28 @@ def bar_chart(
     bottom = 4.0 + sum(heights)
     parts = []
     for value, text in _axis_marks(start, end, log=log, mark_text=mark_text, most=max(2, int((right - left) / 55))):
-        parts.append(Markup('<path class="grid" d="M{:.1f} 4V{:.1f}"/>').format(place(value), bottom))
-        parts.append(word(place(value), bottom + 15, text, anchor="middle", kind="muted"))
+        parts.append(Markup('<path class="grid" d="M{:.1f} 4V{:.1f}"/>').format(place_value(value), bottom))
+        parts.append(draw_text(place_value(value), bottom + 15, text, anchor="middle", kind="muted"))
     top = 4.0
     for row, name, height in zip(rows, names, heights, strict=True):
-        parts.append(word(left - 8, top + height / 2 + 4, name, anchor="end"))
+        parts.append(draw_text(left - 8, top + height / 2 + 4, name, anchor="end"))
         for i, bar in enumerate(row.bars):
-            parts += _draw_bar(bar, place, top + _GAP / 2 + i * _HEIGHT, start, name)
+            parts += _draw_bar(bar, place_value, top + _GAP / 2 + i * _HEIGHT, start, name)
         top += height
-    return picture(width, bottom + _AXIS, parts, label)
+    return draw_picture(width, bottom + _AXIS, parts, label)
 
 
 def _draw_bar(bar: Bar, place: Callable[[float], float], top: float, start: float, name: str) -> list[Markup]:
     first, last = place(start if bar.start is None else bar.start), place(bar.end)
     split, height, title = last - bar.share * (last - first), _HEIGHT - 2, f"{name}: {bar.note}"
-    parts = [box(first, top, split - first, height, color=bar.color, title=title)]
+    parts = [draw_box(first, top, split - first, height, color=bar.color, title=title)]
     if bar.share:
-        parts.append(box(split, top, last - split, height, color=bar.second, title=title))
+        parts.append(draw_box(split, top, last - split, height, color=bar.second, title=title))
     if bar.tick is not None:
         parts.append(
-            stroke(place(bar.tick), top - 2, (place(bar.tick), top + height + 2), color="var(--muted)", width=2)
+            draw_line(place(bar.tick), top - 2, (place(bar.tick), top + height + 2), color="var(--muted)", width=2)
         )
-    return [*parts, word(max(first, last) + 5, top + height - 4, bar.note)]
+    return [*parts, draw_text(max(first, last) + 5, top + height - 4, bar.note)]
 
 
 def _axis_marks(

@@ -111,7 +111,7 @@ class Card:
         return (cell for row in self.cells for cell in row if cell.standing != "its own")
 
     @property
-    def worst(self) -> Standing:
+    def worst_standing(self) -> Standing:
         """The worst standing of any cell."""
         found = {cell.standing for cell in self}
         return next((one for one in STANDINGS if one in found), "nothing found")
@@ -128,20 +128,20 @@ class Card:
                     return cell
         raise KeyError(f"{reader!r} about the {of} of {about!r}")
 
-    def counts(self) -> Mapping[Standing, int]:
+    def standing_counts(self) -> Mapping[Standing, int]:
         """Standing → cells."""
         return {one: sum(cell.standing == one for cell in self) for one in STANDINGS}
 
     def summary(self) -> str:
         """``2 cells of 9: reads it; 7: nothing found``."""
-        return "; ".join(f"{standing}: {count}" for standing, count in self.counts().items() if count)
+        return "; ".join(f"{standing}: {count}" for standing, count in self.standing_counts().items() if count)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
             "title": self.title,
             "assumes": self.assumes,
-            "worst": self.worst,
+            "worst": self.worst_standing,
             "parties": [{"names": list(group.names), "role": group.role} for group in self.rows],
             "cells": [asdict(cell) for cell in self],
             "rows_told": list(self.rows_told),

@@ -11,21 +11,21 @@ from markupsafe import Markup
 
 from securevfl.report.svg_shapes import (
     clean_text,
+    draw_line,
+    draw_path,
+    draw_picture,
+    draw_text,
     estimate_width,
     marker_shape,
-    path,
-    picture,
-    shift,
-    shorten,
+    shift_shapes,
+    shorten_text,
     spread_apart,
-    stroke,
-    word,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LIGHT", "Chart", "Curve", "chart_svg", "draw_chart", "new_axes", "panels_svg", "round_marks"]
+__all__ = ["LIGHT", "Chart", "ChartCurve", "chart_svg", "draw_chart", "new_axes", "panels_svg", "round_marks"]
 
 LIGHT = {"accent": "#2b6cb0", "ink": "#1f2933", "muted": "#66727f", "line": "#e3e8ee"}
 """The page's palette in its light scheme, for pictures outside the page."""
@@ -36,7 +36,7 @@ _NAME = 36  # characters of a curve's name beside the plot
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class ChartCurve:
     """One line of a chart.
 
     Attributes:
@@ -82,7 +82,7 @@ class Chart:
         title: above the chart.
     """
 
-    curves: Sequence[Curve]
+    curves: Sequence[ChartCurve]
     x: str
     y: str
     label: str
@@ -103,7 +103,7 @@ class Chart:
         for curve in self.curves:
             for (_, y), deviation in zip(curve.points, curve.deviations, strict=False):
                 heights += [y - deviation, y + deviation]
-        return self.x_span or _span([x for x, _ in points]), self.y_span or _span(heights)
+        return self.x_span or _padded_span([x for x, _ in points]), self.y_span or _padded_span(heights)
 
     @property
     def guides(self) -> list[tuple[tuple[float, float], tuple[float, float]]]:
@@ -115,7 +115,7 @@ class Chart:
 
 def chart_svg(chart: Chart, width: float = WIDTH, height: float = HEIGHT) -> Markup:
     """The chart as a picture of the page."""
-    return picture(width, height, _draw_shapes(chart, width, height), chart.label)
+    return draw_picture(width, height, _draw_shapes(chart, width, height), chart.label)
 
 
 def panels_svg(charts: Sequence[Chart], shares: Sequence[float], width: float, height: float, label: str) -> Markup:
@@ -129,37 +129,37 @@ def panels_svg(charts: Sequence[Chart], shares: Sequence[float], width: float, h
     """
     parts, left = [], 0.0
     for chart, share in zip(charts, shares, strict=True):
-        parts.append(shift(left, 0, _draw_shapes(chart, width * share, height)))
+        parts.append(shift_shapes(left, 0, _draw_shapes(chart, width * share, height)))
         left += width * share
-    return picture(width, height, parts, label)
+    return draw_picture(width, height, parts, label)
 
 
 def _draw_shapes(chart: Chart, width: float, height: float) -> list[Markup]:
     (x0, x1), (y0, y1) = chart.spans
-    names = [shorten(curve.title, _NAME) for curve in chart.curves] if chart.named else []
+    names = [shorten_text(curve.title, _NAME) for curve in chart.curves] if chart.named else []
     right = width - _RIGHT - (22 + max(map(estimate_width, names), default=0.0) if names else 0.0)
     top, low = _TOP + (16 if chart.title else 0), height - _BOTTOM
 
-    def place(x: float, y: float) -> tuple[float, float]:
+    def place_point(x: float, y: float) -> tuple[float, float]:
         return _LEFT + (x - x0) / (x1 - x0) * (right - _LEFT), low - (y - y0) / (y1 - y0) * (low - top)
 
-    parts = [word(_LEFT, 12, chart.title, kind="strong")] if chart.title else []
+    parts = [draw_text(_LEFT, 12, chart.title, kind="strong")] if chart.title else []
     for value, text in round_marks(y0, y1, percent=chart.percent):
-        _, mark = place(x0, value)
+        _, mark = place_point(x0, value)
         parts.append(Markup('<path class="grid" d="M{} {:.1f}H{:.1f}"/>').format(_LEFT, mark, right))
-        parts.append(word(_LEFT - 6, mark + 4, text, anchor="end", kind="muted"))
+        parts.append(draw_text(_LEFT - 6, mark + 4, text, anchor="end", kind="muted"))
     for value, text in chart.x_marks if chart.x_marks is not None else round_marks(x0, x1):
-        parts.append(word(place(value, y0)[0], low + 16, text, anchor="middle", kind="muted"))
+        parts.append(draw_text(place_point(value, y0)[0], low + 16, text, anchor="middle", kind="muted"))
     for start, end in chart.guides:
-        parts.append(path([place(*start), place(*end)], color="var(--muted)", dash="3 3"))
+        parts.append(draw_path([place_point(*start), place_point(*end)], color="var(--muted)", dash="3 3"))
     for curve in chart.curves:
         parts += _draw_curve(
-            curve, [place(*point) for point in curve.points], (low - top) / (y1 - y0), named=chart.named
+            curve, [place_point(*point) for point in curve.points], (low - top) / (y1 - y0), named=chart.named
         )
     if names:
-        ends = [place(*curve.points[-1]) for curve in chart.curves]
+        ends = [place_point(*curve.points[-1]) for curve in chart.curves]
         parts += _write_names(chart.curves, names, ends, (right, top, low))
-    parts.append(word((_LEFT + right) / 2, height - 4, chart.x, anchor="middle", kind="muted"))
+    parts.append(draw_text((_LEFT + right) / 2, height - 4, chart.x, anchor="middle", kind="muted"))
     parts.append(
         Markup(
             '<text transform="translate(11 {:.1f}) rotate(-90)" text-anchor="middle" class="muted">{}</text>'
@@ -168,25 +168,28 @@ def _draw_shapes(chart: Chart, width: float, height: float) -> list[Markup]:
     return parts
 
 
-def _draw_curve(curve: Curve, places: Sequence[tuple[float, float]], scale: float, *, named: bool) -> list[Markup]:
+def _draw_curve(curve: ChartCurve, places: Sequence[tuple[float, float]], scale: float, *, named: bool) -> list[Markup]:
     """Error bars, line and marks of one curve; `scale` is the height of one unit of y."""
     color, parts = curve.color or "var(--accent)", []
     title = "" if named else curve.title
     for (x, y), deviation in zip(places, curve.deviations, strict=False):
         if deviation:
-            parts.append(path([(x, y - deviation * scale), (x, y + deviation * scale)], color=color, width=1.2))
+            parts.append(draw_path([(x, y - deviation * scale), (x, y + deviation * scale)], color=color, width=1.2))
             parts += [
-                stroke(x - 3, end, (x + 3, end), color=color) for end in (y - deviation * scale, y + deviation * scale)
+                draw_line(x - 3, end, (x + 3, end), color=color)
+                for end in (y - deviation * scale, y + deviation * scale)
             ]
     if curve.joined:
-        parts.append(path(places, color=color, width=curve.width, dash=curve.dash, opacity=curve.opacity, title=title))
+        parts.append(
+            draw_path(places, color=color, width=curve.width, dash=curve.dash, opacity=curve.opacity, title=title)
+        )
     if curve.marker:
         parts += [marker_shape(x, y, curve.marker, color=color, hollow=curve.hollow, title=title) for x, y in places]
     return parts
 
 
 def _write_names(
-    curves: Sequence[Curve],
+    curves: Sequence[ChartCurve],
     names: Sequence[str],
     ends: Sequence[tuple[float, float]],
     room: tuple[float, float, float],
@@ -197,13 +200,13 @@ def _write_names(
     parts = []
     for i, y in zip(order, spread_apart([ends[i][1] for i in order], 14, top, low), strict=True):
         color = curves[i].color or "var(--accent)"
-        parts.append(path([ends[i], (right + 10, y)], color=color, width=0.6, opacity=0.6))
+        parts.append(draw_path([ends[i], (right + 10, y)], color=color, width=0.6, opacity=0.6))
         parts.append(marker_shape(right + 14, y, curves[i].marker or "o", color=color, hollow=curves[i].hollow))
-        parts.append(word(right + 22, y + 4, names[i], color=color))
+        parts.append(draw_text(right + 22, y + 4, names[i], color=color))
     return parts
 
 
-def _span(values: Sequence[float]) -> tuple[float, float]:
+def _padded_span(values: Sequence[float]) -> tuple[float, float]:
     """From the least to the largest, a little more to both sides."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0

@@ -18,11 +18,11 @@ __all__ = [
     "describe_verification",
     "epsilon_of",
     "find_run",
-    "gain",
     "human_bytes",
     "human_seconds",
     "list_worst_findings",
     "make_cards",
+    "metric_gain",
     "metric_text",
     "metrics_of",
     "phases_by_party",
@@ -53,7 +53,7 @@ def metric_text(name: str, value: float, digits: int) -> str:
     return f"{value:,.{digits}g}" if amount and abs(value) < 1e5 else f"{value:,.{0 if amount else digits}f}"
 
 
-def gain(record: Record, run: RunRecord, metric: str = "auc") -> float | None:
+def metric_gain(record: Record, run: RunRecord, metric: str = "auc") -> float | None:
     """How much better than the active party alone; None if either has no such metric."""
     alone = find_run(record, "alone")
     if alone is None or run.key == "alone" or metric not in run.test or metric not in alone.test:

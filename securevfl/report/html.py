@@ -19,11 +19,11 @@ from securevfl.report.derived import (
     describe_verification,
     epsilon_of,
     find_run,
-    gain,
     human_bytes,
     human_seconds,
     list_worst_findings,
     make_cards,
+    metric_gain,
     metric_text,
     metrics_of,
     phases_by_party,
@@ -81,7 +81,7 @@ def _make_headlines(record: Record) -> list[Headline]:
     noisy = [run for run in record.runs if run.epsilon]
     for run in noisy[:2]:
         if name in run.test:
-            better = gain(record, run, name)
+            better = metric_gain(record, run, name)
             detail = f"{title} {run.test[name]:.3f}" + (
                 "" if better is None else f", {_format_signed(better)} against alone"
             )
@@ -158,7 +158,7 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
         constant=constant_of(record),
         warnings=_group_warnings(record),
         colors=plots.run_colors(record.runs),
-        gain={run.key: gain(record, run, main[0]) for run in record.runs},
+        gain={run.key: metric_gain(record, run, main[0]) for run in record.runs},
         cost={run.key: sum(cost_per_epoch(run)) for run in record.runs},
         sent={run.key: bytes_each_way(record, run) for run in record.runs},
         epsilon={run.key: epsilon_of(run) for run in record.runs},

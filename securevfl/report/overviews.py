@@ -34,7 +34,7 @@ def overview_table(tables: Sequence[TableOverview]) -> RenderableType:
             Text(one.party),
             Text(rows),
             Text(f"{one.columns:,}"),
-            Text(_format_percent(one.missing)),
+            Text(_format_percent(one.missing_share)),
             Text(_describe_table(one)),
         )
     looked = max((one.looked for one in tables if one.rows is None or one.looked < one.rows), default=0)
@@ -54,20 +54,20 @@ def _describe_table(one: TableOverview) -> str:
     classes = "" if one.classes is None else f" ({_format_count(one.classes, 'class', 'classes')})"
     roles = [f"{role} {_clean_name(column)}{classes * (role == 'label')}" for role, column in one.roles.items()]
     lines = ["; ".join([f"identifier {ids}", *roles])]
-    kinds = [f"{count:,} {kind if count > 1 else _ONE[kind]}" for kind, count in one.kinds.items()]
-    if one.texts:
-        kinds[0] += f" ({one.texts:,} in texts)"
+    kinds = [f"{count:,} {kind if count > 1 else _ONE[kind]}" for kind, count in one.kind_counts.items()]
+    if one.numeric_text_count:
+        kinds[0] += f" ({one.numeric_text_count:,} in texts)"
     kinds += [f"{one.problems:,} with mistakes"] if one.problems else []
     lines.append(", ".join(kinds) or "no features")
     if one.unused:
         lines.append(f"not used: {_list_columns(one.unused)}")
     if one.partly and one.prepared:
         lines.append(f"taken as categories, though many values are numbers or dates: {_list_columns(one.partly)}")
-    if one.constant:
-        lines.append(f"{'dropped as constant' if one.prepared else 'constant'}: {_list_columns(one.constant)}")
-    if one.scattered:
+    if one.constant_columns:
+        lines.append(f"{'dropped as constant' if one.prepared else 'constant'}: {_list_columns(one.constant_columns)}")
+    if one.scattered_columns:
         dropped = "dropped as names or free text" if one.prepared else "names or free text"
-        lines.append(f"{dropped}: {_list_columns(one.scattered)}")
+        lines.append(f"{dropped}: {_list_columns(one.scattered_columns)}")
     most = one.most_missing
     if most is not None and len(one.lines) > 1:
         lines.append(f"most missing: {_clean_name(most.column)}, {_format_percent(most.missing)}")

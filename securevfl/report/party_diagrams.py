@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from securevfl.report.derived import active_name, human_bytes
 from securevfl.report.record import PartyRecord, Record, RunRecord
-from securevfl.report.svg_shapes import arrow, box, picture, shorten, word
+from securevfl.report.svg_shapes import draw_arrow, draw_box, draw_picture, draw_text, shorten_text
 
 __all__ = ["Holding", "draw_flow", "draw_overlap", "list_holdings"]
 
@@ -58,16 +58,16 @@ def draw_overlap(record: Record) -> Markup | None:
     largest, common, parts = max(party.rows for party in known), record.alignment.common, []
     for i, party in enumerate(record.parties):
         top = 8 + 44 * i
-        parts.append(word(0, top + 10, shorten(party.name, 34), kind="strong"))
+        parts.append(draw_text(0, top + 10, shorten_text(party.name, 34), kind="strong"))
         if not party.rows:
-            parts.append(word(0, top + 28, "the writer of this report does not know the rows", kind="muted"))
+            parts.append(draw_text(0, top + 28, "the writer of this report does not know the rows", kind="muted"))
             continue
         length = 200 * party.rows / largest
         shared = 200 * min(common, party.rows) / largest
-        parts.append(box(0, top + 16, length, 16, color="var(--rule)", title=f"{party.rows:,} rows"))
-        parts.append(box(0, top + 16, shared, 16, color="var(--accent)", title=f"{common:,} common rows"))
-        parts.append(word(length + 7, top + 29, f"{party.rows:,}, {common / party.rows:.0%} common", kind="muted"))
-    return picture(360, 12 + 44 * len(record.parties), parts, f"{common:,} common rows, in each party's rows")
+        parts.append(draw_box(0, top + 16, length, 16, color="var(--rule)", title=f"{party.rows:,} rows"))
+        parts.append(draw_box(0, top + 16, shared, 16, color="var(--accent)", title=f"{common:,} common rows"))
+        parts.append(draw_text(length + 7, top + 29, f"{party.rows:,}, {common / party.rows:.0%} common", kind="muted"))
+    return draw_picture(360, 12 + 44 * len(record.parties), parts, f"{common:,} common rows, in each party's rows")
 
 
 def draw_flow(record: Record, run: RunRecord) -> Markup | None:
@@ -79,9 +79,9 @@ def draw_flow(record: Record, run: RunRecord) -> Markup | None:
     others = [party for party in record.parties if party.name != active]
     parts: list[Markup] = []
     height = 62 * len(others)
-    parts.append(box(4, height / 2 - 22, 96, 44, color="var(--soft)", title=active, kind="edge"))
-    parts.append(word(52, height / 2 - 2, shorten(active, 13), anchor="middle", kind="strong"))
-    parts.append(word(52, height / 2 + 13, "active", anchor="middle", kind="muted"))
+    parts.append(draw_box(4, height / 2 - 22, 96, 44, color="var(--soft)", title=active, kind="edge"))
+    parts.append(draw_text(52, height / 2 - 2, shorten_text(active, 13), anchor="middle", kind="strong"))
+    parts.append(draw_text(52, height / 2 + 13, "active", anchor="middle", kind="muted"))
     for i, party in enumerate(others):
         middle = 62 * i + 31
         parts += _draw_party(party, middle)
@@ -100,18 +100,18 @@ def draw_flow(record: Record, run: RunRecord) -> Markup | None:
             )
             text = f"{sender} to {receiver}: {human_bytes(sum(line.bytes for line in lines))}"
             tail, head = (start, end) if way == "out" else (end, start)
-            parts.append(arrow(tail[0], tail[1], head, color=color, title=text))
+            parts.append(draw_arrow(tail[0], tail[1], head, color=color, title=text))
             at = 0.72
             x, y = start[0] + at * (end[0] - start[0]), start[1] + at * (end[1] - start[1])
             parts.append(_draw_lock(x, y, color, sealed=sealed))
-    return picture(360, height, parts, f"What went over each link in {run.title}")
+    return draw_picture(360, height, parts, f"What went over each link in {run.title}")
 
 
 def _draw_party(party: PartyRecord, middle: float) -> list[Markup]:
     return [
-        box(260, middle - 22, 96, 44, color="var(--soft)", title=party.name, kind="edge"),
-        word(308, middle - 2, shorten(party.name, 13), anchor="middle", kind="strong"),
-        word(308, middle + 13, party.role, anchor="middle", kind="muted"),
+        draw_box(260, middle - 22, 96, 44, color="var(--soft)", title=party.name, kind="edge"),
+        draw_text(308, middle - 2, shorten_text(party.name, 13), anchor="middle", kind="strong"),
+        draw_text(308, middle + 13, party.role, anchor="middle", kind="muted"),
     ]
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from securevfl.report.bar_chart import Bar, BarRow, bar_chart
-from securevfl.report.chart import Chart, Curve, chart_svg
+from securevfl.report.chart import Chart, ChartCurve, chart_svg
 from securevfl.report.derived import (
     bytes_per_epoch,
     cost_per_epoch,
-    gain,
     human_bytes,
     human_seconds,
+    metric_gain,
     metrics_of,
     short_title,
 )
@@ -52,9 +52,9 @@ def draw_metric_by_epoch(record: Record) -> Markup | None:
     curves = []
     for i, (run, points) in enumerate(zip(runs, lines, strict=True)):
         # Parity hides a line under a later one: it is drawn wide and pale, so that it shows on both sides.
-        hidden = not run.baseline and any(_covers(later, points) for later in lines[i + 1 :])
+        hidden = not run.baseline and any(_covers_line(later, points) for later in lines[i + 1 :])
         curves.append(
-            Curve(
+            ChartCurve(
                 points=points,
                 color=palette[run.key],
                 title=short_title(run, record.runs),
@@ -94,7 +94,7 @@ def epoch_metric(record: Record) -> str:
     return _epoch_metric(record)[1]
 
 
-def _covers(over: Sequence[tuple[float, float]], under: Sequence[tuple[float, float]]) -> bool:
+def _covers_line(over: Sequence[tuple[float, float]], under: Sequence[tuple[float, float]]) -> bool:
     """Whether one line would hide most of another: nearly the same value at most of the same epochs."""
     at = dict(over)
     return sum(abs(at.get(x, 1e9) - y) < 0.002 for x, y in under) > len(under) / 2
@@ -109,7 +109,7 @@ def draw_test_metric(record: Record) -> Markup | None:
     palette = run_colors(record.runs)
     rows = []
     for run in runs:
-        better = gain(record, run, name)
+        better = metric_gain(record, run, name)
         note = "" if better is None else f" ({better:+.3f})".replace("-", "−")
         bar = Bar(end=run.test[name], color=palette[run.key], note=f"{run.test[name]:.3f}{note}")
         rows.append(BarRow(label=short_title(run, record.runs), bars=[bar]))

@@ -20,7 +20,7 @@ from rich.progress import (
 from securevfl.party_context import Observer
 from securevfl.report.sweep_record import CellFigures
 
-__all__ = ["RunBars", "columns", "run_bars", "sweep_bar"]
+__all__ = ["RunBars", "bar_columns", "run_bars", "sweep_bar"]
 
 
 class RunBars(Observer):
@@ -55,7 +55,7 @@ class RunBars(Observer):
             self._progress.update(self._task, total=task.total or 1, completed=task.total or 1)
 
 
-def columns() -> tuple[ProgressColumn, ...]:
+def bar_columns() -> tuple[ProgressColumn, ...]:
     """What stands in each bar of a run: what, how far, how long, and a note."""
     return (
         SpinnerColumn(),
@@ -70,7 +70,7 @@ def columns() -> tuple[ProgressColumn, ...]:
 @contextmanager
 def run_bars(console: Console) -> Iterator[RunBars]:
     """Bars of the runs of a comparison, shown on `console` while the block runs."""
-    with Progress(*columns(), console=console, transient=False) as progress:
+    with Progress(*bar_columns(), console=console, transient=False) as progress:
         bars = RunBars(progress)
         yield bars
         bars.finish()
@@ -89,9 +89,9 @@ def sweep_bar(console: Console, cells: int) -> Iterator[Callable[[int, int, Cell
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=cells)
 
-        def show(done: int, total: int, cell: CellFigures) -> None:
+        def show_cell(done: int, total: int, cell: CellFigures) -> None:
             note = f"{cell.data}, {cell.method}: {100 * cell.value:.1f}"
             progress.update(task, completed=done, total=total, description=note)
 
-        yield show
+        yield show_cell
         progress.update(task, completed=cells)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from securevfl.report.chart import Chart, Curve, chart_svg
+from securevfl.report.chart import Chart, ChartCurve, chart_svg
 from securevfl.report.derived import epsilon_of, find_run, metrics_of
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.plots import mark_epochs
 from securevfl.report.record import Record, RunRecord
-from securevfl.report.svg_shapes import shorten
+from securevfl.report.svg_shapes import shorten_text
 
 __all__ = [
     "METRIC_NAMES",
@@ -71,17 +71,18 @@ def describe_target(record: Record) -> tuple[str, str]:
         return f"Predicts {target}, a number.", f"How near each run comes to {target}"
     if found.task == "multilabel":
         return (
-            f"Predicts {len(found.classes)} labels, of which a row can have several: {shorten(target, 80)}.",
+            f"Predicts {len(found.classes)} labels, of which a row can have several: {shorten_text(target, 80)}.",
             "How well each run ranks rows by each label",
         )
     if len(found.classes) == 2:
         return (
             f"Predicts {target} ({found.classes[0]} or {found.classes[1]}).",
-            f"How well each run ranks {shorten(found.classes[1], _NAME)} above {shorten(found.classes[0], _NAME)}",
+            f"How well each run ranks {shorten_text(found.classes[1], _NAME)} "
+            f"above {shorten_text(found.classes[0], _NAME)}",
         )
     return (
         f"Predicts {target}, one of {len(found.classes)} classes.",
-        f"How well each run tells classes of {shorten(target, _NAME)} apart",
+        f"How well each run tells classes of {shorten_text(target, _NAME)} apart",
     )
 
 
@@ -89,15 +90,21 @@ def make_pictures(record: Record, run: RunRecord) -> list[Picture]:
     """The figures of one run, those that its evaluation defines."""
     found, drawn = run.evaluation, []
     if found is not None:
-        drawn += [_roc(record, run, found), _lift(found), _reliability(found), *_residuals(found), _stability(found)]
-    drawn.append(_learning(run, chooses=record.job.get("keep") != "last"))
+        drawn += [
+            _draw_roc(record, run, found),
+            _draw_lift(found),
+            _draw_reliability(found),
+            *_draw_residuals(found),
+            _draw_stability(found),
+        ]
+    drawn.append(_draw_learning(run, chooses=record.job.get("keep") != "last"))
     return [one for one in drawn if one is not None]
 
 
 _UNIT = (0.0, 1.0)
 
 
-def roc_chart(curves: Sequence[Curve]) -> Chart:
+def roc_chart(curves: Sequence[ChartCurve]) -> Chart:
     """ROC curves: share of the class that is found, against the share of other rows found with it."""
     return Chart(
         curves=curves,
@@ -110,7 +117,7 @@ def roc_chart(curves: Sequence[Curve]) -> Chart:
     )
 
 
-def lift_chart(curves: Sequence[Curve]) -> Chart:
+def lift_chart(curves: Sequence[ChartCurve]) -> Chart:
     """How many times more of the class than among all rows, in the rows that score highest."""
     most = max((y for curve in curves for _, y in curve.points), default=1.0)
     return Chart(
@@ -124,7 +131,7 @@ def lift_chart(curves: Sequence[Curve]) -> Chart:
     )
 
 
-def calibration_chart(curves: Sequence[Curve]) -> Chart:
+def calibration_chart(curves: Sequence[ChartCurve]) -> Chart:
     """How often scores were right, against the scores."""
     return Chart(
         curves=curves,
@@ -147,7 +154,7 @@ def calibration_points(found: Evaluation) -> list[tuple[float, float]]:
     return [(part.confidence, part.observed) for part in found.reliability]
 
 
-def _roc(record: Record, run: RunRecord, found: Evaluation) -> Picture | None:
+def _draw_roc(record: Record, run: RunRecord, found: Evaluation) -> Picture | None:
     if not found.roc:
         return None
     curves = []
@@ -156,39 +163,44 @@ def _roc(record: Record, run: RunRecord, found: Evaluation) -> Picture | None:
             other = find_run(record, key)
             if other is not None and other is not run and other.evaluation is not None:
                 curves += [
-                    Curve(points=points, color=color, dash="6 3", title=other.title)
+                    ChartCurve(points=points, color=color, dash="6 3", title=other.title)
                     for points in other.evaluation.roc.values()
                 ]
-    curves += _classes(found, found.roc)
-    says = f"share of rows {_with(found)} that are found, against the share of other rows found with them"
+    curves += _class_curves(found, found.roc)
+    says = f"share of rows {_phrase_with(found)} that are found, against the share of other rows found with them"
     says += "; dashed: baselines" if len(curves) > len(found.roc) else ""
-    return Picture("ROC" + _of(found), says + _key(found), roc_chart(curves))
+    return Picture("ROC" + _name_positives(found), says + _describe_colors(found), roc_chart(curves))
 
 
-def _lift(found: Evaluation) -> Picture | None:
+def _draw_lift(found: Evaluation) -> Picture | None:
     if not found.lift:
         return None
     top = next(iter(found.lift.values()))[0]
-    says = f"how many times more rows {_with(found)} than among all, in the rows that score highest; dashed: by chance"
+    says = f"how many times more rows {_phrase_with(found)} than among all, in the rows that score highest; "
+    says += "dashed: by chance"
     if len(found.lift) == 1:
         says += f". The best tenth has {top.lift:.2g} times as many as all rows"
-    return Picture("Lift" + _of(found), says + _key(found), lift_chart(_classes(found, lift_curves(found), marker="o")))
+    return Picture(
+        "Lift" + _name_positives(found),
+        says + _describe_colors(found),
+        lift_chart(_class_curves(found, lift_curves(found), marker="o")),
+    )
 
 
-def _reliability(found: Evaluation) -> Picture | None:
+def _draw_reliability(found: Evaluation) -> Picture | None:
     if not found.reliability:
         return None
-    which = f"of {shorten(found.classes[-1], _NAME)}" if found.binary else "of the likeliest class"
+    which = f"of {shorten_text(found.classes[-1], _NAME)}" if found.binary else "of the likeliest class"
     ece = found.metrics.get("ece")
     return Picture(
         "Calibration",
         f"score {which}, against how often it was right; on the diagonal, scores are probabilities"
         + ("" if ece is None else f". Expected calibration error {ece:.3f}"),
-        calibration_chart([Curve(points=calibration_points(found), marker="o")]),
+        calibration_chart([ChartCurve(points=calibration_points(found), marker="o")]),
     )
 
 
-def _residuals(found: Evaluation) -> list[Picture | None]:
+def _draw_residuals(found: Evaluation) -> list[Picture | None]:
     if not found.residuals:
         return []
     tenths = [(i + 1.0, bin_) for i, bin_ in enumerate(found.residuals)]
@@ -202,7 +214,7 @@ def _residuals(found: Evaluation) -> list[Picture | None]:
             "Predicted against true",
             f"mean of {name} in each tenth of the test rows, from the lowest prediction to the highest",
             Chart(
-                curves=[Curve(points=means, marker="o", joined=False)],
+                curves=[ChartCurve(points=means, marker="o", joined=False)],
                 x="predicted",
                 y="true",
                 label="Predicted against true",
@@ -213,7 +225,7 @@ def _residuals(found: Evaluation) -> list[Picture | None]:
             "Residuals",
             "mean of predicted minus true, by tenth of the predictions; above the line, predictions are too high",
             Chart(
-                curves=[Curve(points=residuals, marker="o")],
+                curves=[ChartCurve(points=residuals, marker="o")],
                 y="residual",
                 label="Residuals",
                 level=0.0,
@@ -225,7 +237,7 @@ def _residuals(found: Evaluation) -> list[Picture | None]:
             "Error by tenth",
             "root of the mean squared error, by tenth of the predictions",
             Chart(
-                curves=[Curve(points=errors, marker="o")],
+                curves=[ChartCurve(points=errors, marker="o")],
                 y="RMSE",
                 label="Error by tenth",
                 y_span=(0.0, 1.05 * max(b.error for _, b in tenths) or 1.0),
@@ -236,7 +248,7 @@ def _residuals(found: Evaluation) -> list[Picture | None]:
     ]
 
 
-def _stability(found: Evaluation) -> Picture | None:
+def _draw_stability(found: Evaluation) -> Picture | None:
     if not found.stability or found.psi is None:
         return None
     places = [i + 1.0 for i in range(len(found.stability))]
@@ -248,8 +260,8 @@ def _stability(found: Evaluation) -> Picture | None:
         f"{found.psi:.3f}: below 0.1 little has moved, above 0.25 much has",
         Chart(
             curves=[
-                Curve(points=expected, color="var(--muted)", dash="6 3", title="validation rows"),
-                Curve(points=actual, marker="o", title="test rows"),
+                ChartCurve(points=expected, color="var(--muted)", dash="6 3", title="validation rows"),
+                ChartCurve(points=actual, marker="o", title="test rows"),
             ],
             x="tenth of the scores",
             y="share of rows",
@@ -274,18 +286,18 @@ METRIC_NAMES = {"auc": "AUC", "r2": "R²", "log_loss": "log-loss", "rmse": "RMSE
 """Metrics whose name in prose differs from the name in records."""
 
 
-def _learning(run: RunRecord, *, chooses: bool) -> Picture | None:
+def _draw_learning(run: RunRecord, *, chooses: bool) -> Picture | None:
     """What chose the checkpoint, epoch by epoch; or what would have, where the job keeps the last one."""
     name = choosing_metric(run)
     points = [(float(epoch.epoch), epoch.valid[name]) for epoch in run.epochs if name in epoch.valid] if name else []
     if len(points) < 2:
         return None
-    curves = [Curve(points=points)]
+    curves = [ChartCurve(points=points)]
     best = [point for point in points if point[0] == run.best_epoch]
     title = METRIC_NAMES.get(name, name)
     says = f"{title} of the validation rows" + (", which chooses the checkpoint" if chooses else "")
     if best and chooses:
-        curves.append(Curve(points=best, color="#c05621", marker="o", joined=False, title="kept"))
+        curves.append(ChartCurve(points=best, color="#c05621", marker="o", joined=False, title="kept"))
         says += f"; marked: epoch {run.best_epoch}, which was kept"
     chart = Chart(
         curves=curves, x="epoch", y=title, label="Validation by epoch", x_marks=mark_epochs(int(points[-1][0]))
@@ -327,7 +339,7 @@ def make_price_picture(record: Record) -> Picture | None:
     for place, (kind, group) in enumerate(groups.items()):
         ordered = sorted(group, key=lambda point: point[0])
         curves.append(
-            Curve(
+            ChartCurve(
                 points=[(epsilon, value) for epsilon, value, _ in ordered],
                 deviations=[deviation or 0.0 for *_, deviation in ordered],
                 marker="o",
@@ -349,46 +361,52 @@ def make_price_picture(record: Record) -> Picture | None:
     return Picture("Quality against ε", says, chart)
 
 
-def _classes(found: Evaluation, curves: dict[str, list[tuple[float, float]]], marker: str = "") -> list[Curve]:
+def _class_curves(
+    found: Evaluation, curves: dict[str, list[tuple[float, float]]], marker: str = ""
+) -> list[ChartCurve]:
     """A curve for each class; of more than six, all but the best and the worst are thin and grey."""
     if len(curves) <= _MANY:
         return [
-            Curve(points=points, color=color, title=name, marker=marker)
+            ChartCurve(points=points, color=color, title=name, marker=marker)
             for (name, points), color in zip(curves.items(), _COLORS, strict=False)
         ]
-    best, worst = _extremes(found)
+    best, worst = _extreme_classes(found)
     back = [
-        Curve(points=points, color="var(--muted)", width=1.0, opacity=0.45, title=name)
+        ChartCurve(points=points, color="var(--muted)", width=1.0, opacity=0.45, title=name)
         for name, points in curves.items()
     ]
     return back + [
-        Curve(points=curves[name], color=color, title=name, marker=marker)
+        ChartCurve(points=curves[name], color=color, title=name, marker=marker)
         for name, color in ((best, _COLORS[2]), (worst, _COLORS[1]))
         if name in curves
     ]
 
 
-def _extremes(found: Evaluation) -> tuple[str, str]:
+def _extreme_classes(found: Evaluation) -> tuple[str, str]:
     ranked = sorted((one.auc, one.name) for one in found.per_class if one.auc is not None)
     return (ranked[-1][1], ranked[0][1]) if ranked else ("", "")
 
 
-def _key(found: Evaluation) -> str:
+def _describe_colors(found: Evaluation) -> str:
     if len(found.roc) <= 1:
         return ""
     if len(found.roc) > _MANY:
-        best, worst = _extremes(found)
-        ends = f". Green: {shorten(best, _NAME)}, which is ranked best; orange: {shorten(worst, _NAME)}, worst"
+        best, worst = _extreme_classes(found)
+        ends = (
+            f". Green: {shorten_text(best, _NAME)}, which is ranked best; orange: {shorten_text(worst, _NAME)}, worst"
+        )
         return f"{ends}; grey: the others"
     names = ("blue", "orange", "green", "violet", "ochre", "pink")
-    return ". " + ", ".join(f"{color}: {shorten(name, _NAME)}" for name, color in zip(found.roc, names, strict=False))
+    return ". " + ", ".join(
+        f"{color}: {shorten_text(name, _NAME)}" for name, color in zip(found.roc, names, strict=False)
+    )
 
 
-def _of(found: Evaluation) -> str:
+def _name_positives(found: Evaluation) -> str:
     if found.task == "multilabel":
         return ", each label by itself"
-    return f" of {shorten(found.classes[-1], _NAME)}" if found.binary else ", each class against the rest"
+    return f" of {shorten_text(found.classes[-1], _NAME)}" if found.binary else ", each class against the rest"
 
 
-def _with(found: Evaluation) -> str:
+def _phrase_with(found: Evaluation) -> str:
     return "with the label" if found.task == "multilabel" else "of the class"

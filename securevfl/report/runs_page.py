@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from securevfl.report.derived import active_name, epsilon_of, human_seconds, metric_text, metrics_of
 from securevfl.report.record import Record, RunRecord
-from securevfl.report.svg_shapes import dot, picture, shorten, stroke, word
+from securevfl.report.svg_shapes import draw_dot, draw_line, draw_picture, draw_text, shorten_text
 from securevfl.report.template import fill_template, write_files
 
 __all__ = ["Alike", "group_alike_runs", "render_runs", "write_runs"]
@@ -125,7 +125,7 @@ def render_runs(records: Mapping[str, Record], beside: Path | None = None) -> st
         folders=[
             {
                 "name": folder,
-                "link": _link(folder, beside),
+                "link": _link_report(folder, beside),
                 "title": record.title or record.name,
                 "created": record.created[:16].replace("T", " "),
                 "active": active_name(record),
@@ -140,7 +140,7 @@ def render_runs(records: Mapping[str, Record], beside: Path | None = None) -> st
     )
 
 
-def _link(folder: str, beside: Path | None) -> str:
+def _link_report(folder: str, beside: Path | None) -> str:
     page = Path(folder) / "report.html"
     return "" if beside is None or not page.exists() else Path(os.path.relpath(page, beside)).as_posix()
 
@@ -182,19 +182,19 @@ def _draw_dots(groups: Sequence[Alike], metrics: Mapping[str, tuple[str, str, in
     low, high = low - room, high + room
     left, width, step = 300.0, 400.0, 26.0
 
-    def x(value: float) -> float:
+    def place_x(value: float) -> float:
         return left + width * (value - low) / (high - low)
 
     parts = []
     for place, one in enumerate(shown):
         y, mean = 20 + step * place, statistics.fmean(one.metrics[name])
-        parts.append(word(left - 12, y + 4, shorten(one.title, 40), anchor="end"))
-        parts.append(stroke(left, y, (left + width, y), color="var(--line)"))
+        parts.append(draw_text(left - 12, y + 4, shorten_text(one.title, 40), anchor="end"))
+        parts.append(draw_line(left, y, (left + width, y), color="var(--line)"))
         for folder, value in zip(one.runs, one.metrics[name], strict=True):
-            parts.append(dot(x(value), y, color="var(--accent)", title=f"{folder}: {value:.{digits}f}"))
-        parts.append(stroke(x(mean), y - 8, (x(mean), y + 8), color="var(--ink)", width=2))
-        parts.append(word(left + width + 12, y + 4, metric_text(name, mean, digits)))
+            parts.append(draw_dot(place_x(value), y, color="var(--accent)", title=f"{folder}: {value:.{digits}f}"))
+        parts.append(draw_line(place_x(mean), y - 8, (place_x(mean), y + 8), color="var(--ink)", width=2))
+        parts.append(draw_text(left + width + 12, y + 4, metric_text(name, mean, digits)))
     bottom = 20 + step * len(shown)
-    parts.append(word(left, bottom + 8, f"{low:.{digits}f}", kind="muted"))
-    parts.append(word(left + width, bottom + 8, f"{high:.{digits}f}", anchor="end", kind="muted"))
-    return picture(left + width + 90, bottom + 16, parts, f"{title} of every run")
+    parts.append(draw_text(left, bottom + 8, f"{low:.{digits}f}", kind="muted"))
+    parts.append(draw_text(left + width, bottom + 8, f"{high:.{digits}f}", anchor="end", kind="muted"))
+    return draw_picture(left + width + 90, bottom + 16, parts, f"{title} of every run")

@@ -20,11 +20,11 @@ __all__ = [
     "LEVEL",
     "Judgement",
     "Paired",
-    "holm",
-    "judge",
-    "paired",
-    "power",
-    "visible",
+    "adjust_p_values",
+    "compute_power",
+    "judge_family",
+    "run_paired_test",
+    "visible_distance",
 ]
 
 LEVEL = 0.05
@@ -80,7 +80,7 @@ class Judgement:
     seen: float | None
 
 
-def paired(differences: Sequence[float], margin: float = 0.0) -> Paired:
+def run_paired_test(differences: Sequence[float], margin: float = 0.0) -> Paired:
     """The t test of paired differences.
 
     Raises:
@@ -107,7 +107,7 @@ def paired(differences: Sequence[float], margin: float = 0.0) -> Paired:
     )
 
 
-def holm(ps: Sequence[float]) -> list[float]:
+def adjust_p_values(ps: Sequence[float]) -> list[float]:
     """Adjusted p values: the i-th smallest of m is multiplied by m − i + 1, and is no less than those before it.
 
     To decide where the adjusted value is at most α keeps the chance of any false decision at α, whatever the
@@ -121,13 +121,13 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def judge(family: Sequence[Paired], *, level: float = LEVEL) -> list[Judgement]:
+def judge_family(family: Sequence[Paired], *, level: float = LEVEL) -> list[Judgement]:
     """Verdicts of all tests of a page together: holds where the mean is above the margin, does not hold below it.
 
     Tests of fewer than five seeds are undecided, and do not count for Holm.
     """
     tested = {i: sample.p for i, sample in enumerate(family) if sample.n >= FEWEST and sample.p is not None}
-    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+    adjusted = dict(zip(tested, adjust_p_values(list(tested.values())), strict=True))
     decided = {i for i, p in adjusted.items() if p <= level}
     remaining = level / max(1, len(tested) - len(decided))  # what Holm's next step asks of a p value
     lines = []
@@ -136,12 +136,12 @@ def judge(family: Sequence[Paired], *, level: float = LEVEL) -> list[Judgement]:
         word = ("holds" if above else "does not hold") if i in decided else "undecided"
         seen = None
         if i in adjusted and sample.deviation and sample.deviation > _ROUNDING:
-            seen = visible(sample.n, sample.deviation, level=remaining)
+            seen = visible_distance(sample.n, sample.deviation, level=remaining)
         lines.append(Judgement(verdict=word, adjusted=adjusted.get(i), seen=seen))
     return lines
 
 
-def power(n: int, deviation: float, distance: float, *, level: float = LEVEL) -> float:
+def compute_power(n: int, deviation: float, distance: float, *, level: float = LEVEL) -> float:
     """The chance that the two-sided t test of n differences decides, if the true mean is `distance` from the margin.
 
     By the noncentral t distribution with n − 1 degrees of freedom and noncentrality distance · √n / deviation.
@@ -149,11 +149,11 @@ def power(n: int, deviation: float, distance: float, *, level: float = LEVEL) ->
     Raises:
         InputError: fewer than two differences, or a deviation or level out of range.
     """
-    _check(n, deviation, level)
-    return _power(n - 1, abs(distance) * math.sqrt(n) / deviation, level)
+    _check_sample(n, deviation, level)
+    return _noncentral_power(n - 1, abs(distance) * math.sqrt(n) / deviation, level)
 
 
-def _power(freedom: int, off: float, level: float) -> float:
+def _noncentral_power(freedom: int, off: float, level: float) -> float:
     """The same from degrees of freedom and noncentrality."""
     from scipy.special import nctdtr, stdtrit
 
@@ -162,13 +162,13 @@ def _power(freedom: int, off: float, level: float) -> float:
     return 1 - float(nctdtr(freedom, off, bound)) + wrong
 
 
-def visible(n: int, deviation: float, *, level: float = LEVEL, chance: float = CHANCE) -> float:
-    """The distance from the margin at which `power` is `chance`.
+def visible_distance(n: int, deviation: float, *, level: float = LEVEL, chance: float = CHANCE) -> float:
+    """The distance from the margin at which `compute_power` is `chance`.
 
     Raises:
         InputError: fewer than two differences, or a deviation, level or chance out of range.
     """
-    _check(n, deviation, level)
+    _check_sample(n, deviation, level)
     if not level < chance < 1:
         raise InputError(f"the power is {chance}: give a fraction above the level {level} and below 1")
     return _noncentrality(n - 1, level, chance) * deviation / math.sqrt(n)
@@ -176,16 +176,16 @@ def visible(n: int, deviation: float, *, level: float = LEVEL, chance: float = C
 
 @cache
 def _noncentrality(freedom: int, level: float, chance: float) -> float:
-    """Where `_power` is `chance`."""
+    """Where `_noncentral_power` is `chance`."""
     from scipy.optimize import brentq
 
     top = 1.0
-    while _power(freedom, top, level) < chance:
+    while _noncentral_power(freedom, top, level) < chance:
         top *= 2
-    return float(brentq(lambda off: _power(freedom, off, level) - chance, 0.0, top, xtol=1e-9))
+    return float(brentq(lambda off: _noncentral_power(freedom, off, level) - chance, 0.0, top, xtol=1e-9))
 
 
-def _check(n: int, deviation: float, level: float) -> None:
+def _check_sample(n: int, deviation: float, level: float) -> None:
     if n < 2 or not 0 < deviation < math.inf or not 0 < level < 1:
         raise InputError(
             f"the test has {n} differences, deviation {deviation} and level {level}: it needs two or more, a positive "

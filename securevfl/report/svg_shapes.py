@@ -12,19 +12,19 @@ from markupsafe import Markup
 
 __all__ = [
     "MARKERS",
-    "arrow",
-    "box",
     "clean_text",
-    "dot",
+    "draw_arrow",
+    "draw_box",
+    "draw_dot",
+    "draw_line",
+    "draw_path",
+    "draw_picture",
+    "draw_text",
     "estimate_width",
     "marker_shape",
-    "path",
-    "picture",
-    "shift",
-    "shorten",
+    "shift_shapes",
+    "shorten_text",
     "spread_apart",
-    "stroke",
-    "word",
 ]
 
 _SIZE = 11.5  # of the page's `svg.drawn`, in a picture's units
@@ -42,7 +42,7 @@ MARKERS = {
 """matplotlib's sign of a marker → its shape around the origin."""
 
 
-def picture(width: float, height: float, parts: Sequence[str], label: str) -> Markup:
+def draw_picture(width: float, height: float, parts: Sequence[str], label: str) -> Markup:
     """An SVG of the page.
 
     Args:
@@ -52,11 +52,11 @@ def picture(width: float, height: float, parts: Sequence[str], label: str) -> Ma
     """
     inside = Markup("").join(Markup(part) for part in parts)  # noqa: S704 - made by the functions below, which escape
     return Markup('<svg class="drawn" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        _n(width), _n(height), clean_text(label), inside
+        _format_coordinate(width), _format_coordinate(height), clean_text(label), inside
     )
 
 
-def word(x: float, y: float, text: str, *, anchor: str = "start", kind: str = "", color: str = "") -> Markup:
+def draw_text(x: float, y: float, text: str, *, anchor: str = "start", kind: str = "", color: str = "") -> Markup:
     """Text at a point.
 
     Args:
@@ -68,46 +68,67 @@ def word(x: float, y: float, text: str, *, anchor: str = "start", kind: str = ""
     """
     style = Markup(' style="fill:{}"').format(color) if color else ""
     return Markup('<text x="{}" y="{}" text-anchor="{}" class="{}"{}>{}</text>').format(
-        _n(x), _n(y), anchor, kind, style, clean_text(text)
+        _format_coordinate(x), _format_coordinate(y), anchor, kind, style, clean_text(text)
     )
 
 
-def box(x: float, y: float, width: float, height: float, *, color: str, title: str = "", kind: str = "") -> Markup:
+def draw_box(x: float, y: float, width: float, height: float, *, color: str, title: str = "", kind: str = "") -> Markup:
     """A filled rectangle."""
     return Markup(
         '<rect x="{}" y="{}" width="{}" height="{}" rx="2" class="{}" style="fill:{}"><title>{}</title></rect>'
-    ).format(_n(x), _n(y), _n(max(width, 0)), _n(height), kind, color, clean_text(title))
-
-
-def dot(x: float, y: float, *, color: str, title: str = "") -> Markup:
-    """A round, half transparent mark."""
-    return Markup(
-        '<circle cx="{}" cy="{}" r="4" style="fill:{}" fill-opacity="0.55"><title>{}</title></circle>'
-    ).format(_n(x), _n(y), color, clean_text(title))
-
-
-def stroke(x: float, y: float, to: tuple[float, float], *, color: str, width: float = 1.0) -> Markup:
-    """A straight line."""
-    return Markup('<line x1="{}" y1="{}" x2="{}" y2="{}" style="stroke:{};stroke-width:{}"/>').format(
-        _n(x), _n(y), _n(to[0]), _n(to[1]), color, _n(width)
+    ).format(
+        _format_coordinate(x),
+        _format_coordinate(y),
+        _format_coordinate(max(width, 0)),
+        _format_coordinate(height),
+        kind,
+        color,
+        clean_text(title),
     )
 
 
-def arrow(x: float, y: float, to: tuple[float, float], *, color: str, title: str = "") -> Markup:
+def draw_dot(x: float, y: float, *, color: str, title: str = "") -> Markup:
+    """A round, half transparent mark."""
+    return Markup(
+        '<circle cx="{}" cy="{}" r="4" style="fill:{}" fill-opacity="0.55"><title>{}</title></circle>'
+    ).format(_format_coordinate(x), _format_coordinate(y), color, clean_text(title))
+
+
+def draw_line(x: float, y: float, to: tuple[float, float], *, color: str, width: float = 1.0) -> Markup:
+    """A straight line."""
+    return Markup('<line x1="{}" y1="{}" x2="{}" y2="{}" style="stroke:{};stroke-width:{}"/>').format(
+        _format_coordinate(x),
+        _format_coordinate(y),
+        _format_coordinate(to[0]),
+        _format_coordinate(to[1]),
+        color,
+        _format_coordinate(width),
+    )
+
+
+def draw_arrow(x: float, y: float, to: tuple[float, float], *, color: str, title: str = "") -> Markup:
     """A straight line with a head at its end."""
     (a, b), length = to, max(((to[0] - x) ** 2 + (to[1] - y) ** 2) ** 0.5, 1e-9)
     u, v = (a - x) / length, (b - y) / length
     head = " ".join(
-        f"{_n(p)},{_n(q)}"
+        f"{_format_coordinate(p)},{_format_coordinate(q)}"
         for p, q in ((a, b), (a - 9 * u + 4 * v, b - 9 * v - 4 * u), (a - 9 * u - 4 * v, b - 9 * v + 4 * u))
     )
     return Markup(
         '<g style="stroke:{0};fill:{0}"><title>{1}</title><path d="M{2} {3}L{4} {5}" fill="none" stroke-width="1.6"/>'
         '<polygon points="{6}" stroke="none"/></g>'
-    ).format(color, clean_text(title), _n(x), _n(y), _n(a - 6 * u), _n(b - 6 * v), head)
+    ).format(
+        color,
+        clean_text(title),
+        _format_coordinate(x),
+        _format_coordinate(y),
+        _format_coordinate(a - 6 * u),
+        _format_coordinate(b - 6 * v),
+        head,
+    )
 
 
-def path(
+def draw_path(
     places: Sequence[tuple[float, float]],
     *,
     color: str,
@@ -117,19 +138,19 @@ def path(
     title: str = "",
 ) -> Markup:
     """A line through several points; `dash` has the lengths of dash and gap."""
-    steps = "L".join(f"{_n(a)} {_n(b)}" for a, b in places)
+    steps = "L".join(f"{_format_coordinate(a)} {_format_coordinate(b)}" for a, b in places)
     dashes = Markup(' stroke-dasharray="{}"').format(dash) if dash else ""
     faint = Markup(' opacity="{:.2f}"').format(opacity) if opacity < 1 else ""
     return Markup('<path d="M{}" fill="none" style="stroke:{}" stroke-width="{}"{}{}><title>{}</title></path>').format(
-        steps, color, _n(width), dashes, faint, clean_text(title)
+        steps, color, _format_coordinate(width), dashes, faint, clean_text(title)
     )
 
 
 def marker_shape(x: float, y: float, sign: str, *, color: str, hollow: bool = False, title: str = "") -> Markup:
     """A mark of `MARKERS` at a point; a hollow one shows the figure's background."""
     return Markup('<g transform="translate({} {})" style="stroke:{};fill:{}"><title>{}</title>{}</g>').format(
-        _n(x),
-        _n(y),
+        _format_coordinate(x),
+        _format_coordinate(y),
         color,
         "var(--panel)" if hollow else color,
         clean_text(title),
@@ -137,10 +158,10 @@ def marker_shape(x: float, y: float, sign: str, *, color: str, hollow: bool = Fa
     )
 
 
-def shift(x: float, y: float, parts: Sequence[str]) -> Markup:
+def shift_shapes(x: float, y: float, parts: Sequence[str]) -> Markup:
     """Shapes, moved by (x, y)."""
     inside = Markup("").join(Markup(part) for part in parts)  # noqa: S704 - made by the functions above, which escape
-    return Markup('<g transform="translate({} {})">{}</g>').format(_n(x), _n(y), inside)
+    return Markup('<g transform="translate({} {})">{}</g>').format(_format_coordinate(x), _format_coordinate(y), inside)
 
 
 def clean_text(text: str) -> str:
@@ -148,7 +169,7 @@ def clean_text(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def shorten(text: str, most: int) -> str:
+def shorten_text(text: str, most: int) -> str:
     """One line of at most `most` printable characters."""
     text = clean_text(text)
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
@@ -178,6 +199,6 @@ def spread_apart(values: Sequence[float], step: float, low: float, high: float) 
     return [max(place, low + step * i) for i, place in enumerate(places)]
 
 
-def _n(value: float) -> str:
+def _format_coordinate(value: float) -> str:
     """A coordinate, with one digit after the point."""
     return f"{value:.1f}".removesuffix(".0")

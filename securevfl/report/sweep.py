@@ -17,11 +17,11 @@ from securevfl.report.sweep_record import (
     Rows,
     Summary,
     SweepRecord,
-    datasets,
-    methods,
-    positions,
+    dataset_names,
+    format_tick,
+    list_positions,
+    method_names,
     summarise_cells,
-    tick,
 )
 from securevfl.report.sweep_verdicts import Verdict, judge_claims
 from securevfl.report.tables import make_table, number_column, text_column
@@ -58,7 +58,7 @@ def difference_text(verdict: Verdict) -> str:
         return "–"
     text = f"{100 * verdict.difference:+.1f}".replace("-", "−")
     text = text[1:] if not float(text[1:]) else text
-    return text if verdict.half is None else f"{text} ± {100 * verdict.half:.1f}"
+    return text if verdict.half_width is None else f"{text} ± {100 * verdict.half_width:.1f}"
 
 
 def seen_text(verdict: Verdict) -> str:
@@ -102,12 +102,12 @@ def failures_text(record: SweepRecord) -> list[str]:
         groups.setdefault(cell.error, []).append(cell)
     return [
         f"{len(cells)} of {len(record.failed) + len(record.cells)} cells failed, the first {cells[0].method} on "
-        f"{cells[0].data}, {tick(record, cells[0].x)}, seed {cells[0].seed}: {error}"
+        f"{cells[0].data}, {format_tick(record, cells[0].x)}, seed {cells[0].seed}: {error}"
         for error, cells in groups.items()
     ]
 
 
-def _lines(text: str, width: int) -> str:
+def _wrap_text(text: str, width: int) -> str:
     """The text in lines of this many characters."""
     return "\n".join(textwrap.wrap(text, width)) or text
 
@@ -116,8 +116,8 @@ def _methods_table(record: SweepRecord, xs: list[float], title: str) -> Table:
     """A column for methods, and one for each position."""
     columns = []
     for i, x in enumerate(xs):
-        head = f"{_lines(record.axis, 11)}\n" if record.axis and not i else "\n" if record.axis else ""
-        columns.append(number_column(head + _lines(tick(record, x), 11)))
+        head = f"{_wrap_text(record.axis, 11)}\n" if record.axis and not i else "\n" if record.axis else ""
+        columns.append(number_column(head + _wrap_text(format_tick(record, x), 11)))
     return make_table(text_column("method", min_width=8), *columns, title=title)
 
 
@@ -134,14 +134,14 @@ def sweep_table(record: SweepRecord, data: str, rows: Rows = "common") -> Table:
     Raises:
         UnknownNameError: no run of this data set.
     """
-    if data not in datasets(record):
-        raise UnknownNameError("data set of this sweep", data, datasets(record))
+    if data not in dataset_names(record):
+        raise UnknownNameError("data set of this sweep", data, dataset_names(record))
     entries = [entry for entry in summarise_cells(record, rows) if entry.data == data]
-    xs = positions(record, data)
+    xs = list_positions(record, data)
     table = _methods_table(record, xs, data if rows == "common" else f"{data}, {_ALONE}")
     at = {(entry.method, entry.x): entry for entry in entries}
     best = find_best(entries)
-    for method in methods(record, data):
+    for method in method_names(record, data):
         cells = [Text(mean_text(at.get((method, x))), "bold" if (method, x) in best else "") for x in xs]
         if rows == "common" or any(entry.method == method for entry in entries):
             table.add_row(Text(method), *cells)
@@ -153,9 +153,9 @@ def sweep_table(record: SweepRecord, data: str, rows: Rows = "common") -> Table:
 
 def count_table(record: SweepRecord, data: str) -> Table | None:
     """Rows that self-training labelled and dropped, of the methods that label; None where no method of them ran."""
-    xs = positions(record, data)
+    xs = list_positions(record, data)
     table = _methods_table(record, xs, f"{data}, rows labelled / dropped")
-    for method in methods(record, data):
+    for method in method_names(record, data):
         counts = [counts_text(record, data, method, x) for x in xs]
         if any(counts):
             table.add_row(
@@ -171,7 +171,7 @@ def verdict_table(record: SweepRecord) -> Table:
     columns = (
         text_column("claim", min_width=16),
         text_column("data", no_wrap=True, max_width=14),
-        number_column(_lines(record.axis, 8), max_width=8),
+        number_column(_wrap_text(record.axis, 8), max_width=8),
         number_column("difference"),
         text_column("verdict", no_wrap=True),
         number_column("seen"),
@@ -184,7 +184,7 @@ def verdict_table(record: SweepRecord) -> Table:
         table.add_row(
             Text.assemble(Text(claim.text), Text(f" ({source})" if source else "", "dim")),
             Text("\n".join("all" if name == "*" else " ".join(name.split()) for name in names)),
-            Text("\n".join("–" if line.x is None else " ".join(tick(record, line.x).split()) for line in lines)),
+            Text("\n".join("–" if line.x is None else " ".join(format_tick(record, line.x).split()) for line in lines)),
             Text("\n".join(difference_text(line) for line in lines)),
             words,
             Text("\n".join(seen_text(line) for line in lines)),
@@ -223,12 +223,12 @@ def trials_table(
             state,
             "–" if value is None else f"{value:.4f}",
             "–" if epochs is None else str(epochs),
-            *(Text(_shown(settings[name]) if name in settings else "–") for name in names),
+            *(Text(_format_value(settings[name]) if name in settings else "–") for name in names),
         )
     if len(trials) > most:
         table.caption = Text(f"The best {most} of {len(trials)} trials.")
     return table
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

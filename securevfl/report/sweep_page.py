@@ -22,7 +22,16 @@ from securevfl.report.sweep import (
     seen_text,
 )
 from securevfl.report.sweep_plots import draw_quality, draw_swatch, method_styles
-from securevfl.report.sweep_record import Claim, Rows, SweepRecord, datasets, methods, positions, summarise_cells, tick
+from securevfl.report.sweep_record import (
+    Claim,
+    Rows,
+    SweepRecord,
+    dataset_names,
+    format_tick,
+    list_positions,
+    method_names,
+    summarise_cells,
+)
 from securevfl.report.sweep_verdicts import Verdict, judge_claims
 from securevfl.report.template import fill_template, write_files
 
@@ -88,10 +97,10 @@ def _paper_text(record: SweepRecord, data: str, method: str, x: float) -> str:
     return " / ".join(dict.fromkeys(f"{100 * figure.value:.1f}" for figure in near))
 
 
-def _training(record: SweepRecord, data: str) -> list[_Training]:
+def _training_figures(record: SweepRecord, data: str) -> list[_Training]:
     found = []
-    for method in methods(record, data):
-        for x in positions(record, data):
+    for method in method_names(record, data):
+        for x in list_positions(record, data):
             cells = [cell for cell in record.cells if (cell.data, cell.method, cell.x) == (data, method, x)]
             if not cells:
                 continue
@@ -114,11 +123,11 @@ def _training(record: SweepRecord, data: str) -> list[_Training]:
     return found
 
 
-def _rows(record: SweepRecord, data: str, rows: Rows) -> dict[str, list[_Figure]]:
+def _figure_rows(record: SweepRecord, data: str, rows: Rows) -> dict[str, list[_Figure]]:
     """Method → a figure for each position, of the methods that have one; the paper's only where all parties score."""
     entries = [entry for entry in summarise_cells(record, rows) if entry.data == data]
     at, best, common = {(entry.method, entry.x): entry for entry in entries}, find_best(entries), rows == "common"
-    names = [*methods(record, data), *(figure.method for figure in record.paper if figure.data == data and common)]
+    names = [*method_names(record, data), *(figure.method for figure in record.paper if figure.data == data and common)]
     found = {
         name: [
             _Figure(
@@ -127,22 +136,22 @@ def _rows(record: SweepRecord, data: str, rows: Rows) -> dict[str, list[_Figure]
                 paper=_paper_text(record, data, name, x) if common else "",
                 counts=counts_text(record, data, name, x) if common else "",
             )
-            for x in positions(record, data)
+            for x in list_positions(record, data)
         ]
         for name in dict.fromkeys(names)
     }
     return {name: row for name, row in found.items() if any(cell.paper or cell.ours != "–" for cell in row)}
 
 
-def _section(record: SweepRecord, data: str) -> _Section:
-    training = _training(record, data)
-    alone = _rows(record, data, "alone")
+def _build_section(record: SweepRecord, data: str) -> _Section:
+    training = _training_figures(record, data)
+    alone = _figure_rows(record, data, "alone")
     return _Section(
         data=data,
         measured=describe_figures(record, data),
         picture=draw_quality(record, data),
-        xs=positions(record, data),
-        rows=_rows(record, data, "common"),
+        xs=list_positions(record, data),
+        rows=_figure_rows(record, data, "common"),
         alone=alone,
         alone_measured=describe_figures(record, data, "alone") if alone else "",
         sources=list(dict.fromkeys(figure.source for figure in record.paper if figure.data == data)),
@@ -151,7 +160,7 @@ def _section(record: SweepRecord, data: str) -> _Section:
     )
 
 
-def _judged(claim: Claim, lines: list[Verdict]) -> _Judged:
+def _judge_claim(claim: Claim, lines: list[Verdict]) -> _Judged:
     xs = sorted({line.x for line in lines if line.x is not None})
     at = {(line.data, line.x): line for line in lines}
     return _Judged(
@@ -164,7 +173,7 @@ def _judged(claim: Claim, lines: list[Verdict]) -> _Judged:
 
 def render_sweep(record: SweepRecord) -> str:
     """The whole page. The same record gives the same text."""
-    claims = [_judged(claim, lines) for claim, lines in judge_claims(record)]
+    claims = [_judge_claim(claim, lines) for claim, lines in judge_claims(record)]
     return fill_template(
         "sweep.html.j2",
         record.title,
@@ -172,16 +181,16 @@ def render_sweep(record: SweepRecord) -> str:
         record=record,
         fewest=FEWEST,
         failures=failures_text(record),
-        sections=[_section(record, data) for data in datasets(record)],
+        sections=[_build_section(record, data) for data in dataset_names(record)],
         claims=claims,
         tally=sum((Counter(judged.tally) for judged in claims), Counter[str]()),
         badges=_BADGES,
-        methods=methods(record),
+        methods=method_names(record),
         seeds=len({cell.seed for cell in record.cells}),
         places=len({cell.x for cell in record.cells}),
         seconds=sum(cell.seconds for cell in record.cells),
         swatches={name: draw_swatch(style) for name, style in method_styles(record).items()},
-        tick=lambda x: tick(record, x),
+        tick=lambda x: format_tick(record, x),
     )
 
 

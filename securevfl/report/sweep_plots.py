@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from securevfl.errors import InputError
-from securevfl.report.chart import Chart, Curve, draw_chart, panels_svg
+from securevfl.report.chart import Chart, ChartCurve, draw_chart, panels_svg
 from securevfl.report.quality import METRIC_NAMES
-from securevfl.report.svg_shapes import MARKERS, shorten
-from securevfl.report.sweep_record import SweepRecord, methods, positions, summarise_cells, tick
+from securevfl.report.svg_shapes import MARKERS, shorten_text
+from securevfl.report.sweep_record import SweepRecord, format_tick, list_positions, method_names, summarise_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ class Style:
 
 def method_styles(record: SweepRecord) -> dict[str, Style]:
     """A style for each method that ran or that a paper names; colours repeat after eight, with another dash."""
-    names = dict.fromkeys([*methods(record), *(figure.method for figure in record.paper)])
+    names = dict.fromkeys([*method_names(record), *(figure.method for figure in record.paper)])
     size, signs = len(_PALETTE), tuple(MARKERS)
     return {
         name: Style(
@@ -66,7 +66,7 @@ class _Points:
 
 def _measured_points(record: SweepRecord, data: str) -> list[_Points]:
     lines = []
-    for method in methods(record, data):
+    for method in method_names(record, data):
         found = [entry for entry in summarise_cells(record) if (entry.data, entry.method) == (data, method)]
         lines.append(_Points(method, [e.x for e in found], [e.mean for e in found], [e.std for e in found]))
     return lines
@@ -90,23 +90,23 @@ class _Axis:
     log: bool
 
     @classmethod
-    def of(cls, record: SweepRecord, xs: Sequence[float]) -> _Axis:
+    def from_record(cls, record: SweepRecord, xs: Sequence[float]) -> _Axis:
         found = sorted(set(xs))
         ranks = record.axis_unit == "category" or len(found) < 2
         return cls(found, ranks, not ranks and found[0] > 0 and found[-1] > 10 * found[0])
 
-    def at(self, x: float) -> float:
+    def coordinate(self, x: float) -> float:
         return float(self.xs.index(x)) if self.ranks else math.log10(x) if self.log else x
 
     @property
     def width(self) -> float:
-        return self.at(self.xs[-1]) - self.at(self.xs[0]) or 1.0
+        return self.coordinate(self.xs[-1]) - self.coordinate(self.xs[0]) or 1.0
 
-    def shown(self, xs: Iterable[float]) -> list[float]:
+    def labelled_positions(self, xs: Iterable[float]) -> list[float]:
         """The positions whose labels have room."""
         kept: list[float] = []
         for x in sorted(xs):
-            if not kept or self.at(x) - self.at(kept[-1]) > 0.07 * self.width:
+            if not kept or self.coordinate(x) - self.coordinate(kept[-1]) > 0.07 * self.width:
                 kept.append(x)
         return kept
 
@@ -115,19 +115,19 @@ def _dodge(axis: _Axis, i: int, n: int) -> float:
     """A shift to the side, so that error bars of one position do not hide each other."""
     if n < 2:
         return 0.0
-    room = min((axis.at(b) - axis.at(a) for a, b in pairwise(axis.xs)), default=1.0)
+    room = min((axis.coordinate(b) - axis.coordinate(a) for a, b in pairwise(axis.xs)), default=1.0)
     return (i / (n - 1) - 0.5) * min(room * 0.6, 0.08 * n if axis.ranks else 0.03 * axis.width)
 
 
-def _chart(record: SweepRecord, lines: Sequence[_Points], axis: _Axis, title: str) -> Chart:
+def _build_chart(record: SweepRecord, lines: Sequence[_Points], axis: _Axis, title: str) -> Chart:
     """The chart of these methods; marks are the positions' names, where there is room for them."""
     look = method_styles(record)
     curves = []
     for i, line in enumerate(lines):
         style, aside = look[line.method], _dodge(axis, i, len(lines))
         curves.append(
-            Curve(
-                points=[(axis.at(x) + aside, mean) for x, mean in zip(line.xs, line.means, strict=True)],
+            ChartCurve(
+                points=[(axis.coordinate(x) + aside, mean) for x, mean in zip(line.xs, line.means, strict=True)],
                 deviations=line.stds,
                 title=line.method,
                 color=style.color,
@@ -139,15 +139,15 @@ def _chart(record: SweepRecord, lines: Sequence[_Points], axis: _Axis, title: st
             )
         )
     edge = 0.4 if axis.ranks else 0.05 * axis.width
-    shown = axis.shown({x for line in lines for x in line.xs})
+    shown = axis.labelled_positions({x for line in lines for x in line.xs})
     return Chart(
         curves=curves,
-        x=shorten(record.axis, _LABEL),
+        x=shorten_text(record.axis, _LABEL),
         y="",
         label=title,
         title=title,
-        x_span=(axis.at(axis.xs[0]) - edge, axis.at(axis.xs[-1]) + edge),
-        x_marks=[(axis.at(x), shorten(tick(record, x), _LABEL)) for x in shown],
+        x_span=(axis.coordinate(axis.xs[0]) - edge, axis.coordinate(axis.xs[-1]) + edge),
+        x_marks=[(axis.coordinate(x), shorten_text(format_tick(record, x), _LABEL)) for x in shown],
         named=True,
         percent=True,
     )
@@ -161,11 +161,11 @@ def draw_quality(record: SweepRecord, data: str) -> Markup | None:
         ("this sweep", _measured_points(record, data)),
         (f"paper: {'; '.join(sources)}", _paper_points(record, data)),
     )
-    panels = [(shorten(title, 52), lines) for title, lines in groups if lines]
-    if not positions(record, data):
+    panels = [(shorten_text(title, 52), lines) for title, lines in groups if lines]
+    if not list_positions(record, data):
         return None
-    axis = _Axis.of(record, [x for _, lines in panels for line in lines for x in line.xs])
-    charts = [_chart(record, lines, axis, title) for title, lines in panels]
+    axis = _Axis.from_record(record, [x for _, lines in panels for line in lines for x in line.xs])
+    charts = [_build_chart(record, lines, axis, title) for title, lines in panels]
     spans = [chart.spans[1] for chart in charts]
     span = min(low for low, _ in spans), max(high for _, high in spans)
     shares = [1.0] if len(charts) == 1 else [0.56, 0.44]
@@ -187,10 +187,10 @@ def sweep_axes(record: SweepRecord, ax: Axes | None = None) -> Axes:
     if not record.cells:
         raise InputError("no cell of this sweep ran, so there is nothing to draw")
     lines = _measured_points(record, record.cells[0].data)
-    axis = _Axis.of(record, [x for line in lines for x in line.xs])
+    axis = _Axis.from_record(record, [x for line in lines for x in line.xs])
     metric = record.cells[0].metric
     chart = replace(
-        _chart(record, lines, axis, ""), x=record.axis, y=f"{METRIC_NAMES.get(metric, metric)} on test rows"
+        _build_chart(record, lines, axis, ""), x=record.axis, y=f"{METRIC_NAMES.get(metric, metric)} on test rows"
     )
     return draw_chart(chart, ax, legend=len(lines) > 1)
 

@@ -26,11 +26,11 @@ __all__ = [
     "Summary",
     "SweepRecord",
     "by_seed",
-    "datasets",
-    "methods",
-    "positions",
+    "dataset_names",
+    "format_tick",
+    "list_positions",
+    "method_names",
     "summarise_cells",
-    "tick",
 ]
 
 SWEEP_FORMAT = 1
@@ -197,22 +197,22 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """sample standard deviation (n − 1 below the line); 0 for one seed"""
 
 
-def datasets(record: SweepRecord) -> list[str]:
+def dataset_names(record: SweepRecord) -> list[str]:
     """The data sets that ran, in order of first appearance."""
     return list(dict.fromkeys(cell.data for cell in record.cells))
 
 
-def methods(record: SweepRecord, data: str | None = None) -> list[str]:
+def method_names(record: SweepRecord, data: str | None = None) -> list[str]:
     """The methods that ran (on this data set), in order of first appearance."""
     return list(dict.fromkeys(cell.method for cell in record.cells if data in (None, cell.data)))
 
 
-def positions(record: SweepRecord, data: str) -> list[float]:
+def list_positions(record: SweepRecord, data: str) -> list[float]:
     """The positions that ran on this data set, ascending."""
     return sorted({cell.x for cell in record.cells if cell.data == data})
 
 
-def tick(record: SweepRecord, x: float) -> str:
+def format_tick(record: SweepRecord, x: float) -> str:
     """How a position is shown: its name, or its number with the unit."""
     name = record.ticks.get(str(x)) or record.ticks.get(f"{x:g}")
     return name or (f"{100 * x:g} %" if record.axis_unit == "%" else f"{x:g}")
@@ -240,8 +240,8 @@ def summarise_cells(record: SweepRecord, rows: Rows = "common") -> list[Summary]
             mean=statistics.fmean(values),
             std=statistics.stdev(values) if len(values) > 1 else 0.0,
         )
-        for data in datasets(record)
-        for method in methods(record, data)
-        for x in positions(record, data)
+        for data in dataset_names(record)
+        for method in method_names(record, data)
+        for x in list_positions(record, data)
         if (values := list(seeds.get((data, method, x), {}).values()))
     ]

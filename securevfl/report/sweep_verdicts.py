@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from securevfl.report.statistics import Judgement, Paired, judge, paired
-from securevfl.report.sweep_record import Claim, SweepRecord, by_seed, datasets, positions
+from securevfl.report.statistics import Judgement, Paired, judge_family, run_paired_test
+from securevfl.report.sweep_record import Claim, SweepRecord, by_seed, dataset_names, list_positions
 
 __all__ = ["Verdict", "judge_claims", "list_verdicts", "tests_of"]
 
@@ -39,7 +39,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """"holds", "does not hold", "undecided" or "not tried" """
 
     @property
-    def half(self) -> float | None:
+    def half_width(self) -> float | None:
         """Half the length of the interval."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
@@ -47,19 +47,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 def tests_of(record: SweepRecord, claim: Claim) -> Iterator[tuple[str, float, Paired]]:
     """Data set, position and paired differences, where a seed ran with both methods."""
     seeds = by_seed(record, claim.rows)
-    for data in datasets(record):
+    for data in dataset_names(record):
         if claim.data not in ("*", data):
             continue
-        for x in positions(record, data):
+        for x in list_positions(record, data):
             if claim.at and not any(math.isclose(x, at, rel_tol=1e-9, abs_tol=1e-12) for at in claim.at):
                 continue
             better, worse = (seeds.get((data, method, x), {}) for method in (claim.better, claim.worse))
             pairs = [better[seed] - worse[seed] for seed in better if seed in worse]
             if pairs:
-                yield data, x, paired(pairs, claim.margin)
+                yield data, x, run_paired_test(pairs, claim.margin)
 
 
-def _verdict(claim: Claim, data: str, x: float, sample: Paired, found: Judgement) -> Verdict:
+def _build_verdict(claim: Claim, data: str, x: float, sample: Paired, found: Judgement) -> Verdict:
     return Verdict(
         claim=claim,
         data=data,
@@ -86,14 +86,14 @@ def judge_claims(record: SweepRecord) -> list[tuple[Claim, list[Verdict]]]:
     nothing.
     """
     tests = [list(tests_of(record, claim)) for claim in record.claims]
-    found = iter(judge([sample for lines in tests for _, _, sample in lines]))
+    found = iter(judge_family([sample for lines in tests for _, _, sample in lines]))
     return [
-        (claim, [_verdict(claim, *line, next(found)) for line in lines] or [_untried(claim)])
+        (claim, [_build_verdict(claim, *line, next(found)) for line in lines] or [_untried_verdict(claim)])
         for claim, lines in zip(record.claims, tests, strict=True)
     ]
 
 
-def _untried(claim: Claim) -> Verdict:
+def _untried_verdict(claim: Claim) -> Verdict:
     return Verdict(claim=claim, data=claim.data, x=None, n=0, difference=None, verdict="not tried")
 
 

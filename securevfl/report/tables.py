@@ -81,22 +81,22 @@ def table_html(table: Table) -> str:
     """The table with its title and caption as HTML."""
     sides = ["right" if column.justify == "right" else "left" for column in table.columns]
     head = "".join(
-        f'<th style="{_CELL.format(side)}">{_escaped(column.header)}</th>'
+        f'<th style="{_CELL.format(side)}">{_escape_cell(column.header)}</th>'
         for side, column in zip(sides, table.columns, strict=True)
     )
     rows = zip_longest(*(list(column.cells) for column in table.columns), fillvalue="")
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td style="{_CELL.format(side)}">{_escaped(cell)}</td>' for side, cell in zip(sides, row, strict=True)
+            f'<td style="{_CELL.format(side)}">{_escape_cell(cell)}</td>' for side, cell in zip(sides, row, strict=True)
         )
         + "</tr>"
         for row in rows
     )
-    title = f"<div><b>{_escaped(table.title)}</b></div>" if table.title else ""
-    below = f'<div style="max-width:60em">{_escaped(table.caption)}</div>' if table.caption else ""
+    title = f"<div><b>{_escape_cell(table.title)}</b></div>" if table.title else ""
+    below = f'<div style="max-width:60em">{_escape_cell(table.caption)}</div>' if table.caption else ""
     return f"<div>{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}</div>"
 
 
-def _escaped(what: Any) -> str:
+def _escape_cell(what: Any) -> str:
     return escape(what.plain if isinstance(what, Text) else str(what))

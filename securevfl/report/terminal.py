@@ -17,11 +17,11 @@ from securevfl.report.derived import (
     cost_per_epoch,
     describe_verification,
     epsilon_of,
-    gain,
     human_bytes,
     human_seconds,
     list_worst_findings,
     make_cards,
+    metric_gain,
     metric_text,
     metrics_of,
 )
@@ -47,7 +47,7 @@ _COLOURS = {"ok": "green", "note": "yellow", "leak": "red"}
 _NARROW = {"accuracy": "accu-\nracy", "log-loss": "log-\nloss"}
 
 
-def _number(run: RunRecord, metric: str, digits: int) -> str:
+def _format_metric(run: RunRecord, metric: str, digits: int) -> str:
     if metric not in run.test:
         return "–"
     spread = run.deviation.get(metric)
@@ -76,14 +76,14 @@ def comparison_table(record: Record, *, brief: bool = False) -> Table:
         if not run.baseline and not federated:
             federated = True
             table.add_section()
-        better = gain(record, run, first[0])
+        better = metric_gain(record, run, first[0])
         out, back = bytes_each_way(record, run)
         epsilon = epsilon_of(run)
         table.add_row(
             Text(run.title),
-            _number(run, first[0], first[2]),
+            _format_metric(run, first[0], first[2]),
             "–" if better is None else f"{better:+.3f}",
-            *(_number(run, name, digits) for name, _, digits in more),
+            *(_format_metric(run, name, digits) for name, _, digits in more),
             human_seconds(sum(cost_per_epoch(run))) if run.epochs else "–",
             human_bytes(out) if out else "–",
             human_bytes(back) if back else "–",

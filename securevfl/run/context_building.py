@@ -19,7 +19,7 @@ def draw_secret(job: Job, name: str) -> PartySecret:
     """Draw a party's first secret: from the operating system where features depend on it (a sealed cut, an algorithm
     that draws secretly), otherwise from the job's seed."""
     hides = job.protection.is_sealed or job.algorithm.draws_secretly
-    return PartySecret.fresh() if hides else PartySecret.from_seed(job.seed, name)
+    return PartySecret.generate() if hides else PartySecret.from_seed(job.seed, name)
 
 
 def build_context(
@@ -65,7 +65,7 @@ def build_context(
     ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
     if channels:
         record_declarations(ledger, messages, role)
-    heard = observer.heard if observer.listening else None
+    heard = observer.message_passed if observer.listening else None
     links = build_links(roster, name, channels, messages, ledger=ledger, policy=policy, clock=clock, heard=heard)
     return PartyContext(
         name=name,
@@ -110,7 +110,7 @@ def build_links(
         ledger: the party's own.
         policy: the party's own.
         clock: the party's own.
-        heard: receives every message; see `Observer.heard`.
+        heard: receives every message; see `Observer.message_passed`.
     """
     role = roster.role_of(name)
     return {
@@ -121,8 +121,8 @@ def build_links(
             ledger,
             policy,
             clock,
-            sends=None if messages is None else messages.between(role, roster.role_of(peer)),
-            takes=None if messages is None else messages.between(roster.role_of(peer), role),
+            sends=None if messages is None else messages.declared_between(role, roster.role_of(peer)),
+            takes=None if messages is None else messages.declared_between(roster.role_of(peer), role),
             heard=heard,
         )
         for peer, channel in sorted(channels.items())
@@ -133,7 +133,7 @@ def record_declarations(ledger: Ledger, messages: Exchanges, role: PartyRole) ->
     """Record in a party's ledger every message the job declares, so that an audit needs no other file."""
     for exchange in messages:
         if role in (exchange.sender, exchange.receiver):
-            ledger.note(
+            ledger.record_note(
                 "exchange",
                 {
                     "step": exchange.step,

@@ -65,7 +65,7 @@ def _hash_array(digest: hashlib._Hash, name: str, values: np.ndarray) -> None:
 
 
 def _add_texts(digest: hashlib._Hash, name: str, texts: Sequence[str]) -> None:
-    data, starts, lengths = Names.of(texts).buffers()
+    data, starts, lengths = Names.from_texts(texts).buffers()
     data = data[starts[0] : starts[-1] + lengths[-1]] if len(starts) else data[:0]
     digest.update(repr((name, len(texts), len(data))).encode())
     digest.update(np.ascontiguousarray(lengths).data)

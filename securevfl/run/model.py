@@ -193,7 +193,7 @@ def predict(
         parts[active] = {name: value for name, value in parts[active].items() if name != "temperature"}
     steps = tuple(score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, looks=books))
     return Prediction(
-        ids=parties.active.names(np.concatenate([step.rows for step in steps])),
+        ids=parties.active.ids_of(np.concatenate([step.rows for step in steps])),
         probabilities=np.concatenate([step.probabilities for step in steps]),
         classes=tuple(model.parts[active]["names"]),
         used=tuple(step.parties for step in steps for _ in step.rows),

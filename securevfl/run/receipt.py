@@ -184,7 +184,7 @@ def _check_sealed(name: str, content: list[tuple[Entry, int]], training: Exchang
         if entry.cipher not in allowed or (entry.cipher == "paillier" and entry.bits < bits):
             size = f" of {bits} bits" if bits and allowed == {"paillier"} else ""
             raise ProtectionInactive(
-                f"{name!r} sent {entry.what!r} under {entry.guard.label}; the job asked for "
+                f"{name!r} sent {entry.what!r} under {entry.guard.description}; the job asked for "
                 f"{' or '.join(sorted(allowed)) or 'nothing of the kind'}{size}"
             )
 
@@ -212,7 +212,7 @@ def _count_sent(ledger: Ledger) -> list[tuple[Entry, int]]:
 
 
 def _is_readable(kind: Kind, guard: Guard) -> bool:
-    return kind in READABLE_KINDS and guard.readable
+    return kind in READABLE_KINDS and guard.is_readable
 
 
 def _describe_protection(kind: Kind, guard: Guard) -> str:
@@ -220,4 +220,4 @@ def _describe_protection(kind: Kind, guard: Guard) -> str:
         return "not needed"
     if guard.cipher == "none" and kind is Kind.MASKED_SHARE:
         return "not needed: random numbers"
-    return guard.label
+    return guard.description

@@ -13,7 +13,7 @@ import numpy as np
 from securevfl.errors import ProtectionInactive
 from securevfl.ledger import Closing
 from securevfl.party import Job, job_exchanges
-from securevfl.privacy import Finding, Ledger, Policy, PublicKey, Reading, load_measured
+from securevfl.privacy import Finding, Ledger, Policy, PublicSigningKey, Reading, load_measured
 from securevfl.report import Card, make_card
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.record import (
@@ -97,7 +97,7 @@ def run_record(
         links=link_records(ran.ledgers),
         epsilon=epsilon_records(spent),
         epsilon_totals=epsilon_totals(spent),
-        receipt=message_summary(ran.ledgers, job_exchanges(job, len(passive)).words),
+        receipt=message_summary(ran.ledgers, job_exchanges(job, len(passive)).descriptions),
         learned=merge_findings(findings),
         assumes=job.protection.assumptions(owners, passive) if passive else "",
         rows_trained=sum(ran.trained[owner].rows for owner in owners if owner in ran.trained),
@@ -293,7 +293,7 @@ def ledger_records(ledgers: Mapping[str, Mapping[str, Ledger]]) -> list[LedgerRe
         ledgers: run → party → ledger, closed.
     """
     closings = {
-        run: {name: line for name, ledger in parties.items() if isinstance(line := ledger.last, Closing)}
+        run: {name: line for name, ledger in parties.items() if isinstance(line := ledger.last_line, Closing)}
         for run, parties in ledgers.items()
     }
     found = []
@@ -307,8 +307,8 @@ def ledger_records(ledgers: Mapping[str, Mapping[str, Ledger]]) -> list[LedgerRe
         found.append(
             LedgerRecord(
                 party=party,
-                fingerprint=PublicKey.from_hex(own[0].opening.key).fingerprint,
-                messages=sum(ledger.messages for ledger in own),
+                fingerprint=PublicSigningKey.from_hex(own[0].opening.key).fingerprint,
+                messages=sum(ledger.message_count for ledger in own),
                 cross_signed_by=sorted(peer for peer, holds in held.items() if holds),
             )
         )

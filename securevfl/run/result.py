@@ -14,7 +14,7 @@ import numpy as np
 from securevfl_net.durable import write_atomic
 
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.privacy import Ledger, Ledgers, PublicKey
+from securevfl.privacy import Ledger, Ledgers, PublicSigningKey
 from securevfl.report import (
     Card,
     Evaluation,
@@ -68,7 +68,7 @@ class Result:
         )
 
     @property
-    def keys(self) -> Mapping[str, PublicKey]:
+    def keys(self) -> Mapping[str, PublicSigningKey]:
         """Party → the public key that its ledgers are signed with."""
         return self.signing.keys
 

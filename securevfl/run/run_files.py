@@ -77,9 +77,9 @@ def chain_digests(signing: Ledgers, digests: Mapping[str, str]) -> list[Ledger]:
     chains = [signing.open_branch(party, RESULTS) for party in signing.parties]
     for chain in chains:
         for name, digest in digests.items():
-            chain.note(RESULT_FILE, {"name": name, "sha256": digest})
+            chain.record_note(RESULT_FILE, {"name": name, "sha256": digest})
         for party, head in signing.heads.items():
-            chain.note(LEDGER_FILE, {"party": party, "head": head})
+            chain.record_note(LEDGER_FILE, {"party": party, "head": head})
         chain.close()
     return chains
 

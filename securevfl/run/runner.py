@@ -137,7 +137,7 @@ class PartyRunner(Generic[T]):
         self._stop = asyncio.Event()
         stopped = asyncio.ensure_future(self._stop.wait())
         due = asyncio.ensure_future(self._due.wait())
-        event = asyncio.ensure_future(self._mesh.next())
+        event = asyncio.ensure_future(self._mesh.next_event())
         self._alone = self._looked = time.monotonic()
         try:
             await self._do_actions(self._alone_at_once())
@@ -154,7 +154,7 @@ class PartyRunner(Generic[T]):
                     await self._send_head()
                 if event.done():
                     happened = event.result()
-                    event = asyncio.ensure_future(self._mesh.next())
+                    event = asyncio.ensure_future(self._mesh.next_event())
                     await self._handle_event(happened)
                 if self._work is not None and self._work.done():
                     await self._handle_end(self._work)
@@ -188,7 +188,7 @@ class PartyRunner(Generic[T]):
     async def _send_head(self) -> None:
         word = self._attempts.ledger_head() if self._work is not None else b""
         for peer in self._mesh.peers if word else ():
-            await self._mesh.note(peer, _WORD + word)
+            await self._mesh.send_note(peer, _WORD + word)
 
     def _alone_at_once(self) -> list[Action]:
         """A party without peers gathers with nobody."""
@@ -208,7 +208,7 @@ class PartyRunner(Generic[T]):
             self._news.report_event("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
             await self._do_actions(self._gathering.on_connected(event.peer, str(event.incarnation), event.resumed))
             if self._has_result and self.view is not None:
-                await self._mesh.note(event.peer, _FINISHED + self.view.mark)
+                await self._mesh.send_note(event.peer, _FINISHED + self.view.mark)
         elif isinstance(event, Disconnected):
             self._handle_departure(event.peer, event.why)
         elif isinstance(event, NoteReceived):
@@ -260,11 +260,11 @@ class PartyRunner(Generic[T]):
         while todo:
             action = todo.popleft()
             if isinstance(action, Say):
-                await self._mesh.note(action.peer, _GATHERING + action.payload)
+                await self._mesh.send_note(action.peer, _GATHERING + action.payload)
             elif isinstance(action, Began):
                 self._attempts.check_attempt(action.view.attempt)
                 self._attempts.store_agreement(action.view, action.reports)
-                self._channels = self._mesh.begin(action.view.mark)
+                self._channels = self._mesh.begin_view(action.view.mark)
             elif isinstance(action, Go):
                 self._start_attempt(action.view)
             elif isinstance(action, Park):
@@ -275,7 +275,7 @@ class PartyRunner(Generic[T]):
         self._attempts.store_beginning(view)
         self.view, self._has_result = view, False
         self._looked = time.monotonic()
-        self._mesh.open()
+        self._mesh.open_view()
         where = "" if view.start is None else f", from epoch {view.start[0]}"
         self._news.report_event("attempt", f"attempt {view.attempt} begins{where}", attempt=view.attempt)
         self._work = work = asyncio.ensure_future(self._program(view, self._channels))
@@ -284,7 +284,7 @@ class PartyRunner(Generic[T]):
 
     async def _halt_attempt(self, why: str) -> None:
         """Park the channels, and cancel the program."""
-        self._mesh.park(why)
+        self._mesh.park_view(why)
         work, self._work = self._work, None
         if work is not None:
             work.cancel()
@@ -307,7 +307,7 @@ class PartyRunner(Generic[T]):
             self._alone = time.monotonic()
             self._news.report_event("finished", "the result is stored; waiting until all parties have theirs")
             for peer in self._mesh.peers:
-                await self._mesh.note(peer, _FINISHED + self.view.mark)
+                await self._mesh.send_note(peer, _FINISHED + self.view.mark)
         elif isinstance(error, Parked):
             self._work = None  # the mesh has parked; its next event gives the reason
         elif isinstance(error, PeerEnded):
@@ -372,13 +372,13 @@ class PartyRunner(Generic[T]):
         # Let the channels' tasks write what was already sent; then wait about two round trips for it to arrive.
         for _ in range(20):
             await asyncio.sleep(0)
-        trips = [state.round_trip for state in self._mesh.links().values() if state.round_trip is not None]
+        trips = [state.round_trip for state in self._mesh.link_states().values() if state.round_trip is not None]
         if trips:
             await asyncio.sleep(min(0.1 + 2 * max(trips), _LAST_WORDS))
         # A peer that ended the job knows already; answering it would only cross its abort.
         if not self._was_aborted:
             with suppress(SecureVFLError):
-                await self._mesh.abort(_name_cause(error))
+                await self._mesh.abort_job(_name_cause(error))
         await self._halt_attempt(str(error))
 
 

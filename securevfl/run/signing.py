@@ -45,9 +45,9 @@ def open_signed_ledgers(
         first = [ALIGNMENT] if aligned is None else []
         return Ledgers(given, runs=[*first, *coming], software=software, folder=folder)
     for name, public in before.keys.items():
-        if given is not None and name in given and given[name].public != public:
+        if given is not None and name in given and given[name].public_key != public:
             raise InputError(
                 f"{name!r}'s ledger of the alignment is signed with {public.fingerprint}, the key given is "
-                f"{given[name].public.fingerprint}: give align_parties the same keys"
+                f"{given[name].public_key.fingerprint}: give align_parties the same keys"
             )
-    return before.following(coming, folder, given)
+    return before.following_ledgers(coming, folder, given)

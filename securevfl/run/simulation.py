@@ -230,7 +230,7 @@ def run_parties(
         await consent_party(site, table, job)
         trained = await train_party(site, table, aligned.alignments.get(site.name, {}), job, split=split)
         if trained.model:
-            site.ledger.note(MODEL_PART, {"sha256": tree_digest(model_part(job, site.name, trained.model))})
+            site.ledger.record_note(MODEL_PART, {"sha256": tree_digest(model_part(job, site.name, trained.model))})
         return trained
 
     columns = sum(table.values for table in parties.values())

@@ -62,7 +62,7 @@ class AccessControl:
         self._clients: Buckets[str] = Buckets(bounds.client_rows_per_minute / 60, bounds.client_burst, now=now)
         self._customers: Buckets[str] = Buckets(bounds.customer_scores_per_minute / 60, bounds.customer_burst, now=now)
 
-    def client(self, scope: Scope, authorization: str, certificate: bytes | None) -> TokenClient:
+    def identify_client(self, scope: Scope, authorization: str, certificate: bytes | None) -> TokenClient:
         """Identify the client.
 
         Args:
@@ -83,10 +83,10 @@ class AccessControl:
     def _find_client(self, authorization: str, certificate: bytes | None) -> TokenClient | None:
         if self._tokens is None:
             return _ANYBODY
-        found = None if certificate is None else self._tokens.certificate(certificate)
+        found = None if certificate is None else self._tokens.find_certificate_client(certificate)
         kind, _, token = authorization.partition(" ")
         if found is None and kind.lower() == "bearer":
-            found = self._tokens.client(token.strip())
+            found = self._tokens.find_client(token.strip())
         return found
 
     async def score(self, client: TokenClient, customers: Sequence[str]) -> list[Response]:

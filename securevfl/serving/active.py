@@ -26,17 +26,17 @@ class ServeActive(Conductor):
     """
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether all parties are connected and a model is served."""
         return self._live is not None and self._live.joint is not None and not self.away
 
     @property
-    def common(self) -> frozenset[str]:
+    def common_customers(self) -> frozenset[str]:
         """Customers that all parties have; empty before the first alignment."""
         return frozenset() if self.index is None else self.index.known_names
 
     @property
-    def aligned(self) -> bool:
+    def is_aligned(self) -> bool:
         """Whether the common customers are known."""
         return self.index is not None
 
@@ -54,13 +54,13 @@ class ServeActive(Conductor):
         """What the server does and waits for, without any identifier."""
         model, previous = self.shelf.committed, self.shelf.previous
         return {
-            "ready": self.ready,
+            "ready": self.is_ready,
             "away": dict(sorted(self.away.items())),
-            "waits": self.waits(),
+            "waits": self.waiting_reasons(),
             "problem": self.problem or self.failure,
             "model": None if model is None else {"run": model.run, "digest": model.digest},
             "previous": None if previous is None else {"run": previous.run, "digest": previous.digest},
-            "runs": list(self.shelf.runs),
+            "runs": list(self.shelf.run_names),
             "index": 0 if self.index is None else len(self.index.alignment.rows),
             "rows_today": self.counts.rows,
         }
@@ -105,7 +105,7 @@ class ServeActive(Conductor):
             ModelMismatch: a party does not have its part, or cannot use it.
             Unavailable: a party is away.
         """
-        return await self._command("activate", run)
+        return await self._run_command("activate", run)
 
     async def roll_back(self) -> str:
         """Serve the model before this one again; see `activate`.
@@ -115,7 +115,7 @@ class ServeActive(Conductor):
         """
         if self.shelf.previous is None:
             raise ModelMismatch("no model was served before this one, so there is nothing to roll back to")
-        return await self._command("activate", self.shelf.previous.run)
+        return await self._run_command("activate", self.shelf.previous.run)
 
     async def refresh(self) -> int:
         """Let all parties read their tables again, and align them; the old index is used until that is done.
@@ -127,9 +127,9 @@ class ServeActive(Conductor):
             ModelMismatch: a party's new table cannot be used, or the tables cannot be aligned: the old ones stay.
             Unavailable: a party is away.
         """
-        return int(await self._command("refresh"))
+        return int(await self._run_command("refresh"))
 
-    async def begun(self) -> None:
+    async def wait_for_session(self) -> None:
         """Wait until a session has begun, with a model or without."""
         while self._live is None:
             self._news.clear()
@@ -137,12 +137,12 @@ class ServeActive(Conductor):
 
     async def finish(self) -> None:
         """End serving after this session, for this party and for those that serve only for it."""
-        await self._command("finish")
+        await self._run_command("finish")
 
-    async def _command(self, do: str, run: str = "") -> str:
+    async def _run_command(self, do: str, run: str = "") -> str:
         await self._when_ready(model=False)
         try:
-            return await self._questions.command(do, run)
+            return await self._questions.run_command(do, run)
         except TimeoutError:
             self._raise_late()
 
@@ -164,25 +164,25 @@ class ServeActive(Conductor):
         self._raise_unavailable()
 
     def _raise_unavailable(self) -> NoReturn:
-        raise self._unavailable()
+        raise self._explain_unavailable()
 
     def _raise_late(self) -> NoReturn:
         names = self._awaited_peers()
         who = f": {', '.join(names)} did not answer" if names else ""
         raise Unavailable(f"no answer within {self.batching.seconds:g} s{who}", names) from None
 
-    def _unavailable(self) -> Unavailable:
+    def _explain_unavailable(self) -> Unavailable:
         if self.away:
             who = ", ".join(f"{name} ({why})" for name, why in sorted(self.away.items()))
             return Unavailable(f"not connected: {who}", sorted(self.away), 2.0)
         if self.problem:
             return Unavailable(self.problem, (), 30.0)
-        names = self.waits() or dict.fromkeys(self._awaited_peers(), "an answer")
+        names = self.waiting_reasons() or dict.fromkeys(self._awaited_peers(), "an answer")
         what = ", ".join(f"{name} ({why})" for name, why in sorted(names.items()))
         return Unavailable(f"the parties begin a session{': waiting for ' + what if what else ''}", sorted(names), 1.0)
 
-    def changed(self) -> None:
-        """See `SessionServer.changed`."""
+    def peers_changed(self) -> None:
+        """See `SessionServer.peers_changed`."""
         self._news.set()
         if self.away and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.batching.grace, self._give_up)
@@ -191,4 +191,4 @@ class ServeActive(Conductor):
         """Fail the requests that wait for a peer which does not come back."""
         self._timer = None
         if self.away:
-            self._questions.fail(self._unavailable())
+            self._questions.fail_all(self._explain_unavailable())

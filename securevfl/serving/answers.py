@@ -43,9 +43,9 @@ class Answers:
         self._file = folder / f"answers-{model[:32]}.jsonl"
         self._kept: dict[str, np.ndarray] = {}
         if self._file.exists():
-            self._read()
+            self._read_file()
 
-    def name(self, customer: str, features: np.ndarray, tables: Sequence[str]) -> str:
+    def answer_key(self, customer: str, features: np.ndarray, tables: Sequence[str]) -> str:
         """The key of a stored answer; it reveals neither the customer nor the features.
 
         Args:
@@ -72,7 +72,7 @@ class Answers:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def _read(self) -> None:
+    def _read_file(self) -> None:
         data = self._file.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         for number, raw in enumerate(whole.splitlines(), 1):

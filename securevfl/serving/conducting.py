@@ -71,17 +71,17 @@ class Conductor(PartyServer):
 
     def _awaited_peers(self) -> list[str]:
         live = self._live
-        return [] if live is None else [link.peer for link in live.site.others if link.awaits]
+        return [] if live is None else [link.peer for link in live.site.other_links if link.awaits]
 
-    def refused(self, why: str) -> None:
-        """See `PartyServer.refused`."""
+    def refresh_refused(self, why: str) -> None:
+        """See `PartyServer.refresh_refused`."""
         future, self._refreshing = self._refreshing, None
         if future is not None and not future.done():
             future.set_exception(ModelMismatch(f"{why}; the old ones stay"))
 
     async def serve(self, site: PartyContext, index: Index) -> None:
         """See `PartyServer.serve`."""
-        tags = [str((await receive_answer(link, 0))[1].get("table")) for link in site.others]
+        tags = [str((await receive_answer(link, 0))[1].get("table")) for link in site.other_links]
         live = Session(site=site, index=index, tags=tags)
         try:
             await self._agree_model(live)
@@ -89,13 +89,13 @@ class Conductor(PartyServer):
             refreshing, self._refreshing = self._refreshing, None
             if refreshing is not None and not refreshing.done():
                 refreshing.set_result(str(len(index.alignment.rows)))
-            self.changed()
+            self.peers_changed()
             while site.ledger.length < LEDGER_LINES and await self._execute_next(live):
                 pass
             await send_command_to_all(site, "end", meta={"over": self.over})
         finally:
             self._live = None
-            self.changed()
+            self.peers_changed()
 
     async def _agree_model(self, live: Session) -> None:
         """Use the recorded model; if none is recorded, agree on the first one."""
@@ -104,7 +104,7 @@ class Conductor(PartyServer):
             if self.shelf.committed is not None:
                 await self._use_model(live, self.shelf.committed)
                 return
-            runs = self.shelf.runs
+            runs = self.shelf.run_names
             run = self._run or (runs[0] if len(runs) == 1 else "")
             if not run:
                 raise ModelMismatch(f"{len(runs)} models are available and none was activated: activate one")
@@ -114,7 +114,7 @@ class Conductor(PartyServer):
 
     async def _execute_next(self, live: Session) -> bool:
         """Do what is asked for next; False where the session is to end after it."""
-        item = await self._questions.next()
+        item = await self._questions.next_question()
         if isinstance(item, Ask):
             await self._answer_batch(live, item)
             return True
@@ -142,7 +142,7 @@ class Conductor(PartyServer):
 
     async def _answer_batch(self, live: Session, first: Ask) -> None:
         """Collect questions, and answer them."""
-        asks = [first, *await self._questions.more(len(first.names))]
+        asks = [first, *await self._questions.collect_more(len(first.names))]
         try:
             if live.joint is None:
                 raise ProtocolError("no model is served")
@@ -167,14 +167,14 @@ class Conductor(PartyServer):
     async def _activate_model(self, live: Session, run: str) -> str:
         """Prepare: every party reports which part it has. Commit: this party's record. Then all use the model."""
         try:
-            part = self.shelf.part(run)
-            self.program(live.site, live.index, part)
+            part = self.shelf.read_part(run)
+            self.build_program(live.site, live.index, part)
         except (InputError, PolicyError) as error:
             raise ModelMismatch(str(error)) from None
         refusals, said = await collect_answers(live.site, "prepare", meta={"run": run})
         _raise_mismatch(refusals)
         parts = {self.place.name: part.digest} | {peer: str(meta.get("part")) for peer, meta in said.items()}
-        model = ModelRecord.of(run, parts)
+        model = ModelRecord.from_parts(run, parts)
         self.shelf.commit(model)
         await self._use_model(live, model)
         return model.digest
@@ -186,7 +186,7 @@ class Conductor(PartyServer):
             ModelMismatch: one cannot; no model is served then.
         """
         part = self.shelf.commit(model)
-        program = self.program(live.site, live.index, part)
+        program = self.build_program(live.site, live.index, part)
         named: dict[str, Scalar] = {f"part {name}": digest for name, digest in model.parts.items()}
         refusals, _ = await collect_answers(live.site, "use", meta={"run": model.run} | named)
         self._note_releases(live.site)
@@ -198,7 +198,7 @@ class Conductor(PartyServer):
         await self.come_back(program, live.index, model, part)
         live.joint = self._joint_scores(live, program, model)
         self.problem = ""
-        self.changed()
+        self.peers_changed()
 
     def _joint_scores(self, live: Session, program: object, model: ModelRecord) -> JointScores:
         if not isinstance(program, ActiveProgram):
@@ -212,12 +212,12 @@ class Conductor(PartyServer):
             counts=self.counts,
             answers=Answers(self.place.folder / "answers", model.digest) if noisy else None,
             tags=live.tags,
-            groups=make_groups(live.index.names, size, self._group_key()) if size else (),
+            groups=make_groups(live.index.identifiers, size, self._group_key()) if size else (),
         )
 
     async def _refresh_tables(self, live: Session) -> None:
         try:
-            self.renew()
+            self.renew_table()
         except InputError as error:
             raise ModelMismatch(f"{self.place.name}: {error}") from None
         refusals, _ = await collect_answers(live.site, "refresh")

@@ -58,10 +58,10 @@ class DailyCounts:
         self._day = -1
         files = sorted(folder.glob("counts-*.jsonl"))
         for file in files:
-            self._load(file)
+            self._load_counts(file)
         self._begin_day(self._read_clock())
 
-    def refusal(
+    def find_refusal(
         self,
         names: Sequence[str],
         released: Sequence[bool],
@@ -139,7 +139,7 @@ class DailyCounts:
         new = [who for who, is_new in zip(people, released, strict=True) if is_new]
         line = {"time": round(now, 3), "scored": people, "released": new}
         # On disk before in memory: if the write fails, the error ends the batch and nothing leaves.
-        append_synced(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        append_synced(self._counts_file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
         self._add_rows(now, people, new)
 
     @property
@@ -184,7 +184,7 @@ class DailyCounts:
         return (math.floor(now / DAY) + 1) * DAY - now
 
     @property
-    def _file(self) -> Path:
+    def _counts_file(self) -> Path:
         return self._folder / f"counts-{datetime.fromtimestamp(self._day * DAY, UTC):%Y-%m-%d}.jsonl"
 
     def _begin_day(self, now: float) -> None:
@@ -193,17 +193,17 @@ class DailyCounts:
         if day == self._day:
             return
         self._day = day
-        old = [file for file in self._folder.glob("counts-*.jsonl") if file != self._file]
+        old = [file for file in self._folder.glob("counts-*.jsonl") if file != self._counts_file]
         self._scores, self._releases, self._rows = Counter(), Counter(), 0
         minute, self._minute = self._minute, deque()  # kept below, so that midnight does not reset the minute's limit
-        if self._file.exists():
-            self._load(self._file)
+        if self._counts_file.exists():
+            self._load_counts(self._counts_file)
         else:
             self._minute = minute
         for file in old:
             file.unlink(missing_ok=True)
 
-    def _load(self, file: Path) -> None:
+    def _load_counts(self, file: Path) -> None:
         """Read a day's lines. A crash may leave half a last line: nothing of its rows was sent, so it is removed."""
         data = file.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]

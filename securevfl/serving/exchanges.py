@@ -75,7 +75,7 @@ async def receive_command(link: Link) -> tuple[str, np.ndarray, Mapping[str, Sca
     do = message.meta.get("do")
     if not isinstance(do, str):
         raise ProtocolError(f"{link.peer!r} sent no valid command")
-    return do, _rows(message.arrays["rows"], link.peer), message.meta
+    return do, _check_rows(message.arrays["rows"], link.peer), message.meta
 
 
 async def send_acceptance(link: Link, **meta: Scalar) -> None:
@@ -101,7 +101,7 @@ async def receive_answer(link: Link, count: int) -> tuple[Refusal | None, Mappin
         ProtocolError: the answer is malformed.
     """
     message = await link.receive(Kind.CONTROL, ANSWER, "rows")
-    meta, rows = message.meta, _rows(message.arrays["rows"], link.peer)
+    meta, rows = message.meta, _check_rows(message.arrays["rows"], link.peer)
     if meta.get("ok") is True:
         return None, meta
     rule, words, wait = meta.get("rule"), meta.get("words"), meta.get("wait")
@@ -114,7 +114,7 @@ async def receive_answer(link: Link, count: int) -> tuple[Refusal | None, Mappin
     return refusal, meta
 
 
-def _rows(array: object, peer: str) -> np.ndarray:
+def _check_rows(array: object, peer: str) -> np.ndarray:
     if not isinstance(array, np.ndarray) or array.dtype != np.int64 or array.ndim != 1:
         raise ProtocolError(f"{peer!r} sent malformed row numbers")
     return array

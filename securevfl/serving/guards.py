@@ -51,7 +51,7 @@ class Guarded:
         began = False
         size = 0
 
-        async def counted() -> Message:
+        async def count_received() -> Message:
             nonlocal size
             message = await receive()
             # Content-Length may be missing or false, so bytes are counted as they come.
@@ -60,13 +60,13 @@ class Guarded:
                 raise _TooLarge
             return message
 
-        async def watched(message: Message) -> None:
+        async def note_start(message: Message) -> None:
             nonlocal began
             began = began or message["type"] == "http.response.start"
             await send(message)
 
         try:
-            await self._app(scope, counted, watched)
+            await self._app(scope, count_received, note_start)
         except _TooLarge:
             if not began:
                 await _send_status(send, 413, f"a body has at most {self._most} bytes")

@@ -47,17 +47,17 @@ class ServeHelper(SessionServer):
         self.shelf = ModelShelf(place.folder / "models", place.name, place.job)
         self._program: HelperProgram | None = None
 
-    def alignment(self) -> str:
+    def alignment_mark(self) -> str:
         """None: the party has no rows, so the others align again in each session."""
         return ""
 
-    async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
-        """See `SessionServer.session`."""
+    async def serve_session(self, view: View, channels: Mapping[str, Channel]) -> None:
+        """See `SessionServer.serve_session`."""
         site = self.place.session_context(f"serve-{view.mark.hex()}", channels)
         outcome = "ended"
         try:
             await consent_party(site, None, self.place.job)
-            await self._serve(site)
+            await self._serve_labels(site)
             await exchange_ledger_heads(site)
             outcome = "done"
         except BaseException as error:
@@ -67,7 +67,7 @@ class ServeHelper(SessionServer):
             self._program = None
             site.ledger.close(outcome)
 
-    async def _serve(self, site: PartyContext) -> None:
+    async def _serve_labels(self, site: PartyContext) -> None:
         upstream = site.links[site.active]
         await send_acceptance(upstream, table="")
         agreed: Agreed | None = None
@@ -97,9 +97,9 @@ class ServeHelper(SessionServer):
 
     async def _prepare_part(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
         try:
-            part = self.shelf.part(str(meta.get("run")))
+            part = self.shelf.read_part(str(meta.get("run")))
         except InputError as error:
-            await self._refuse(upstream, str(error))
+            await self._send_refusal(upstream, str(error))
             return
         await send_acceptance(upstream, part=part.digest)
 
@@ -107,10 +107,10 @@ class ServeHelper(SessionServer):
         parts = {name.removeprefix(_PART): str(value) for name, value in meta.items() if name.startswith(_PART)}
         self._program = None
         try:
-            part = self.shelf.commit(ModelRecord.of(str(meta.get("run")), parts))
+            part = self.shelf.commit(ModelRecord.from_parts(str(meta.get("run")), parts))
             program = helping_program(site, self.place.job, part.tree)
         except (InputError, PolicyError) as error:
-            await self._refuse(upstream, str(error))
+            await self._send_refusal(upstream, str(error))
             return None
         await send_acceptance(upstream)
         return partial(self._come_back, program, part.tree)
@@ -119,5 +119,5 @@ class ServeHelper(SessionServer):
         await program.come_back(dict(tree))
         self._program = program
 
-    async def _refuse(self, upstream: Link, words: str) -> None:
+    async def _send_refusal(self, upstream: Link, words: str) -> None:
         await send_refusal(upstream, Refusal(party=self.place.name, rule="other", words=words))

@@ -67,33 +67,33 @@ def application(front: AccessControl) -> FastAPI:
     )
     app.state.front = front
     app.include_router(router)
-    app.add_exception_handler(Denied, _denied)
-    app.add_exception_handler(Unavailable, _unavailable)
-    app.add_exception_handler(ModelMismatch, _mismatch)
-    app.add_exception_handler(RequestValidationError, _malformed)
-    app.middleware("http")(_measured)
+    app.add_exception_handler(Denied, _answer_denied)
+    app.add_exception_handler(Unavailable, _answer_unavailable)
+    app.add_exception_handler(ModelMismatch, _answer_mismatch)
+    app.add_exception_handler(RequestValidationError, _answer_malformed)
+    app.middleware("http")(_measure_request)
     return app
 
 
-def _front(request: Request) -> AccessControl:
+def _access_control(request: Request) -> AccessControl:
     front: AccessControl = request.app.state.front
     return front
 
 
-def _may(scope: Scope) -> Callable[[Request], TokenClient]:
-    def check(request: Request) -> TokenClient:
+def _require_scope(scope: Scope) -> Callable[[Request], TokenClient]:
+    def check_client(request: Request) -> TokenClient:
         certificate = request.scope.get(CERTIFICATE)
-        return _front(request).client(
+        return _access_control(request).identify_client(
             scope, request.headers.get("authorization", ""), certificate if isinstance(certificate, bytes) else None
         )
 
-    return check
+    return check_client
 
 
-TheFront = Annotated[AccessControl, Depends(_front)]
-Scoring = Annotated[TokenClient, Depends(_may("score"))]
-Reading = Annotated[TokenClient, Depends(_may("status"))]
-Managing = Annotated[TokenClient, Depends(_may("admin"))]
+TheFront = Annotated[AccessControl, Depends(_access_control)]
+Scoring = Annotated[TokenClient, Depends(_require_scope("score"))]
+Reading = Annotated[TokenClient, Depends(_require_scope("status"))]
+Managing = Annotated[TokenClient, Depends(_require_scope("admin"))]
 
 
 @router.post("/v1/score", responses=_ERRORS | _NOT_FOUND)
@@ -109,7 +109,7 @@ async def score(question: Question, client: Scoring, front: TheFront) -> Score |
 async def scores(question: BatchQuestion, client: Scoring, front: TheFront) -> BatchAnswer:
     """Score customers; each has its status."""
     told = await front.score(client, question.customers)
-    return BatchAnswer.of([(status, one) for status, one, _ in told])
+    return BatchAnswer.from_items([(status, one) for status, one, _ in told])
 
 
 @router.get("/v1/status", responses=_ERRORS)
@@ -146,8 +146,8 @@ async def health() -> Health:
 async def readiness(response: Response, front: TheFront) -> Readiness:
     """Whether all parties are connected and a model is served."""
     server = front.server
-    response.status_code = 200 if server.ready else 503
-    return Readiness(ready=server.ready, waiting_for=server.waits() | server.away, problem=server.problem)
+    response.status_code = 200 if server.is_ready else 503
+    return Readiness(ready=server.is_ready, waiting_for=server.waiting_reasons() | server.away, problem=server.problem)
 
 
 @router.get("/docs", include_in_schema=False)
@@ -157,39 +157,39 @@ async def docs(request: Request) -> HTMLResponse:
     return HTMLResponse(render_page(request.app.openapi()), headers=headers)
 
 
-def _answer(status: int, problem: Problem, wait: float = 0.0) -> JSONResponse:
+def _problem_response(status: int, problem: Problem, wait: float = 0.0) -> JSONResponse:
     headers = {"Retry-After": str(max(math.ceil(wait), 1))} if wait and math.isfinite(wait) else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(problem.model_dump(), status, headers)
 
 
-async def _denied(request: Request, error: Exception) -> Response:
+async def _answer_denied(request: Request, error: Exception) -> Response:
     if not isinstance(error, Denied):
         raise error
-    return _answer(error.status, error.problem, error.wait)
+    return _problem_response(error.status, error.problem, error.wait)
 
 
-async def _unavailable(request: Request, error: Exception) -> Response:
+async def _answer_unavailable(request: Request, error: Exception) -> Response:
     if not isinstance(error, Unavailable):
         raise error
-    return _answer(503, Problem(reason=str(error), party=", ".join(error.parties)), error.wait)
+    return _problem_response(503, Problem(reason=str(error), party=", ".join(error.parties)), error.wait)
 
 
-async def _mismatch(request: Request, error: Exception) -> Response:
-    return _answer(409, Problem(reason=str(error)))
+async def _answer_mismatch(request: Request, error: Exception) -> Response:
+    return _problem_response(409, Problem(reason=str(error)))
 
 
-async def _malformed(request: Request, error: Exception) -> Response:
+async def _answer_malformed(request: Request, error: Exception) -> Response:
     """Reply without the input, because it may contain identifiers."""
     if not isinstance(error, RequestValidationError):
         raise error
     found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()][:_SHOWN]
-    return _answer(422, Problem(reason="; ".join(found)[:_LONGEST]))
+    return _problem_response(422, Problem(reason="; ".join(found)[:_LONGEST]))
 
 
-async def _measured(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    metrics, began = _front(request).metrics, time.perf_counter()
+async def _measure_request(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    metrics, began = _access_control(request).metrics, time.perf_counter()
     with metrics.running.track_inprogress():
         response = await call_next(request)
     path = getattr(request.scope.get("route"), "path", "other")

@@ -27,8 +27,8 @@ async def send_command_to_all(
     site: PartyContext, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None
 ) -> None:
     """Send the next command to all others, with its rows to those that have some."""
-    some = {link: NO_ROWS if site.role_of(link.peer) == COORDINATOR else rows for link in site.others}
-    await fan_out(site.others, lambda link: send_command(link, do, some[link], meta or {}))
+    some = {link: NO_ROWS if site.role_of(link.peer) == COORDINATOR else rows for link in site.other_links}
+    await fan_out(site.other_links, lambda link: send_command(link, do, some[link], meta or {}))
 
 
 async def collect_answers(
@@ -36,7 +36,7 @@ async def collect_answers(
 ) -> tuple[list[Refusal], dict[str, Mapping[str, Scalar]]]:
     """Send the next command and collect the answers: the refusals, and the other fields by party."""
     await send_command_to_all(site, do, rows, meta)
-    answers = {link.peer: await receive_answer(link, len(rows)) for link in site.others}
+    answers = {link.peer: await receive_answer(link, len(rows)) for link in site.other_links}
     refusals = [refusal for refusal, _ in answers.values() if refusal is not None]
     return refusals, {peer: said for peer, (refusal, said) in answers.items() if refusal is None}
 
@@ -64,7 +64,7 @@ class JointScores:
     groups: Sequence[np.ndarray] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        self.names = self.index.names
+        self.names = self.index.identifiers
         self.at = {name: row for row, name in enumerate(self.names)}
         self._group_of = {row: at for at, group in reversed(list(enumerate(self.groups))) for row in group.tolist()}
 
@@ -109,7 +109,7 @@ class JointScores:
 
     async def _collect_refusals(self, rows: np.ndarray) -> list[Refusal]:
         """Refusals of a batch by the serving policies of this party and the others."""
-        own = self.counts.refusal(self._names_of_rows(rows), [False] * len(rows), lambda times: 0.0)
+        own = self.counts.find_refusal(self._names_of_rows(rows), [False] * len(rows), lambda times: 0.0)
         if own is not None:
             return [own]
         refusals, _ = await collect_answers(self.site, "score", rows)
@@ -130,4 +130,4 @@ class JointScores:
         return [self.names[row] for row in rows.tolist()]
 
     def _answer_name(self, answers: Answers, name: str) -> str:
-        return answers.name(name, self.program.role.table.x[self.at[name]].numpy(), self.tags)
+        return answers.answer_key(name, self.program.role.table.x[self.at[name]].numpy(), self.tags)

@@ -32,7 +32,7 @@ class RequestLimits(Config):
     customer_burst: Rate = 20.0
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "limits"
 
 
@@ -62,7 +62,7 @@ class Buckets(Generic[Key]):
         """
         if tokens > self._burst:
             return math.inf
-        return max((tokens - self._level(key)) / self._rate, 0.0)
+        return max((tokens - self._token_level(key)) / self._rate, 0.0)
 
     def take(self, key: Key, tokens: float = 1.0) -> float:
         """Take all tokens if available, otherwise none; returns the seconds to wait."""
@@ -70,22 +70,22 @@ class Buckets(Generic[Key]):
         if wait == 0.0:
             if len(self._buckets) >= self._most:
                 self._forget_idle()
-            self._buckets[key] = (self._level(key) - tokens, self._now())
+            self._buckets[key] = (self._token_level(key) - tokens, self._now())
         return wait
 
     def give_back(self, key: Key, tokens: float = 1.0) -> None:
         """Put tokens back that were taken for nothing."""
-        self._buckets[key] = (min(self._level(key) + tokens, self._burst), self._now())
+        self._buckets[key] = (min(self._token_level(key) + tokens, self._burst), self._now())
 
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def _level(self, key: Key) -> float:
+    def _token_level(self, key: Key) -> float:
         level, since = self._buckets.get(key, (self._burst, 0.0))
         return min(level + (self._now() - since) * self._rate, self._burst) if key in self._buckets else self._burst
 
     def _forget_idle(self) -> None:
-        levels = {key: self._level(key) for key in self._buckets}
+        levels = {key: self._token_level(key) for key in self._buckets}
         for key, level in levels.items():
             if level >= self._burst:
                 del self._buckets[key]

@@ -43,13 +43,13 @@ class _Http(H11Protocol):
 
 
 def _with_certificate(app: Any, certificate: bytes) -> Any:
-    async def shown(
+    async def call_with_certificate(
         scope: Scope, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
     ) -> None:
         scope[CERTIFICATE] = certificate
         await app(scope, receive, send)
 
-    return shown
+    return call_with_certificate
 
 
 class _Server(uvicorn.Server):
@@ -91,7 +91,7 @@ async def serve_application(front: AccessControl, file: ServingFile) -> AsyncIte
     config.load()
     config.ssl = tls
     server = _Server(config)
-    bound = _bind_socket(Address.of(http.listen))
+    bound = _bind_socket(Address.parse(http.listen))
     serving = asyncio.ensure_future(server.serve(sockets=[bound]))
     try:
         host, port = bound.getsockname()[:2]

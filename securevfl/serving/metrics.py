@@ -31,12 +31,12 @@ class _State:
         peers = GaugeMetricFamily("securevfl_peer_connected", "whether a peer is connected", labels=["peer"])
         sent = GaugeMetricFamily("securevfl_peer_sent_bytes", "bytes of messages sent to a peer", labels=["peer"])
         got = GaugeMetricFamily("securevfl_peer_received_bytes", "bytes of messages from a peer", labels=["peer"])
-        for peer, link in server.mesh.links().items():
+        for peer, link in server.mesh.link_states().items():
             peers.add_metric([peer], 0.0 if peer in server.away else 1.0)
             sent.add_metric([peer], float(link.sent))
             got.add_metric([peer], float(link.received))
         yield from (peers, sent, got)
-        yield GaugeMetricFamily("securevfl_ready", "whether a model is served", value=float(server.ready))
+        yield GaugeMetricFamily("securevfl_ready", "whether a model is served", value=float(server.is_ready))
         yield GaugeMetricFamily(
             "securevfl_rows_today", "rows scored since midnight UTC", value=float(server.counts.rows)
         )

@@ -31,15 +31,15 @@ def render_page(description: Mapping[str, Any]) -> str:
     ]
     for path, operations in description["paths"].items():
         for method, operation in operations.items():
-            parts.append(_operation(method, path, operation, schemas))
+            parts.append(_render_operation(method, path, operation, schemas))
     return "\n".join(parts) + "</html>"
 
 
-def _operation(method: str, path: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+def _render_operation(method: str, path: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     lines = [f"<h2>{escape(method.upper())} {escape(path)}</h2>", f"<p>{escape(operation.get('description', ''))}</p>"]
     if body is not None:
-        lines.append(f"<pre>{escape(json.dumps(_named(body, schemas), indent=1))}</pre>")
+        lines.append(f"<pre>{escape(json.dumps(_resolve_schema(body, schemas), indent=1))}</pre>")
     rows = "".join(
         f"<tr><td>{escape(status)}</td><td>{escape(answer.get('description', ''))}</td></tr>"
         for status, answer in sorted(operation["responses"].items())
@@ -48,7 +48,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any], schemas: Ma
     return "\n".join(lines)
 
 
-def _named(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> object:
+def _resolve_schema(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> object:
     """A schema's properties in place of its name."""
     name = str(schema.get("$ref", "")).rpartition("/")[2]
     return dict(schemas.get(name, schema)).get("properties", schema)

@@ -93,7 +93,7 @@ class ServePassive(PartyServer):
             if len(over):
                 words = f"{len(over)} of its rows gave away as many values of z as max_looks allows"
                 return Refusal(party=self.place.name, rule="max_looks", words=words, rows=tuple(over.tolist()))
-        return self.counts.refusal(_names_of_rows(index, rows), fresh.tolist(), releases.epsilon_of_feeding)
+        return self.counts.find_refusal(_names_of_rows(index, rows), fresh.tolist(), releases.epsilon_of_feeding)
 
     async def _score_batch(self, index: Index, rows: np.ndarray) -> None:
         """Count the batch, durably, and take part in scoring it."""
@@ -106,9 +106,9 @@ class ServePassive(PartyServer):
     async def _prepare_part(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
         """Check this party's part of a run and report its digest; nothing changes yet."""
         try:
-            part = self.shelf.part(str(meta.get("run")))
+            part = self.shelf.read_part(str(meta.get("run")))
         except InputError as error:
-            await self._refuse(upstream, str(error))
+            await self._send_refusal(upstream, str(error))
             return
         await send_acceptance(upstream, part=part.digest)
 
@@ -117,12 +117,12 @@ class ServePassive(PartyServer):
     ) -> Agreed | None:
         """Serve the model that the active party has committed."""
         parts = {name.removeprefix(_PART): str(value) for name, value in meta.items() if name.startswith(_PART)}
-        model = ModelRecord.of(str(meta.get("run")), parts)
+        model = ModelRecord.from_parts(str(meta.get("run")), parts)
         try:
             part: ModelPart = self.shelf.commit(model)
-            program = self.program(site, index, part)
+            program = self.build_program(site, index, part)
         except (InputError, PolicyError) as error:
-            await self._refuse(upstream, str(error))
+            await self._send_refusal(upstream, str(error))
             return None
         self._note_releases(site)
         self.serving = None
@@ -131,13 +131,13 @@ class ServePassive(PartyServer):
 
     async def _refresh_table(self, upstream: Link) -> None:
         try:
-            self.renew()
+            self.renew_table()
         except InputError:  # the message can contain values of the table: it is for this party only
-            await self._refuse(upstream, "its table cannot be used; see its log")
+            await self._send_refusal(upstream, "its table cannot be used; see its log")
             return
         await send_acceptance(upstream)
 
-    async def _refuse(self, upstream: Link, words: str) -> None:
+    async def _send_refusal(self, upstream: Link, words: str) -> None:
         await send_refusal(upstream, Refusal(party=self.place.name, rule="other", words=words))
 
 

@@ -60,17 +60,19 @@ class ServingPolicy(Config):
     epsilon_per_record: Annotated[float, Meta(gt=0, description="leave it out for no bound")] | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "serving"
 
-    def stricter(self, other: ServingPolicy) -> ServingPolicy:
+    def combine_strictest(self, other: ServingPolicy) -> ServingPolicy:
         """Both policies at once: on each point the stricter of the two."""
 
-        def least(name: str) -> Any:
+        def least_bound(name: str) -> Any:
             return min((bound for one in (self, other) if (bound := getattr(one, name)) is not None), default=None)
 
         bounds = ("max_batch", "rows_per_minute", "rows_per_day", "scores_per_record", "epsilon_per_record")
-        return ServingPolicy(min_batch=max(self.min_batch, other.min_batch), **{name: least(name) for name in bounds})
+        return ServingPolicy(
+            min_batch=max(self.min_batch, other.min_batch), **{name: least_bound(name) for name in bounds}
+        )
 
     def problems(self) -> list[str]:
         found = super().problems()

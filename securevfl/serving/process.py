@@ -47,7 +47,7 @@ class Admission:
         if party not in agreement.approvals:
             raise InputError(f"{party!r} has not approved the agreement: run `securevfl approve` first")
         self.agreement = agreement
-        self.approval = agreement.approvals[party].raw
+        self.approval = agreement.approvals[party].file_bytes
 
     def __call__(self, reports: Mapping[str, Report]) -> bool:
         """See `Rendezvous`.
@@ -59,7 +59,7 @@ class Admission:
         for name, report in sorted(reports.items()):
             if report.approval and name not in self.agreement.approvals:
                 self.agreement = self.agreement.with_approval_of(name, report.approval)
-        return self.agreement.complete
+        return self.agreement.is_complete
 
     def check(self) -> None:
         """See `__call__`."""
@@ -133,23 +133,25 @@ async def run_server(
     async with AsyncExitStack() as held:
         state = held.enter_context(StateFolder.lock(own.state, party=party, agreement=whole.digest))
         folder = own.state / "serving"
-        first = put_part(folder, state.model, party, job, run=whole.digest)
+        first = put_part(folder, state.model_folder, party, job, run=whole.digest)
         place = ServingContext(
             name=party,
-            active=proposal.owners[0],
-            passive=proposal.passive,
+            active=proposal.owner_names[0],
+            passive=proposal.passive_names,
             job=job,
             load=partial(_read_table, own, data, first),
             folder=folder,
-            policy=file.policy.stricter(terms),
+            policy=file.policy.combine_strictest(terms),
             key=own.signing_key(),
-            pins=proposal.keys,
+            pins=proposal.public_keys,
             looks=own.looks,
-            coordinator=proposal.coordinator,
+            coordinator=proposal.coordinator_name,
             software=software_version(),
         )
         mesh = await Start(agreement=whole, own=own).start_mesh(
-            row_of(whole, own, note=own.state / "certificate").shown, Incarnation(*state.started()), folder=own.state
+            row_of(whole, own, note=own.state / "certificate").shown,
+            Incarnation(*state.count_start()),
+            folder=own.state,
         )
         held.push_async_callback(mesh.close)
         batching = Batching(seconds=3600.0, grace=600.0) if once else file.batches
@@ -180,7 +182,7 @@ def put_part(folder: Path, place: Path, party: str, job: Job, *, run: str = "") 
     if place.is_dir() and not (place / f"{party}{PART}").exists():
         raise InputError(f"{place} contains no part of a model: train one first, with `securevfl party`")
     part = ModelPart.load(place, party, job, run=run)
-    ModelShelf(folder / "models", party, job).put(part)
+    ModelShelf(folder / "models", party, job).put_part(part)
     return part
 
 
@@ -199,13 +201,13 @@ def local_part(file: ServingFile, party: str) -> ModelPart | None:
 def _agreed_policy(agreement: Agreement) -> ServingPolicy:
     """The terms that all parties agreed on; they limit each party's own policy."""
     proposal = agreement.proposal
-    if len(proposal.owners) != 1:
+    if len(proposal.owner_names) != 1:
         raise InputError("a model of several label owners cannot be served yet; each scores its rows in training")
     terms = proposal.serving
-    if terms is None or proposal.owners[0] not in terms.asks:
+    if terms is None or proposal.owner_names[0] not in terms.asks:
         raise PolicyError(
-            f"the agreement does not let {proposal.owners[0]!r} ask for scores: propose one with --asks "
-            f"{proposal.owners[0]}"
+            f"the agreement does not let {proposal.owner_names[0]!r} ask for scores: propose one with --asks "
+            f"{proposal.owner_names[0]}"
         )
     return ServingPolicy(
         min_batch=terms.min_batch, rows_per_day=terms.rows_per_day, scores_per_record=terms.scores_per_record
@@ -229,5 +231,5 @@ def _read_table(own: PartyFile, data: Path | None, part: ModelPart) -> PartyTabl
         categorical=tuple(name for name in section.categorical if name in columns),
     )
     if data is not None:
-        return bare.replace(file=str(data)).read(Path(), own.party)
-    return bare.read(own.folder, own.party)
+        return bare.replace(file=str(data)).read_table(Path(), own.party)
+    return bare.read_table(own.folder, own.party)

@@ -67,7 +67,7 @@ async def serve_http(server: ServeActive, file: ServingFile) -> AsyncIterator[tu
     with ExitStack() as held:
         figures = ""
         if http.metrics is not None:
-            place = Address.of(http.metrics)
+            place = Address.parse(http.metrics)
             port = held.enter_context(serve_metrics(metrics.registry, place.port, host=place.host))
             figures = f"http://{Address(place.host, port)}/metrics"
         async with serve_application(front, file) as address:
@@ -111,11 +111,11 @@ async def predict_all(
 
 
 async def _all_scores(server: ServeActive, *, everyone: bool) -> Scored:
-    await server.begun()
+    await server.wait_for_session()
     if server.problem:
         await server.finish()
         raise InputError(server.problem)
-    names = sorted(server.common)
+    names = sorted(server.common_customers)
     outcomes = await server.scores(names)
     classes, model = server.classes, server.shelf.committed
     await server.finish()
@@ -127,8 +127,8 @@ async def _all_scores(server: ServeActive, *, everyone: bool) -> Scored:
     place = server.place
     used = [(place.active, *place.passive)] * len(rows)
     if everyone and model is not None:
-        others = [row for row, name in enumerate(server.table.ids) if name not in server.common]
-        alone = Alone(server.table, place.job, server.shelf.part(model.run).tree)
+        others = [row for row, name in enumerate(server.table.ids) if name not in server.common_customers]
+        alone = Alone(server.table, place.job, server.shelf.read_part(model.run).tree)
         rows += alone.scores(np.array(others, np.int64)).tolist()
         names += [server.table.ids[row] for row in others]
         used += [(place.active,)] * len(others)

@@ -38,7 +38,7 @@ class Batching(Config):
     grace: Annotated[float, Meta(ge=0, le=600)] = 3.0
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "batches"
 
 
@@ -95,24 +95,24 @@ class Questions:
 
         Raises:
             TimeoutError: no outcome came in time.
-            Unavailable: see `fail`.
+            Unavailable: see `fail_all`.
         """
         done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
         outcomes: list[Outcome] = await self._await_outcome(Ask(names, done))
         return outcomes
 
-    async def command(self, do: str, run: str) -> str:
+    async def run_command(self, do: str, run: str) -> str:
         """Execute a command and return its outcome; raises the same errors as `ask`."""
         return str(await self._await_outcome(Command(do, run, asyncio.get_running_loop().create_future())))
 
-    async def next(self) -> Ask | Command:
+    async def next_question(self) -> Ask | Command:
         """The next batch or command."""
         while True:
             item, self._held = self._held or await self._queue.get(), None
             if not item.done.done():  # a caller still waits for it
                 return item
 
-    async def more(self, rows: int) -> list[Ask]:
+    async def collect_more(self, rows: int) -> list[Ask]:
         """Questions that come within the time of a batch, until there are rows enough.
 
         Args:
@@ -134,7 +134,7 @@ class Questions:
                 rows += len(item.names)
         return found
 
-    def fail(self, error: Exception) -> None:
+    def fail_all(self, error: Exception) -> None:
         """Fail all waiting requests with this error."""
         for future in self._pending:
             if not future.done():

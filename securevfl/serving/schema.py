@@ -80,7 +80,7 @@ class BatchAnswer(_Strict):
     answers: list[_Item]
 
     @classmethod
-    def of(cls, items: list[tuple[int, Score | Predicted | Problem]]) -> BatchAnswer:
+    def from_items(cls, items: list[tuple[int, Score | Predicted | Problem]]) -> BatchAnswer:
         """Build the answer from each customer's status and content."""
         return cls(
             answers=[

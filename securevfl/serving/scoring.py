@@ -82,10 +82,10 @@ class ScoringRouter:
         Raises:
             Unavailable: a party needed for one of them is away, and no local model may replace it.
         """
-        common = self.server.common
+        common = self.server.common_customers
         joint = list(dict.fromkeys(name for name in customers if name in common))
         found: dict[str, Answer | Refusal | UnknownCustomer] = {}
-        if joint or not self.server.aligned:
+        if joint or not self.server.is_aligned:
             try:
                 outcomes = await self.server.scores(joint)
             except Unavailable:
@@ -118,7 +118,7 @@ class ScoringRouter:
             return found | dict.fromkeys(names, no)
         if not names:
             return found
-        refusal = self.server.counts.refusal(names, [False] * len(names), lambda times: 0.0)
+        refusal = self.server.counts.find_refusal(names, [False] * len(names), lambda times: 0.0)
         if refusal is not None:
             return found | dict.fromkeys(names, refusal)
         self.server.counts.count(names, [False] * len(names))

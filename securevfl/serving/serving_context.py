@@ -86,7 +86,7 @@ class ServingContext:
         """The parties and their roles."""
         return Roster.from_names(self.passive, owners=[self.active], coordinator=self.coordinator)
 
-    def table(self) -> PartyTable:
+    def read_table(self) -> PartyTable:
         """The party's table, read now.
 
         Raises:
@@ -99,9 +99,9 @@ class ServingContext:
 
     def table_tag(self, digest: str) -> str:
         """A tag of a table for peers: it shows them whether the table is the same as before, and nothing else."""
-        return hmac.new(self._key("tables.key"), digest.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._read_key("tables.key"), digest.encode(), hashlib.sha256).hexdigest()
 
-    def _key(self, name: str) -> bytes:
+    def _read_key(self, name: str) -> bytes:
         path = self.folder / name
         if not path.exists():
             write_atomic(path, os.urandom(_KEY_BYTES), private=True)
@@ -140,7 +140,7 @@ class ServingContext:
             clock=clock,
             job=self.job.digest,
             seed=self.job.seed,
-            secret=PartySecret.fresh(),
+            secret=PartySecret.generate(),
             coordinator=self.coordinator,
             looks=DisclosureBook()
             if policy.max_looks is None

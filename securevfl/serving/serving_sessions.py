@@ -64,14 +64,14 @@ class SessionServer(ABC):
         self._failed = 0
 
     @abstractmethod
-    async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
+    async def serve_session(self, view: View, channels: Mapping[str, Channel]) -> None:
         """Serve over the channels of a view, until the session is to be replaced by another one."""
 
     @abstractmethod
-    def alignment(self) -> str:
+    def alignment_mark(self) -> str:
         """Mark of the alignment with which this party could continue, hexadecimal; empty for none."""
 
-    def changed(self) -> None:  # noqa: B027 - nothing, unless somebody waits
+    def peers_changed(self) -> None:  # noqa: B027 - nothing, unless somebody waits
         """Somebody came or went, or a session ended."""
 
     async def run(self) -> None:
@@ -81,13 +81,15 @@ class SessionServer(ABC):
             SecureVFLError: what no other session would mend: a refused job, tables that cannot be used.
             PeerEnded: a peer ended it for all.
         """
-        gathering = self._gathering = Rendezvous(self.mesh.me, self.mesh.peers, self._report(), admits=self.admits)
-        hearing = asyncio.ensure_future(self.mesh.next())
-        actions: list[Action] = [] if self.mesh.peers else gathering.on_parked(self._report())
+        gathering = self._gathering = Rendezvous(
+            self.mesh.me, self.mesh.peers, self._build_report(), admits=self.admits
+        )
+        hearing = asyncio.ensure_future(self.mesh.next_event())
+        actions: list[Action] = [] if self.mesh.peers else gathering.on_parked(self._build_report())
         parks = True
         try:
             while True:
-                actions = await self._perform(gathering, actions)
+                actions = await self._perform_actions(gathering, actions)
                 if actions:
                     continue
                 waiting = {hearing} if self._session is None else {hearing, self._session}
@@ -99,7 +101,7 @@ class SessionServer(ABC):
                     actions = await self._leave_session(gathering, "the session ended")
                 if hearing.done():
                     event = hearing.result()
-                    hearing = asyncio.ensure_future(self.mesh.next())
+                    hearing = asyncio.ensure_future(self.mesh.next_event())
                     actions += self._take_event(gathering, event)
         finally:
             hearing.cancel()
@@ -108,14 +110,14 @@ class SessionServer(ABC):
                 with suppress(BaseException):
                     await self._session
             if parks:
-                self.mesh.park("it stops serving")
+                self.mesh.park_view("it stops serving")
 
-    def waits(self) -> dict[str, str]:
+    def waiting_reasons(self) -> dict[str, str]:
         """Peer → what this party waits for; empty while a session goes."""
         return {} if self._gathering is None else self._gathering.find_awaited()
 
-    def _report(self) -> Report:
-        return Report(incarnation=str(self.mesh.incarnation), alignment=self.alignment(), approval=self.approval)
+    def _build_report(self) -> Report:
+        return Report(incarnation=str(self.mesh.incarnation), alignment=self.alignment_mark(), approval=self.approval)
 
     def _take_event(self, gathering: Rendezvous, event: MeshEvent) -> list[Action]:
         actions: list[Action] = []
@@ -146,21 +148,21 @@ class SessionServer(ABC):
                 raise PeerEnded(f"{event.peer!r} ended serving for all: {event.reason}")
             case _:
                 pass
-        self.changed()
+        self.peers_changed()
         return actions
 
-    async def _perform(self, gathering: Rendezvous, actions: Iterable[Action]) -> list[Action]:
+    async def _perform_actions(self, gathering: Rendezvous, actions: Iterable[Action]) -> list[Action]:
         queue = deque(actions)
         while queue:
             match queue.popleft():
                 case Say(peer=peer, payload=payload):
-                    await self.mesh.note(peer, _SERVING + payload)
+                    await self.mesh.send_note(peer, _SERVING + payload)
                 case Began(view=view):
-                    self._channels = self.mesh.begin(view.mark)
+                    self._channels = self.mesh.begin_view(view.mark)
                 case Go(view=view):
-                    self.mesh.open()
+                    self.mesh.open_view()
                     self.sessions += 1
-                    self._session = asyncio.ensure_future(self.session(view, self._channels))
+                    self._session = asyncio.ensure_future(self.serve_session(view, self._channels))
                 case Park(why=why):
                     return [*await self._leave_session(gathering, why), *queue]
         return []
@@ -184,15 +186,15 @@ class SessionServer(ABC):
     async def _leave_session(self, gathering: Rendezvous, why: str) -> list[Action]:
         """Leave a session and send a new report; after a repeated failure only after a pause."""
         self.why = why
-        self.mesh.park(why)
+        self.mesh.park_view(why)
         session, self._session = self._session, None
         self.failure = ""
         if session is not None:
             session.cancel()  # it may wait for a question, and not for a peer
             await asyncio.wait({session})
             await self._handle_end(session, why)
-        self.changed()
-        return gathering.on_parked(self._report())
+        self.peers_changed()
+        return gathering.on_parked(self._build_report())
 
 
 def _admit_all(reports: Mapping[str, Report]) -> bool:

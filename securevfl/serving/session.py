@@ -52,14 +52,14 @@ class Index:
     mark: str
 
     @cached_property
-    def names(self) -> list[str]:
+    def identifiers(self) -> list[str]:
         """The party's identifiers of the common rows, in their order."""
         return [self.table.ids[row] for row in self.alignment.rows.tolist()]
 
     @cached_property
     def known_names(self) -> frozenset[str]:
         """The same, to look up."""
-        return frozenset(self.names)
+        return frozenset(self.identifiers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class PartyServer(SessionServer):
         self.counts = DailyCounts(place.folder / "counts", place.name, place.policy, now=place.now)
         self.index: Index | None = None
         self.serving: Serving | None = None
-        self._table = place.table()
+        self._table = place.read_table()
         self._digest = table_digest(self._table)
         self._candidate: PartyTable | None = None
         self._known: tuple[PartyTable, frozenset[str]] | None = None
@@ -123,12 +123,12 @@ class PartyServer(SessionServer):
             self._known = self._table, frozenset(self._table.ids)
         return self._known[1]
 
-    def alignment(self) -> str:
-        """See `SessionServer.alignment`: empty if a new table waits to be aligned."""
+    def alignment_mark(self) -> str:
+        """See `SessionServer.alignment_mark`: empty if a new table waits to be aligned."""
         return "" if self._candidate is not None or self.index is None else self.index.mark
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether all parties are connected and a model is served."""
         return self.serving is not None and not self.away
 
@@ -145,7 +145,7 @@ class PartyServer(SessionServer):
     async def serve(self, site: PartyContext, index: Index) -> None:
         """Serve until the session ends; then exchange signed ledger heads with all parties."""
 
-    async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
+    async def serve_session(self, view: View, channels: Mapping[str, Channel]) -> None:
         site = self.place.session_context(f"serve-{view.mark.hex()}", channels)
         outcome = "ended"
         try:
@@ -183,7 +183,7 @@ class PartyServer(SessionServer):
             if self.index is None:
                 raise
             self._candidate = None  # at every party: those that have not noticed the end learn that the others stopped
-            self.refused(f"the tables could not be aligned: {error}")
+            self.refresh_refused(f"the tables could not be aligned: {error}")
             if isinstance(error, ProtocolError):
                 raise
             raise ProtocolError(f"the tables could not be aligned: {error}") from error
@@ -191,23 +191,23 @@ class PartyServer(SessionServer):
         digest = table_digest(table)
         tree = {"mark": mark, "table": digest, "digest": alignment.digest, "rows": alignment.rows}
         make_folder(self.place.folder, private=True)
-        write_tree(self._file, tree | {"verified": list(alignment.verified_by)})
+        write_tree(self._index_file, tree | {"verified": list(alignment.verified_by)})
         self._table, self._digest, self._candidate = table, digest, None
         self.index = Index(table=table, digest=digest, alignment=alignment, mark=mark)
         return self.index
 
-    def refused(self, why: str) -> None:
+    def refresh_refused(self, why: str) -> None:
         """A refresh did not come about."""
 
-    def renew(self) -> None:
+    def renew_table(self) -> None:
         """Read the table again, to be aligned in the next session.
 
         Raises:
             InputError: it cannot be used; the one before stays.
         """
-        self._candidate = self.place.table()
+        self._candidate = self.place.read_table()
 
-    def program(self, site: PartyContext, index: Index, part: ModelPart) -> ActiveProgram | PassiveProgram:
+    def build_program(self, site: PartyContext, index: Index, part: ModelPart) -> ActiveProgram | PassiveProgram:
         """This party's program, before any message of it was exchanged."""
         return scoring_program(site, index.table, index.alignment, self.place.job, part.tree)
 
@@ -221,23 +221,23 @@ class PartyServer(SessionServer):
             program.role.releases.load_state(self._kept[1])
         self.serving = Serving(model=model, program=program, key=key, classes=tuple(map(str, part.tree["names"])))
         self.news.report_event("activated", f"model {model.digest[:16]} is served", model=model.digest)
-        self.changed()
+        self.peers_changed()
         return self.serving
 
     @property
-    def _file(self) -> Path:
+    def _index_file(self) -> Path:
         return self.place.folder / "index.safetensors"
 
     def _load_index(self) -> Index | None:
         """The common rows of an earlier process, where they are of this table."""
-        if not self._file.exists():
+        if not self._index_file.exists():
             return None
-        tree: Any = read_tree(self._file)
+        tree: Any = read_tree(self._index_file)
         try:
             mark, table, digest, verified = (tree[name] for name in ("mark", "table", "digest", "verified"))
             rows = np.asarray(tree["rows"], np.int64)
         except (KeyError, TypeError, ValueError):
-            raise InputError(f"{self._file} was written by another version. Delete it to align again") from None
+            raise InputError(f"{self._index_file} was written by another version. Delete it to align again") from None
         if table != self._digest or (len(rows) and not 0 <= rows.min() <= rows.max() < self._table.rows):
             return None
         alignment = Alignment(rows=rows, digest=digest, verified_by=tuple(verified), pairwise={})

@@ -60,14 +60,14 @@ class HttpSection(Config):
     clients: Word | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "http"
 
     def problems(self) -> list[str]:
         found = super().problems()
         for name, text in (("listen", self.listen), ("metrics", self.metrics)):
             try:
-                _ = None if text is None else Address.of(text)
+                _ = None if text is None else Address.parse(text)
             except InputError as error:
                 found.append(f"{name}: {error}")
         if (self.certificate is None) != (self.key is None):
@@ -79,7 +79,7 @@ class HttpSection(Config):
             )
         if self.clients is not None and self.tokens is None:
             found.append("clients only verifies certificates; list the clients that may send requests in a tokens file")
-        if found or is_loopback(Address.of(self.listen).host):
+        if found or is_loopback(Address.parse(self.listen).host):
             return found
         if self.certificate is None or self.tokens is None:
             found.append(
@@ -104,7 +104,7 @@ class LocalSection(Config):
     away: bool = False
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "local"
 
 
@@ -137,14 +137,14 @@ def read_serving_file(path: str | Path | None) -> ServingFile:
         InputError: no such file, not TOML, or mistakes, all of them in one message.
     """
     if path is None:
-        return _of(Path(), _Sections())
+        return _build_file(Path(), _Sections())
     file = Path(path)
     sections, _, found = read_sections(_Sections, read_toml(file, "serving", 'the page "Serve predictions"'), [])
     raise_all(file, found)
-    return _of(file.parent, sections)
+    return _build_file(file.parent, sections)
 
 
-def _of(folder: Path, sections: _Sections) -> ServingFile:
+def _build_file(folder: Path, sections: _Sections) -> ServingFile:
     return ServingFile(
         folder=folder,
         policy=sections.policy,

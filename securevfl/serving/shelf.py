@@ -47,7 +47,7 @@ class ModelRecord:
     parts: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: str, parts: Mapping[str, str]) -> ModelRecord:
+    def from_parts(cls, run: str, parts: Mapping[str, str]) -> ModelRecord:
         """The model that these parts make."""
         return cls(run=run, digest=digest_of(run, parts), parts=dict(parts))
 
@@ -77,9 +77,9 @@ class ModelShelf:
         self._folder = folder
         self._record = folder / "served.json"
         if self._record.exists():
-            self._read()
+            self._read_state()
 
-    def put(self, part: ModelPart) -> None:
+    def put_part(self, part: ModelPart) -> None:
         """Keep a part, so that its model can be prepared: how a party's operator agrees to a new model.
 
         Raises:
@@ -90,10 +90,10 @@ class ModelShelf:
                 f"the part is {part.party!r}'s of job {part.job.digest[:16]}…; this is {self.party!r} with job "
                 f"{self.job.digest[:16]}…"
             )
-        place = self._place(part.run)
+        place = self._part_folder(part.run)
         if (place / f"{self.party}{PART}").exists():
             # A run name identifies one model: replacing this part would mix parts of different models.
-            if self.part(part.run).digest != part.digest:
+            if self.read_part(part.run).digest != part.digest:
                 raise InputError(f"another part of run {part.run[:16]}… is there already; a run has one model")
             return
         tree = {name: value for name, value in part.tree.items() if name not in ("job", "party")}
@@ -101,19 +101,19 @@ class ModelShelf:
         write_run(place, part.run)
         write_tree(place / f"{self.party}{PART}", model_part(self.job, self.party, tree))
 
-    def part(self, run: str) -> ModelPart:
+    def read_part(self, run: str) -> ModelPart:
         """This party's part of a run.
 
         Raises:
             InputError: the party has no part of this run, or a damaged one.
         """
-        place = self._place(run)
+        place = self._part_folder(run)
         if not (place / f"{self.party}{PART}").exists():
             raise InputError(f"{self.party!r} has no part of run {run[:16]}…")
         return ModelPart.load(place, self.party, self.job, run=run)
 
     @property
-    def runs(self) -> tuple[str, ...]:
+    def run_names(self) -> tuple[str, ...]:
         """Runs that it has a part of, sorted."""
         return tuple(sorted(path.parent.name for path in self._folder.glob(f"*/{self.party}{PART}")))
 
@@ -124,17 +124,17 @@ class ModelShelf:
         Raises:
             InputError: it is not, and nothing changed.
         """
-        part = self.part(model.run)
+        part = self.read_part(model.run)
         if model.parts.get(self.party) != part.digest or model.digest != digest_of(model.run, model.parts):
             raise InputError(
                 f"{self.party!r} has part {part.digest[:16]}… of run {model.run[:16]}…, but the committed "
                 f"model names {str(model.parts.get(self.party))[:16]}…"
             )
         if self.committed is None or model.digest != self.committed.digest:
-            self._write(model, self.committed)
+            self._write_state(model, self.committed)
         return part
 
-    def _place(self, run: str) -> Path:
+    def _part_folder(self, run: str) -> Path:
         if not _RUN.fullmatch(run):
             raise InputError(
                 "the run of the part has no name: bring the file model.run, which the run saved, along with it"
@@ -143,12 +143,12 @@ class ModelShelf:
             )
         return self._folder / run
 
-    def _write(self, committed: ModelRecord, previous: ModelRecord | None) -> None:
+    def _write_state(self, committed: ModelRecord, previous: ModelRecord | None) -> None:
         content = {"committed": asdict(committed), "previous": None if previous is None else asdict(previous)}
         write_atomic(self._record, json.dumps(content, indent=1).encode(), private=True)
         self.committed, self.previous = committed, previous
 
-    def _read(self) -> None:
+    def _read_state(self) -> None:
         try:
             content = json.loads(self._record.read_bytes())
             self.committed = _read_record(content["committed"])
@@ -162,4 +162,4 @@ def _read_record(value: Mapping[str, object]) -> ModelRecord:
     texts = isinstance(parts, dict) and all(isinstance(one, str) for pair in parts.items() for one in pair)
     if not isinstance(run, str) or not isinstance(parts, dict) or not texts or digest != digest_of(run, parts):
         raise ValueError("it names no model")
-    return ModelRecord.of(run, parts)
+    return ModelRecord.from_parts(run, parts)

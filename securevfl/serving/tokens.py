@@ -64,7 +64,7 @@ class TokenEntry(Config):
     expires: date | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "token"
 
     def problems(self) -> list[str]:
@@ -108,9 +108,9 @@ class TokenFile:
         self._today = today
         self._entries: tuple[tuple[bytes, TokenEntry], ...] = ()
         self._stamp: tuple[int, int, int] | None = None
-        self._read()
+        self._read_tokens()
 
-    def client(self, token: str) -> TokenClient | None:
+    def find_client(self, token: str) -> TokenClient | None:
         """The client of this token; None if the token is unknown or expired.
 
         The token is compared with every digest of the file in constant time, so that the duration does not reveal a
@@ -119,12 +119,12 @@ class TokenFile:
         given = token.encode("utf-8", "replace")
         return self._find_client("token", given) if len(given) <= _LONGEST else None
 
-    def certificate(self, der: bytes) -> TokenClient | None:
-        """The client of this certificate, by the same rules as `client`."""
+    def find_certificate_client(self, der: bytes) -> TokenClient | None:
+        """The client of this certificate, by the same rules as `find_client`."""
         return self._find_client("certificate", der)
 
     def _find_client(self, kind: str, secret: bytes) -> TokenClient | None:
-        self._read()
+        self._read_tokens()
         given = hashlib.sha256(secret).digest()
         found: TokenEntry | None = None
         for digest, entry in self._entries:
@@ -137,7 +137,7 @@ class TokenFile:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _read(self) -> None:
+    def _read_tokens(self) -> None:
         try:
             state = self._path.stat()
         except OSError:
@@ -198,7 +198,7 @@ def _format_entry(entry: TokenEntry) -> str:
 def _read_entries(file: Path) -> TokenSections:
     content = read_toml(file, "token", 'the page "Serve predictions"')
     try:
-        return TokenSections.of(content, "")
+        return TokenSections.from_values(content, "")
     except Mistaken as error:
         raise_all(file, error.at_path(""))
         raise

@@ -198,7 +198,7 @@ class SharesActive(ActiveProgram):
 
         def encode_batch(number: int) -> list[np.ndarray]:
             rows = batches[number]
-            site.observer.batch(site.name, site.active, epoch, rows)
+            site.observer.batch_begun(site.name, site.active, epoch, rows)
             if self.uses is not None:
                 self.uses.count_use(rows)
             return [self.fed.encode_rows(role.feed(rows)), self._encode_targets(role, rows)]
@@ -280,7 +280,7 @@ class SharesActive(ActiveProgram):
         """Not possible: scores of the validation rows are not opened."""
 
     def peers_to_notify(self) -> list[Link]:
-        return self.sharing.site.others
+        return self.sharing.site.other_links
 
     def close_books(self) -> Trained:
         trained = super().close_books()
@@ -356,7 +356,7 @@ class SharesPassive(PassiveProgram):
         batches = role.batches(epoch)
 
         def encode_batch(number: int) -> list[np.ndarray]:
-            site.observer.batch(site.name, site.active, epoch, batches[number])
+            site.observer.batch_begun(site.name, site.active, epoch, batches[number])
             if self.uses is not None:
                 self.uses.count_use(batches[number])
             return [self.fed.encode_rows(role.feed(batches[number]))]

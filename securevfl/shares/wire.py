@@ -51,7 +51,7 @@ class LinkWire:
         meta = {"label": label}
         if kind is Kind.PUBLIC_KEY:
             content = self._key_content(self._site.name, arrays[0])
-            meta["signature"] = self._site.ledger.vouch(_SIGNED, content)
+            meta["signature"] = self._site.ledger.sign_for_peers(_SIGNED, content)
         await self._link_to(to).send(kind, step, meta=meta, guard=guard, **named)
 
     async def receive(self, source: int, label: str, expect: Expected) -> list[np.ndarray]:

@@ -52,7 +52,7 @@ def check_configuration(trial: Trial) -> None:
         raise CheckFailed(f"least_epochs is {algorithm.least_epochs}; expected at least 1")
     try:
         values = json.loads(json.dumps(algorithm.describe()))
-        again = kind.of(values)
+        again = kind.from_values(values)
     except (TypeError, InputError) as error:
         raise CheckFailed(f"describe() returns {algorithm.describe()}, which cannot be read back: {error}") from error
     if type(again) is not kind or again != algorithm or hash(again) != hash(algorithm):
@@ -72,7 +72,7 @@ def check_registry(trial: Trial) -> None:
             f"name is {name!r}, under which {found.__module__}.{found.__qualname__} is installed: give "
             f"{kind.__qualname__} another name"
         )
-    again = Algorithm.of(trial.algorithm.describe())
+    again = Algorithm.from_values(trial.algorithm.describe())
     if again != trial.algorithm:
         raise CheckFailed(f"a job file with its values gives {again!r}; {trial.algorithm!r} was expected")
 
@@ -84,7 +84,7 @@ def check_declarations(trial: Trial) -> None:
     for protection in (
         Plain(),
         Plain(fixed_point=True),
-        trial.sealing,
+        trial.sealing_protection,
         Plain(dp=DP(features=Gaussian(), labels=Gaussian())),
     ):
         if not is_accepted(algorithm, protection):

@@ -7,7 +7,7 @@ from itertools import chain
 from securevfl.cut import Plain, Protection
 from securevfl.errors import AuditError, ProtocolError
 from securevfl.party import job_exchanges as declared_by_all
-from securevfl.privacy import READABLE_KINDS, verify
+from securevfl.privacy import READABLE_KINDS, verify_chains
 from securevfl.run.receipt import message_summary
 from securevfl.run.simulation import RunOutcome
 from securevfl.testing.algorithm_configuration import is_accepted
@@ -20,11 +20,11 @@ __all__ = ["check_findings", "check_ledgers", "check_messages", "check_receipt",
 
 def check_messages(trial: Trial) -> None:
     """Check that every message sent was declared, and every declared one is sent, in the clear and sealed."""
-    for protection in (Plain(), trial.sealing):
-        if not trial.talks or not is_accepted(trial.algorithm, protection):
+    for protection in (Plain(), trial.sealing_protection):
+        if not trial.exchanges_messages or not is_accepted(trial.algorithm, protection):
             continue
         try:
-            ran = trial.sealed if protection.is_sealed else trial.plain
+            ran = trial.sealed_run if protection.is_sealed else trial.plain_run
         except ProtocolError as error:
             if "declares" not in str(error):
                 raise
@@ -33,7 +33,7 @@ def check_messages(trial: Trial) -> None:
 
 
 def _check_crossed(trial: Trial, ran: RunOutcome, protection: Protection) -> None:
-    role = _roles(ran, trial)
+    role = _party_roles(ran, trial)
     crossed = {
         (entry.what, entry.kind, role[name], role[entry.peer])
         for name, ledger in ran.ledgers.items()
@@ -50,7 +50,7 @@ def _check_crossed(trial: Trial, ran: RunOutcome, protection: Protection) -> Non
             )
 
 
-def _roles(ran: RunOutcome, trial: Trial) -> dict[str, PartyRole]:
+def _party_roles(ran: RunOutcome, trial: Trial) -> dict[str, PartyRole]:
     owners = {table.name for table in trial.people().label_owners}
     passive = {table.name for table in trial.people().passive}
     return {name: ACTIVE if name in owners else PASSIVE if name in passive else COORDINATOR for name in ran.ledgers}
@@ -58,10 +58,10 @@ def _roles(ran: RunOutcome, trial: Trial) -> dict[str, PartyRole]:
 
 def check_ledgers(trial: Trial) -> None:
     """Check that the ledgers of all parties verify, end with ``done`` and agree about each link."""
-    ran = trial.plain
+    ran = trial.plain_run
     lines = chain.from_iterable(ledger.lines for ledger in ran.ledgers.values())
     try:
-        chains = verify(enumerate(lines, 1))
+        chains = verify_chains(enumerate(lines, 1))
     except AuditError as error:
         raise CheckFailed(f"the ledgers do not verify: {error}") from error
     for found in chains:
@@ -80,13 +80,13 @@ def check_ledgers(trial: Trial) -> None:
 
 def check_receipt(trial: Trial) -> None:
     """Check that the receipt describes each step, and contains content messages if the algorithm declares any."""
-    words = declared_by_all(trial.job(), trial.passive).words
-    lines = message_summary(trial.plain.ledgers, words)
+    words = declared_by_all(trial.job(), trial.passive).descriptions
+    lines = message_summary(trial.plain_run.ledgers, words)
     for line in lines:
         if line.what not in words.values():
             raise CheckFailed(f"the receipt calls a message {line.what!r}; declare it with words")
     readable = {kind.value for kind in READABLE_KINDS} | {Kind.CIPHERTEXT.value}
-    if trial.talks and not any(line.kind in readable for line in lines):
+    if trial.exchanges_messages and not any(line.kind in readable for line in lines):
         raise CheckFailed("exchanges are declared, and nothing but control messages and masks crosses in a run")
 
 
@@ -95,7 +95,7 @@ def check_findings(trial: Trial) -> None:
     algorithm = trial.algorithm
     passive = [table.name for table in trial.people().passive]
     owners = [table.name for table in trial.people().label_owners]
-    for protection in (Plain(), trial.sealing):
+    for protection in (Plain(), trial.sealing_protection):
         if not is_accepted(algorithm, protection):
             continue
         for owner in owners:
@@ -109,7 +109,7 @@ def check_findings(trial: Trial) -> None:
                 if finding.party == finding.about:
                     raise CheckFailed(f"under {protection.name!r}, {finding!r}: a party learns about itself")
             missing = set(passive) - about
-            if trial.talks and (owner not in about or missing):
+            if trial.exchanges_messages and (owner not in about or missing):
                 raise CheckFailed(
                     f"under {protection.name!r}, findings say nothing about {sorted(missing or {owner})}, whose values "
                     "leave it: give reveals= to the declared exchange"
@@ -118,4 +118,4 @@ def check_findings(trial: Trial) -> None:
 
 def check_window(trial: Trial) -> None:
     """Check that the parties do not deadlock with one message at a time on each link, and get the same bits."""
-    check_equal_runs(trial.plain, trial.run(trial.job(), window=1), "with one message at a time on each link")
+    check_equal_runs(trial.plain_run, trial.run(trial.job(), window=1), "with one message at a time on each link")

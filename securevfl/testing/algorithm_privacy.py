@@ -32,7 +32,7 @@ _LOGITS = 64
 
 def check_sealing(trial: Trial) -> None:
     """Check that sealed runs equal plain runs in the same integers bit by bit; with `reveals`, sealing is refused."""
-    algorithm, sealed = trial.algorithm, trial.sealing
+    algorithm, sealed = trial.algorithm, trial.sealing_protection
     takes = is_accepted(algorithm, sealed)
     if algorithm.reveals:
         if takes:
@@ -42,8 +42,12 @@ def check_sealing(trial: Trial) -> None:
     if not takes:
         _check_refused(trial, sealed)
         return
-    check_equal_runs(trial.run(trial.few_job(trial.exact), trial.few), trial.sealed, "plain in fixed point, and sealed")
-    for name, ledger in trial.sealed.ledgers.items():
+    check_equal_runs(
+        trial.run(trial.few_job(trial.exact_protection), trial.few_people),
+        trial.sealed_run,
+        "plain in fixed point, and sealed",
+    )
+    for name, ledger in trial.sealed_run.ledgers.items():
         readable = {entry.what for entry in ledger.entries if entry.kind in READABLE_KINDS - {Kind.STATISTIC}}
         if readable:
             raise CheckFailed(f"sealed, {sorted(readable)} still crosses readably at {name!r}")
@@ -61,7 +65,7 @@ def _check_refused(trial: Trial, sealed: Protection) -> None:
 def check_noise_on_features(trial: Trial) -> None:
     """Check that with noise on features, each passive party adds it to all values that it sends, and counts its ε."""
     protection = Plain(dp=DP(features=Gaussian(epsilon=_EPSILON)))
-    if trial.talks and is_accepted(trial.algorithm, protection):
+    if trial.exchanges_messages and is_accepted(trial.algorithm, protection):
         for steps in (None, 5):
             _check_noise(trial, trial.job(protection, steps=steps), PASSIVE)
 
@@ -69,13 +73,13 @@ def check_noise_on_features(trial: Trial) -> None:
 def check_noise_on_labels(trial: Trial) -> None:
     """Check that with noise on labels, the active party adds it to all gradients that it sends, and counts its ε."""
     protection = Plain(dp=DP(labels=Gaussian(epsilon=_EPSILON)))
-    if trial.talks and is_accepted(trial.algorithm, protection):
+    if trial.exchanges_messages and is_accepted(trial.algorithm, protection):
         for steps in (None, 5):
             _check_noise(trial, trial.job(protection, steps=steps), ACTIVE)
 
 
 def _check_noise(trial: Trial, job: Job, side: PartyRole) -> None:
-    ran = _protected(trial, job)
+    ran = _run_protected(trial, job)
     owners = {table.name for table in trial.people().label_owners}
     parties = owners if side == ACTIVE else {table.name for table in trial.people().passive}
     noised = {(e.step, e.kind) for e in trial.declared_exchanges(job.protection) if e.noised and e.sender == side}
@@ -104,11 +108,11 @@ def _check_noise(trial: Trial, job: Job, side: PartyRole) -> None:
             )
     if side == ACTIVE and any(ran.trained[table.name].spent for table in trial.people().passive):
         raise CheckFailed("noise on labels was asked for, and a passive party counts releases")
-    if job.steps is None and results_of(ran) == results_of(_protected(trial, job)):
+    if job.steps is None and results_of(ran) == results_of(_run_protected(trial, job)):
         raise CheckFailed("two runs with noise give the same bits: noise comes from the operating system, and must act")
 
 
-def _protected(trial: Trial, job: Job) -> RunOutcome:
+def _run_protected(trial: Trial, job: Job) -> RunOutcome:
     try:
         return trial.run(job)
     except PolicyError as error:
@@ -118,9 +122,9 @@ def _protected(trial: Trial, job: Job) -> RunOutcome:
 def check_randomised_labels(trial: Trial) -> None:
     """Check that with randomised response, the active party trains on drawn labels and counts ε once."""
     protection = Plain(dp=DP(labels=RandomisedResponse(epsilon=2.0)))
-    if not trial.talks or not is_accepted(trial.algorithm, protection):
+    if not trial.exchanges_messages or not is_accepted(trial.algorithm, protection):
         return
-    ran = _protected(trial, trial.job(protection))
+    ran = _run_protected(trial, trial.job(protection))
     for table in trial.people().label_owners:
         spent = [one for one in ran.trained[table.name].spent if one.what == "labels"]
         if [one.times for one in spent] != [1] or not 0 < spent[0].epsilon_rdp <= 2.0 + 1e-6:
@@ -134,7 +138,7 @@ def check_further_protections(trial: Trial) -> None:
         for dp in KINDS[kind]:
             if not is_accepted(algorithm, Plain(dp=dp)):
                 continue
-            ran = _protected(trial, trial.job(Plain(dp=dp)))
+            ran = _run_protected(trial, trial.job(Plain(dp=dp)))
             spent = [one for trained in ran.trained.values() for one in trained.spent]
             if not spent or any(one.epsilon_rdp > _EPSILON * (1 + 1e-6) for one in spent):
                 raise CheckFailed(f"with {dp!r}, parties count {spent}; ε up to {_EPSILON:g} was asked for")

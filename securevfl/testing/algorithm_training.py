@@ -47,7 +47,7 @@ def check_batches(trial: Trial) -> None:
 
     A row that a party lacks may be replaced by another one that it lacks, so that it does not learn which.
     """
-    if not trial.talks:
+    if not trial.exchanges_messages:
         return
     with _batches_taken() as (taken, lacking), suppress(SecureVFLError):  # parties with other rows soon disagree on
         trial.run(trial.job())  # shapes, too
@@ -70,7 +70,7 @@ def _batches_taken() -> Iterator[tuple[dict[tuple[str, str], list[np.ndarray]], 
     lacking: dict[tuple[str, str], np.ndarray] = {}
     begin = Role.plan_and_build
 
-    def begun(role: Role) -> None:
+    def record_role(role: Role) -> None:
         begin(role)
         if not isinstance(role, ActiveRole | PassiveRole):
             return
@@ -78,13 +78,13 @@ def _batches_taken() -> Iterator[tuple[dict[tuple[str, str], list[np.ndarray]], 
         train, mine = role.train_batch, taken.setdefault(ends, [])
         lacking[ends] = role.table.own_places(np.arange(role.table.total_count)) < 0
 
-        async def recorded(rows: np.ndarray) -> object:
+        async def record_batch(rows: np.ndarray) -> object:
             mine.append(rows.copy())
             return await train(rows)
 
-        vars(role)["train_batch"] = recorded
+        vars(role)["train_batch"] = record_batch
 
-    with mock.patch.object(Role, "plan_and_build", begun):
+    with mock.patch.object(Role, "plan_and_build", record_role):
         yield taken, lacking
 
 
@@ -100,15 +100,15 @@ def check_learning_from_others(trial: Trial) -> None:
 
     An algorithm that scores rows from the active party's columns cannot; its model has to depend on theirs.
     """
-    if trial.talks and trial.algorithm.asks_partner:
-        _check_auc(trial, trial.revealing(), "which only the passive parties' columns depend on")
-    elif trial.talks:
+    if trial.exchanges_messages and trial.algorithm.asks_partner:
+        _check_auc(trial, trial.revealing_parties(), "which only the passive parties' columns depend on")
+    elif trial.exchanges_messages:
         people = trial.people()
         changed = [
             replace(table, columns={column: -np.abs(values) for column, values in table.columns.items()})
             for table in people.passive
         ]
-        if results_of(trial.run(trial.job(), Parties.of(people.active, *changed))) == results_of(trial.plain):
+        if results_of(trial.run(trial.job(), Parties.of(people.active, *changed))) == results_of(trial.plain_run):
             raise CheckFailed(
                 "other columns of the passive parties train the same model, bit by bit: does it use them?"
             )
@@ -131,9 +131,9 @@ def _check_auc(trial: Trial, people: Parties, what: str) -> None:
 
 def check_determinism(trial: Trial) -> None:
     """Check that two runs with one seed are equal bit by bit, and a run with another seed differs."""
-    check_equal_runs(trial.plain, trial.run(trial.job()), "two runs with one seed")
+    check_equal_runs(trial.plain_run, trial.run(trial.job()), "two runs with one seed")
     other = trial.run(trial.job(seed=4))
-    if results_of(other) == results_of(trial.plain):
+    if results_of(other) == results_of(trial.plain_run):
         raise CheckFailed("two runs with different seeds give the same bits: derive what is random from role.seed(…)")
 
 
@@ -209,7 +209,7 @@ def check_resuming(trial: Trial) -> None:
             whole = trial.run(work, keepers=first)
         except TypeError as error:
             raise CheckFailed(f"its state cannot be kept: {error}") from error
-        check_equal_runs(trial.plain, whole, "a run that keeps checkpoints, and one that does not")
+        check_equal_runs(trial.plain_run, whole, "a run that keeps checkpoints, and one that does not")
         last = max(len(trained.epochs) for trained in whole.trained.values())
         places = [(epoch, 0) for epoch in range(1, last + 1)]
         within = sorted(set.intersection(*(set(one.list_steps_within()) for one in first.values())))
@@ -227,7 +227,7 @@ def check_resuming(trial: Trial) -> None:
 
 def check_prediction(trial: Trial) -> None:
     """Check that a saved and loaded model predicts the test rows as training scored them."""
-    work, ran, people = trial.job(), trial.plain, trial.people()
+    work, ran, people = trial.job(), trial.plain_run, trial.people()
     owner = people.label_owners[0]
     members = Parties.of(owner, *people.passive)
     parts = {name: ran.trained[name].model for name in members if ran.trained[name].model}
@@ -252,7 +252,7 @@ def check_subsets(trial: Trial) -> None:
     training."""
     if trial.algorithm.subsets == "all" or trial.algorithm.many_owners:
         return
-    work, ran, people = trial.job(), trial.plain, trial.people()
+    work, ran, people = trial.job(), trial.plain_run, trial.people()
     owner, trained = people.active, ran.trained[people.active.name]
     parts = {name: found.model for name, found in ran.trained.items()}
     if not len(trained.alone_scores):
@@ -292,6 +292,6 @@ def check_held_out_rows(trial: Trial) -> None:
     ]
     others = [table for table in people.label_owners if table.name != owner.name]
     again = trial.run(trial.job(), Parties.of(flipped, *others, *changed))
-    for name, trained in trial.plain.trained.items():
+    for name, trained in trial.plain_run.trained.items():
         if again.trained[name].epochs != trained.epochs:
             raise CheckFailed(f"with other labels and features in the test rows, {name!r} trains another model")

@@ -72,11 +72,11 @@ def checks(algorithm: Algorithm | type[Algorithm]) -> list[tuple[str, Callable[[
         Pairs of a check's name and a function without arguments that runs it and raises `CheckFailed`. Nothing runs
         before one of them is called. They share runs, so calling all of them in one process is fastest.
     """
-    trial = Trial(_configured(algorithm))
-    return [(name, partial(_run, name, check, trial)) for name, check in _CHECKS.items()]
+    trial = Trial(_configure(algorithm))
+    return [(name, partial(_run_check, name, check, trial)) for name, check in _CHECKS.items()]
 
 
-def _configured(algorithm: Algorithm | type[Algorithm]) -> Algorithm:
+def _configure(algorithm: Algorithm | type[Algorithm]) -> Algorithm:
     if isinstance(algorithm, Algorithm):
         return algorithm
     try:
@@ -87,7 +87,7 @@ def _configured(algorithm: Algorithm | type[Algorithm]) -> Algorithm:
         ) from error
 
 
-def _run(name: str, check: Callable[[Trial], None], trial: Trial) -> None:
+def _run_check(name: str, check: Callable[[Trial], None], trial: Trial) -> None:
     """Run one check, and add its name to its error.
 
     Raises:

@@ -26,7 +26,7 @@ from securevfl.agreement import (
     Agreement,
     Proposal,
     Versions,
-    approve,
+    approve_proposal,
     make_party_card,
     read_agreement,
     read_party_file,
@@ -115,7 +115,7 @@ class Company:
     people: Parties
 
     @property
-    def file(self) -> Path:
+    def agreement_file(self) -> Path:
         """The agreement."""
         return self.folder / "agreement.toml"
 
@@ -127,10 +127,10 @@ class Company:
         """Store secrets that the parties start with."""
         for name, secret in secrets.items():
             with StateFolder.lock(self.state_folder(name), party=name, agreement=self.agreement.digest) as state:
-                state.secret(secret)
+                state.keep_secret(secret)
 
     @contextmanager
-    def _attending(
+    def _open_processes(
         self, names: Iterable[str], hearers: Mapping[str, Sequence[RunEvents | Observer]]
     ) -> Iterator[dict[str, JobProcess]]:
         """Open the parties' state folders; each party has only its own approval."""
@@ -138,13 +138,13 @@ class Company:
             parties = {}
             for name in names:
                 taken = StateFolder.lock(self.state_folder(name), party=name, agreement=self.agreement.digest)
-                own = read_start(self.file, name).own
+                own = read_start(self.agreement_file, name).own
                 parties[name] = JobProcess(
                     held.enter_context(taken),
                     Agreement(self.agreement.proposal, {name: self.agreement.approvals[name]}),
                     name,
                     own.signing_key(),
-                    own.table(),
+                    own.read_table(),
                     policy=own.policy,
                     filters=own.filters,
                     hearers=hearers.get(name, ()),
@@ -153,7 +153,7 @@ class Company:
 
     def over_memory(self) -> dict[str, JobProcess]:
         """Run all parties in this process, over memory."""
-        with self._attending(self.names, {}) as parties:
+        with self._open_processes(self.names, {}) as parties:
 
             async def everybody() -> None:
                 hub = MemoryHub(self.names, incarnations={n: party.incarnation for n, party in parties.items()})
@@ -178,21 +178,21 @@ class Company:
             hearers: party → receiver of its events.
             beside: runs in the same event loop.
         """
-        with self._attending(names or self.names, hearers or {}) as parties:
+        with self._open_processes(names or self.names, hearers or {}) as parties:
 
             async def everybody() -> None:
                 async with asyncio.TaskGroup() as group:
                     if beside is not None:
                         group.create_task(beside())
                     for name, party in parties.items():
-                        group.create_task(read_start(self.file, name).connected(party, party.state))
+                        group.create_task(read_start(self.agreement_file, name).run_connected(party, party.state))
 
             asyncio.run(everybody())
             return parties
 
     def command(self, name: str) -> list[str]:
         """The command that starts a party as a separate process."""
-        return [sys.executable, "-m", "securevfl", "party", str(self.file), "--as", name]
+        return [sys.executable, "-m", "securevfl", "party", str(self.agreement_file), "--as", name]
 
 
 def create_company(
@@ -225,7 +225,7 @@ def create_company(
         id="0" * 32,
         purpose="a test",
         limits=AgreedLimits(**{"expires": "2126-01-01T00:00:00Z"} | limits),  # type: ignore[arg-type]
-        versions=Versions.installed(),
+        versions=Versions.read_installed(),
         job=JobTerms(**{name: getattr(job, name) for name in JobTerms.__struct_fields__}),
         algorithm=job.algorithm,
         protection=job.protection,
@@ -234,8 +234,8 @@ def create_company(
         party=tuple(make_party_card(files[name]) for name in names),
     )
     path = folder / "agreement.toml"
-    path.write_bytes(proposal.raw)
+    path.write_bytes(proposal.signed_bytes)
     for name in names:
-        write_approval(path, approve(proposal, files[name], datetime.now(UTC)))
-    tables = [table for name in names if (table := files[name].table()) is not None]
+        write_approval(path, approve_proposal(proposal, files[name], datetime.now(UTC)))
+    tables = [table for name in names if (table := files[name].read_table()) is not None]
     return Company(folder, names, read_agreement(path), Parties.of(*tables))

@@ -16,7 +16,7 @@ from securevfl.privacy import Noised, NoiseShare, Policy, strip_noise_mark
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.linked_parties import link_in_memory
 
-__all__ = ["SPEC", "WIDTHS", "Batch", "CutRun", "link_cut_parties", "make_batches", "run_concurrently", "run_cut"]
+__all__ = ["SPEC", "WIDTHS", "CutBatch", "CutRun", "link_cut_parties", "make_batches", "run_concurrently", "run_cut"]
 
 SPEC = CutSpec(width=3, lr=0.5, batch_size=16, activation_bound=8.0)
 """The cut that checks use, with a few fields changed per check."""
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class CutBatch:
     """The inputs of one step.
 
     Attributes:
@@ -75,14 +75,14 @@ class CutRun:
 
 def make_batches(
     spec: CutSpec, passive: Sequence[str], *, sizes: Sequence[int] = (8, 5, 1), seed: int = 0
-) -> list[Batch]:
+) -> list[CutBatch]:
     """Batches of standardised activations below 4 and of gradients of a mean loss, of these sizes."""
     rng = np.random.default_rng(seed)
     found = []
     for rows in sizes:
         shape = (rows, spec.width) if spec.reduce == "sum" else (len(passive), rows, spec.width)
         found.append(
-            Batch(
+            CutBatch(
                 activations={
                     p: torch.from_numpy(np.clip(rng.normal(size=(rows, WIDTHS[p])), -3.9, 3.9)).float() for p in passive
                 },
@@ -132,7 +132,7 @@ def run_cut(
     protection: Protection,
     spec: CutSpec,
     passive: Sequence[str],
-    steps: Sequence[Batch],
+    steps: Sequence[CutBatch],
     *,
     floor: Policy | None = None,
 ) -> CutRun:
@@ -150,7 +150,7 @@ def run_cut(
     """
     world = link_cut_parties(protection, spec, passive, floor)
     run = CutRun(world, back={name: [] for name in passive})
-    units = _units(passive)
+    units = _unit_rows(passive)
     first = replace(steps[0], activations=steps[0].values, gradient=strip_noise_mark(steps[0].gradient), noise={})
 
     async def active() -> None:
@@ -193,13 +193,13 @@ def run_cut(
     return run
 
 
-def _units(passive: Sequence[str]) -> dict[str, torch.Tensor]:
+def _unit_rows(passive: Sequence[str]) -> dict[str, torch.Tensor]:
     """Party → rows of which each has a 1 in one column of one party, and 0 elsewhere."""
     sizes = [WIDTHS[name] for name in passive]
     return dict(zip(passive, torch.split_with_sizes(torch.eye(sum(sizes)), sizes, dim=1), strict=True))
 
 
 def _read_off(z: torch.Tensor, spec: CutSpec, passive: Sequence[str]) -> dict[str, torch.Tensor]:
-    """Party → W_p, from the z of `_units`."""
+    """Party → W_p, from the z of `_unit_rows`."""
     rows = z if spec.reduce == "sum" else z.sum(dim=0)
     return dict(zip(passive, torch.split_with_sizes(rows, [WIDTHS[name] for name in passive]), strict=True))

@@ -9,10 +9,10 @@ import numpy as np
 from securevfl.data import Parties, PartyTable, hold_out, limited_overlap
 from securevfl.data import label_owners as split_over_owners
 
-__all__ = ["label_owners", "low_overlap_parties", "parties", "silent_active"]
+__all__ = ["low_overlap_parties", "make_label_owners", "make_parties", "silent_active"]
 
 
-def parties(passive: int = 2, rows: int = 120, seed: int = 0, classes: int = 2, width: int = 3) -> Parties:
+def make_parties(passive: int = 2, rows: int = 120, seed: int = 0, classes: int = 2, width: int = 3) -> Parties:
     """An active party and some passive ones over mostly the same people; labels depend on all their columns.
 
     Args:
@@ -68,12 +68,12 @@ def low_overlap_parties(
         seed: of all random numbers.
     """
     names = ["bank", *(f"shop{number + 1}" for number in range(passive))]
-    columns, table = _whole(names, rows, classes=classes, width=width, noise=noise, seed=seed)
+    columns, table = _make_table(names, rows, classes=classes, width=width, noise=noise, seed=seed)
     fold = hold_out(rows, valid=0.15, test=0.25, seed=seed)
     return limited_overlap(table, columns, fold, overlap=overlap, seed=seed, labels=labels)
 
 
-def label_owners(
+def make_label_owners(
     owners: int = 2, passive: int = 2, rows: int = 60, *, classes: int = 2, width: int = 4, seed: int = 0
 ) -> Parties:
     """Several parties with labels and no columns, ``owner1``, ``owner2``, …, and passive ones with columns.
@@ -88,7 +88,7 @@ def label_owners(
     """
     names = [f"shop{number + 1}" for number in range(passive)]
     count = rows * (owners + 1)
-    columns, table = _whole(names, count, classes=classes, width=width, noise=1.0, seed=seed)
+    columns, table = _make_table(names, count, classes=classes, width=width, noise=1.0, seed=seed)
     share = 0.5 / (owners + 1)
     fold = hold_out(count, valid=share, test=share, seed=seed)
     return split_over_owners(table, columns, fold, owners=owners, rows=rows, seed=seed)
@@ -108,7 +108,7 @@ def silent_active(people: Parties, seed: int = 0) -> Parties:
     )
 
 
-def _whole(
+def _make_table(
     names: list[str], rows: int, *, classes: int, width: int, noise: float, seed: int
 ) -> tuple[dict[str, list[str]], PartyTable]:
     """Party → its columns, and one table with all of them under the first party's name."""

@@ -13,10 +13,10 @@ from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.errors import SecureVFLError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise, Policy, Releases, strip_noise_mark
-from securevfl.testing.cut_run import SPEC, WIDTHS, Batch, CutRun, make_batches, run_cut
+from securevfl.testing.cut_run import SPEC, WIDTHS, CutBatch, CutRun, make_batches, run_cut
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.linear_reference import LinearReference
-from securevfl.testing.refusals import check_alone, check_refusals
+from securevfl.testing.refusals import check_cut_alone, check_cut_refusals
 from securevfl.transport import Exchange, Exchanges, Kind, PartyRole
 
 __all__ = ["check_protection"]
@@ -51,7 +51,7 @@ def check_protection(protection: Protection | type[Protection], *, tolerance: fl
     Raises:
         CheckFailed: it breaks a rule; the first one is named.
     """
-    with _stage("it cannot be made without arguments: check an instance of it"):
+    with _convert_failures("it cannot be made without arguments: check an instance of it"):
         made = protection() if isinstance(protection, type) else protection
     if not isinstance(made, Protection):
         raise CheckFailed(f"{made!r} is not a Protection: subclass securevfl.cut.Protection")
@@ -59,20 +59,20 @@ def check_protection(protection: Protection | type[Protection], *, tolerance: fl
     _check_description(made)
     for spec, parties in _USES:
         passive = tuple(WIDTHS)[:parties]
-        with _stage(_describe_case(made, spec, parties)):
+        with _convert_failures(_describe_case(made, spec, parties)):
             _check_declarations(made.exchanges(spec.cut_use, parties), made)
             steps = make_batches(spec, passive)
             run = run_cut(made, spec, passive, steps)
             _check_numbers(run, spec, steps, bound)
             _check_messages(run.sites, Exchanges(made.exchanges(spec.cut_use, parties)), noised=0)
     _check_noise(made, bound)
-    check_refusals(made)
-    with _stage(f"{made!r}, without passive parties"):
-        check_alone(made)
+    check_cut_refusals(made)
+    with _convert_failures(f"{made!r}, without passive parties"):
+        check_cut_alone(made)
 
 
 @contextmanager
-def _stage(where: str) -> Iterator[None]:
+def _convert_failures(where: str) -> Iterator[None]:
     """Convert every failure inside to `CheckFailed`, with the stage in its message."""
     try:
         yield
@@ -89,10 +89,10 @@ def _describe_case(protection: Protection, spec: CutSpec, parties: int) -> str:
 
 
 def _check_description(protection: Protection) -> None:
-    with _stage(repr(protection)):
+    with _convert_failures(repr(protection)):
         if not protection.tag() or not protection.title:
             raise CheckFailed("name or title is empty: results and job files call a protection by them")
-        if type(protection).of(protection.describe()) != protection:
+        if type(protection).from_values(protection.describe()) != protection:
             raise CheckFailed("reading back what describe() returns gives a different protection")
         policy = protection.policy()
         if not isinstance(policy, Policy):
@@ -121,7 +121,7 @@ def _check_declarations(declared: Sequence[Exchange], protection: Protection) ->
             raise CheckFailed(f"{exchange.step!r} is declared without what its receiver learns (reveals)")
 
 
-def _check_numbers(run: CutRun, spec: CutSpec, steps: Sequence[Batch], bound: float) -> None:
+def _check_numbers(run: CutRun, spec: CutSpec, steps: Sequence[CutBatch], bound: float) -> None:
     for name, weights in run.weights.items():
         spread = float(weights.std()) * WIDTHS[name] ** 0.5
         if not 0.1 < spread < 10:
@@ -129,7 +129,7 @@ def _check_numbers(run: CutRun, spec: CutSpec, steps: Sequence[Batch], bound: fl
     reference = LinearReference(spec, run.weights)
     for number, (batch, z) in enumerate(zip(steps, run.z, strict=True)):
         wanted = reference.forward(batch.values)
-        _close(f"z of step {number}", z, wanted + _noise_in_z(batch, spec), bound)
+        _check_close(f"z of step {number}", z, wanted + _noise_in_z(batch, spec), bound)
         backs = reference.backward(batch.values, strip_noise_mark(batch.gradient))
         for name, back in backs.items():
             found = run.back[name][number]
@@ -139,16 +139,16 @@ def _check_numbers(run: CutRun, spec: CutSpec, steps: Sequence[Batch], bound: fl
             elif found is None:
                 raise CheckFailed(f"{name!r} got no gradient in step {number}, and its bottom has parameters")
             else:
-                _close(f"the gradient of {name!r} in step {number}", found, back, bound)
+                _check_close(f"the gradient of {name!r} in step {number}", found, back, bound)
     first = steps[0].values
-    _close("z at the snapshot", run.kept[0], reference.forward(first), bound)
-    _close("z after the snapshot was restored", run.kept[1], run.kept[0].double(), bound)
+    _check_close("z at the snapshot", run.kept[0], reference.forward(first), bound)
+    _check_close("z after the snapshot was restored", run.kept[1], run.kept[0].double(), bound)
     reference.backward(first, strip_noise_mark(steps[0].gradient))
     for which, z in zip(("after one more step", "after that step was repeated"), run.restored, strict=True):
-        _close(f"z {which}", z, reference.forward(first), bound)
+        _check_close(f"z {which}", z, reference.forward(first), bound)
 
 
-def _close(what: str, found: torch.Tensor, wanted: torch.Tensor, bound: float) -> None:
+def _check_close(what: str, found: torch.Tensor, wanted: torch.Tensor, bound: float) -> None:
     if found.dtype != torch.float32:
         raise CheckFailed(f"{what} is {found.dtype}; float32 was expected")
     if found.shape != wanted.shape:
@@ -158,7 +158,7 @@ def _close(what: str, found: torch.Tensor, wanted: torch.Tensor, bound: float) -
         raise CheckFailed(f"{what} is {error:.3g} away from float64; the tolerance is {bound:g}")
 
 
-def _noise_in_z(batch: Batch, spec: CutSpec) -> torch.Tensor:
+def _noise_in_z(batch: CutBatch, spec: CutSpec) -> torch.Tensor:
     """The noise in z."""
     shares = [share.noise for share in batch.noise.values()]
     if not shares:
@@ -177,7 +177,7 @@ def _check_messages(world: Mapping[str, PartyContext], declared: Exchanges, *, n
     role: dict[str, PartyRole] = {name: site.role for name, site in world.items()}
     sent = [(name, entry) for name, site in world.items() for entry in site.ledger.entries if entry.way == "sent"]
     for name, entry in sent:
-        exchange = declared.between(role[name], role[entry.peer])[entry.what, entry.kind]
+        exchange = declared.declared_between(role[name], role[entry.peer])[entry.what, entry.kind]
         if entry.cipher not in (exchange.ciphers or {"none", "masked"}):
             raise CheckFailed(f"{entry.what!r} crossed under {entry.cipher!r}; declared: {set(exchange.ciphers)}")
         if entry.cipher == "paillier" and entry.bits < exchange.key_bits:
@@ -220,7 +220,7 @@ def _check_noise(protection: Protection, bound: float) -> None:
             noisy = protection.replace(dp=dp)
         except SecureVFLError:
             continue  # it refuses this kind of noise
-        with _stage(_describe_case(noisy, spec, len(passive))):
+        with _convert_failures(_describe_case(noisy, spec, len(passive))):
             declared = noisy.exchanges(spec.cut_use, len(passive))
             _check_declarations(declared, noisy)
             demanded = noisy.policy().noised
@@ -233,7 +233,7 @@ def _check_noise(protection: Protection, bound: float) -> None:
             _check_messages(run.sites, Exchanges(declared), noised=len(steps))
 
 
-def _with_noise(steps: Sequence[Batch], dp: DP, spec: CutSpec) -> list[Batch]:
+def _with_noise(steps: Sequence[CutBatch], dp: DP, spec: CutSpec) -> list[CutBatch]:
     """The same batches with the noise of `dp`."""
     found = []
     for batch in steps:
@@ -251,5 +251,5 @@ def _with_noise(steps: Sequence[Batch], dp: DP, spec: CutSpec) -> list[Batch]:
         if dp.gradient_noise is not None:
             release = Releases("a", Policy()).plan_rows("gradients", dp.gradient_noise, rows=count, times=1)
             gradient = release(strip_noise_mark(gradient), rows).map(torch.Tensor.float)
-        found.append(Batch(activations=activations, gradient=gradient, noise=noise))
+        found.append(CutBatch(activations=activations, gradient=gradient, noise=noise))
     return found

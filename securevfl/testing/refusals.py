@@ -14,7 +14,7 @@ from securevfl.testing.cut_run import SPEC, WIDTHS, link_cut_parties, run_concur
 from securevfl.testing.failure import CheckFailed
 from securevfl.transport import Kind
 
-__all__ = ["check_alone", "check_refusals"]
+__all__ = ["check_cut_alone", "check_cut_refusals"]
 
 _ROWS = 5
 
@@ -42,7 +42,7 @@ class _Peers:
     gradient: torch.Tensor = field(default_factory=lambda: torch.zeros(_ROWS, SPEC.width), repr=False)
 
 
-def _meet(protection: Protection, peers: _Peers) -> None:
+def _run_step(protection: Protection, peers: _Peers) -> None:
     """One step of an active and one passive party.
 
     Raises:
@@ -91,7 +91,7 @@ def _expect_refusal(protection: Protection, what: str, peers: _Peers, kind: type
         CheckFailed: neither does, or the error is of another kind.
     """
     try:
-        _meet(protection, peers)
+        _run_step(protection, peers)
     except _Met as met:
         if not isinstance(met.error, kind):
             raise CheckFailed(
@@ -102,7 +102,7 @@ def _expect_refusal(protection: Protection, what: str, peers: _Peers, kind: type
     raise CheckFailed(f"{protection!r} continues after {what}; {kind.__name__} was expected")
 
 
-def check_refusals(protection: Protection) -> None:
+def check_cut_refusals(protection: Protection) -> None:
     """Check that the other side refuses if an active or a passive party breaks the protocol.
 
     Raises:
@@ -129,7 +129,7 @@ def check_refusals(protection: Protection) -> None:
         _expect_refusal(protection, "gradients of 1e6", _Peers(gradient=huge), RangeError)
 
 
-def check_alone(protection: Protection) -> None:
+def check_cut_alone(protection: Protection) -> None:
     """Check that without passive parties z is 0 or the protection refuses, as there is nothing to protect.
 
     Raises:

@@ -20,7 +20,7 @@ from securevfl.run.receipt import check_recorded_protection
 from securevfl.run.simulated_parties import COORDINATOR, Simulated
 from securevfl.run.simulation import RunOutcome, join_parties
 from securevfl.testing.failure import CheckFailed
-from securevfl.testing.parties import label_owners, low_overlap_parties, silent_active
+from securevfl.testing.parties import low_overlap_parties, make_label_owners, silent_active
 from securevfl.training import Algorithm, Trained
 from securevfl.training.role import Role
 from securevfl.transport import WINDOW, Exchange
@@ -70,13 +70,13 @@ class Trial:
         key = (count, rows, classes, overlap)
         if key not in self._people:
             self._people[key] = (
-                label_owners(2, count, max(rows // 3, 20), classes=classes)
+                make_label_owners(2, count, max(rows // 3, 20), classes=classes)
                 if self.algorithm.many_owners
                 else low_overlap_parties(count, rows, classes=classes, overlap=overlap)
             )
         return self._people[key]
 
-    def revealing(self, classes: int = 2) -> Parties:
+    def revealing_parties(self, classes: int = 2) -> Parties:
         """Aligned parties of which only the passive ones' columns predict the class."""
         return silent_active(self.people(rows=600, classes=classes, overlap=0.9))
 
@@ -90,17 +90,17 @@ class Trial:
         return self.algorithm.exchanges(protection, self.passive if passive is None else passive)
 
     @property
-    def talks(self) -> bool:
+    def exchanges_messages(self) -> bool:
         """Whether the parties exchange anything to train with."""
         return bool(self.declared_exchanges(Plain()))
 
     @cached_property
-    def plain(self) -> RunOutcome:
+    def plain_run(self) -> RunOutcome:
         """The short job without protection, run once for all checks."""
         return self.run(self.job())
 
     @property
-    def few(self) -> Parties:
+    def few_people(self) -> Parties:
         """Fewer people, for runs under encryption."""
         return self.people(rows=80, overlap=0.5)
 
@@ -109,17 +109,17 @@ class Trial:
         return self.job(protection, batch_size=16, epochs=max(2, self.algorithm.least_epochs))
 
     @cached_property
-    def sealing(self) -> Protection:
+    def sealing_protection(self) -> Protection:
         """A protection that seals it: BFV, or Paillier if it accepts no other."""
-        return next((one for one in (BFV(), Paillier(bits=2048)) if self._takes(one)), BFV())
+        return next((one for one in (BFV(), Paillier(bits=2048)) if self._accepts(one)), BFV())
 
     @property
-    def exact(self) -> Protection:
-        """A protection that computes in the clear, in the integers of `sealing`."""
+    def exact_protection(self) -> Protection:
+        """A protection that computes in the clear, in the integers of `sealing_protection`."""
         fixed = Plain(fixed_point=True)
-        return fixed if self._takes(fixed) else Plain()
+        return fixed if self._accepts(fixed) else Plain()
 
-    def _takes(self, protection: Protection) -> bool:
+    def _accepts(self, protection: Protection) -> bool:
         try:
             self.algorithm.check_protection(protection)
         except (InputError, PolicyError):
@@ -127,9 +127,9 @@ class Trial:
         return True
 
     @cached_property
-    def sealed(self) -> RunOutcome:
+    def sealed_run(self) -> RunOutcome:
         """That job sealed, run once for all checks."""
-        return self.run(self.few_job(self.sealing), self.few)
+        return self.run(self.few_job(self.sealing_protection), self.few_people)
 
     def run(
         self,
@@ -204,7 +204,7 @@ async def _watch_progress(work: Callable[[], Awaitable[T]], sites: Mapping[str, 
             now = sum(len(site.ledger.lines) for site in sites.values())
             idle, before = (idle + 1 if now == before else 0), now
             if idle >= _IDLE:
-                last = ", ".join(f"{name!r} {_last(site)}" for name, site in sites.items())
+                last = ", ".join(f"{name!r} {_last_entry(site)}" for name, site in sites.items())
                 raise CheckFailed(
                     f"the parties wait for each other: {last}; both ends of a link must not send before they receive: "
                     "use link.exchange, or let one of them receive first"
@@ -214,7 +214,7 @@ async def _watch_progress(work: Callable[[], Awaitable[T]], sites: Mapping[str, 
         task.cancel()
 
 
-def _last(site: PartyContext) -> str:
+def _last_entry(site: PartyContext) -> str:
     entries = site.ledger.entries
     return f"last {entries[-1].way} {entries[-1].what!r}" if entries else "sent nothing"
 
@@ -225,11 +225,11 @@ def roles_begun() -> Iterator[list[Role]]:
     found: list[Role] = []
     begin = Role.plan_and_build
 
-    def begun(role: Role) -> None:
+    def record_role(role: Role) -> None:
         begin(role)
         found.append(role)
 
-    with mock.patch.object(Role, "plan_and_build", begun):
+    with mock.patch.object(Role, "plan_and_build", record_role):
         yield found
 
 

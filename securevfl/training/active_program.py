@@ -196,7 +196,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         count = first.rows
         site, observer = role.site, role.site.observer
         for done, rows in enumerate(batches[first.step :], first.step + 1):
-            observer.batch(site.name, site.active, epoch, rows)
+            observer.batch_begun(site.name, site.active, epoch, rows)
             losses.append(await role.train_batch(rows))
             count += len(rows)
             observer.step(epoch, done, len(batches))
@@ -233,7 +233,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
 
     def peers_to_notify(self) -> list[Link]:
         """Links to the parties that have to know whether training continues."""
-        return self.role.site.others
+        return self.role.site.other_links
 
     def record_epoch(self, progress: Progress, loss: float, valid: dict[str, float]) -> None:
         """Record an epoch in the history, and write a checkpoint if one is due."""
@@ -284,7 +284,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         """Probabilities (n, classes) of numbered rows by the model as it is."""
         site, logits = self.role.site, []
         for part in split_chunks(rows, self.role.plan.eval_rows):
-            site.observer.batch(site.name, site.active, 0, part)
+            site.observer.batch_begun(site.name, site.active, 0, part)
             logits.append(await self.role.score(part))
         return apply_temperature(self.role.task.compute_probabilities(torch.cat(logits)), self.temperature)
 

@@ -107,7 +107,7 @@ class Checkpoints:
         role.releases.end_epoch(self._journal_place(epoch, step))
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self._trained.readings]
         kept: State = {"role": role.books.get_state(), "releases": role.releases.get_state(), "readings": readings}
-        kept |= {"secret": role.site.secret.text}  # a resumed run draws what this one would have drawn
+        kept |= {"secret": role.site.secret.to_hex}  # a resumed run draws what this one would have drawn
         kept |= {"epochs": role.plan.epochs, "epoch": epoch} | ({"step": step} if step else {})
         self._keeper.save(epoch, kept | more, step=step)
 

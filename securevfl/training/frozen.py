@@ -140,7 +140,7 @@ def frozen_bottom(
     if frozen.learned is None or own_rows is None or len(own_rows) < 2:
         return drawn
     learning = _Learning(drawn.to(own_rows.device))
-    seed = secret.seed("frozen bottom", "own rows")
+    seed = secret.derive_seed("frozen bottom", "own rows")
     pretrain_bottom(learning, width, own_rows, steps=frozen.steps, batch=_BATCH, seed=seed)
     return FrozenBottom(frozen.kind, learning.weight.detach(), learning.shift.detach())
 

@@ -182,7 +182,7 @@ class PassiveHalf:
         parameters = list(self.bottom.parameters())
         self.trainable = bool(parameters)
         if site.observer.listening and not isinstance(architecture.bottom, Frozen):
-            site.observer.built(site.name, site.active, self.bottom)
+            site.observer.network_built(site.name, site.active, self.bottom)
         self.optimizer = (
             Adam(parameters, lr=architecture.lr, weight_decay=architecture.weight_decay) if parameters else None
         )
@@ -210,7 +210,7 @@ class PassiveHalf:
         """Step the cut's block and the bottom that `activations` came from."""
         gradient = await self.cut.backward()
         if gradient is not None and self.site.observer.listening:
-            self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
+            self.site.observer.values_opened(self.site.name, self.site.active, "gradient", gradient, train=True)
         a = strip_noise_mark(activations)
         if self.optimizer is not None and gradient is not None and a.requires_grad:
             forget_gradients(self.optimizer)

@@ -101,7 +101,7 @@ class FeatureNoise:
         if not self._ahead:
             self._role.count_release(rows, a.shape[1])
         if site.observer.listening:
-            site.observer.fed(site.name, site.active, rows, a)
+            site.observer.activations_fed(site.name, site.active, rows, a)
         if self.joint is not None:
             return self.joint.clip_activations(a)
         return a if self.release is None else self.release(a, rows)

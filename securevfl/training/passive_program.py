@@ -60,7 +60,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         site, batches = self.role.site, self.role.batches(epoch)
         first, self._step = self._step, 0
         for done, rows in enumerate(batches[first:], first + 1):
-            site.observer.batch(site.name, site.active, epoch, rows)
+            site.observer.batch_begun(site.name, site.active, epoch, rows)
             await self.role.train_batch(rows)
             site.observer.step(epoch, done, len(batches))
             if self.checkpoints.is_checkpoint_due(done, len(batches)):
@@ -82,5 +82,5 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         """
         site = self.role.site
         for part in split_chunks(rows, self.role.plan.eval_rows):
-            site.observer.batch(site.name, site.active, 0, part)
+            site.observer.batch_begun(site.name, site.active, 0, part)
             await self.role.answer(part)

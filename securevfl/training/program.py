@@ -127,7 +127,7 @@ class RoleProgram(Program, Generic[R]):
         role = self.role
         if not isinstance(role, PassiveRole) or not role.opened.max_values:
             return
-        role.site.ledger.note("looks", role.opened.ledger_facts())
+        role.site.ledger.record_note("looks", role.opened.ledger_facts())
         if notes is not None and (role.opened.allowed_values is not None or role.config.draws_secretly):
             notes.append(role.opened.summary_sentence())
 
@@ -138,7 +138,7 @@ class RoleProgram(Program, Generic[R]):
         """Report ε so far to the party's observer, if it asks for that."""
         site = self.role.site
         if site.observer.accounting and len(self.role.releases):
-            site.observer.spent(site.name, self.role.releases.epsilon())
+            site.observer.epsilon_spent(site.name, self.role.releases.epsilon())
 
     async def come_back(self, model: State) -> None:
         """Set up and load this party's part of a trained model.

@@ -131,4 +131,4 @@ class Role(ABC):
 
     def seed(self, label: str | int, *more: str | int) -> int:
         """A seed that only this party knows, one for each set of labels."""
-        return self.site.secret.seed(label, *more)
+        return self.site.secret.derive_seed(label, *more)

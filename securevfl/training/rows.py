@@ -16,7 +16,7 @@ from securevfl.training.calibration import FEWEST_TO_CHOOSE, Calibration
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.split import Split
 from securevfl.training.state import State, as_list
-from securevfl.transport import fits, to_device
+from securevfl.transport import fits_device, to_device
 
 __all__ = ["FEWEST_TO_CHOOSE", "Epoch", "Features", "Keep", "NumberedRows", "Numbers", "Plan", "Trained"]
 
@@ -203,7 +203,7 @@ class Features:
 
     def __init__(self, table: NumberedRows, device: str) -> None:
         self.device = torch.device(device)
-        self.x = table.x.to(device) if fits(table.x, device) else table.x
+        self.x = table.x.to(device) if fits_device(table.x, device) else table.x
         self.fill = torch.zeros_like(self.x[:1], device=device)
         self._table = table
         self._aligned = table.aligned_count

@@ -143,7 +143,7 @@ class SubModelKeeper(Keeper):
     def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
         place = self._first + epoch
         kept: State = {"member": self._number, "state": state, "done": [one.get_state() for one in self._done]}
-        kept |= {"secret": self._secret.text, "epoch": place, "epochs": as_int(state["epochs"])}
+        kept |= {"secret": self._secret.to_hex, "epoch": place, "epochs": as_int(state["epochs"])}
         self._outer.save(place, kept | ({"step": step} if step else {}), step=step)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.transport.channel import WINDOW, Channel
-    from securevfl.transport.devices import HostCopy, fits, on_host, to_device, wait_for_device
+    from securevfl.transport.devices import HostCopy, fits_device, on_host, to_device, wait_for_device
     from securevfl.transport.exchange import (
         ACTIVE,
         COORDINATOR,
@@ -43,15 +43,15 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         decode_message,
         encode_message,
         encode_parts,
+        encoded_size,
         measure_message,
         move_to_host,
-        size,
         wire_arrays,
     )
 
 _NAMES = {
     "channel": "WINDOW Channel",
-    "devices": "HostCopy wait_for_device fits on_host to_device",
+    "devices": "HostCopy wait_for_device fits_device on_host to_device",
     "exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity Sight",
     "hub": "MemoryHub MemoryMesh",
     "memory": "MemoryChannel memory_pair",
@@ -59,8 +59,8 @@ _NAMES = {
     "PeerLeft",
     "message": "NO_GUARD Array Guard Kind Message Scalar",
     "parts": "PART Assembler in_parts",
-    "wire": "DEFAULT_LIMITS MessageLimits begin_copies decode_message encode_message encode_parts measure_message "
-    "move_to_host size wire_arrays",
+    "wire": "DEFAULT_LIMITS MessageLimits begin_copies decode_message encode_message encode_parts encoded_size "
+    "measure_message move_to_host wire_arrays",
 }
 """Module → its public names."""
 
@@ -104,13 +104,13 @@ __all__ = [
     "decode_message",
     "encode_message",
     "encode_parts",
-    "fits",
+    "encoded_size",
+    "fits_device",
     "in_parts",
     "measure_message",
     "memory_pair",
     "move_to_host",
     "on_host",
-    "size",
     "to_device",
     "wait_for_device",
     "wire_arrays",

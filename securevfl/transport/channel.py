@@ -19,7 +19,7 @@ class Channel(Protocol):
     """One party's end of an ordered, reliable, authenticated connection to one peer."""
 
     @property
-    def ready(self) -> bool:
+    def can_send(self) -> bool:
         """Whether `send` would return without waiting."""
         ...
 
@@ -44,7 +44,7 @@ class Channel(Protocol):
         """
         ...
 
-    def beat(self, beat: Beat) -> None:
+    def send_beat(self, beat: Beat) -> None:
         """Show the peer a sign of life; it does not wait for room, and takes the place of the one before."""
         ...
 

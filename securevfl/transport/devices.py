@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-__all__ = ["HostCopy", "fits", "on_host", "to_device", "wait_for_device"]
+__all__ = ["HostCopy", "fits_device", "on_host", "to_device", "wait_for_device"]
 
 _SHARE = 0.5
 """Largest share of a device's free memory for one table."""
@@ -40,7 +40,7 @@ class HostCopy:
         self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._event.record(torch.cuda.current_stream(tensor.device))
 
-    def array(self) -> np.ndarray:
+    def wait_array(self) -> np.ndarray:
         """The numbers; waits until they are there."""
         if self._event is not None:
             self._event.synchronize()
@@ -63,7 +63,7 @@ def to_device(array: np.ndarray | torch.Tensor, device: str | torch.device) -> t
     return host.to(device)
 
 
-def fits(tensor: torch.Tensor, device: str | torch.device) -> bool:
+def fits_device(tensor: torch.Tensor, device: str | torch.device) -> bool:
     """Whether a whole table may stay on a device; otherwise its batches are copied one at a time."""
     if torch.device(device).type != "cuda":
         return True

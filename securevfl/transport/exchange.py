@@ -120,11 +120,11 @@ class Exchanges:
         return len(self._by)
 
     @property
-    def words(self) -> Mapping[str, str]:
+    def descriptions(self) -> Mapping[str, str]:
         """Step → its description, for receipts."""
         return self._words
 
-    def between(self, sender: PartyRole, receiver: PartyRole) -> Mapping[tuple[str, Kind], Exchange]:
+    def declared_between(self, sender: PartyRole, receiver: PartyRole) -> Mapping[tuple[str, Kind], Exchange]:
         """Messages that a party in one role may send to a party in another, by step and kind."""
         return {
             (step, kind): exchange

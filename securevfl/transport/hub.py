@@ -56,7 +56,7 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
         given = incarnations or {}
         for name in self.names:
             self._meshes[name] = MemoryMesh(self, name, given.get(name) or Incarnation.after(0))
-        for one, other in self._pairs():
+        for one, other in self._iter_pairs():
             self.connect(one, other)
 
     def __getitem__(self, name: str) -> MemoryMesh:
@@ -68,7 +68,7 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
     def __len__(self) -> int:
         return len(self.names)
 
-    def _pairs(self) -> Iterator[tuple[str, str]]:
+    def _iter_pairs(self) -> Iterator[tuple[str, str]]:
         return ((a, b) for i, a in enumerate(self.names) for b in self.names[i + 1 :])
 
     def are_connected(self, one: str, other: str) -> bool:
@@ -81,9 +81,9 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
         if self.are_connected(one, other):
             self._meshes[one].on_connected(self._meshes[other])
             self._meshes[other].on_connected(self._meshes[one])
-            self.flow(one, other)
+            self.update_flow(one, other)
 
-    def flow(self, one: str, other: str) -> None:
+    def update_flow(self, one: str, other: str) -> None:
         """Look again at what passes between two parties that are both there."""
         for sender, receiver in ((one, other), (other, one)):
             mesh, peer = self._meshes[sender], self._meshes[receiver]
@@ -94,9 +94,9 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
             if pipe.flows:
                 pipe.wake_reader()
             elif mesh.is_open and mesh.view != peer.view and mesh.view not in peer.past:
-                self._refuse(mesh, peer)
+                self._refuse_view(mesh, peer)
 
-    def _refuse(self, mesh: MemoryMesh, peer: MemoryMesh) -> None:
+    def _refuse_view(self, mesh: MemoryMesh, peer: MemoryMesh) -> None:
         words = (
             f"{mesh.me!r} opened a view that {peer.me!r} did not begin: open one after all have announced that "
             "they began it"
@@ -110,7 +110,7 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
             self._cut.add(frozenset((one, other)))
             self._meshes[one].put_event(Disconnected(other, "the connection was cut"))
             self._meshes[other].put_event(Disconnected(one, "the connection was cut"))
-            self.flow(one, other)
+            self.update_flow(one, other)
 
     def mend(self, one: str, other: str) -> None:
         """Connect two parties again that were cut from each other."""
@@ -121,7 +121,7 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
     def crash(self, name: str) -> None:
         """Stop a party without notice: calls of its mesh raise, and peers see a lost connection."""
         there = [peer for peer in self.names if peer != name and self.are_connected(name, peer)]
-        self._meshes[name].die(f"{name!r} crashed")
+        self._meshes[name].stop_calls(f"{name!r} crashed")
         for peer in there:
             self._meshes[peer].put_event(Disconnected(name, "the connection broke"))
 
@@ -162,10 +162,10 @@ class MemoryMesh:
         self._waiter: asyncio.Future[None] | None = None
         self._met: dict[str, tuple[Incarnation, int, float]] = {}
 
-    async def next(self) -> MeshEvent:
-        """See `Mesh.next`."""
+    async def next_event(self) -> MeshEvent:
+        """See `Mesh.next_event`."""
         while not self._events:
-            self._require()
+            self._require_alive()
             if self._waiter is not None and not self._waiter.done():
                 raise ProtocolError("two readers wait for the events of one mesh; a party has one")
             self._waiter = asyncio.get_running_loop().create_future()
@@ -176,7 +176,7 @@ class MemoryMesh:
         """Queue an event."""
         if self.alive:
             self._events.append(event)
-            self._wake()
+            self._wake_waiter()
 
     def on_connected(self, peer: MemoryMesh) -> None:
         """Handle a new connection to a peer."""
@@ -184,16 +184,16 @@ class MemoryMesh:
         self._met[peer.me] = (peer.incarnation, count + 1, time.monotonic())
         self.put_event(Connected(peer.me, peer.incarnation, before == peer.incarnation))
 
-    def die(self, why: str) -> None:
+    def stop_calls(self, why: str) -> None:
         """Every call raises from now on."""
         self.alive, self._why = False, why
         for channel in self._channels.values():
-            channel.fail(PeerEnded(why))
-        self._wake()
+            channel.fail_calls(PeerEnded(why))
+        self._wake_waiter()
 
-    async def note(self, peer: str, payload: bytes) -> None:
-        """See `Mesh.note`."""
-        self._require()
+    async def send_note(self, peer: str, payload: bytes) -> None:
+        """See `Mesh.send_note`."""
+        self._require_alive()
         if len(payload) > NOTE:
             raise InputError(f"a note of {len(payload)} bytes; at most {NOTE} fit: shorten it, or send it as a message")
         if peer not in self.peers:
@@ -201,20 +201,20 @@ class MemoryMesh:
         if self._hub.are_connected(self.me, peer):
             self._hub[peer].put_event(NoteReceived(self.me, bytes(payload)))
 
-    def begin(self, view: bytes) -> Mapping[str, Channel]:
-        """See `Mesh.begin`."""
-        self._require()
+    def begin_view(self, view: bytes) -> Mapping[str, Channel]:
+        """See `Mesh.begin_view`."""
+        self._require_alive()
         if len(view) != VIEW or view in self.past or view == self.view:
             raise InputError(f"a view needs {VIEW} bytes that no earlier view had; got {view.hex()}")
-        self.park("another view began")
+        self.park_view("another view began")
         self.view, self.is_open = bytes(view), False
         for peer in self.peers:
-            forth, back = self._pipe(self.me, peer), self._pipe(peer, self.me)
+            forth, back = self._find_pipe(self.me, peer), self._find_pipe(peer, self.me)
             self._channels[peer] = MemoryChannel(forth, back)
-            self._hub.flow(self.me, peer)
+            self._hub.update_flow(self.me, peer)
         return dict(self._channels)
 
-    def _pipe(self, sender: str, receiver: str) -> Pipe:
+    def _find_pipe(self, sender: str, receiver: str) -> Pipe:
         key = (self.view or b"", sender, receiver)
         pipe = self._hub.pipes.get(key)
         if pipe is None:
@@ -222,41 +222,41 @@ class MemoryMesh:
             pipe.flows = False
         return pipe
 
-    def open(self) -> None:
-        """See `Mesh.open`."""
-        self._require()
+    def open_view(self) -> None:
+        """See `Mesh.open_view`."""
+        self._require_alive()
         if self.view is None:
             raise InputError("there is no view to open; begin one first")
         self.is_open = True
         for peer in self.peers:
-            self._hub.flow(self.me, peer)
+            self._hub.update_flow(self.me, peer)
 
-    def park(self, why: str) -> None:
-        """See `Mesh.park`."""
+    def park_view(self, why: str) -> None:
+        """See `Mesh.park_view`."""
         if self.view is None:
             return
         self.past.add(self.view)
         for peer, channel in self._channels.items():
-            channel.fail(Parked(why))
+            channel.fail_calls(Parked(why))
             self._hub.pipes.pop((self.view, peer, self.me), None)  # unread; its writer keeps its own reference
             if self._hub[peer].view != self.view:
                 self._hub.pipes.pop((self.view, self.me, peer), None)
         self._channels, self.view, self.is_open = {}, None, False
 
-    async def abort(self, reason: str) -> None:
-        """See `Mesh.abort`."""
-        self._require()
+    async def abort_job(self, reason: str) -> None:
+        """See `Mesh.abort_job`."""
+        self._require_alive()
         for peer in self.peers:
             if self._hub.are_connected(self.me, peer):
-                self._hub[peer].aborted(self.me, reason)
+                self._hub[peer].peer_aborted(self.me, reason)
         for channel in self._channels.values():
-            channel.fail(ProtocolError(f"{self.me!r} ended the job: {reason}"))
+            channel.fail_calls(ProtocolError(f"{self.me!r} ended the job: {reason}"))
 
-    def aborted(self, peer: str, reason: str) -> None:
+    def peer_aborted(self, peer: str, reason: str) -> None:
         """A peer ended the job."""
         self.put_event(JobAborted(peer, reason))
         for channel in self._channels.values():
-            channel.fail(PeerEnded(f"{peer!r} ended the job for all: {reason}"))
+            channel.fail_calls(PeerEnded(f"{peer!r} ended the job for all: {reason}"))
 
     async def close(self) -> None:
         """See `Mesh.close`."""
@@ -264,15 +264,15 @@ class MemoryMesh:
             there = [peer for peer in self.peers if self._hub.are_connected(self.me, peer)]
             for channel in self._channels.values():
                 channel.close()
-            self.die(f"the mesh of {self.me!r} was closed")
+            self.stop_calls(f"the mesh of {self.me!r} was closed")
             for peer in there:
                 self._hub[peer].put_event(PeerLeft(self.me))
 
-    def links(self) -> Mapping[str, LinkState]:
-        """See `Mesh.links`."""
-        return {peer: self._state(peer) for peer in self.peers}
+    def link_states(self) -> Mapping[str, LinkState]:
+        """See `Mesh.link_states`."""
+        return {peer: self._link_state(peer) for peer in self.peers}
 
-    def _state(self, peer: str) -> LinkState:
+    def _link_state(self, peer: str) -> LinkState:
         incarnation, count, since = self._met.get(peer, (None, 0, time.monotonic()))
         channel = self._channels.get(peer)
         return LinkState(
@@ -281,13 +281,13 @@ class MemoryMesh:
             since=time.monotonic() - since,
             connections=count,
             beat=Beat() if channel is None else channel.last_beat,
-            blocked=channel is not None and not channel.ready,
+            blocked=channel is not None and not channel.can_send,
         )
 
-    def _wake(self) -> None:
+    def _wake_waiter(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _require(self) -> None:
+    def _require_alive(self) -> None:
         if not self.alive:
             raise ProtocolError(f"{self._why}; nothing can be done over it any more")

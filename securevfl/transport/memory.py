@@ -70,14 +70,14 @@ class MemoryChannel:
         self._failure: ProtocolError | None = None
 
     @property
-    def ready(self) -> bool:
-        """See `Channel.ready`."""
+    def can_send(self) -> bool:
+        """See `Channel.can_send`."""
         return self._out.size < self._out.window
 
     async def send(self, message: Message) -> int:
         """See `Channel.send`."""
         pipe = self._out
-        size = wire.size(message)
+        size = wire.encoded_size(message)
         while self._failure is None and pipe.size >= pipe.window and not pipe.closed:
             if self._in.closed:
                 raise PeerEnded(f"the peer ended and will not read {message.what!r}; look at its own error")
@@ -112,8 +112,8 @@ class MemoryChannel:
         pipe.wake_writers()
         return message, size
 
-    def beat(self, beat: Beat) -> None:
-        """See `Channel.beat`."""
+    def send_beat(self, beat: Beat) -> None:
+        """See `Channel.send_beat`."""
         self._out.beat = beat
 
     @property
@@ -128,7 +128,7 @@ class MemoryChannel:
         self._out.wake_writers(every=True)
         self._in.wake_writers(every=True)
 
-    def fail(self, failure: ProtocolError) -> None:
+    def fail_calls(self, failure: ProtocolError) -> None:
         """Pending and later calls of this end raise `failure`; the first one stays."""
         if self._failure is None:
             self._failure = failure

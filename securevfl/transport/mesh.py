@@ -2,8 +2,9 @@
 
 A mesh carries two things. *Notes* are small, and not ordered relative to messages: parties use them for their
 rendezvous before training and after one of them has restarted. *Channels* carry a protocol's messages. They exist for
-one *view* only: who takes part in which incarnation, and the state from which they continue. `begin` makes the channels
-of a view and opens their receiving side; `open` releases what was sent; `park` closes them all when a peer is lost.
+one *view* only: who takes part in which incarnation, and the state from which they continue. `begin_view` makes the
+channels of a view and opens their receiving side; `open_view` releases what was sent; `park_view` closes them all when
+a peer is lost.
 
 A connection that breaks and comes back changes nothing in the channels: the events are `Disconnected`, then `Connected`
 with `resumed`.
@@ -161,7 +162,7 @@ class Mesh(Protocol):
         """The party's own."""
         ...
 
-    async def next(self) -> MeshEvent:
+    async def next_event(self) -> MeshEvent:
         """Wait for the next event. Events of one peer come in their order.
 
         Raises:
@@ -169,7 +170,7 @@ class Mesh(Protocol):
         """
         ...
 
-    async def note(self, peer: str, payload: bytes) -> None:
+    async def send_note(self, peer: str, payload: bytes) -> None:
         """Send a note to a peer. Notes arrive in order within one connection and are lost with it: repeat them on
         `Connected`.
 
@@ -178,10 +179,10 @@ class Mesh(Protocol):
         """
         ...
 
-    def begin(self, view: bytes) -> Mapping[str, Channel]:
+    def begin_view(self, view: bytes) -> Mapping[str, Channel]:
         """Make new channels for a view, by peer. Their receiving side is open, so announce readiness only afterwards.
 
-        What is sent waits until `open`. Channels of an earlier view are parked.
+        What is sent waits until `open_view`. Channels of an earlier view are parked.
 
         Args:
             view: 16 bytes, which no earlier view had.
@@ -191,7 +192,7 @@ class Mesh(Protocol):
         """
         ...
 
-    def open(self) -> None:
+    def open_view(self) -> None:
         """Release what is sent over this view's channels: all peers have announced that they are ready.
 
         Raises:
@@ -199,20 +200,20 @@ class Mesh(Protocol):
         """
         ...
 
-    def park(self, why: str) -> None:
+    def park_view(self, why: str) -> None:
         """End this view: what was not sent or not read is dropped, pending and later calls of its channels raise
         `Parked`. Does nothing without a view."""
         ...
 
-    async def abort(self, reason: str) -> None:
+    async def abort_job(self, reason: str) -> None:
         """End the job for all: peers receive the reason before anything in flight, and their channels raise."""
         ...
 
     async def close(self) -> None:
         """Leave, after peers acknowledged all that was sent; a peer that is away is not waited for longer than a
-        limit. `Mesh.next` raises afterwards."""
+        limit. `Mesh.next_event` raises afterwards."""
         ...
 
-    def links(self) -> Mapping[str, LinkState]:
+    def link_states(self) -> Mapping[str, LinkState]:
         """The state of each connection, by peer."""
         ...

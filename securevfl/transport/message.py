@@ -93,7 +93,7 @@ class Guard:
     noise: float = 0.0
 
     @property
-    def label(self) -> str:
+    def description(self) -> str:
         """Describe the protection for receipts and readers of ledgers."""
         match self.cipher:
             case "none":
@@ -107,7 +107,7 @@ class Guard:
         return f"{text}, Gaussian noise σ/Δ = {self.noise:.3g}" if self.noise else text
 
     @property
-    def security(self) -> int:
+    def security_bits(self) -> int:
         """Bits of security: of the cipher, or statistical ones of a mask; 0 if there is none or it is unknown.
 
         For ciphers it is derived from the size of the modulus, never taken from a peer; for masks and blindings it is
@@ -130,7 +130,7 @@ class Guard:
                 return 0
 
     @property
-    def readable(self) -> bool:
+    def is_readable(self) -> bool:
         """Whether the receiver can read the exact content."""
         return self.cipher == "none" and self.noise == 0.0
 

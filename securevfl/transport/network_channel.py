@@ -39,17 +39,17 @@ class Carrier(Protocol):
         """Frames to the gate."""
         ...
 
-    def wake(self) -> None:
+    def wake_writer(self) -> None:
         """Write what waits, soon."""
         ...
 
-    def credit(self, index: int, generation: int, cost: int) -> None:
+    def return_credit(self, index: int, generation: int, cost: int) -> None:
         """Parts were taken out of the window."""
         ...
 
 
 class NetworkChannel:
-    """One party's end of a view's connection to one peer. Made by `NetworkMesh.begin`; see `Channel`."""
+    """One party's end of a view's connection to one peer. Made by `NetworkMesh.begin_view`; see `Channel`."""
 
     def __init__(
         self, mesh: Carrier, index: int, view: bytes, generation: int, *, window: int, part: int, limits: MessageLimits
@@ -80,8 +80,8 @@ class NetworkChannel:
         self._heard = Beat()
 
     @property
-    def ready(self) -> bool:
-        """See `Channel.ready`."""
+    def can_send(self) -> bool:
+        """See `Channel.can_send`."""
         return self._out < self._window
 
     async def send(self, message: Message) -> int:
@@ -98,17 +98,17 @@ class NetworkChannel:
             raise ProtocolError(f"cannot send {message.what!r}: this end of the channel was closed")
         buffers = encode_parts(message)
         size = sum(map(len, buffers))
-        self._queue(size, message.what, buffers)
+        self._queue_message(size, message.what, buffers)
         if self._out < self._window:
             self._wake_writers()
         return size
 
-    def _queue(self, size: int, what: str, buffers: list[memoryview]) -> None:
+    def _queue_message(self, size: int, what: str, buffers: list[memoryview]) -> None:
         self._out += size + OVERHEAD * -(-size // self._part)
         self._parts.append((size, what, in_parts(buffers, self._part)))
-        self.pump()
+        self.pump_parts()
 
-    def pump(self) -> None:
+    def pump_parts(self) -> None:
         """Hand parts to the gate while it has room."""
         outbox, window = self._mesh.outbox, self._window
         queue = self._parts
@@ -130,7 +130,7 @@ class NetworkChannel:
             bulk.size = sum(map(len, part))
             self._at_gate += bulk.size + OVERHEAD
             outbox.put(bulk)
-        self._mesh.wake()
+        self._mesh.wake_writer()
 
     async def receive(self) -> tuple[Message, int]:
         """See `Channel.receive`."""
@@ -145,15 +145,15 @@ class NetworkChannel:
             raise self._failure
         whole, digest, cost = self._inbox.popleft()
         if cost:
-            self._mesh.credit(self._index, self._generation, cost)
+            self._mesh.return_credit(self._index, self._generation, cost)
         if not self._inbox and self._cost > self._given:
-            self._give(self._cost - self._given)
+            self._give_credit(self._cost - self._given)
         message = decode_message(whole, self._limits)
         object.__setattr__(message, "written", (len(whole), digest))
         return message, len(whole)
 
-    def beat(self, beat: Beat) -> None:
-        """See `Channel.beat`."""
+    def send_beat(self, beat: Beat) -> None:
+        """See `Channel.send_beat`."""
         self._beat = beat
         if self._failure is None:
             step = beat.step.encode()[:_STEP].decode(errors="ignore")
@@ -162,7 +162,7 @@ class NetworkChannel:
                 (beat.steps, beat.sent, beat.read, awaits, step, self._view if self._closed else b"")
             )
             self._mesh.outbox.put_frame(Frames.BEAT, payload, peer=self._index)
-            self._mesh.wake()
+            self._mesh.wake_writer()
 
     @property
     def last_beat(self) -> Beat:
@@ -173,64 +173,64 @@ class NetworkChannel:
         """See `Channel.close`."""
         if not self._closed and self._failure is None:
             self._closed = True
-            self._queue(len(_END), "the end", [memoryview(_END)])
-            self.beat(self._beat)
+            self._queue_message(len(_END), "the end", [memoryview(_END)])
+            self.send_beat(self._beat)
             self._wake_writers(every=True)
 
-    def fail(self, failure: ProtocolError) -> None:
+    def fail_calls(self, failure: ProtocolError) -> None:
         """Pending and later calls raise `failure`; the first one stays. What was not sent is dropped."""
         if self._failure is None:
             self._failure = failure
             self._parts.clear()
             self._inbox.clear()
-            self._assembler.drop()
+            self._assembler.drop_message()
             self._wake_reader()
             self._wake_writers(every=True)
 
     @property
-    def pending(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether something still waits to be passed to the gate."""
         return bool(self._parts) and self._failure is None
 
     # --- events from the gate
 
-    def room(self, released: int) -> None:
+    def add_room(self, released: int) -> None:
         """The peer has that much of what was sent."""
         self._at_gate -= released
         self._out -= released
-        self.pump()
+        self.pump_parts()
         self._wake_writers()
 
-    def beaten(self, beat: Beat, closed: bytes) -> None:
+    def take_beat(self, beat: Beat, closed: bytes) -> None:
         """The peer's sign of life, and the view in which it closed its end, if it did."""
         self._heard = beat
         if closed == self._view and not self._gone:
             self._gone = True
             self._wake_writers(every=True)
 
-    def place(self, total: int, length: int) -> memoryview | None:
+    def find_memory(self, total: int, length: int) -> memoryview | None:
         """Return the memory for a long part: its message's buffer."""
         if self._failure is not None:
             return None
         if total:
-            self._assembler.begin(total)
-        return self._assembler.room()[:length]
+            self._assembler.begin_message(total)
+        return self._assembler.free_memory()[:length]
 
-    def part(self, frame: FrameIn) -> None:
+    def take_parts(self, frame: FrameIn) -> None:
         """Take parts of a message."""
         if self._failure is not None:
             return
         size = len(frame.body)
         if frame.placed:
-            whole = self._assembler.filled(size)
+            whole = self._assembler.count_filled(size)
         else:
             body = memoryview(bytes(frame.body)) if frame.number == size else frame.body
-            whole = self._assembler.add(body, frame.number or None)
+            whole = self._assembler.add_part(body, frame.number or None)
         self._hash.update(frame.body)
         cost = size + OVERHEAD * frame.parts
         self._cost += cost
         if not self._inbox:  # it is the next to be read, or its beginning: its own size does not count for the window
-            self._give(cost)
+            self._give_credit(cost)
         if whole is None:
             return
         digest, self._hash = self._hash.hexdigest(), hashlib.sha256()
@@ -241,9 +241,9 @@ class NetworkChannel:
         self._cost = self._given = 0
         self._wake_reader()
 
-    def _give(self, cost: int) -> None:
+    def _give_credit(self, cost: int) -> None:
         self._given += cost
-        self._mesh.credit(self._index, self._generation, cost)
+        self._mesh.return_credit(self._index, self._generation, cost)
 
     def _wake_reader(self) -> None:
         if self._reader is not None and not self._reader.done():

@@ -70,7 +70,7 @@ class NetworkMesh:
         self._limits = SessionLimits(**settings.limits)
         self._messages = MessageLimits(message_bytes=self._limits.message)
         self._farewell = settings.timing.farewell
-        self._inbox = Inbox(self._frame, self._place)
+        self._inbox = Inbox(self._take_frame, self._find_memory)
         self._loop = asyncio.get_running_loop()
         self._events: deque[MeshEvent] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -86,7 +86,7 @@ class NetworkMesh:
         self._standing = LinkStates(self.peers)
         self._flushing = self._writing = False
         self._drained: asyncio.Future[None] | None = None
-        self._loop.add_reader(sock, self._readable)
+        self._loop.add_reader(sock, self._read_frames)
 
     @classmethod
     async def start(
@@ -142,45 +142,45 @@ class NetworkMesh:
         )
         mesh = cls(*spawn_gate(), settings, book)
         mesh.outbox.put_frame(Frames.SETTINGS, msgspec.msgpack.encode(settings))
-        mesh.wake()
+        mesh.wake_writer()
         try:
             await asyncio.wait_for(asyncio.shield(mesh._started), _START)
         except TimeoutError:
-            mesh.kill()
+            mesh.kill_gate()
             raise ProtocolError(f"the gate of {mesh.me!r} did not start within {_START:.0f} s") from None
         except BaseException:
-            mesh.kill()
+            mesh.kill_gate()
             raise
         return mesh
 
     # --- Mesh
 
-    async def next(self) -> MeshEvent:
-        """See `Mesh.next`."""
+    async def next_event(self) -> MeshEvent:
+        """See `Mesh.next_event`."""
         while not self._events:
-            self._require()
+            self._require_gate()
             if self._waiter is not None and not self._waiter.done():
                 raise ProtocolError("two readers wait for the events of one mesh; a party has one")
             self._waiter = self._loop.create_future()
             await self._waiter
         return self._events.popleft()
 
-    async def note(self, peer: str, payload: bytes) -> None:
-        """See `Mesh.note`."""
-        self._require()
+    async def send_note(self, peer: str, payload: bytes) -> None:
+        """See `Mesh.send_note`."""
+        self._require_gate()
         if len(payload) > min(NOTE, self._limits.note):
             raise InputError(f"a note of {len(payload)} bytes; at most {NOTE} fit: shorten it, or send it as a message")
         if peer not in self.peers:
             raise InputError(f"{self.me!r} has no peer {peer!r}; it has {', '.join(self.peers)}")
         self.outbox.put_frame(Frames.NOTE, payload, peer=self.peers.index(peer))
-        self.wake()
+        self.wake_writer()
 
-    def begin(self, view: bytes) -> Mapping[str, Channel]:
-        """See `Mesh.begin`."""
-        self._require()
+    def begin_view(self, view: bytes) -> Mapping[str, Channel]:
+        """See `Mesh.begin_view`."""
+        self._require_gate()
         if len(view) != VIEW or view in self._past:
             raise InputError(f"a view needs {VIEW} bytes that no earlier view had; got {view.hex()}")
-        self.park("another view began")
+        self.park_view("another view began")
         self._view = bytes(view)
         self._past.add(self._view)
         self._generation += 1
@@ -196,36 +196,36 @@ class NetworkMesh:
                 limits=self._messages,
             )
             self._channels[peer] = self._by_index[index] = channel
-        self.wake()
+        self.wake_writer()
         return dict(self._channels)
 
-    def open(self) -> None:
-        """See `Mesh.open`."""
-        self._require()
+    def open_view(self) -> None:
+        """See `Mesh.open_view`."""
+        self._require_gate()
         if not self._view:
             raise InputError("there is no view to open; begin one first")
         self.outbox.put_frame(Frames.OPEN)
-        self.wake()
+        self.wake_writer()
 
-    def park(self, why: str) -> None:
-        """See `Mesh.park`."""
+    def park_view(self, why: str) -> None:
+        """See `Mesh.park_view`."""
         if not self._view:
             return
-        self._fail(Parked(why))
+        self._fail_channels(Parked(why))
         self._channels, self._view = {}, b""
         self._by_index = [None] * len(self.peers)
         self._credits = [0] * len(self.peers)
         self.outbox.drop_bulk()
         self.outbox.put_frame(Frames.PARK)
-        self.wake()
+        self.wake_writer()
 
-    async def abort(self, reason: str) -> None:
-        """See `Mesh.abort`."""
-        self._require()
-        self._fail(ProtocolError(f"{self.me!r} ended the job: {reason}"))
+    async def abort_job(self, reason: str) -> None:
+        """See `Mesh.abort_job`."""
+        self._require_gate()
+        self._fail_channels(ProtocolError(f"{self.me!r} ended the job: {reason}"))
         self.outbox.drop_bulk()
         self.outbox.put_frame(Frames.ABORT, reason.encode())
-        await self._finish(10.0, f"the mesh of {self.me!r} ended the job")
+        await self._finish_gate(10.0, f"the mesh of {self.me!r} ended the job")
 
     async def close(self) -> None:
         """See `Mesh.close`."""
@@ -234,20 +234,20 @@ class NetworkMesh:
         for channel in self._channels.values():
             channel.close()
         end = time.monotonic() + self._farewell
-        while any(channel.pending and self._waits(peer, end) for peer, channel in self._channels.items()):
+        while any(channel.has_pending and self._has_unsent(peer, end) for peer, channel in self._channels.items()):
             self._drained = self._loop.create_future()
             await asyncio.wait([self._drained], timeout=0.2)
-            self._require()
+            self._require_gate()
         self.outbox.put_frame_behind(Frames.CLOSE)
-        await self._finish(None, f"the mesh of {self.me!r} was closed")
+        await self._finish_gate(None, f"the mesh of {self.me!r} was closed")
 
-    def links(self) -> Mapping[str, LinkState]:
-        """See `Mesh.links`."""
+    def link_states(self) -> Mapping[str, LinkState]:
+        """See `Mesh.link_states`."""
         return {peer: self._standing.of(index) for index, peer in enumerate(self.peers)}
 
     # --- more than `Mesh`
 
-    def renew(self, endorsement: bytes = b"") -> None:
+    def renew_certificate(self, endorsement: bytes = b"") -> None:
         """From now on present the newest certificate beside the current one, and notify pinned peers.
 
         Connections are made again and continue where they were. Call it while all peers are connected: an absent peer
@@ -256,54 +256,54 @@ class NetworkMesh:
         Args:
             endorsement: as `Endorsement.signed` makes it; empty where an authority vouches.
         """
-        self._require()
+        self._require_gate()
         if endorsement:
             self.outbox.put_frame(Frames.ENDORSE, endorsement)
         self.outbox.put_frame(Frames.RENEW)
-        self.wake()
+        self.wake_writer()
 
-    def kill(self) -> None:
+    def kill_gate(self) -> None:
         """Kill the gate at once, without notice to any peer."""
         self._gate.kill()
-        self._lost(f"the gate of {self.me!r} was killed")
+        self._lose_gate(f"the gate of {self.me!r} was killed")
         self._gate.wait()
 
     @property
-    def gate(self) -> int:
+    def gate_pid(self) -> int:
         """The gate's process number."""
         return self._gate.pid
 
     # --- for channels
 
-    def wake(self) -> None:
+    def wake_writer(self) -> None:
         """Write what waits, soon."""
         if not self._flushing and not self._why:
             self._flushing = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush_outbox)
 
-    def credit(self, index: int, generation: int, cost: int) -> None:
+    def return_credit(self, index: int, generation: int, cost: int) -> None:
         """Parts were taken out of the window."""
         if generation == self._generation:
             self._credits[index] += cost
-            self.wake()
+            self.wake_writer()
 
     # --- inside
 
-    async def _finish(self, seconds: float | None, why: str) -> None:
-        self.wake()
+    async def _finish_gate(self, seconds: float | None, why: str) -> None:
+        self.wake_writer()
         await asyncio.wait([self._done], timeout=seconds)
-        self._lost(why)
+        self._lose_gate(why)
         try:
             await asyncio.to_thread(self._gate.wait, 5.0)
         except subprocess.TimeoutExpired:
             self._gate.kill()
             self._gate.wait()
 
-    def _waits(self, peer: str, end: float) -> bool:
+    def _has_unsent(self, peer: str, end: float) -> bool:
         index = self.peers.index(peer)
         return time.monotonic() < end or self._standing.is_connected(index)
 
-    def _flush(self) -> None:
+    def _flush_outbox(self) -> None:
         self._flushing = False
         if self._why:
             return
@@ -314,35 +314,35 @@ class NetworkMesh:
         try:
             done = self.outbox.write(self._sock)
         except GateLost as error:
-            self._broken(error)
+            self._close_writer(error)
             return
         if done == self._writing:
             self._writing = not done
             if done:
                 self._loop.remove_writer(self._sock)
             else:
-                self._loop.add_writer(self._sock, self._flush)
+                self._loop.add_writer(self._sock, self._flush_outbox)
         if self.outbox.waiting < BUFFER >> 2:
             for channel in self._channels.values():
-                if channel.pending:
-                    channel.pump()
+                if channel.has_pending:
+                    channel.pump_parts()
             if self._drained is not None and not self._drained.done():
                 self._drained.set_result(None)
 
-    def _readable(self) -> None:
+    def _read_frames(self) -> None:
         try:
             self._inbox.read(self._sock)
         except ProtocolError as error:
-            self._lost(f"the gate of {self.me!r} ended: {error}")
+            self._lose_gate(f"the gate of {self.me!r} ended: {error}")
 
-    def _broken(self, error: GateLost) -> None:
+    def _close_writer(self, error: GateLost) -> None:
         """Nothing can be written any more: first read what the gate sent before it ended, perhaps with its reason."""
         with suppress(ProtocolError):
             while not self._why and self._inbox.read(self._sock):
                 pass
-        self._lost(f"the gate of {self.me!r} ended: {error}")
+        self._lose_gate(f"the gate of {self.me!r} ended: {error}")
 
-    def _lost(self, why: str) -> None:
+    def _lose_gate(self, why: str) -> None:
         """The gate is gone: nothing can be done any more."""
         if self._why:
             return
@@ -350,7 +350,7 @@ class NetworkMesh:
         self._loop.remove_reader(self._sock)
         self._loop.remove_writer(self._sock)
         self._sock.close()
-        self._fail(PeerEnded(why))
+        self._fail_channels(PeerEnded(why))
         for future in (self._started, self._done):
             if not future.done():
                 if future is self._started:
@@ -358,19 +358,21 @@ class NetworkMesh:
                     future.exception()
                 else:
                     future.set_result(None)
-        self._wake()
+        self._wake_waiter()
 
-    def _fail(self, failure: ProtocolError) -> None:
+    def _fail_channels(self, failure: ProtocolError) -> None:
         for channel in self._channels.values():
-            channel.fail(failure)
+            channel.fail_calls(failure)
 
-    def _place(self, kind: int, generation: int, peer: int, count: int, number: int, length: int) -> memoryview | None:
+    def _find_memory(
+        self, kind: int, generation: int, peer: int, count: int, number: int, length: int
+    ) -> memoryview | None:
         channel = self._by_index[peer] if peer < len(self._by_index) else None
         if kind != Frames.PART or channel is None or generation != self._generation & 0xFF:
             return None
-        return channel.place(number, length)
+        return channel.find_memory(number, length)
 
-    def _frame(self, frame: FrameIn) -> None:
+    def _take_frame(self, frame: FrameIn) -> None:
         kind = frame.kind
         if kind in (Frames.PART, Frames.ROOM):
             channel = self._by_index[frame.peer]
@@ -378,18 +380,18 @@ class NetworkMesh:
                 return
             if kind == Frames.PART:
                 self._standing.received[frame.peer] += len(frame.body)
-                channel.part(frame)
+                channel.take_parts(frame)
             else:
                 self._standing.sent[frame.peer] += frame.number
-                channel.room(frame.number)
+                channel.add_room(frame.number)
         elif kind == Frames.BEAT:
-            self._beaten(frame.peer, bytes(frame.body))
+            self._take_beat(frame.peer, bytes(frame.body))
         elif kind == Frames.STATE:
             self._standing.update_links(frame.body)
         else:
-            self._happened(kind, frame.peer, frame.parts, bytes(frame.body))
+            self._take_event(kind, frame.peer, frame.parts, bytes(frame.body))
 
-    def _happened(self, kind: int, index: int, count: int, body: bytes) -> None:
+    def _take_event(self, kind: int, index: int, count: int, body: bytes) -> None:
         peer = self.peers[index] if index < len(self.peers) else ""
         match kind:
             case Frames.UP:
@@ -397,23 +399,23 @@ class NetworkMesh:
                 self._standing.incarnations[peer] = incarnation = Incarnation.read(text)
                 if fingerprint:
                     self._book.record_use(peer, fingerprint)
-                self._tell(Connected(peer, incarnation, bool(count)))
+                self._add_event(Connected(peer, incarnation, bool(count)))
             case Frames.DOWN:
-                self._tell(Disconnected(peer, body.decode(errors="replace")))
+                self._add_event(Disconnected(peer, body.decode(errors="replace")))
             case Frames.NOTE:
-                self._tell(NoteReceived(peer, body))
+                self._add_event(NoteReceived(peer, body))
             case Frames.REFUSED:
-                self._tell(ConnectionRefused(peer, *_PAIR.decode(body)))
+                self._add_event(ConnectionRefused(peer, *_PAIR.decode(body)))
             case Frames.ABORT:
                 reason = body.decode(errors="replace")
-                self._fail(PeerEnded(f"{peer!r} ended the job for all: {reason}"))
-                self._tell(JobAborted(peer, reason))
+                self._fail_channels(PeerEnded(f"{peer!r} ended the job for all: {reason}"))
+                self._add_event(JobAborted(peer, reason))
             case Frames.ENDED:
-                self._tell(PeerLeft(peer))
+                self._add_event(PeerLeft(peer))
             case Frames.ENDORSE:
-                self._endorsed(peer, body)
+                self._take_endorsement(peer, body)
             case Frames.DEADLOCKED:
-                self._deadlocked(peer, body)
+                self._take_deadlock(peer, body)
             case Frames.LISTENING:
                 self.listening = tuple(msgspec.json.decode(body, type=list[Address]))
                 self._started.set_result(None)
@@ -422,23 +424,23 @@ class NetworkMesh:
                 failure = InputError(words) if name == "InputError" else ProtocolError(words)
                 if not self._started.done():
                     self._started.set_exception(failure)
-                self._lost(words)
+                self._lose_gate(words)
             case Frames.DONE:
                 self._done.set_result(None)
             case _:
                 raise GateLost(f"it sent an unknown frame of kind {kind}")
 
-    def _endorsed(self, peer: str, payload: bytes) -> None:
+    def _take_endorsement(self, peer: str, payload: bytes) -> None:
         try:
             found = self._book.endorse(payload, sender=peer)
         except IdentityRefusal as refusal:
-            self._tell(ConnectionRefused(peer, refusal.code, refusal.words))
+            self._add_event(ConnectionRefused(peer, refusal.code, refusal.words))
             return
         self.outbox.put_frame(Frames.PIN, payload)
-        self.wake()
-        self._tell(CertificateReplaced(peer, found.certificate.fingerprint))
+        self.wake_writer()
+        self._add_event(CertificateReplaced(peer, found.certificate.fingerprint))
 
-    def _deadlocked(self, peer: str, body: bytes) -> None:
+    def _take_deadlock(self, peer: str, body: bytes) -> None:
         step, theirs, window = msgspec.json.decode(body, type=tuple[str, str, int])
         words = (
             f"{self.me!r} waits for room for {step!r} and {peer!r} for {theirs!r}, neither reads, and the window has "
@@ -446,9 +448,9 @@ class NetworkMesh:
         )
         channel = self._channels.get(peer)
         if channel is not None:
-            channel.fail(ProtocolError(words))
+            channel.fail_calls(ProtocolError(words))
 
-    def _beaten(self, index: int, body: bytes) -> None:
+    def _take_beat(self, index: int, body: bytes) -> None:
         found = read_beat(body)
         if found is None:
             return
@@ -456,16 +458,16 @@ class NetworkMesh:
         self._standing.store_beat(index, beat, quiet)
         channel = self._by_index[index]
         if channel is not None:
-            channel.beaten(beat, closed)
+            channel.take_beat(beat, closed)
 
-    def _tell(self, event: MeshEvent) -> None:
+    def _add_event(self, event: MeshEvent) -> None:
         self._events.append(event)
-        self._wake()
+        self._wake_waiter()
 
-    def _wake(self) -> None:
+    def _wake_waiter(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _require(self) -> None:
+    def _require_gate(self) -> None:
         if self._why:
             raise ProtocolError(f"{self._why}; nothing can be done over it any more")

@@ -58,11 +58,11 @@ class Assembler:
         self._got = 0
 
     @property
-    def missing(self) -> int:
+    def missing_bytes(self) -> int:
         """Bytes until the present message is whole; 0 between messages."""
         return 0 if self._whole is None else len(self._whole) - self._got
 
-    def begin(self, total: int, bound: int | None = None) -> None:
+    def begin_message(self, total: int, bound: int | None = None) -> None:
         """A message of `total` bytes follows.
 
         Args:
@@ -72,19 +72,19 @@ class Assembler:
         Raises:
             WireError: longer than the limit or the bound, empty, or the message before is not whole; nothing was taken.
         """
-        self._check(total, bound)
+        self._check_size(total, bound)
         self._whole = np.empty(total, np.uint8).data
         self._got = 0
 
-    def _check(self, total: int, bound: int | None) -> None:
+    def _check_size(self, total: int, bound: int | None) -> None:
         most = self._limits.message_bytes if bound is None else min(bound, self._limits.message_bytes)
         if self._whole is not None:
-            raise WireError(f"a message begins while {self.missing} bytes of the one before are missing")
+            raise WireError(f"a message begins while {self.missing_bytes} bytes of the one before are missing")
         if not 0 < total <= most:
             raise WireError(f"a message of {total} bytes is announced; this step has 1 to {most}: is it the same job?")
 
-    def room(self) -> memoryview:
-        """Memory for the rest of the message, for `recv_into`; then call `filled`.
+    def free_memory(self) -> memoryview:
+        """Memory for the rest of the message, for `recv_into`; then call `count_filled`.
 
         Raises:
             WireError: no message was begun.
@@ -93,8 +93,8 @@ class Assembler:
             raise WireError("a part comes before the first part of a message")
         return self._whole[self._got :]
 
-    def filled(self, count: int) -> memoryview | None:
-        """Report that this many bytes were put into `room()`.
+    def count_filled(self, count: int) -> memoryview | None:
+        """Report that this many bytes were put into `free_memory()`.
 
         Returns:
             The whole message once it is complete, otherwise None.
@@ -102,21 +102,21 @@ class Assembler:
         Raises:
             WireError: more than were missing.
         """
-        if count > self.missing or self._whole is None:
-            raise WireError(f"a part of {count} bytes where {self.missing} of the message are missing")
+        if count > self.missing_bytes or self._whole is None:
+            raise WireError(f"a part of {count} bytes where {self.missing_bytes} of the message are missing")
         self._got += count
         if self._got < len(self._whole):
             return None
         whole, self._whole = self._whole, None
         return whole
 
-    def add(self, data: memoryview, total: int | None, bound: int | None = None) -> memoryview | None:
+    def add_part(self, data: memoryview, total: int | None, bound: int | None = None) -> memoryview | None:
         """Take the next part.
 
         Args:
             data: its bytes; they must not change any more.
             total: bytes of the whole message on its first part, otherwise None.
-            bound: as `begin`.
+            bound: as `begin_message`.
 
         Returns:
             The whole message's bytes with its last part, otherwise None.
@@ -125,23 +125,23 @@ class Assembler:
             WireError: the part does not fit; nothing was taken.
         """
         if total is not None:
-            self._check(total, bound)
+            self._check_size(total, bound)
             if total <= len(data):
                 if total == len(data):
                     return data
                 raise WireError(f"a message of {total} bytes is announced with a part of {len(data)}")
-            self.begin(total, bound)
-        room = self.room()
+            self.begin_message(total, bound)
+        room = self.free_memory()
         if len(data) > len(room):
             raise WireError(f"a part of {len(data)} bytes where {len(room)} of the message are missing")
         room[: len(data)] = data
-        return self.filled(len(data))
+        return self.count_filled(len(data))
 
-    def message(self, data: memoryview, total: int | None, bound: int | None = None) -> tuple[Message, int] | None:
-        """Like `add`, decoded: the message and its bytes on the wire."""
-        whole = self.add(data, total, bound)
+    def decode_part(self, data: memoryview, total: int | None, bound: int | None = None) -> tuple[Message, int] | None:
+        """Like `add_part`, decoded: the message and its bytes on the wire."""
+        whole = self.add_part(data, total, bound)
         return None if whole is None else (decode_message(whole, self._limits), len(whole))
 
-    def drop(self) -> None:
+    def drop_message(self) -> None:
         """Forget the message that is not whole."""
         self._whole, self._got = None, 0

@@ -12,9 +12,9 @@ Layout of one message, all integers little-endian::
     buffers      each array in C order, padded with zeros to a multiple of 8
 
 `decode` checks every length against the limits before it allocates anything, and gives read-only views of the
-received buffer. `size` computes what `encode` would write without writing it: simulations count bytes with it. The
-*digest* of a message is SHA-256 of exactly these bytes, so that the one that was sent and the one that arrived have the
-same; `measure` computes it without a copy of the arrays.
+received buffer. `encoded_size` computes what `encode` would write without writing it: simulations count bytes with
+it. The *digest* of a message is SHA-256 of exactly these bytes, so that the one that was sent and the one that
+arrived have the same; `measure` computes it without a copy of the arrays.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ __all__ = [
     "decode_message",
     "encode_message",
     "encode_parts",
+    "encoded_size",
     "measure_message",
     "move_to_host",
-    "size",
     "wire_arrays",
 ]
 
@@ -97,11 +97,11 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Header)
 
 
-def _pad(length: int) -> int:
+def _count_padding(length: int) -> int:
     return -length % 8
 
 
-def _dtype(name: str, array: Array) -> str:
+def _dtype_code(name: str, array: Array) -> str:
     code = _TORCH.get(array.dtype) if isinstance(array, torch.Tensor) else array.dtype.newbyteorder("<").str
     if code not in _DTYPES:
         raise WireError(
@@ -110,7 +110,7 @@ def _dtype(name: str, array: Array) -> str:
     return code
 
 
-def _header(message: Message) -> bytes:
+def _encode_header(message: Message) -> bytes:
     guard = message.guard
     return _encoder.encode(
         (
@@ -118,12 +118,12 @@ def _header(message: Message) -> bytes:
             message.what,
             dict(message.meta),
             (guard.cipher, guard.bits, guard.key, guard.noise),
-            [(name, _dtype(name, array), tuple(array.shape)) for name, array in message.arrays.items()],
+            [(name, _dtype_code(name, array), tuple(array.shape)) for name, array in message.arrays.items()],
         )
     )
 
 
-def _nbytes(array: Array) -> int:
+def _count_bytes(array: Array) -> int:
     return array.numel() * array.element_size() if isinstance(array, torch.Tensor) else array.nbytes
 
 
@@ -135,13 +135,13 @@ def measure_message(message: Message) -> tuple[int, str]:
     """
     if message.written is not None:
         return message.written
-    header = _header(message)
+    header = _encode_header(message)
     length = len(header)
-    hashed = hashlib.sha256(_PREFIX.pack(_MAGIC, VERSION, 0, length, 0) + header + bytes(_pad(length)))
-    total = _PREFIX.size + length + _pad(length)
+    hashed = hashlib.sha256(_PREFIX.pack(_MAGIC, VERSION, 0, length, 0) + header + bytes(_count_padding(length)))
+    total = _PREFIX.size + length + _count_padding(length)
     for raw in wire_arrays(message).values():
         hashed.update(raw.data)
-        pad = _pad(raw.nbytes)
+        pad = _count_padding(raw.nbytes)
         if pad:
             hashed.update(bytes(pad))
         total += raw.nbytes + pad
@@ -157,7 +157,7 @@ def wire_arrays(message: Message) -> Mapping[str, np.ndarray]:
     """
     if message.numbers is None:
         found = {
-            name: _raw(message.copies[name].array() if name in message.copies else array).reshape(-1)
+            name: _raw_array(message.copies[name].wait_array() if name in message.copies else array).reshape(-1)
             for name, array in message.arrays.items()
         }
         object.__setattr__(message, "numbers", found)
@@ -178,11 +178,13 @@ def move_to_host(message: Message) -> Message:
     if message.here:
         return message
     begin_copies(message)
-    arrays = {name: message.copies[name].array() if name in message.copies else a for name, a in message.arrays.items()}
+    arrays = {
+        name: message.copies[name].wait_array() if name in message.copies else a for name, a in message.arrays.items()
+    }
     return replace(message, arrays=arrays)
 
 
-def _raw(array: Array) -> np.ndarray:
+def _raw_array(array: Array) -> np.ndarray:
     """The array in C order, little-endian, on the host; without a copy where it is so already."""
     host = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
     if _LITTLE and host.dtype.isnative:
@@ -190,15 +192,15 @@ def _raw(array: Array) -> np.ndarray:
     return np.ascontiguousarray(host, dtype=host.dtype.newbyteorder("<"))
 
 
-def size(message: Message) -> int:
+def encoded_size(message: Message) -> int:
     """Bytes that `encode(message)` has, without encoding the arrays."""
     if message.written is not None:
         return message.written[0]
-    header = len(_header(message))
-    total = _PREFIX.size + header + _pad(header)
+    header = len(_encode_header(message))
+    total = _PREFIX.size + header + _count_padding(header)
     for array in message.arrays.values():
-        length = _nbytes(array)
-        total += length + _pad(length)
+        length = _count_bytes(array)
+        total += length + _count_padding(length)
     return total
 
 
@@ -212,18 +214,18 @@ def encode_parts(message: Message) -> list[memoryview]:
     Raises:
         WireError: an array of an element type that the wire does not carry.
     """
-    header = _header(message)
-    pending = _PREFIX.pack(_MAGIC, VERSION, 0, len(header), 0) + header + bytes(_pad(len(header)))
+    header = _encode_header(message)
+    pending = _PREFIX.pack(_MAGIC, VERSION, 0, len(header), 0) + header + bytes(_count_padding(len(header)))
     parts = []
     for array in message.arrays.values():
-        raw = _raw(array)
+        raw = _raw_array(array)
         if raw.nbytes:
             parts += (
                 [memoryview(pending), raw.reshape(-1).view(np.uint8).data]
                 if pending
                 else [raw.reshape(-1).view(np.uint8).data]
             )
-            pending = bytes(_pad(raw.nbytes))
+            pending = bytes(_count_padding(raw.nbytes))
     return [*parts, memoryview(pending)] if pending else parts
 
 
@@ -263,15 +265,15 @@ def decode_message(data: bytes | memoryview, limits: MessageLimits = DEFAULT_LIM
         header = _decoder.decode(view[_PREFIX.size : offset])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError(f"header cannot be read: {error}") from None
-    offset += _pad(header_length)
+    offset += _count_padding(header_length)
     cipher, bits, _, noise = header.guard
     if not (0 <= bits <= 1 << 16 and 0 <= noise < math.inf):
         raise WireError(f"guard {cipher!r} of {bits} bits with noise {noise}; bits are 0 to 65536, noise is finite")
     arrays = _read_arrays(view, offset, header.arrays, limits)
-    return Message(header.kind, header.what, arrays, header.meta, _guard(*header.guard))
+    return Message(header.kind, header.what, arrays, header.meta, _read_guard(*header.guard))
 
 
-def _guard(cipher: str, bits: int, key: str, noise: float) -> Guard:
+def _read_guard(cipher: str, bits: int, key: str, noise: float) -> Guard:
     if bits < 0 or not 0 <= noise < math.inf:
         raise WireError(f"a guard of {bits} bits with noise multiplier {noise}; finite numbers from 0 on were expected")
     return Guard(cipher, bits, key, noise)
@@ -305,7 +307,7 @@ def _read_arrays(
         if length > len(view) - offset:
             raise WireError(f"array {name!r} needs {length} bytes, {len(view) - offset} are left: it was cut off")
         arrays[name] = np.frombuffer(view, dtype, count, offset).reshape(shape)
-        offset += length + _pad(length)
+        offset += length + _count_padding(length)
     if offset != len(view):
         raise WireError(f"message of {len(view)} bytes describes {offset}: it was cut off or has bytes to spare")
     return arrays

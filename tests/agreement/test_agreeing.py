@@ -20,15 +20,15 @@ from securevfl.agreement import (
     PartyBudget,
     Proposal,
     TableSchema,
-    approve,
+    approve_proposal,
     check_proposal,
     check_running,
     check_versions,
-    differences,
+    find_differences,
     identity_of,
     make_party_card,
     peer_book,
-    propose,
+    propose_job,
     read_agreement,
     read_party_file,
     require_peers,
@@ -75,7 +75,7 @@ def shop(tmp_path: Path) -> Company:
 def made(tmp_path: Path, bank: Company, shop: Company) -> Proposal:
     cards = [make_party_card(read_party_file(one.file)) for one in (shop, bank)]
     (tmp_path / "job.toml").write_text(JOB)
-    return propose(tmp_path / "job.toml", cards, purpose="score credit", expires="30d", now=NOW)
+    return propose_job(tmp_path / "job.toml", cards, purpose="score credit", expires="30d", now=NOW)
 
 
 def _command(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
@@ -106,7 +106,7 @@ def test_two_companies_agree_by_commands(
         code, said = _command(capsys, "approve", file, "--file", one.file, "--yes")
         assert code == 0
         assert "[leak]" in said
-    assert read_agreement(file).complete
+    assert read_agreement(file).is_complete
     code, said = _command(capsys, "agreement", "show", file, "--as", "bank")
     assert code == 0
     assert "shop: approved, the signature verifies" in said
@@ -115,15 +115,15 @@ def test_two_companies_agree_by_commands(
 
 def test_a_job_file_gives_the_job_alone(made: Proposal) -> None:
     for private in (b"policy", b"sealed", b"device", b"cuda", b"breast_cancer", b"bank.csv"):
-        assert private not in made.raw
+        assert private not in made.signed_bytes
     assert made.job.epochs == 2
-    assert made.owners == ("bank",)
-    assert made.passive == ("shop",)
-    assert made.card("bank").table == TableSchema(
+    assert made.owner_names == ("bank",)
+    assert made.passive_names == ("shop",)
+    assert made.card_of("bank").table == TableSchema(
         numbers=("age",), categories=("region",), label="late", classes=("0", "1")
     )
-    assert made.card("bank").epsilon is None
-    assert made.card("shop").epsilon == 8.0
+    assert made.card_of("bank").epsilon is None
+    assert made.card_of("shop").epsilon == 8.0
 
 
 def test_parties_with_other_devices_agree(made: Proposal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,18 +134,18 @@ def test_parties_with_other_devices_agree(made: Proposal, monkeypatch: pytest.Mo
 
 def test_the_person_reads_all_that_is_signed(made: Proposal) -> None:
     text = "\n".join(line for one in describe_proposal(made, me="shop") for line in (one.title, *one.lines))
-    tree = made.tree()
+    tree = made.to_tree()
     for section in ("job", "algorithm", "versions"):
         for key, value in tree[section].items():
             assert f"{key} {str(value).lower() if isinstance(value, bool) else value}" in text
     for one in made.party:
-        assert one.key.fingerprint in text
-        assert one.tls[0].fingerprint in text
+        assert one.public_key.fingerprint in text
+        assert one.tls_certificates[0].fingerprint in text
     for words in ("score credit", made.digest, "2026-12-22", "age", "region", "late", "0, 1", "epsilon 4.0", "[leak]"):
         assert words in text
 
 
-OTHER = PrivateKey.generate().public.fingerprint
+OTHER = PrivateKey.generate().public_key.fingerprint
 
 
 def _new_key(one: Company) -> None:
@@ -189,7 +189,7 @@ def test_differences_are_named_by_field(made: Proposal, shop: Company, what: str
     change, words = CHANGES[what]
     change(shop)
     with pytest.raises(InputError) as told:
-        approve(made, read_party_file(shop.file), NOW)
+        approve_proposal(made, read_party_file(shop.file), NOW)
     assert words in str(told.value)
 
 
@@ -198,7 +198,7 @@ def test_a_stranger_cannot_approve(made: Proposal, bank: Company) -> None:
     file = bank.folder.with_name("other") / "bank.toml"
     file.write_text(bank.file.read_text().replace('party = "bank"', 'party = "bamk"'))
     with pytest.raises(InputError, match="party of the agreement"):
-        approve(made, read_party_file(file), NOW)
+        approve_proposal(made, read_party_file(file), NOW)
 
 
 REFUSALS = {
@@ -221,9 +221,9 @@ def test_own_rules_refuse_by_name(
 ) -> None:
     shop.sections, words = REFUSALS[what]
     with pytest.raises(PolicyError) as told:
-        approve(made, read_party_file(shop.file), NOW)
+        approve_proposal(made, read_party_file(shop.file), NOW)
     assert words in str(told.value)
-    (tmp_path / "agreement.toml").write_bytes(made.raw)
+    (tmp_path / "agreement.toml").write_bytes(made.signed_bytes)
     code, said = _command(capsys, "approve", tmp_path / "agreement.toml", "--file", shop.file, "--yes")
     assert code == 3
     assert " ".join(words.split()) in said
@@ -232,44 +232,46 @@ def test_own_rules_refuse_by_name(
 
 def test_a_label_book_is_shown_and_refused(tmp_path: Path, made: Proposal, shop: Company) -> None:
     third = card("shop2", table=TableSchema(numbers=1))
-    table = made.card("bank").table
+    table = made.card_of("bank").table
     assert table is not None
-    owner = made.card("bank").replace(table=table.replace(book=True))
+    owner = made.card_of("bank").replace(table=table.replace(book=True))
     booked = made.replace(
-        party=(owner, made.card("shop"), third), algorithm=sv.RandomMatch(), protection=sv.Plain(), job=JobTerms()
+        party=(owner, made.card_of("shop"), third), algorithm=sv.RandomMatch(), protection=sv.Plain(), job=JobTerms()
     )
     assert any(
         "labels of people that its table lacks" in line for one in describe_proposal(booked) for line in one.lines
     )
     shop.sections = "[policy]\npairwise_intersections = false\n"
     with pytest.raises(PolicyError, match="pairwise intersection"):
-        approve(booked, read_party_file(shop.file), NOW)
+        approve_proposal(booked, read_party_file(shop.file), NOW)
 
 
 def test_what_ended_or_is_for_other_versions_is_not_signed(made: Proposal, bank: Company) -> None:
     own = read_party_file(bank.file)
     assert not check_proposal(made, own, NOW).differences
     with pytest.raises(PolicyError, match="it ended at"):
-        approve(made, own, NOW + timedelta(days=31))
+        approve_proposal(made, own, NOW + timedelta(days=31))
     newer = made.replace(versions=made.versions.replace(securevfl="9.9", wire=9))
     with pytest.raises(InputError, match=r"versions\.wire is 1 here and 9 in the agreement"):
-        approve(newer, own, NOW)
+        approve_proposal(newer, own, NOW)
 
 
 def test_a_bound_below_the_plan_is_refused(made: Proposal, shop: Company) -> None:
-    less = made.replace(party=(made.card("bank"), made.card("shop").replace(epsilon=2.0)))
+    less = made.replace(party=(made.card_of("bank"), made.card_of("shop").replace(epsilon=2.0)))
     with pytest.raises(PolicyError, match="plans ε = 4 for 'shop', and it allows 2"):
-        approve(less, read_party_file(shop.file), NOW)
+        approve_proposal(less, read_party_file(shop.file), NOW)
 
 
 def test_a_bound_is_twice_the_plan_unless_given(tmp_path: Path, made: Proposal) -> None:
     assert planned_epsilon(made, "shop").epsilon == 4.0
-    given = propose(
+    given = propose_job(
         tmp_path / "job.toml", made.party, purpose="x", expires="1h", now=NOW, epsilon={"shop": (5.0, 1e-6)}
     )
-    assert (given.card("shop").epsilon, given.card("shop").delta) == (5.0, 1e-6)
+    assert (given.card_of("shop").epsilon, given.card_of("shop").delta) == (5.0, 1e-6)
     with pytest.raises(InputError, match="party of the agreement"):
-        propose(tmp_path / "job.toml", made.party, purpose="x", expires="1h", now=NOW, epsilon={"shob": (5.0, 1e-6)})
+        propose_job(
+            tmp_path / "job.toml", made.party, purpose="x", expires="1h", now=NOW, epsilon={"shob": (5.0, 1e-6)}
+        )
 
 
 @pytest.mark.parametrize(
@@ -283,7 +285,7 @@ def test_a_bound_is_twice_the_plan_unless_given(tmp_path: Path, made: Proposal) 
 )
 def test_ends_are_given_as_people_do(text: str, ends: str) -> None:
     assert parse_time(text, NOW) == ends
-    assert AgreedLimits(expires=ends).end.tzinfo is UTC
+    assert AgreedLimits(expires=ends).expiry_time.tzinfo is UTC
 
 
 @pytest.mark.parametrize(
@@ -301,15 +303,15 @@ def test_two_proposals_are_compared_by_field(tmp_path: Path, capsys: pytest.Capt
         job={"epochs": 12, "patience": 3},
         party=(card("bank"), card("shop", table=TableSchema(numbers=("spent",)))),
     )
-    found = differences(one, other, me="bank", peer="shop")
+    found = find_differences(one, other, me="bank", peer="shop")
     assert found == [
         "job.epochs: bank has 10, shop has 12",
         'party.shop.table.numbers: bank has ["spent", "visits"], shop has ["spent"]',
         "job.patience: bank has nothing, shop has 3",
     ]
-    assert differences(one, one) == []
+    assert find_differences(one, one) == []
     for name, made in (("one.toml", one), ("other.toml", other)):
-        (tmp_path / name).write_bytes(made.raw)
+        (tmp_path / name).write_bytes(made.signed_bytes)
     code, said = _command(capsys, "agreement", "compare", tmp_path / "one.toml", tmp_path / "other.toml")
     assert code == 2
     assert "job.epochs:" in said
@@ -319,7 +321,7 @@ def test_two_proposals_are_compared_by_field(tmp_path: Path, capsys: pytest.Capt
 def test_lists_that_read_alike_differ() -> None:
     cards = [card("shop", table=TableSchema(numbers=names)) for names in (("a, b",), ("a", "b"))]
     one, other = (proposal(id="0" * 32, party=(card("bank"), one)) for one in cards)
-    assert len(differences(one, other)) == 1
+    assert len(find_differences(one, other)) == 1
 
 
 SPENT = {
@@ -374,7 +376,7 @@ def test_the_agreement_alone_tells_who_the_peers_are(made: Proposal, bank: Compa
     own, agreement = read_party_file(bank.file), Agreement(made)
     assert row_of(agreement, own).shown == identity_of(own)
     book = peer_book(agreement, own, now=lambda: datetime.now(UTC))
-    assert book.accepts(made.card("shop").tls[0].der) == "shop"
+    assert book.accepts(made.card_of("shop").tls_certificates[0].der) == "shop"
     with pytest.raises(InputError, match=r"gives no way to reach shop: add \[peer.shop\]"):
         require_peers(agreement, own)
     bank.sections = '[peer.shop]\ndial = "shop:1"\n[peer.else]\ndial = "else:1"\n'
@@ -393,7 +395,7 @@ def test_a_party_known_by_its_authority(shop: Company, bank: Company) -> None:
     file.write_text(file.read_text().replace("[keys]\n", '[keys]\nauthority = "certs/ca.crt"\n'))
     known = make_party_card(read_party_file(file))
     assert known.certificates == ()
-    assert known.issuer == ca.certificate
+    assert known.issuer_certificate == ca.certificate
     made = proposal(party=(make_party_card(read_party_file(bank.file)), known))
     with pytest.raises(InputError, match=r"crl = … in \[peer.shop\]"):
         peer_book(Agreement(made), read_party_file(bank.file))
@@ -409,7 +411,7 @@ def test_a_party_known_by_its_authority(shop: Company, bank: Company) -> None:
 def test_sealed_jobs_show_no_leak_of_the_cut(tmp_path: Path, bank: Company, shop: Company) -> None:
     (tmp_path / "job.toml").write_text('[protection]\nname = "bfv"\n')
     cards = [make_party_card(read_party_file(one.file)) for one in (bank, shop)]
-    made = propose(tmp_path / "job.toml", cards, purpose="x", expires="1d", now=NOW)
+    made = propose_job(tmp_path / "job.toml", cards, purpose="x", expires="1d", now=NOW)
     text = "\n".join(line for one in describe_proposal(made) for line in one.lines)
     assert "in the clear" not in text
     assert made.protection == sv.BFV()

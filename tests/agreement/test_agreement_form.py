@@ -99,9 +99,9 @@ def test_what_is_accepted_is_written_the_same(
         serving=serving,
         party=(card("bank", table=table, epsilon=epsilon, delta=1e-6), card("shop")),
     )
-    again = Proposal.decode(made.raw)
+    again = Proposal.decode(made.signed_bytes)
     assert again == made
-    assert again.raw == made.raw
+    assert again.signed_bytes == made.signed_bytes
     assert again.digest == made.digest
     assert again.job_of().digest == made.job_of().digest
 
@@ -109,7 +109,7 @@ def test_what_is_accepted_is_written_the_same(
 @settings(max_examples=150)
 @given(st.randoms(use_true_random=False))
 def test_a_changed_byte_is_refused_or_another_agreement(luck: random.Random) -> None:
-    raw = bytearray(WHOLE.raw)
+    raw = bytearray(WHOLE.signed_bytes)
     at = luck.randrange(len(raw))
     match luck.randrange(4):
         case 0:
@@ -121,34 +121,34 @@ def test_a_changed_byte_is_refused_or_another_agreement(luck: random.Random) -> 
         case _:
             there = luck.randrange(len(raw))
             raw[at:at] = raw[there : there + luck.randint(1, 200)]
-    assume(bytes(raw) != WHOLE.raw)
+    assume(bytes(raw) != WHOLE.signed_bytes)
     try:
         other = Proposal.decode(bytes(raw))
     except InputError:
         return
-    assert other.raw == bytes(raw)
+    assert other.signed_bytes == bytes(raw)
     assert other.digest != WHOLE.digest
-    for name in other.names:
+    for name in other.party_names:
         with pytest.raises(AuditError):
             Agreement(other).with_approval(Approval.sign(WHOLE, name, KEYS[name]))
 
 
 def _replaced(old: str, new: str) -> bytes:
-    text = WHOLE.raw.decode()
+    text = WHOLE.signed_bytes.decode()
     assert old in text
     return text.replace(old, new, 1).encode()
 
 
 HOSTILE = {
-    "a byte-order mark": b"\xef\xbb\xbf" + WHOLE.raw,
-    "carriage returns": WHOLE.raw.replace(b"\n", b"\r\n"),
-    "no last line feed": WHOLE.raw[:-1],
-    "a comment": WHOLE.raw + b"# and the data goes to me, too\n",
-    "another header": WHOLE.raw.replace(b"version 1", b"version 2", 1),
+    "a byte-order mark": b"\xef\xbb\xbf" + WHOLE.signed_bytes,
+    "carriage returns": WHOLE.signed_bytes.replace(b"\n", b"\r\n"),
+    "no last line feed": WHOLE.signed_bytes[:-1],
+    "a comment": WHOLE.signed_bytes + b"# and the data goes to me, too\n",
+    "another header": WHOLE.signed_bytes.replace(b"version 1", b"version 2", 1),
     "not UTF-8": _replaced("score credit", "score credit").replace(b"score", b"sc\xf6re"),
     "a key twice": _replaced("epochs = 10", "epochs = 10\nepochs = 1000"),
     "an unknown key": _replaced("epochs = 10", "epochs = 10\nleaks = true"),
-    "an unknown section": WHOLE.raw + b"\n[policy]\nleaks = true\n",
+    "an unknown section": WHOLE.signed_bytes + b"\n[policy]\nleaks = true\n",
     "a device": _replaced("epochs = 10", 'epochs = 10\ndevice = "cpu"'),
     "a policy": _replaced("[[party]]", "[policies]\n\n[[party]]"),
     "a missing key": _replaced("epochs = 10\n", ""),
@@ -180,13 +180,13 @@ HOSTILE = {
     "a look-alike name": _replaced('name = "bank"', 'name = "b\u0430nk"'),
     "a name in capitals": _replaced('name = "bank"', 'name = "Bank"'),
     "a control character": _replaced("score credit", "score\u009b31mcredit"),
-    "parties in another order": WHOLE.raw.replace(b'name = "bank"', b'name = "zank"'),
-    "a million brackets": WHOLE.raw + b"[" * 100_000,
-    "deep sections": WHOLE.raw + b"[" + b".".join([b"a"] * 50_000) + b"]\n",
-    "many lines": WHOLE.raw + b"\n" * 100_000,
-    "too many bytes": WHOLE.raw + b"#" * MOST_BYTES,
-    "many quotes": WHOLE.raw + b'x = "' + b'\\"' * 100_000,
-    "many list items": WHOLE.raw + b"x = [" + b"1, " * 60_000,
+    "parties in another order": WHOLE.signed_bytes.replace(b'name = "bank"', b'name = "zank"'),
+    "a million brackets": WHOLE.signed_bytes + b"[" * 100_000,
+    "deep sections": WHOLE.signed_bytes + b"[" + b".".join([b"a"] * 50_000) + b"]\n",
+    "many lines": WHOLE.signed_bytes + b"\n" * 100_000,
+    "too many bytes": WHOLE.signed_bytes + b"#" * MOST_BYTES,
+    "many quotes": WHOLE.signed_bytes + b'x = "' + b'\\"' * 100_000,
+    "many list items": WHOLE.signed_bytes + b"x = [" + b"1, " * 60_000,
     "nothing": b"",
     "another file": b"[job]\nepochs = 1\n",
 }
@@ -220,9 +220,9 @@ def test_a_malformed_card_of_two_is_one_mistake() -> None:
 
 def test_a_device_is_no_part_of_it() -> None:
     made = proposal()
-    assert b"device" not in made.raw
+    assert b"device" not in made.signed_bytes
     assert sv.Job(protection=sv.Plain(), device="cpu").digest == made.job_of().digest
-    assert "device" not in {path.partition(".")[2] for path in made.tree()["job"]}
+    assert "device" not in {path.partition(".")[2] for path in made.to_tree()["job"]}
 
 
 def test_a_text_that_reads_as_a_number_is_no_option() -> None:
@@ -242,10 +242,10 @@ def test_cards_have_one_form(name: str) -> None:
 @settings(max_examples=100)
 @given(st.randoms(use_true_random=False))
 def test_changed_approvals_never_verify(luck: random.Random) -> None:
-    raw = bytearray(Approval.sign(WHOLE, "shop", KEYS["shop"]).raw)
+    raw = bytearray(Approval.sign(WHOLE, "shop", KEYS["shop"]).file_bytes)
     for _ in range(luck.randint(1, 3)):
         at = luck.randrange(len(raw))
         raw[at : at + luck.randint(0, 2)] = bytes(luck.choices(b'0123456789abcdefABCDEF"\n =[]#', k=luck.randint(0, 2)))
-    assume(bytes(raw) != agreed(WHOLE).approvals["shop"].raw)
+    assume(bytes(raw) != agreed(WHOLE).approvals["shop"].file_bytes)
     with pytest.raises(PeerRefused):
         Agreement(WHOLE).with_approval_of("shop", bytes(raw))

@@ -18,20 +18,26 @@ from securevfl.privacy import Ledger, PrivateKey
 def test_an_agreement_is_complete_with_every_party() -> None:
     made = proposal("bank", "shop", "shop2")
     found = Agreement(made)
-    assert found.missing == ("bank", "shop", "shop2")
+    assert found.missing_parties == ("bank", "shop", "shop2")
     for name in ("shop2", "bank", "shop"):
         with pytest.raises(InputError, match="not approved by"):
             found.require_all()
-        found = found.with_approval_of(name, Approval.sign(made, name, KEYS[name]).raw)
+        found = found.with_approval_of(name, Approval.sign(made, name, KEYS[name]).file_bytes)
     found.require_all()
-    assert found.complete
-    assert set(found.note()) == {"agreement", "id", "signature of bank", "signature of shop", "signature of shop2"}
-    assert all(len(text) < 4000 for text in found.note().values())
+    assert found.is_complete
+    assert set(found.ledger_note()) == {
+        "agreement",
+        "id",
+        "signature of bank",
+        "signature of shop",
+        "signature of shop2",
+    }
+    assert all(len(text) < 4000 for text in found.ledger_note().values())
 
 
 def test_the_note_fits_into_a_ledger() -> None:
     ledger = Ledger("bank", run="r", job="00")
-    ledger.note("agreement", agreed(proposal("bank", "shop", "shop2")).note())
+    ledger.record_note("agreement", agreed(proposal("bank", "shop", "shop2")).ledger_note())
     assert "signature of shop2" in ledger.lines[-1].values  # type: ignore[union-attr]
 
 
@@ -64,7 +70,7 @@ def test_signatures_cannot_be_transplanted() -> None:
     with pytest.raises(AuditError, match="does not verify"):
         Agreement(made).with_approval(shops.replace(party="bank"))
     with pytest.raises(PeerRefused, match="each party sends its own") as refused:
-        Agreement(made).with_approval_of("bank", shops.raw)
+        Agreement(made).with_approval_of("bank", shops.file_bytes)
     assert refused.value.code == "wrong-approval"
     with pytest.raises(AuditError, match="not a party of the agreement"):
         Agreement(made).with_approval(shops.replace(party="mallory"))
@@ -75,16 +81,16 @@ def test_signatures_cannot_be_transplanted() -> None:
 def test_a_signature_over_something_else_is_none() -> None:
     made, key = proposal(), KEYS["shop"]
     for kind, content in (
-        (SIGNED + ";", made.raw),
-        ("application/vnd.securevfl.ledger.head+json;version=3", made.raw),
+        (SIGNED + ";", made.signed_bytes),
+        ("application/vnd.securevfl.ledger.head+json;version=3", made.signed_bytes),
         (SIGNED, made.digest.encode()),
         (SIGNED, bytes.fromhex(made.digest)),
-        (SIGNED, made.raw + b"\n"),
+        (SIGNED, made.signed_bytes + b"\n"),
     ):
         forged = Approval(agreement=made.digest, party="shop", signature=key.sign(kind, content))
         with pytest.raises(AuditError, match="does not verify"):
             Agreement(made).with_approval(forged)
-    bare = key.ed25519.sign(made.raw).hex()
+    bare = key.ed25519.sign(made.signed_bytes).hex()
     with pytest.raises(AuditError, match="does not verify"):
         Agreement(made).with_approval(Approval(agreement=made.digest, party="shop", signature=bare))
 
@@ -99,7 +105,7 @@ def test_only_the_named_key_signs() -> None:
 @pytest.mark.parametrize(
     ("cards", "words"),
     [
-        ((card("bank"), card("shop", signing_key=KEYS["bank"].public.hex)), "the same signing key"),
+        ((card("bank"), card("shop", signing_key=KEYS["bank"].public_key.hex)), "the same signing key"),
         ((card("bank"), card("bank")), "list each once"),
         ((card("shop"), card("bank")), "alphabetical"),
         ((card("shop"), card("shop2")), "no party is active"),
@@ -127,12 +133,12 @@ def test_names_that_look_alike_are_refused() -> None:
 def test_files_are_read_beside_the_agreement(tmp_path: Path) -> None:
     made = proposal()
     file = tmp_path / "agreement.toml"
-    file.write_bytes(made.raw)
-    assert read_agreement(file).missing == ("bank", "shop")
-    for name in made.names:
+    file.write_bytes(made.signed_bytes)
+    assert read_agreement(file).missing_parties == ("bank", "shop")
+    for name in made.party_names:
         write_approval(file, Approval.sign(made, name, KEYS[name]))
-    assert read_agreement(file).complete
-    approval_path(file, "shop").write_bytes(Approval.sign(proposal(), "shop", KEYS["shop"]).raw)
+    assert read_agreement(file).is_complete
+    approval_path(file, "shop").write_bytes(Approval.sign(proposal(), "shop", KEYS["shop"]).file_bytes)
     with pytest.raises(AuditError, match=r"shop\.approval: 'shop' approved agreement"):
         read_agreement(file)
     approval_path(file, "shop").write_bytes(b"x" * 5000)

@@ -68,7 +68,7 @@ def test_what_a_party_file_says(tmp_path: Path) -> None:
     assert own.listen == Address("127.0.0.1", 0)
     assert own.policy == Policy(min_intersection=500, max_epsilon=4.0)
     assert own.budget.attempts == 5
-    assert own.at(own.keys.key) == tmp_path / "certs/bank.key"
+    assert own.resolve_path(own.keys.key) == tmp_path / "certs/bank.key"
     assert own.data is not None
     assert own.data.path_from(own.folder) == tmp_path / "bank.csv"
     assert own.peers["club"].window == 1 << 20
@@ -113,7 +113,7 @@ def test_mistakes_are_named(tmp_path: Path, text: str, words: str) -> None:
 
 @pytest.mark.parametrize("text", ["a:1", "a.example:65535", "127.0.0.1:0", "[::1]:80"])
 def test_addresses(text: str) -> None:
-    assert str(Address.of(text)) == text
+    assert str(Address.parse(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -121,4 +121,4 @@ def test_addresses(text: str) -> None:
 )
 def test_no_addresses(text: str) -> None:
     with pytest.raises(InputError, match="is no address"):
-        Address.of(text)
+        Address.parse(text)

@@ -17,10 +17,10 @@ import securevfl as sv
 from securevfl.agreement import Agreement, Approval, read_agreement, write_approval
 from securevfl.agreement.approvals import SIGNED
 from securevfl.errors import InputError, Parked, PeerRefused, SecureVFLError
-from securevfl.ledger import Closing, Opening, read_private_key
+from securevfl.ledger import Closing, OpeningLine, read_private_key
 from securevfl.ledger import NoteLine as LedgerNote
 from securevfl.party.reports import Ready, Report, decode_note, encode_note, view_of
-from securevfl.privacy import PrivateKey, read
+from securevfl.privacy import PrivateKey, read_lines
 from securevfl.process.launch import read_start
 from securevfl.process.party_process import JobProcess
 from securevfl.process.refused_connections import NOTE
@@ -28,7 +28,7 @@ from securevfl.process.state_folder import StateFolder
 from securevfl.run.events import RunEvents
 from securevfl.run.timeouts import Timeouts
 from securevfl.testing.company import Company, create_company
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 from securevfl.transport import Kind, MemoryHub, Message, NoteReceived, Scalar
 
 ME, PEER = "bank", "shop1"
@@ -38,24 +38,26 @@ LIMIT = 120.0
 @pytest.fixture
 def company(tmp_path: Path) -> Company:
     return create_company(
-        tmp_path, parties(passive=1, rows=60), sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1)
+        tmp_path,
+        make_parties(passive=1, rows=60),
+        sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1),
     )
 
 
 def _older(company: Company) -> bytes:
     """The peer's true approval of an older version of the proposal."""
     before = company.agreement.proposal.replace(purpose="another purpose")
-    return Approval.sign(before, PEER, read_private_key(company.folder / "keys" / f"{PEER}.key")).raw
+    return Approval.sign(before, PEER, read_private_key(company.folder / "keys" / f"{PEER}.key")).file_bytes
 
 
 def _relabelled(company: Company) -> bytes:
-    return Approval.decode(_older(company)).replace(agreement=company.agreement.digest).raw
+    return Approval.decode(_older(company)).replace(agreement=company.agreement.digest).file_bytes
 
 
 def _forged(company: Company) -> bytes:
     made = company.agreement.proposal
-    signature = PrivateKey.generate().sign(SIGNED, made.raw)
-    return Approval(agreement=made.digest, party=PEER, signature=signature).raw
+    signature = PrivateKey.generate().sign(SIGNED, made.signed_bytes)
+    return Approval(agreement=made.digest, party=PEER, signature=signature).file_bytes
 
 
 ATTACKS: dict[str, tuple[Callable[[Company], bytes], str]] = {
@@ -63,13 +65,19 @@ ATTACKS: dict[str, tuple[Callable[[Company], bytes], str]] = {
     "an approval of an older version": (_older, "an approval of another one, or of an older version"),
     "its digest replaced": (_relabelled, "does not verify"),
     "signed with another key": (_forged, "does not verify"),
-    "this party's own approval": (lambda company: company.agreement.approvals[ME].raw, "each party sends its own"),
-    "an approval as this party's": (
-        lambda company: company.agreement.approvals[PEER].replace(party=ME).raw,
+    "this party's own approval": (
+        lambda company: company.agreement.approvals[ME].file_bytes,
         "each party sends its own",
     ),
-    "a stranger's": (lambda company: company.agreement.approvals[PEER].replace(party="else").raw, "sends its own"),
-    "one more line": (lambda company: company.agreement.approvals[PEER].raw + b"x = 1\n", "approval has no 'x'"),
+    "an approval as this party's": (
+        lambda company: company.agreement.approvals[PEER].replace(party=ME).file_bytes,
+        "each party sends its own",
+    ),
+    "a stranger's": (
+        lambda company: company.agreement.approvals[PEER].replace(party="else").file_bytes,
+        "sends its own",
+    ),
+    "one more line": (lambda company: company.agreement.approvals[PEER].file_bytes + b"x = 1\n", "approval has no 'x'"),
     "other bytes": (lambda company: bytes(range(256)), "UTF-8"),
 }
 
@@ -95,9 +103,9 @@ def _attacked(company: Company, approval: bytes, held: Agreement) -> Seen:
     async def peer(hub: MemoryHub, seen: list[int]) -> None:
         mesh = hub[PEER]
         own = Report(incarnation=str(mesh.incarnation), approval=approval)
-        await mesh.note(ME, b"\x01" + encode_note(own))
+        await mesh.send_note(ME, b"\x01" + encode_note(own))
         while True:
-            event = await mesh.next()
+            event = await mesh.next_event()
             if not isinstance(event, NoteReceived) or event.payload[:1] != b"\x01":
                 continue
             said = decode_note(ME, event.payload[1:])
@@ -105,9 +113,9 @@ def _attacked(company: Company, approval: bytes, held: Agreement) -> Seen:
                 seen[0] += 1
                 continue
             view = view_of({ME: said, PEER: own})
-            await mesh.note(ME, b"\x01" + encode_note(Ready(view.mark)))
-            channels = mesh.begin(view.mark)
-            mesh.open()
+            await mesh.send_note(ME, b"\x01" + encode_note(Ready(view.mark)))
+            channels = mesh.begin_view(view.mark)
+            mesh.open_view()
             task = asyncio.ensure_future(channels[ME].send(Message(Kind.CONTROL, "party/consent")))
             with suppress(SecureVFLError, TimeoutError):
                 await asyncio.wait_for(channels[ME].receive(), 0.2)
@@ -124,21 +132,23 @@ def _attacked(company: Company, approval: bytes, held: Agreement) -> Seen:
         await asyncio.gather(hostile, return_exceptions=True)
         return Seen(ended.value, *seen)
 
-    start = read_start(company.file, ME)
+    start = read_start(company.agreement_file, ME)
     with StateFolder.lock(company.state_folder(ME), party=ME, agreement=held.digest) as state:
-        party = JobProcess(state, held, ME, start.own.signing_key(), start.own.table(), patience=Timeouts(gather=0.5))
+        party = JobProcess(
+            state, held, ME, start.own.signing_key(), start.own.read_table(), patience=Timeouts(gather=0.5)
+        )
         seen = asyncio.run(meet(party))
         assert not state.attempts
-        assert state.alignment() is None
-        _refused_in(state.ledger)
+        assert state.read_alignment() is None
+        _refused_in(state.ledger_file)
     return seen
 
 
 def _refused_in(path: Path) -> list[str]:
     """The words of refused connections, which are all that a ledger holds."""
-    lines = [line for _, line in read(path)] if path.exists() else []
+    lines = [line for _, line in read_lines(path)] if path.exists() else []
     notes = [line for line in lines if isinstance(line, LedgerNote)]
-    assert [line for line in lines if not isinstance(line, Opening | LedgerNote | Closing)] == []
+    assert [line for line in lines if not isinstance(line, OpeningLine | LedgerNote | Closing)] == []
     assert {note.note for note in notes} <= {NOTE}
     return [str(note.values["words"]) for note in notes]
 
@@ -161,19 +171,19 @@ def test_with_the_peers_approval_the_same_peer_is_met(company: Company) -> None:
     """What the tests above would see if approvals were not looked at."""
     alone = Agreement(company.agreement.proposal, {ME: company.agreement.approvals[ME]})
     with pytest.raises(AssertionError):
-        _attacked(company, company.agreement.approvals[PEER].raw, alone)
+        _attacked(company, company.agreement.approvals[PEER].file_bytes, alone)
 
 
 def test_a_party_that_has_not_approved_does_not_start(company: Company) -> None:
     (company.folder / f"agreement.toml.{ME}.approval").unlink()
     with pytest.raises(InputError, match="has not approved"):
-        read_start(company.file, ME)
+        read_start(company.agreement_file, ME)
 
 
 def test_an_approval_beside_the_file_is_verified_at_every_start(company: Company) -> None:
     (company.folder / f"agreement.toml.{PEER}.approval").write_bytes(_older(company))
     with pytest.raises(SecureVFLError, match="older version"):
-        read_start(company.file, ME)
+        read_start(company.agreement_file, ME)
 
 
 def test_a_changed_agreement_has_no_state_and_no_approvals(company: Company) -> None:
@@ -181,9 +191,9 @@ def test_a_changed_agreement_has_no_state_and_no_approvals(company: Company) -> 
     with StateFolder.lock(company.state_folder(ME), party=ME, agreement=company.agreement.digest):
         pass
     other = company.agreement.proposal.replace(purpose="another purpose")
-    company.file.write_bytes(other.raw)
+    company.agreement_file.write_bytes(other.signed_bytes)
     with pytest.raises(SecureVFLError, match="older version"):
-        read_agreement(company.file)
+        read_agreement(company.agreement_file)
     with (
         pytest.raises(InputError, match="give each agreement a separate state folder"),
         StateFolder.lock(company.state_folder(ME), party=ME, agreement=other.digest),
@@ -210,9 +220,12 @@ def test_other_agreements_are_refused_by_field_at_both_parties(company: Company)
     other = made.replace(id="1" * 32, job=made.job.replace(epochs=7, patience=2))
     key = read_private_key(company.folder / "keys" / f"{PEER}.key")
     theirs = company.folder / "other.toml"
-    theirs.write_bytes(other.raw)
+    theirs.write_bytes(other.signed_bytes)
     write_approval(theirs, Approval.sign(other, PEER, key))
-    starts = {ME: read_start(company.file, ME), PEER: read_start(theirs, PEER, company.folder / f"{PEER}.toml")}
+    starts = {
+        ME: read_start(company.agreement_file, ME),
+        PEER: read_start(theirs, PEER, company.folder / f"{PEER}.toml"),
+    }
     heard = {name: _Heard() for name in starts}
     ended: dict[str, BaseException] = {}
     taking_part: list[JobProcess] = []
@@ -224,13 +237,13 @@ def test_other_agreements_are_refused_by_field_at_both_parties(company: Company)
             start.agreement,
             name,
             start.own.signing_key(),
-            start.own.table(),
+            start.own.read_table(),
             patience=Timeouts(gather=LIMIT),
             hearers=[heard[name]],
         )
         taking_part.append(party)
         try:
-            await start.connected(party, held)
+            await start.run_connected(party, held)
         except SecureVFLError as error:
             ended[name] = error
 
@@ -251,7 +264,7 @@ def test_other_agreements_are_refused_by_field_at_both_parties(company: Company)
         }
         asyncio.run(both(held))
         for one in held.values():  # of the other party's agreement the ledger holds that it was refused, and no more
-            words = _refused_in(one.ledger)
+            words = _refused_in(one.ledger_file)
             assert words
             assert all("differ in job.epochs" in text for text in words)
     assert set(ended) == set(starts)

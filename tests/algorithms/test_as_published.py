@@ -27,7 +27,7 @@ PAPER["paper's λ, t, T for CIFAR-10"] = "cifar-10"
 def test_rows_of_risa_as_published_have_its_values(data: dict[str, Any], method: dict[str, Any]) -> None:
     fields = sv.RISA.__struct_fields__
     general = {key: tuple(v) if isinstance(v, list) else v for key, v in data["algorithm"].items() if key in fields}
-    row = sv.RISA.of({**data["algorithm"], **method["settings"]} if general else method["settings"], "method")
+    row = sv.RISA.from_values({**data["algorithm"], **method["settings"]} if general else method["settings"], "method")
     assert row == sv.RISA.as_published(**general)
 
 
@@ -40,6 +40,6 @@ def test_rows_with_fedcvts_own_settings_have_them() -> None:
     rows = {method["label"]: method for method in content["method"] if method["label"] in PAPER}
     assert rows.keys() == PAPER.keys()
     for label, data in PAPER.items():
-        row, paper = sv.FedCVT.of(rows[label]["settings"], "method"), sv.FedCVT.as_published(data)  # type: ignore[arg-type]
+        row, paper = sv.FedCVT.from_values(rows[label]["settings"], "method"), sv.FedCVT.as_published(data)  # type: ignore[arg-type]
         assert row == paper.replace(lr=row.lr)
     assert sv.FedCVT.as_published("nus-wide").lr == 0.005

@@ -277,7 +277,9 @@ def test_vertical_trees_are_pooled_ones_split_by_split(settings_: dict[str, Any]
     columns = [by_name[name].columns_of(train) for name in order]
     owners = [(place, j) for place, x in enumerate(columns) for j in range(x.shape[1])]
     y = by_name[order[0]].labels(train).numpy()
-    forest, _, _ = pooled_forest(np.concatenate(columns, axis=1), y, sv.Boosting.of(work.algorithm.describe()), 3)
+    forest, _, _ = pooled_forest(
+        np.concatenate(columns, axis=1), y, sv.Boosting.from_values(work.algorithm.describe()), 3
+    )
     parts = {name: ran.trained[name].model["parts"]["forest"] for name in order}
     vertical = read_trees(parts[order[0]]["trees"], owners=2, outputs=1, columns=columns[0].shape[1])
     theirs = [read_splits(parts[name], columns=columns[k + 1].shape[1]) for k, name in enumerate(order[1:])]
@@ -321,7 +323,7 @@ def test_vertical_trees_over_categories_are_pooled_ones(missing: bool) -> None:
     columns = [by_name[name].columns_of(train) for name in ("bank", "shop1")]
     levels = [level for name in ("bank", "shop1") for level in by_name[name].table.codes]
     y = by_name["bank"].labels(train).numpy()
-    config = sv.Boosting.of(work.algorithm.describe())
+    config = sv.Boosting.from_values(work.algorithm.describe())
     forest, raw, start = pooled_forest(np.concatenate(columns, axis=1), y, config, 3, levels)
     mine = read_trees(part(ran, "bank")["trees"], owners=1, outputs=1, columns=columns[0].shape[1])
     theirs = read_splits(part(ran, "shop1"), columns=columns[1].shape[1])

@@ -77,7 +77,7 @@ def test_vertical_trees_of_some_rows_are_those_over_a_pooled_table_of_these_rows
     y = by_name["bank"].labels(train).numpy()
     samples = [drawn_rows(by_name["bank"].site.seed, k, len(train), 0.4) for k in range(3)]
     assert len({len(np.intersect1d(one, samples[0])) for one in samples}) > 1
-    config = sv.Boosting.of(work.algorithm.describe())
+    config = sv.Boosting.from_values(work.algorithm.describe())
     allowed = [by_name["bank"].allowed_columns(k) for k in range(3)] if share < 1 else ()
     x = np.concatenate(columns, axis=1)
     forest, raw, _ = pooled_forest(x, y, config, 3, samples=samples, allowed=allowed)

@@ -220,10 +220,10 @@ def test_a_line_waits_for_the_device_and_holds_what_was_sent() -> None:
         z.zero_()  # the device goes on
     assert Late.read == 0
     assert ledger.length == 1
-    assert ledger.messages == chain.LAG
+    assert ledger.message_count == chain.LAG
     ledger.record("sent", "shop", Message(Kind.CONTROL, "train/epoch"), 8)  # in its place, not before them
     assert Late.read == 1
-    ledger.note("epsilon", {"features": 1.0})
+    ledger.record_note("epsilon", {"features": 1.0})
     assert [line.seq for line in ledger.entries] == list(range(1, chain.LAG + 2))
     assert len({line.digest for line in ledger.entries}) == chain.LAG + 1
     again = Message(Kind.ACTIVATION, "cut/forward", {"z": torch.full((2, 3), 5.0).numpy()})

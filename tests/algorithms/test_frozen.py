@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import low_overlap_parties, parties
+from support.helpers import low_overlap_parties, make_parties
 from torch import nn
 
 import securevfl as sv
@@ -27,9 +27,9 @@ GRADIENTS = {"cut/input gradient", "cut/passive key", "cut/passive share"}
 
 def received(bottom: object) -> tuple[dict[str, int], set[str]]:
     """What a passive party received in a sealed job with this bottom, by step, and the steps that were declared."""
-    algorithm = sv.SplitNN.of(SMALL | {"bottom": bottom})
+    algorithm = sv.SplitNN.from_values(SMALL | {"bottom": bottom})
     job = sv.Job(algorithm=algorithm, protection=sv.BFV(), epochs=1, steps=2, batch_size=16)
-    ledger = sv.simulate(job, parties(passive=1, rows=80)).ledgers["bfv"]["shop1"]
+    ledger = sv.simulate(job, make_parties(passive=1, rows=80)).ledgers["bfv"]["shop1"]
     counts: dict[str, int] = {}
     for entry in ledger.entries:
         if entry.way == "received":
@@ -54,7 +54,7 @@ def test_under_a_sealed_cut_no_gradient_comes_back_to_a_frozen_bottom() -> None:
 
 @pytest.mark.parametrize("kind", ["relu", "fourier"])
 def test_activations_are_bounded_whatever_the_features(kind: str) -> None:
-    bottom = frozen_bottom(sv.Frozen.of({"width": 50, "kind": kind}), SECRET, (3,))
+    bottom = frozen_bottom(sv.Frozen.from_values({"width": 50, "kind": kind}), SECRET, (3,))
     a = bottom(torch.tensor([[1e6, -1e6, 3.0], [0.0, 0.0, 0.0], [-4e5, 1e-9, 1e30]]))
     assert a.shape == (3, 50)
     assert float(a.abs().max()) <= 6  # `CutSpec.activation_bound` is 8
@@ -75,7 +75,7 @@ def test_a_bottom_comes_from_the_secret_and_from_nothing_else() -> None:
 def test_a_plain_run_draws_it_from_the_operating_system() -> None:
     """The job's seed is public: a bottom that came from it would be no secret."""
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(bottom=FROZEN, **SMALL), epochs=1, steps=1)
-    kept = [weights_of(sv.simulate(job, parties(rows=80)), "shop1") for _ in range(2)]
+    kept = [weights_of(sv.simulate(job, make_parties(rows=80)), "shop1") for _ in range(2)]
     assert not torch.equal(*kept)
     derived = frozen_bottom(FROZEN, PartySecret.from_seed(job.seed, "shop1"), (len(kept[0]),)).weight
     assert not torch.isclose(kept[0], derived).any()
@@ -93,13 +93,13 @@ def weights_of(result: sv.Result, party: str) -> torch.Tensor:
 
 
 def test_its_weights_stay_at_home_and_do_not_move() -> None:
-    people = parties(rows=80)
+    people = make_parties(rows=80)
     secrets = {name: PartySecret(number) for number, name in enumerate(people)}
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(bottom=FROZEN, **SMALL), epochs=2, steps=2)
     sent: list[np.ndarray] = []
 
     class Listens(Recorder):
-        def heard(self, party, peer, way, message) -> None:  # type: ignore[no-untyped-def]
+        def message_passed(self, party, peer, way, message) -> None:  # type: ignore[no-untyped-def]
             sent.extend(np.asarray(array).ravel() for array in message.arrays.values() if way == "sent")
 
     result = sv.simulate(job, people, secrets=secrets, observers=dict.fromkeys(people, Listens()))
@@ -113,7 +113,7 @@ def test_its_weights_stay_at_home_and_do_not_move() -> None:
 
 def test_the_active_party_trains_its_own() -> None:
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(bottom=FROZEN, **SMALL), epochs=1, steps=1)
-    (weights, _) = next(iter(sv.simulate(job, parties(rows=80)).models.values())).parts["bank"]["parts"]["half"]
+    (weights, _) = next(iter(sv.simulate(job, make_parties(rows=80)).models.values())).parts["bank"]["parts"]["half"]
     assert any(name.startswith("0.") and "weight" in name for name in weights)
 
 
@@ -130,7 +130,7 @@ def test_it_learns_from_all_own_rows_without_a_message(monkeypatch: pytest.Monke
     monkeypatch.setattr(frozen, "pretrain_bottom", counted)
 
     def run(learned: str | None) -> sv.Result:
-        bottom = sv.Frozen.of({"width": 6, "learned": learned, "steps": 5})
+        bottom = sv.Frozen.from_values({"width": 6, "learned": learned, "steps": 5})
         job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(bottom=bottom, **SMALL), epochs=1, steps=1)
         return sv.simulate(job, people, secrets=secrets)
 
@@ -157,7 +157,7 @@ def test_it_learns_where_every_row_is_aligned() -> None:
 def test_algorithms_at_the_cut_have_it(kind: type[Algorithm], name: str) -> None:
     if name == "messages" and kind is not sv.SplitNN:
         pytest.skip("encrypts; one is enough")
-    dict(checks(kind.of(SMALL | {"bottom": {"width": 6, "learned": "own rows", "steps": 3}})))[name]()
+    dict(checks(kind.from_values(SMALL | {"bottom": {"width": 6, "learned": "own rows", "steps": 3}})))[name]()
 
 
 @pytest.mark.parametrize(
@@ -178,13 +178,13 @@ def test_algorithms_at_the_cut_have_it(kind: type[Algorithm], name: str) -> None
 )
 def test_where_it_makes_no_sense_it_is_refused_with_the_reason(kind: type[Algorithm], why: str) -> None:
     with pytest.raises(sv.InputError, match=rf"{kind.name}\.bottom is frozen, and .*{why}.*give widths, such as \[6\]"):
-        kind.of({"bottom": {"width": 6}})
+        kind.from_values({"bottom": {"width": 6}})
 
 
 def test_a_file_has_it_as_a_section() -> None:
-    algorithm = sv.SplitNN.of({"bottom": {"name": "frozen", "width": 64, "kind": "fourier"}})
+    algorithm = sv.SplitNN.from_values({"bottom": {"name": "frozen", "width": 64, "kind": "fourier"}})
     assert algorithm.bottom == sv.Frozen(64, "fourier") == sv.Frozen(width=64, kind="fourier")
-    assert sv.SplitNN.of(algorithm.describe()) == algorithm
+    assert sv.SplitNN.from_values(algorithm.describe()) == algorithm
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_file_has_it_as_a_section() -> None:
 )
 def test_mistakes_are_named(given: dict[str, object], said: str) -> None:
     with pytest.raises(sv.InputError, match=said):
-        sv.SplitNN.of({"bottom": given})
+        sv.SplitNN.from_values({"bottom": given})
 
 
 def test_values_without_keywords() -> None:

@@ -167,7 +167,7 @@ def test_rows_are_labelled_where_the_model_is_sure() -> None:
 )
 def test_rows_that_a_peer_names_are_checked(rows: object) -> None:
     with pytest.raises(
-        sv.ProtocolError, match="'a' sent (rows to train on that are not numbers|a row to train on twice)"
+        sv.ProtocolError, match=r"'a' sent (rows to train on that are not numbers|a row to train on twice)"
     ):
         checked_rows(np.asarray(rows), 9, "a")
     assert checked_rows(np.array([8, 0]), 9, "a").tolist() == [8, 0]

@@ -351,7 +351,7 @@ def test_the_coordinator_can_be_blind_and_nothing_changes(name: str) -> None:
     sealed = [e.guard for ledger in ledgers.values() for e in ledger.entries if e.kind.value == "ciphertext"]
     assert {guard.cipher for guard in sealed} == {name}
     assert len({guard.key for guard in sealed}) == 1
-    assert all(guard.security >= 112 for guard in sealed)
+    assert all(guard.security_bits >= 112 for guard in sealed)
     heard = {(e.peer, e.what) for e in entries(ledgers["owner2"]) if e.way == "received" and e.peer == "owner1"}
     assert heard == {("owner1", what) for what in ("multi/seed", "multi/key", "multi/weights", "multi/mean")}
     found = result.run("plain")

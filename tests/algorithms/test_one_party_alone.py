@@ -16,7 +16,7 @@ from securevfl.cut import CutSpec, PassiveCut
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, NoiseShare, strip_noise_mark
 from securevfl.run.simulation import join_parties, run_parties
-from securevfl.testing.parties import label_owners
+from securevfl.testing.parties import make_label_owners
 from securevfl.testing.trial import roles_begun
 from securevfl.training import Algorithm
 from securevfl.training.role import Role
@@ -66,7 +66,7 @@ def variants() -> Iterator[Algorithm]:
 def alone(algorithm: Algorithm) -> tuple[int, int]:
     """How many rows were fed, and of how many exactly one passive party fed something that is no constant."""
     FED.clear()
-    people = label_owners(2, 2) if algorithm.many_owners else low_overlap_parties(2, rows=330)
+    people = make_label_owners(2, 2) if algorithm.many_owners else low_overlap_parties(2, rows=330)
     job = sv.Job(
         algorithm=algorithm, protection=Watched(), epochs=algorithm.least_epochs + 1, batch_size=32, steps=4, seed=3
     )

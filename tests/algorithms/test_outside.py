@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.helpers import low_overlap_parties, parties
+from support.helpers import low_overlap_parties, make_parties
 
 import securevfl as sv
 from securevfl.privacy import Releases, RowRelease
@@ -145,6 +145,8 @@ def test_smoothing_in_targets_trains_on_shares(
 
     monkeypatch.setattr(softened.SoftenedActive, "targets", watched)
     algorithm = softened.Softened(hidden=4, top=(4,), smoothing=0.2)
-    result = sv.simulate(sv.Job(algorithm=algorithm, protection=protection, epochs=1, batch_size=16), parties(2, 120))
+    result = sv.simulate(
+        sv.Job(algorithm=algorithm, protection=protection, epochs=1, batch_size=16), make_parties(2, 120)
+    )
     assert 0 < result.record.runs[-1].test["log_loss"] < 5
     assert {round(float(value), 6) for value in torch.cat(told).flatten()} == {0.1, 0.9}

@@ -16,7 +16,7 @@ import securevfl as sv
 from securevfl.data import Parties
 from securevfl.run import Model
 from securevfl.run.simulation import Aligned, join_parties, run_parties
-from securevfl.testing.parties import label_owners
+from securevfl.testing.parties import make_label_owners
 from securevfl.testing.trial import roles_begun
 from securevfl.training import Algorithm
 from securevfl.training.role import Role
@@ -65,7 +65,7 @@ def holds(part: Mapping[str, Any], wanted: np.ndarray) -> list[str]:
 
 def trained(algorithm: Algorithm) -> tuple[dict[str, Mapping[str, Any]], list[Role], sv.Job, Parties, Aligned]:
     people = (
-        label_owners(2, 2)
+        make_label_owners(2, 2)
         if algorithm.many_owners
         else low_overlap_parties(1 if algorithm.most_passive else 2, rows=330)
     )

@@ -22,7 +22,7 @@ from securevfl.algorithms.scorecard import roles as roles_module
 from securevfl.algorithms.scorecard.binning import Evidence, EvidenceEncoder, codes_of, cut_points, merge_to_monotone
 from securevfl.cut import Protection
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 from securevfl.testing.trial import roles_begun
 
 CARD = sv.Scorecard(bins=5, least=5, key_bits=2048, lr=0.05)
@@ -78,7 +78,7 @@ def _run(
 ) -> RunOutcome:
     plan: dict[str, Any] = {"epochs": 1, "batch_size": 32, "seed": 1} | changes
     job = sv.Job(algorithm=algorithm, protection=protection, **plan)
-    tables = people or parties(passive=2, rows=150)
+    tables = people or make_parties(passive=2, rows=150)
     return run_parties(job, tables, join_parties(tables, job), run="run")
 
 
@@ -126,7 +126,7 @@ def test_evidence_is_the_same_under_every_protection(name: str, runs: Mapping[st
 
 def test_evidence_is_that_of_the_pooled_table(runs: Mapping[str, RunOutcome]) -> None:
     """Counted anew from what the parties know together: nobody may do that."""
-    people = parties(passive=2, rows=150)
+    people = make_parties(passive=2, rows=150)
     job = sv.Job(algorithm=CARD, protection=sv.Plain(), epochs=1, batch_size=32, seed=1)
     aligned = join_parties(people, job)
     train = runs["plain"].trained["bank"].split.train
@@ -150,7 +150,7 @@ def test_evidence_is_that_of_the_pooled_table(runs: Mapping[str, RunOutcome]) ->
 @pytest.mark.parametrize("name", PROTECTIONS)
 def test_points_of_all_parties_add_up_to_the_score(name: str, runs: Mapping[str, RunOutcome]) -> None:
     """``600 + 20 / ln 2 · (ln odds − ln 50)`` of the probabilities that the run itself gave to the test rows."""
-    ran, people = runs[name], parties(passive=2, rows=150)
+    ran, people = runs[name], make_parties(passive=2, rows=150)
     job = sv.Job(algorithm=CARD, protection=PROTECTIONS[name], epochs=1, batch_size=32, seed=1)
     aligned = join_parties(people, job)
     test = ran.trained["bank"].split.test
@@ -166,7 +166,7 @@ def test_points_of_all_parties_add_up_to_the_score(name: str, runs: Mapping[str,
 def test_counts_rank_the_rows_of_a_passive_party_by_the_label(runs: Mapping[str, RunOutcome]) -> None:
     """The attack behind the finding *leak*: the sum of a row's weights of evidence, with no known label and whatever
     protection. The labels depend on nine columns alike, three of them here."""
-    people = parties(passive=2, rows=150)
+    people = make_parties(passive=2, rows=150)
     job = sv.Job(algorithm=CARD, protection=sv.BFV(), epochs=1, batch_size=32, seed=1)
     aligned, shop = join_parties(people, job), people["shop1"]
     train = runs["bfv"].trained["bank"].split.train
@@ -187,7 +187,7 @@ def test_counts_of_many_bins_are_equations_that_give_every_label(
 ) -> None:
     """An honest passive party whose columns are noise solves what it was told for the labels of the training rows."""
     ready_keys(monkeypatch)
-    people, heard = parties(passive=1, rows=150), []
+    people, heard = make_parties(passive=1, rows=150), []
     rows = len(people["shop1"].ids)
     noise = np.random.default_rng(0).normal(size=(columns, rows))
     people = _with(people, "shop1", {f"f{k}": column for k, column in enumerate(noise)})
@@ -231,7 +231,7 @@ def test_the_report_shows_the_points_that_parts_hold() -> None:
     """Every column with two bins or more, those that tell most first, and what a row begins with."""
     from securevfl.report import Record, render_report
 
-    people = parties(rows=200)
+    people = make_parties(rows=200)
     job = sv.Job(algorithm=sv.Scorecard(bins=4, least=10, key_bits=2048), protection=sv.Plain(), epochs=2)
     result = sv.simulate(job, people, baselines=())
     (run,) = result.record.runs
@@ -278,7 +278,7 @@ def test_columns_and_bins_are_asked_for_in_an_order_that_no_seed_tells(monkeypat
 
     ready_keys(monkeypatch)
     monkeypatch.setattr(counting.SumHolder, "compute_sums", watched)
-    first, second = (_run(sv.Plain(), people=parties(passive=1, rows=150)) for _ in range(2))
+    first, second = (_run(sv.Plain(), people=make_parties(passive=1, rows=150)) for _ in range(2))
     assert card(first, "shop1") == card(second, "shop1")
     assert asked[0] != asked[1]
 
@@ -344,15 +344,15 @@ def _with(people: sv.Parties, party: str, columns: Mapping[str, Any]) -> sv.Part
 @pytest.mark.parametrize(
     ("people", "algorithm", "words"),
     [
-        (parties(rows=90, classes=3), CARD, "scorecard is for 2 classes; the label of 'bank' has 3"),
+        (make_parties(rows=90, classes=3), CARD, "scorecard is for 2 classes; the label of 'bank' has 3"),
         (
-            _with(parties(rows=90), "shop1", {"f0": np.ones(86), "f1": np.zeros(86)}),
+            _with(make_parties(rows=90), "shop1", {"f0": np.ones(86), "f1": np.zeros(86)}),
             CARD,
             "no column of 'shop1' can be cut into two bins of at least 5 rows",
         ),
-        (parties(rows=90), CARD.replace(least=40), "each bin of a scorecard has at least 40"),
+        (make_parties(rows=90), CARD.replace(least=40), "each bin of a scorecard has at least 40"),
         (
-            _with(parties(rows=90), "shop1", {"image": np.zeros((86, 3, 3))}),
+            _with(make_parties(rows=90), "shop1", {"image": np.zeros((86, 3, 3))}),
             CARD,
             "'shop1' has features of shape .*use splitnn for images",
         ),
@@ -369,7 +369,7 @@ def test_what_it_cannot_cut_is_refused(
 
 def test_one_constant_column_has_no_points(monkeypatch: pytest.MonkeyPatch) -> None:
     ready_keys(monkeypatch)
-    people = parties(passive=1, rows=120)
+    people = make_parties(passive=1, rows=120)
     shop = people["shop1"]
     ran = _run(
         sv.Plain(), CARD.replace(monotone=True), _with(people, "shop1", {**shop.columns, "f2": np.ones(shop.rows)})

@@ -231,22 +231,24 @@ class Watching(sv.Observer):
         self.fed_zeros = 0
         self._epoch = 0
 
-    def batch(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
+    def batch_begun(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
         if party == owner:
             self._epoch = epoch
 
-    def fed(self, party: str, owner: str, rows: np.ndarray, activations: Array) -> None:
+    def activations_fed(self, party: str, owner: str, rows: np.ndarray, activations: Array) -> None:
         self.rows[party] = rows
         self.parts.setdefault(party, [])
         values = np.asarray(activations.detach() if isinstance(activations, torch.Tensor) else activations)
         self.fed_zeros += int((values == 0).all(axis=1).sum())
 
-    def opened(self, party: str, owner: str, what: Literal["z", "gradient"], values: Array, *, train: bool) -> None:
+    def values_opened(
+        self, party: str, owner: str, what: Literal["z", "gradient"], values: Array, *, train: bool
+    ) -> None:
         if what == "z":
             rows = next(iter(self.rows.values()))
             self.z.append((self._epoch if train else 0, rows, np.asarray(values.detach().clone())))  # type: ignore[union-attr]
 
-    def heard(self, party: str, peer: str, way: str, message: Any) -> None:
+    def message_passed(self, party: str, peer: str, way: str, message: Any) -> None:
         if way == "received" and message.what == "cut/forward":
             values = np.asarray(message.arrays["z"].detach().clone())
             self.parts[peer].append((self.rows[peer], values))

@@ -14,7 +14,7 @@ import pytest
 import securevfl_psi as psi
 from securevfl_psi.blinding import ChunkQueue
 from securevfl_psi.cpace import Comparison
-from support.helpers import low_overlap_parties, parties
+from support.helpers import low_overlap_parties, make_parties
 
 import securevfl as sv
 from securevfl.align import EXCHANGES
@@ -40,7 +40,7 @@ def _table(name: str, ids: list[str], *, label: bool = False) -> PartyTable:
 
 @pytest.mark.parametrize("passive", [1, 2, 4])
 def test_all_parties_hold_the_same_rows_in_the_same_order(passive: int) -> None:
-    people = parties(passive=passive)
+    people = make_parties(passive=passive)
     aligned = align_parties(people, JOB)
     common = set.intersection(*(set(table.ids) for table in people.values()))
     orders = [[people[name].ids[row] for row in found.rows] for name, found in aligned.parties.items()]
@@ -112,7 +112,7 @@ def test_a_party_with_other_rows_than_it_says_is_found_by_all(monkeypatch: pytes
     with pytest.raises(
         sv.AlignmentError, match="do not have the same common rows in the same order; nothing was trained"
     ):
-        sv.simulate(JOB.replace(epochs=1), parties(passive=1))
+        sv.simulate(JOB.replace(epochs=1), make_parties(passive=1))
 
 
 def test_a_lost_match_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,18 +121,18 @@ def test_a_lost_match_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         original = kind.rows
         monkeypatch.setattr(kind, "rows", lambda *given, original=original: original(*given)[:-1])
         with pytest.raises(sv.AlignmentError):
-            align_parties(parties(passive=passive), JOB)
+            align_parties(make_parties(passive=passive), JOB)
 
 
 def test_parties_with_other_rules_do_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     tags = itertools.chain(["v1/NFC"], itertools.repeat("v1/NFKC/strip"))
     monkeypatch.setattr(psi.IdRules, "tag", lambda self: next(tags))
     with pytest.raises(sv.ProtocolError, match="runs with rules"):
-        align_parties(parties(passive=1), JOB)
+        align_parties(make_parties(passive=1), JOB)
 
 
 def test_identifiers_leave_only_blinded() -> None:
-    people = parties()
+    people = make_parties()
     aligned = align_parties(people, JOB)
     kinds = {e.kind for ledger in aligned.ledgers.values() for e in ledger.entries if e.way == "sent"}
     assert kinds == {Kind.CONTROL, Kind.PUBLIC_KEY, Kind.BLINDED_SET, Kind.INTERSECTION, Kind.STATISTIC}
@@ -142,7 +142,7 @@ def test_identifiers_leave_only_blinded() -> None:
 
 def test_the_seeds_of_two_passive_parties_do_not_pass_the_active_one() -> None:
     """Whoever knew them could decode pairwise intersections."""
-    aligned = align_parties(parties(passive=2), JOB)
+    aligned = align_parties(make_parties(passive=2), JOB)
     sent = [e.peer for e in aligned.ledgers["shop1"].entries if e.way == "sent" and e.what == "psi/seed"]
     assert sorted(sent) == ["bank", "shop2"]
 
@@ -197,7 +197,7 @@ def test_a_label_book_names_rows_that_two_parties_know() -> None:
 
 
 def test_the_join_in_the_clear_finds_what_the_protocol_finds() -> None:
-    for people in (_with_book(), parties(passive=2), low_overlap_parties(2, rows=120)):
+    for people in (_with_book(), make_parties(passive=2), low_overlap_parties(2, rows=120)):
         one, two = align_parties(people, JOB), join_parties(people, JOB)
         for name, found in one.parties.items():
             other = two.parties[name]
@@ -244,7 +244,7 @@ def test_labelled_rows_in_another_order_are_found(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("counts", [b"", bytes(7), b"\xff" * 8, b"\xff" * 16, bytes(24)])
 def test_a_nonsensical_number_of_common_rows_ends_the_alignment(monkeypatch: pytest.MonkeyPatch, counts: bytes) -> None:
     _lying(monkeypatch, "bank", "psi/common", lambda _: np.frombuffer(counts, dtype=np.uint8))
-    for people in (_renamed_with_book(), parties(passive=1), parties(passive=2)):
+    for people in (_renamed_with_book(), make_parties(passive=1), make_parties(passive=2)):
         with pytest.raises(sv.ProtocolError, match=r"COUNT of|are possible"):
             align_parties(people, JOB)
 
@@ -256,7 +256,7 @@ def _renamed_with_book() -> sv.Parties:
 
 @pytest.mark.parametrize("passive", [1, 2])
 def test_a_set_larger_than_a_policy_accepts_is_refused(passive: int) -> None:
-    people = parties(passive=passive)
+    people = make_parties(passive=passive)
     with pytest.raises(sv.ProtocolError, match="at most 20 are accepted: raise max_set_size"):
         align_parties(people, JOB.replace(policies={"shop1": sv.Policy(max_set_size=20)}))
 
@@ -311,14 +311,14 @@ def test_arrays_of_another_form_end_the_alignment(
     """At once: a party that goes on to wait, or to keep what it cannot use, can be kept waiting for ever."""
     _lying(monkeypatch, liar, step, change)
     with pytest.raises((sv.ProtocolError, sv.AlignmentError, sv.PolicyError)):
-        align_parties(parties(passive=passive, rows=40), JOB)
+        align_parties(make_parties(passive=passive, rows=40), JOB)
 
 
 @pytest.mark.parametrize(("passive", "step"), [(1, "psi/blinded"), (1, "psi/rows"), (2, "psi/blinded")])
 def test_rows_cannot_be_sent_one_by_one(monkeypatch: pytest.MonkeyPatch, passive: int, step: str) -> None:
     _lying(monkeypatch, "bank", step, lambda rows: rows[:1])
     with pytest.raises(sv.ProtocolError, match="a chunk of 1 rows where"):
-        align_parties(parties(passive=passive), JOB)
+        align_parties(make_parties(passive=passive), JOB)
 
 
 @pytest.mark.parametrize("passive", [1, 2])
@@ -327,7 +327,7 @@ def test_each_party_demands_as_many_common_rows_as_it_likes(passive: int, strict
     """The active party before it tells anybody."""
     job = JOB.replace(policies={strict: sv.Policy(min_intersection=10_000)})
     with pytest.raises(sv.PolicyError, match="at least 10000") as caught:
-        align_parties(parties(passive=passive), job)
+        align_parties(make_parties(passive=passive), job)
     ledgers = {ledger.party: ledger for ledger in caught.value.ledgers}
     assert strict == "shop1" or not any(entry.what == "psi/common" for entry in ledgers["bank"].entries)
     steps = {entry.what for entry in ledgers[strict].entries if entry.way == "sent"}
@@ -361,13 +361,13 @@ def test_greetings_that_do_not_fit(
 ) -> None:
     _greeting_lies(monkeypatch, liar, **{key: value})
     with pytest.raises(sv.ProtocolError, match="nonce is not 16 bytes" if key == "nonce" else str(value)):
-        align_parties(parties(passive=passive), JOB)
+        align_parties(make_parties(passive=passive), JOB)
 
 
 def test_parties_that_plan_two_protocols_do_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     _greeting_lies(monkeypatch, "shop1", plan="joint, two at a time")
     with pytest.raises(sv.ProtocolError, match="'shop1' plans 'joint, two at a time', not 'joint, global only'"):
-        align_parties(parties(passive=2), JOB)
+        align_parties(make_parties(passive=2), JOB)
 
 
 @pytest.mark.parametrize("passive", [1, 2])
@@ -380,7 +380,7 @@ def test_nonces_are_fresh(monkeypatch: pytest.MonkeyPatch, passive: int) -> None
         await original(self, kind, what, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Link, "send", listens)
-    people = parties(passive=passive, rows=40)
+    people = make_parties(passive=passive, rows=40)
     runs = {align_parties(people, JOB).parties["bank"].digest for _ in range(2)}
     assert len(seen) == 2 * len(people)
     assert len(runs) == 2
@@ -422,7 +422,7 @@ def test_a_leader_cannot_tell_two_parties_two_things(monkeypatch: pytest.MonkeyP
     # The leader itself says nothing: what is left is what the two passive parties find.
     monkeypatch.setattr("securevfl_psi.cpace.Comparison.require_equal", _only_between_passive(Comparison.require_equal))
     with pytest.raises(sv.AlignmentError, match=r"'shop[12]' and 'shop[12]' do not have the same common rows"):
-        align_parties(parties(passive=2), JOB)
+        align_parties(make_parties(passive=2), JOB)
 
 
 def _only_between_passive(original: Callable[[Comparison, bytes], None]) -> Callable[[Comparison, bytes], None]:
@@ -436,7 +436,7 @@ def _only_between_passive(original: Callable[[Comparison, bytes], None]) -> Call
 def test_every_message_of_the_alignment_is_declared() -> None:
     declared = {(e.step, e.kind, e.sender, e.receiver) for e in EXCHANGES}
     seen = set()
-    for people in (parties(passive=1), parties(passive=2), _with_book(), _with_smaller()):
+    for people in (make_parties(passive=1), make_parties(passive=2), _with_book(), _with_smaller()):
         aligned = align_parties(people, JOB)
         role = {name: "active" if name == people.active.name else "passive" for name in people}
         for name, ledger in aligned.ledgers.items():

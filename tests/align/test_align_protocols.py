@@ -11,7 +11,7 @@ import pytest
 import securevfl_psi as psi
 from securevfl_psi.salted_hash import reverse
 from support.agreement_parties import proposal
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.agreement import Proposal
@@ -34,7 +34,7 @@ def _job(align: Align | None = None, **more: Any) -> sv.Job:
 @pytest.mark.parametrize("passive", [1, 2])
 @pytest.mark.parametrize("protocol", ["ot", "unbalanced", "auto", "unsafe_salted_hash"])
 def test_every_protocol_finds_the_same_rows_and_the_ledgers_say_which_ran(protocol: Any, passive: int) -> None:
-    people = parties(passive=passive)
+    people = make_parties(passive=passive)
     pad = None if protocol == "unbalanced" else 128
     usual, found = align_parties(people, _job()), align_parties(people, _job(Align(protocol=protocol, pad_to=pad)))
     for name, one in found.parties.items():
@@ -63,7 +63,7 @@ def test_every_protocol_finds_the_same_rows_and_the_ledgers_say_which_ran(protoc
 
 @pytest.mark.parametrize("protocol", ["ot", "unbalanced"])
 def test_a_label_book_aligns_by_transfer_and_by_filter(protocol: Any) -> None:
-    people = parties(passive=2)
+    people = make_parties(passive=2)
     lacking = sorted(set(people["shop1"].ids) - set(people["bank"].ids))[:3]
     book = LabelBook(ids=tuple(lacking), label=np.zeros(len(lacking), dtype=np.int64))
     with_book = sv.Parties.of(replace(people.active, book=book), *people.passive)
@@ -75,7 +75,7 @@ def test_a_label_book_aligns_by_transfer_and_by_filter(protocol: Any) -> None:
 
 
 def test_a_job_trains_on_rows_that_transfers_found_and_its_receipt_says_so() -> None:
-    result = sv.simulate(_job(Align(protocol="ot"), epochs=1), parties(passive=1))
+    result = sv.simulate(_job(Align(protocol="ot"), epochs=1), make_parties(passive=1))
     assert "oblivious transfer" in result.record.alignment.protocol
     said = {line.what: line.protection for line in result.record.runs[0].receipt}
     assert "identifiers, encoded" not in said  # the receipt is of the training; the alignment has its own links
@@ -84,7 +84,7 @@ def test_a_job_trains_on_rows_that_transfers_found_and_its_receipt_says_so() -> 
 
 def test_salted_hashes_show_whole_sets_and_every_page_says_leak() -> None:
     """The attack: the active party lists identifiers and reads the passive party's set, also what is not common."""
-    people, job = parties(passive=1), _job(Align(protocol="unsafe_salted_hash"))
+    people, job = make_parties(passive=1), _job(Align(protocol="unsafe_salted_hash"))
     taken: list[np.ndarray] = []
     salts: list[bytes] = []
     send, digests = Link.send, psi.salted_hash.salted_digests
@@ -136,12 +136,12 @@ def test_a_policy_may_refuse_a_protocol_before_anything_is_sent(
         return
     assert rule in said
     with pytest.raises(PolicyError, match="refuses the job"):
-        align_parties(parties(passive=passive), job)
+        align_parties(make_parties(passive=passive), job)
 
 
 def test_only_the_agreed_protocol_crosses() -> None:
     """A party whose code runs another protocol than the job's finds links that refuse it."""
-    people = parties(passive=1)
+    people = make_parties(passive=1)
     with pytest.MonkeyPatch.context() as patch:
         made = psi.JointTerms
         patch.setattr("securevfl.align.run.psi.JointTerms", lambda **given: made(**given | {"protocol": "ot"}))
@@ -153,7 +153,7 @@ def test_only_the_agreed_protocol_crosses() -> None:
 
 
 def test_a_table_above_the_agreed_size_is_refused_and_padding_hides_sizes() -> None:
-    people = parties(passive=1)
+    people = make_parties(passive=1)
     rows = max(table.rows for table in people.values())
     with pytest.raises(ProtocolError, match=f"pad_to={rows - 1}"):
         align_parties(people, _job(Align(pad_to=rows - 1)))
@@ -164,8 +164,8 @@ def test_a_table_above_the_agreed_size_is_refused_and_padding_hides_sizes() -> N
 
 def test_the_agreement_has_it_and_its_digest_and_the_job_s_change_with_it(tmp_path: Path) -> None:
     usual, other = proposal(), proposal(align=Align(protocol="auto", link=100, pad_to=4096))
-    assert Proposal.decode(other.raw).align == Align(protocol="auto", link=100, pad_to=4096)
-    assert Proposal.decode(usual.raw).job_of().align == Align()
+    assert Proposal.decode(other.signed_bytes).align == Align(protocol="auto", link=100, pad_to=4096)
+    assert Proposal.decode(usual.signed_bytes).job_of().align == Align()
     assert other.job_of().digest != usual.job_of().digest
     assert _job().digest == _job(Align()).digest
     file = tmp_path / "job.toml"

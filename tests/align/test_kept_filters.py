@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.align import alignment_exchanges
@@ -45,7 +45,7 @@ def _rows(ran: dict[str, JobProcess], company: Company) -> list[list[str]]:
 
 
 def test_a_second_agreement_between_the_same_parties_needs_no_filter(tmp_path: Path) -> None:
-    one, other = (create_company(tmp_path / name, parties(passive=1, rows=60), JOB) for name in ("one", "other"))
+    one, other = (create_company(tmp_path / name, make_parties(passive=1, rows=60), JOB) for name in ("one", "other"))
     first = one.over_network()
     for name in one.names:
         assert len(list((one.folder / f"{name}.filters").glob("*.psi"))) == 1
@@ -59,7 +59,7 @@ def test_a_second_agreement_between_the_same_parties_needs_no_filter(tmp_path: P
 
 
 def test_a_simulation_keeps_nothing_and_the_option_is_for_unbalanced_alone(tmp_path: Path) -> None:
-    result = sv.simulate(JOB, parties(passive=1, rows=60))
+    result = sv.simulate(JOB, make_parties(passive=1, rows=60))
     assert "unbalanced PSI" in result.record.alignment.protocol
     with pytest.raises(sv.InputError, match=r"only 'unbalanced' has a filter to keep"):
         sv.Align(keep_days=3)

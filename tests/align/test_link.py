@@ -322,7 +322,7 @@ def test_parties_of_a_network_link_too_and_go_on_from_what_they_linked(tmp_path:
 
 def _stored(company: Company, name: str) -> Alignment:
     with StateFolder.lock(company.state_folder(name), party=name, agreement=company.agreement.digest) as state:
-        kept = state.alignment()
+        kept = state.read_alignment()
     assert kept is not None
     return kept.alignments["bank"]
 
@@ -348,7 +348,7 @@ def test_mistakes_are_told_before_anything_is_sent(tmp_path: Path) -> None:
         ({"fields": {"a": "text"}, "bits": 300}, "multiple of 64"),
     ):
         with pytest.raises(InputError, match=words):
-            Linkage.of(values)
+            Linkage.from_values(values)
 
 
 def test_the_agreement_holds_the_linkage_and_needs_a_coordinator() -> None:
@@ -357,7 +357,7 @@ def test_the_agreement_holds_the_linkage_and_needs_a_coordinator() -> None:
         proposal(link=how)
     helper = card("shop2", role="coordinator", table=None, certificates=(CERTIFICATES["shop2"],))
     made = proposal(link=how, party=(card("bank"), card("shop"), helper))
-    again = Proposal.decode(made.raw)
+    again = Proposal.decode(made.signed_bytes)
     assert again.link == how
     assert again.job_of().link == how
     told = [line for paragraph in describe_proposal(again) for line in paragraph.lines]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl import cli
@@ -40,7 +40,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in plain and one with noise, of three parties."""
     target = tmp_path_factory.mktemp("audit")
-    sv.compare({"plain": JOB, "noisy": NOISY}, parties(), baselines=()).report(target)
+    sv.compare({"plain": JOB, "noisy": NOISY}, make_parties(), baselines=()).report(target)
     return target
 
 
@@ -72,7 +72,7 @@ def _ended(*arguments: str) -> object:
 def test_what_one_sent_another_received(folder: Path) -> None:
     found = sv.audit(folder)
     assert len(found.chains) == 12  # of three parties: the alignment, two runs, and the chain that binds the results
-    assert found.complete
+    assert found.is_complete
 
     def told(way: str) -> list[tuple[object, ...]]:
         ends = [(x.party, x.peer) if way == "sent" else (x.peer, x.party) for x in found.lines if x.way == way]
@@ -110,7 +110,7 @@ def test_a_message_without_noise_beside_noisy_ones_is_told(tmp_path: Path) -> No
     for guard in (Guard(noise=2.0), Guard()):
         shop.record("sent", "bank", Message(Kind.ACTIVATION, "cut/forward", z, guard=guard), 9)
         bank.record("received", "shop", Message(Kind.ACTIVATION, "cut/forward", z, guard=guard), 9)
-    shop.note("epsilon", {"what": "activations", "epsilon_rdp": 1.0, "delta": 1e-5, "times": 1})
+    shop.record_note("epsilon", {"what": "activations", "epsilon_rdp": 1.0, "delta": 1e-5, "times": 1})
     bank.close()
     shop.close()
     assert [(e.what, e.epsilon) for e in _audit(tmp_path, bank, shop).epsilons] == [
@@ -164,16 +164,16 @@ def test_readable_content_is_named_so(folder: Path) -> None:
     lines = {(x.run, x.what): x for x in sv.audit(folder).lines if x.way == "sent"}
     assert lines["plain", "cut/forward"].reveals.startswith("its part of z in the clear")
     assert lines["plain", "cut/forward"].protection == "in the clear"
-    assert lines["plain", "cut/forward"].readable
+    assert lines["plain", "cut/forward"].is_readable
     assert lines["noisy", "cut/forward"].reveals.endswith(", up to the noise")
     assert lines["plain", "train/start"].protection == "none needed"
-    assert not lines["plain", "cut/setup"].readable
+    assert not lines["plain", "cut/setup"].is_readable
 
 
 def test_a_ledger_without_its_peers_is_said_to_be_alone(tmp_path: Path) -> None:
     bank, _ = _talk(("bank", Message(Kind.CONTROL, "hello")))
     found = _audit(tmp_path, bank)
-    assert not found.complete
+    assert not found.is_complete
     assert found.alone == [("r", "bank")]
     assert "Not compared, because the other party's ledger is missing: links of bank (r)." in summarise_audit(found)
 
@@ -187,19 +187,19 @@ def test_an_empty_ledger_is_no_ledger(tmp_path: Path) -> None:
 
 def test_a_note_of_epsilon_that_holds_none_is_an_error(tmp_path: Path) -> None:
     bank = Ledger("bank", run="r", job="0")
-    bank.note("epsilon", {"what": "activations", "epsilon": "much"})
+    bank.record_note("epsilon", {"what": "activations", "epsilon": "much"})
     bank.close()
     with pytest.raises(AuditError, match="note of ε without numbers"):
         _audit(tmp_path, bank)
 
 
 def test_several_label_owners_ledgers_verify(tmp_path: Path) -> None:
-    people = parties(passive=1)
+    people = make_parties(passive=1)
     both = sv.Parties.of(people["bank"], people["shop1"].__class__(**_as_owner(people)), people["shop1"])
     aligned = align_parties(both, sv.Job(protection=sv.Plain(), algorithm=sv.MultiVFL()))
     found = _audit(tmp_path, *aligned.ledgers.values())
     assert {chain.run for chain in found.chains} == {"alignment"}
-    assert found.complete
+    assert found.is_complete
 
 
 def _as_owner(people: sv.Parties) -> dict[str, object]:
@@ -281,7 +281,7 @@ def test_the_users_mistakes_end_with_2(
 def test_a_refused_run_can_be_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = sv.Job(protection=sv.Plain(), algorithm=JOB.algorithm, policies={"shop2": sv.Policy(sealed=True)})
     with pytest.raises(sv.PolicyError) as caught:
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
     write_ledgers(caught.value.ledgers, tmp_path)
     assert _ended(str(tmp_path)) == 0
     said = " ".join(capsys.readouterr().out.split())

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl import cli
@@ -24,7 +24,7 @@ from securevfl.ledger.lines import (
     Line,
     Mark,
     NoteLine,
-    Opening,
+    OpeningLine,
     PeersLine,
     encode,
     hash_of,
@@ -44,7 +44,7 @@ replace = msgspec.structs.replace
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of two jobs, with a model."""
     folder = tmp_path_factory.mktemp("whole")
-    result = sv.compare({"plain": JOB, "noisy": NOISY}, parties(rows=90), baselines=(), keys=KEYS)
+    result = sv.compare({"plain": JOB, "noisy": NOISY}, make_parties(rows=90), baselines=(), keys=KEYS)
     result.report(folder)
     result.models["noisy"].save(folder / "model")
     return folder
@@ -73,10 +73,10 @@ def rechain(lines: list[Line], key: PrivateKey | None, surplus: int = 0) -> byte
     out, head, ends, count = [], GENESIS, "", 0
     for line in lines:
         changes: dict[str, object] = {}
-        if isinstance(line, Opening):
+        if isinstance(line, OpeningLine):
             head, count, changes = GENESIS, 0, {"after": ends}
             if key is not None:
-                changes["key"] = key.public.hex
+                changes["key"] = key.public_key.hex
         if isinstance(line, Entry):
             count += 1
             changes["seq"] = count
@@ -84,7 +84,7 @@ def rechain(lines: list[Line], key: PrivateKey | None, surplus: int = 0) -> byte
             changes["messages"] = count + surplus
         new = replace(line, prev=head, hash="", **changes)
         head = hash_of(new)
-        if key is not None and isinstance(new, Opening | Mark | Closing):
+        if key is not None and isinstance(new, OpeningLine | Mark | Closing):
             new = replace(new, signature=key.sign(signed_kind(new), signed_part(new)))
         ends = head if isinstance(new, Closing) else ends
         out.append(encode(replace(new, hash=head)) + b"\n")
@@ -148,7 +148,7 @@ def swap_runs(folder: Path) -> None:
 
 def replay(folder: Path) -> None:
     """The party's file of an earlier run of the same jobs, with the same keys."""
-    old = sv.compare({"plain": JOB, "noisy": NOISY}, parties(rows=90), baselines=(), keys=KEYS)
+    old = sv.compare({"plain": JOB, "noisy": NOISY}, make_parties(rows=90), baselines=(), keys=KEYS)
     old.report(folder / "old")
     shutil.copy(file_of(folder / "old"), file_of(folder))
     shutil.rmtree(folder / "old")
@@ -159,7 +159,7 @@ def other_signature(folder: Path) -> None:
 
     def change(lines: list[bytes]) -> list[bytes]:
         opening, last = decode_line(lines[0].rstrip(b"\n")), decode_line(lines[-1].rstrip(b"\n"))
-        assert isinstance(opening, Opening)
+        assert isinstance(opening, OpeningLine)
         return [*lines[:-1], encode(replace(last, signature=opening.signature)) + b"\n"]
 
     edit(folder, change)
@@ -223,7 +223,7 @@ def failed(lines: list[Line]) -> list[Line]:
     out: list[Line] = []
     run, count = "", 0
     for found in lines:
-        if isinstance(found, Opening):
+        if isinstance(found, OpeningLine):
             run, count = found.run, 0
         count += isinstance(found, Entry)
         if run == "noisy" and isinstance(found, Entry) and count > 5:
@@ -257,7 +257,7 @@ def failed_at_last(folder: Path) -> None:
 def one_more(folder: Path) -> None:
     """A run of its own that never happened, after all others, with a small ε."""
     lines = [decode_line(raw.rstrip(b"\n")) for raw in sum_up_chain(folder)]
-    opening = next(line for line in reversed(lines) if isinstance(line, Opening))
+    opening = next(line for line in reversed(lines) if isinstance(line, OpeningLine))
     time = max(line.time for line in lines)
     more: list[Line] = [
         replace(opening, run="more", runs=[*opening.runs, "more"], time=time, signature="", hash=""),
@@ -277,7 +277,7 @@ def late_note(folder: Path) -> None:
 
 
 def mixed_parts(folder: Path) -> None:
-    other = sv.compare({"plain": JOB, "noisy": NOISY}, parties(rows=90), baselines=(), keys=KEYS)
+    other = sv.compare({"plain": JOB, "noisy": NOISY}, make_parties(rows=90), baselines=(), keys=KEYS)
     shutil.rmtree(folder)
     other.report(folder)
     other.models["noisy"].save(folder / "model")
@@ -342,10 +342,10 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
     "own key: times": (forge(each(Entry, time=1 << 51), MINE), LINE),
     "own key: ε": (forge(cheaper, MINE), LINE),
     "own key: no ε": (forge(without_notes, MINE), LINE),
-    "own key: policy": (forge(each(Opening, policy="none"), MINE), LINE),
-    "own key: job": (forge(each(Opening, job="0" * 64), MINE), LINE),
-    "own key: role": (forge(each(Opening, role="active"), MINE), LINE),
-    "own key: expected runs": (forge(each(Opening, runs=["alignment"]), MINE), LINE),
+    "own key: policy": (forge(each(OpeningLine, policy="none"), MINE), LINE),
+    "own key: job": (forge(each(OpeningLine, job="0" * 64), MINE), LINE),
+    "own key: role": (forge(each(OpeningLine, role="active"), MINE), LINE),
+    "own key: expected runs": (forge(each(OpeningLine, runs=["alignment"]), MINE), LINE),
     "own key: declarations": (forge(other_words, MINE), LINE),
     "own key: peers' words left out": (forge(each(Closing, words={}), MINE), LINE),
     "own key: peers left out": (forge(lambda lines: [x for x in lines if not isinstance(x, PeersLine)], MINE), LINE),
@@ -369,14 +369,14 @@ def _audit(folder: Path, *options: str) -> int:
 
 
 def test_the_untouched_folder_passes(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pins = [x for name, key in KEYS.items() for x in ("--pin", f"{name}={key.public.fingerprint}")]
+    pins = [x for name, key in KEYS.items() for x in ("--pin", f"{name}={key.public_key.fingerprint}")]
     assert _audit(whole, *pins) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "12 ledgers verified" in said
     assert said.count("as pinned") == 3
     assert "Not pinned" not in said
     found = sv.audit(whole)
-    assert (found.complete, list(found.incomplete)) == (True, [])
+    assert (found.is_complete, list(found.incomplete)) == (True, [])
 
 
 @pytest.mark.parametrize(("act", "words"), TAMPERINGS.values(), ids=TAMPERINGS)
@@ -408,10 +408,10 @@ def test_a_party_without_the_label_owner_s_scores_audits_all_else(whole: Path, t
 
 def test_a_whole_set_under_other_keys_is_told_by_pins_alone(whole: Path, tmp_path: Path) -> None:
     """What the page says: without pins nobody can tell."""
-    result = sv.compare({"plain": JOB, "noisy": NOISY}, parties(rows=90), baselines=())
+    result = sv.compare({"plain": JOB, "noisy": NOISY}, make_parties(rows=90), baselines=())
     result.report(tmp_path)
-    assert sv.audit(tmp_path).complete
-    pin = {"shop1": KEYS["shop1"].public.fingerprint}
+    assert sv.audit(tmp_path).is_complete
+    pin = {"shop1": KEYS["shop1"].public_key.fingerprint}
     with pytest.raises(sv.AuditError, match=r"shop1.jsonl:1: 'shop1': the chain is signed with ed25519:.* was pinned"):
         sv.audit(tmp_path, pins=pin)
     with pytest.raises(sv.InputError, match="unknown party that is pinned 'shop9'"):

@@ -108,17 +108,17 @@ def test_what_each_table_holds_is_told(folder: Path) -> None:
         ("ref", "born"),
         {"label": "late"},
     )
-    assert bank.kinds == {"numbers": 2, "categories": 3, "dates": 1, "truth values": 1}
-    assert bank.texts == 1  # paid: money with thousands and a sign
-    assert bank.constant == ["currency"]
-    assert bank.scattered == ["remark"]
+    assert bank.kind_counts == {"numbers": 2, "categories": 3, "dates": 1, "truth values": 1}
+    assert bank.numeric_text_count == 1  # paid: money with thousands and a sign
+    assert bank.constant_columns == ["currency"]
+    assert bank.scattered_columns == ["remark"]
     assert bank.most_missing is not None
     assert (bank.most_missing.column, bank.most_missing.missing) == ("income", 0.25)
-    assert bank.missing == pytest.approx(0.25 / 7)
+    assert bank.missing_share == pytest.approx(0.25 / 7)
     assert bank.written == "semicolons between fields, cp1252, decimal comma"
     assert (shop.rows, shop.columns, shop.ids, shop.unused) == (ROWS, 5, ("first", "born"), ("more",))
-    assert shop.kinds == {"numbers": 1, "categories": 1}
-    assert (shop.written, shop.missing, shop.most_missing) == ("", 0.0, None)
+    assert shop.kind_counts == {"numbers": 1, "categories": 1}
+    assert (shop.written, shop.missing_share, shop.most_missing) == ("", 0.0, None)
 
 
 def test_the_lines_fit_80_columns_whatever_names_are(folder: Path) -> None:
@@ -133,7 +133,7 @@ def test_the_lines_fit_80_columns_whatever_names_are(folder: Path) -> None:
     ):
         assert words in text
     assert "from the first 1,000 rows" in text
-    use = ColumnUse.of(id="i" * 90, label=None, features=None, categorical=(), classes=None, prepare="auto")
+    use = ColumnUse.from_arguments(id="i" * 90, label=None, features=None, categorical=(), classes=None, prepare="auto")
     table = pa.table({"i" * 90: [str(i) for i in range(9)]} | {f"{'c' * 70}{i}": [1] * 9 for i in range(5)})
     pa_parquet.write_table(table, folder / "long.parquet")
     long = table_overview("p" * 60, folder / "long.parquet", use)
@@ -147,7 +147,9 @@ def test_the_lines_fit_80_columns_whatever_names_are(folder: Path) -> None:
 def test_names_of_columns_do_not_steer_the_terminal(tmp_path: Path) -> None:
     table = pa.table({"i\x1b[2J": ["a", "b"], "x\r\n\tsecond line" + "\x00" * 9: [1, 1], "\x9b31m": [1, None]})
     pa_parquet.write_table(table, tmp_path / "t.parquet")
-    use = ColumnUse.of(id="i\x1b[2J", label=None, features=None, categorical=(), classes=None, prepare="auto")
+    use = ColumnUse.from_arguments(
+        id="i\x1b[2J", label=None, features=None, categorical=(), classes=None, prepare="auto"
+    )
     found = table_overview("bank", tmp_path / "t.parquet", use)
     assert found is not None
     lines = shown((found,))
@@ -169,7 +171,7 @@ def test_tables_with_mistakes_say_what_they_can(folder: Path, tmp_path: Path) ->
     assert any("none.csv" in one for one in found.mistakes)
     assert any("'spend'" in one for one in found.mistakes)
     (shop,) = found.tables
-    assert shop.kinds == {"categories": 1}
+    assert shop.kind_counts == {"categories": 1}
 
 
 def test_identifiers_of_other_numbers_of_columns_are_told(folder: Path) -> None:
@@ -231,14 +233,16 @@ def test_what_is_wrong_with_keys_is_told_with_what_is_wrong_with_the_table(folde
 def test_columns_that_are_half_numbers_and_tables_without_a_difference_are_told(tmp_path: Path) -> None:
     rows = [f"i{i},{'<0.5' if i % 2 else i / 7},{i % 3},CH\n" for i in range(60)]
     (tmp_path / "t.csv").write_text("id,lab,late,land\n" + "".join(rows))
-    use = ColumnUse.of(id="id", label="late", features=None, categorical=(), classes=None, prepare="auto")
+    use = ColumnUse.from_arguments(id="id", label="late", features=None, categorical=(), classes=None, prepare="auto")
     found = table_overview("lab", tmp_path / "t.csv", use)
     assert found is not None
     assert (found.partly, found.classes, found.unused) == (("lab",), 3, ())
     text = "\n".join(shown((found,)))
     assert "label late (3 classes)" in text
     assert "taken as categories, though many values" in text
-    only = ColumnUse.of(id="id", label=None, features=["land"], categorical=(), classes=None, prepare="auto")
+    only = ColumnUse.from_arguments(
+        id="id", label=None, features=["land"], categorical=(), classes=None, prepare="auto"
+    )
     assert table_mistakes(tmp_path / "t.csv", use) == []
     (line,) = table_mistakes(tmp_path / "t.csv", only)
     assert "no column is left after preparation (dropped: land)" in line

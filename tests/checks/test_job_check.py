@@ -188,16 +188,16 @@ def test_only_a_sample_is_read(folder: Path) -> None:
     rows = "".join(f"P{i},{i}\n" for i in range(SAMPLE))
     (folder / "shop.csv").write_text("customer,spent\n" + rows + "P0,x\n", encoding="utf-8")
     use = PartySection(name="shop", file="shop.csv", id="customer")
-    assert table_mistakes(folder / "shop.csv", use.use) != []  # pyarrow takes the type from its first block
+    assert table_mistakes(folder / "shop.csv", use.column_use) != []  # pyarrow takes the type from its first block
     (folder / "shop.csv").write_text("customer,spent\n" + rows + "P0,1\n", encoding="utf-8")
-    assert table_mistakes(folder / "shop.csv", use.use) == []
+    assert table_mistakes(folder / "shop.csv", use.column_use) == []
     (folder / "shop.csv").write_text("customer,spent\nP1,1\nP1,2\n" + rows, encoding="utf-8")
-    found = table_mistakes(folder / "shop.csv", use.use)
+    found = table_mistakes(folder / "shop.csv", use.column_use)
     assert "shop.csv, first 1,000 rows: repeated identifiers: 'P1' in rows 1 and 2" in found[0]
 
 
 def test_tables_that_are_none_are_mistakes(folder: Path) -> None:
-    use = PartySection(name="shop", file="t", id="k", label="y").use
+    use = PartySection(name="shop", file="t", id="k", label="y").column_use
     texts = {
         "empty.csv": b"",
         "header.csv": b"k,x,y\n",

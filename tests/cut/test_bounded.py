@@ -19,7 +19,7 @@ from securevfl.cut.plain import FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import InputError, RangeError
 from securevfl.run.simulation import join_parties, run_parties
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 
 WIDTH, CLIP, BOUND = 4, 1.0, 2.0
 SPEC = CutSpec(width=3, lr=2.0, batch_size=8, weight_bound=BOUND)
@@ -189,7 +189,7 @@ def test_a_job_with_noise_on_z_and_a_high_rate_keeps_every_norm_below_its_bound(
     protection = sv.BFV(dp=dp) if sealed else sv.Plain(dp=dp)
     algorithm = sv.SplitNN(hidden=16, top=(), lr=0.05, cut_lr=2.0)
     job = sv.Job(algorithm=algorithm, protection=protection, epochs=3 if sealed else 30, steps=3, batch_size=32, seed=1)
-    people = parties(passive=2, rows=100, width=6)
+    people = make_parties(passive=2, rows=100, width=6)
     ran = run_parties(job, people, join_parties(people, job), run="run")
     assert len(norms) >= 2 * 9
     assert max(norms) <= BOUND

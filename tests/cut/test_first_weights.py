@@ -24,7 +24,7 @@ from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret,
 from securevfl.privacy import Noised, NoiseShare, strip_noise_mark
 from securevfl.run.checkpoint import make_keepers
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 from securevfl.transport import MemoryChannel, Message, encode_message
 
 WIDTH, HIDDEN = 24, 32
@@ -73,7 +73,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
 
 def run(job: sv.Job, secrets: Mapping[str, PartySecret] | None = None) -> RunOutcome:
-    people = parties(passive=2, rows=100, width=WIDTH // 2)
+    people = make_parties(passive=2, rows=100, width=WIDTH // 2)
     return run_parties(job, people, join_parties(people, job), run="run", secrets=secrets)
 
 
@@ -227,7 +227,7 @@ def test_every_protection_begins_with_the_passive_partys_own_weights(kind: str) 
 
 
 def test_a_secret_has_256_bits_of_the_operating_system_and_does_not_show() -> None:
-    found = [PartySecret.fresh() for _ in range(64)]
+    found = [PartySecret.generate() for _ in range(64)]
     assert len({secret.number for secret in found}) == 64
     assert max(secret.number for secret in found).bit_length() > 250
     assert not any(str(secret.number) in f"{secret!r} {secret}" for secret in found)
@@ -262,7 +262,7 @@ class Stops(Observer):
 def test_a_sealed_run_goes_on_as_if_nothing_had_happened(algorithm: sv.SplitNN, tmp_path: Path) -> None:
     """With the secrets that its checkpoints hold, and without any given: random matching draws anew in each epoch."""
     job = JOB.replace(algorithm=algorithm, epochs=3)
-    people = parties(passive=1, rows=100, width=3)
+    people = make_parties(passive=1, rows=100, width=3)
     aligned, names = join_parties(people, job), list(people)
     whole = run_parties(job, people, aligned, run="run")
     with pytest.raises(sv.PartyFailed):
@@ -291,7 +291,7 @@ def test_a_checkpoint_without_a_secret_is_refused() -> None:
 
 
 def test_a_comparison_begins_all_its_jobs_with_the_same_secrets(seen: Seen) -> None:
-    people = parties(passive=1, rows=100, width=3)
+    people = make_parties(passive=1, rows=100, width=3)
     jobs = {"exact": JOB.replace(protection=sv.Plain(fixed_point=True)), "sealed": JOB}
     one, two = (sv.compare(jobs, people, baselines=(), aligned=join_parties(people, JOB)) for _ in range(2))
     for result in (one, two):
@@ -306,11 +306,11 @@ def _spellings(secret: PartySecret, width: int) -> dict[str, bytes]:
     return {
         "bytes": raw,
         "bytes, reversed": raw[::-1],
-        "hexadecimal": secret.text.encode(),
+        "hexadecimal": secret.to_hex.encode(),
         "decimal": str(number).encode(),
         "half": raw[:16],
         "keystream": first[:32],
-        "seed of the bottom": secret.seed("model").to_bytes(8, "little"),
+        "seed of the bottom": secret.derive_seed("model").to_bytes(8, "little"),
     }
 
 
@@ -326,7 +326,7 @@ def test_no_message_ledger_or_model_holds_a_secret(
         return await send(self, message)
 
     monkeypatch.setattr(MemoryChannel, "send", recorded)
-    people = parties(passive=2, rows=100, width=WIDTH // 2)
+    people = make_parties(passive=2, rows=100, width=WIDTH // 2)
     secrets = {name: PartySecret(int.from_bytes(os.urandom(32), "big")) for name in people}
     job = JOB.replace(algorithm=ALGORITHM.replace(bottom=bottom))
     result = sv.simulate(job, people, secrets=secrets, checkpoints=tmp_path / "kept")
@@ -340,7 +340,7 @@ def test_no_message_ledger_or_model_holds_a_secret(
         for spelling, what in _spellings(secret, bottom[-1] if bottom else WIDTH // 2).items():
             assert what not in wire, f"{spelling} of {name}'s secret crossed a link"
             assert what not in shown, f"{spelling} of {name}'s secret is in a report or a model"
-        assert secret.text.encode() in kept, "the party's own checkpoint holds it"
+        assert secret.to_hex.encode() in kept, "the party's own checkpoint holds it"
 
 
 def _all_bytes(folder: Path) -> bytes:

@@ -39,7 +39,7 @@ KINDS: list[Row] = [
 
 
 def _kinds(declared: Exchanges, sender: PartyRole, receiver: PartyRole) -> set[Kind]:
-    return {kind for _, kind in declared.between(sender, receiver)} - USUAL
+    return {kind for _, kind in declared.declared_between(sender, receiver)} - USUAL
 
 
 @pytest.mark.parametrize(("protection", "use", "passive", "down", "up", "among"), KINDS)
@@ -197,9 +197,9 @@ def test_titles_and_descriptions() -> None:
     assert sv.Paillier(bits=2048, dp=sv.DP(labels=sv.Gaussian())).title == "Paillier 2048 + DP on labels, ε = 8"
     for kind in Protection.known_types().values():
         made = kind(dp=GAUSSIAN)
-        assert Protection.of(made.describe()) == made
-        assert Protection.of(kind.name) == kind()
-    assert Sealed.of("bfv") == sv.BFV()
+        assert Protection.from_values(made.describe()) == made
+        assert Protection.from_values(kind.name) == kind()
+    assert Sealed.from_values("bfv") == sv.BFV()
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_titles_and_descriptions() -> None:
 )
 def test_mistakes_are_named(values: dict[str, Any], words: str) -> None:
     with pytest.raises(sv.InputError) as caught:
-        Protection.of(values, "protection")
+        Protection.from_values(values, "protection")
     assert words in str(caught.value)
 
 

@@ -60,7 +60,7 @@ def test_blocks_are_encoded_as_column_by_column(values: np.ndarray, scale: int, 
     expected = (9, *values.shape[1:]) if values.ndim != 3 else (9, 1, *values.shape[1:])
     assert encoded.shape == expected
     np.testing.assert_allclose(encoded.reshape(9, -1), _slow(values, train, clip), atol=1e-5)
-    assert len(encoder.names) == int(np.prod(values.shape[1:]))
+    assert len(encoder.column_names) == int(np.prod(values.shape[1:]))
     some = np.array([8, 2, 2])
     np.testing.assert_array_equal(encoder.transform(table, some), encoded[some])
 
@@ -115,7 +115,7 @@ def test_an_image_beside_other_columns_is_flattened() -> None:
     for scale in ("standard", "quantile"):
         encoder = FeatureEncoder.fit(table, np.arange(5), scale=scale)
         encoded = encoder.transform(table)
-        assert encoder.names == [*(f"image[{i}]" for i in range(6)), "kind=u", "kind=v", "x"]
+        assert encoder.column_names == [*(f"image[{i}]" for i in range(6)), "kind=u", "kind=v", "x"]
         np.testing.assert_allclose(encoded[:, :6], _slow(values, np.arange(5), 5.0), atol=1e-6)
         assert encoded[:, 6].tolist() == [1, 0, 1, 1, 0]
 
@@ -123,7 +123,7 @@ def test_an_image_beside_other_columns_is_flattened() -> None:
 def test_a_party_without_columns_has_no_features() -> None:
     table = PartyTable(name="a", ids=["x", "y"], columns={}, label=np.array([0, 1]), classes=(0, 1))
     encoder = FeatureEncoder.fit(table, np.arange(2))
-    assert (encoder.names, encoder.transform(table).shape) == ([], (2, 0))
+    assert (encoder.column_names, encoder.transform(table).shape) == ([], (2, 0))
     assert encoder.transform(table, np.array([1])).shape == (1, 0)
     assert "0 columns" in repr(table)
 

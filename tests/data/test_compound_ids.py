@@ -62,7 +62,7 @@ def test_rows_that_a_plain_join_would_mix_up_stay_apart(tmp_path):
 )
 def test_check_lists_what_is_wrong_at_once(tmp_path, text, id, told):
     file = written(tmp_path, text)
-    use = ColumnUse.of(id=id, label=None, features=None, categorical=(), classes=None)
+    use = ColumnUse.from_arguments(id=id, label=None, features=None, categorical=(), classes=None)
     found = "\n".join(table_mistakes(file, use))
     assert all(part in found for part in told), found
     with pytest.raises(InputError):
@@ -71,8 +71,8 @@ def test_check_lists_what_is_wrong_at_once(tmp_path, text, id, told):
 
 def test_a_job_file_names_several_columns(tmp_path):
     written(tmp_path, ROWS)
-    section = TableSection.of({"file": "t.csv", "id": ["first", "last", "born"]})
-    assert list(section.read(tmp_path, "bank").ids)[1] == "2:Bo2:Ek3:007"
+    section = TableSection.from_values({"file": "t.csv", "id": ["first", "last", "born"]})
+    assert list(section.read_table(tmp_path, "bank").ids)[1] == "2:Bo2:Ek3:007"
 
 
 def parties_by(tmp_path, first, second):

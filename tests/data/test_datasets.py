@@ -37,7 +37,7 @@ def test_the_shipped_table_equals_the_source() -> None:
         header, *rows = csv.reader(file)
     source = np.array(rows, dtype=np.float64)
     parties = datasets.default_credit(overlap=1.0)
-    number = {datasets._reference(int(row[0])): i for i, row in enumerate(source)}
+    number = {datasets._customer_reference(int(row[0])): i for i, row in enumerate(source)}
     for table in parties.values():
         at = [number[ref] for ref in table.ids]
         for name, values in table.columns.items():
@@ -63,7 +63,7 @@ def test_the_same_seed_gives_the_same_split_and_another_another() -> None:
 
 
 def test_references_are_unique_and_no_row_numbers() -> None:
-    references = [datasets._reference(i) for i in range(1, 30_001)]
+    references = [datasets._customer_reference(i) for i in range(1, 30_001)]
     assert len(set(references)) == 30_000
     assert references != sorted(references)
 

@@ -64,7 +64,7 @@ def test_constant_columns_become_zeros() -> None:
 def test_one_hot_knows_the_training_rows_categories_only() -> None:
     table = _table(np.arange(4.0), ["b", "a", "b", "new"])
     encoder = FeatureEncoder.fit(table, np.array([0, 1, 2]))
-    assert encoder.names == ["x", "kind=a", "kind=b"]
+    assert encoder.column_names == ["x", "kind=a", "kind=b"]
     assert encoder.transform(table)[:, 1:].tolist() == [[0, 1], [1, 0], [0, 1], [0, 0]]
 
 

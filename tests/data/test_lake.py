@@ -94,7 +94,7 @@ def test_object_stores(tmp_path: Path) -> None:
     local = _write(tmp_path, table)["parts"]
     _same(read_table(f"file://{local}", **USE), expected)
     section = PartySection(file=f"file://{local}", **{k: v for k, v in USE.items() if k != "categorical"})
-    assert section.replace(categorical=("town",)).load(Path("/nowhere")).rows == 300
+    assert section.replace(categorical=("town",)).load_table(Path("/nowhere")).rows == 300
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_float32_loses_nothing_that_training_sees(values: np.ndarray, kept: type
 
 def test_names_read_like_a_tuple() -> None:
     texts = ("a", "", "Århus", "x" * 100, "a ")
-    names = Names.of(texts)
+    names = Names.from_texts(texts)
     assert (names, len(names), names[2], names[-1], list(names)) == (texts, 5, "Århus", "a ", list(texts))
     assert names[1:3] == ("", "Århus")
     assert names[::-2] == texts[::-2]
@@ -219,7 +219,11 @@ def test_names_read_like_a_tuple() -> None:
     assert "b" not in names
     assert names != texts[:4]
     assert hash(names) == hash(texts)
-    assert (names.first_blank(), Names.of(("a", "\x1f\u2003")).first_blank(), names[2:].first_blank()) == (1, 1, None)
+    assert (names.first_blank(), Names.from_texts(("a", "\x1f\u2003")).first_blank(), names[2:].first_blank()) == (
+        1,
+        1,
+        None,
+    )
     assert names.all_differ()
     assert not names.take(np.array([0, 0])).all_differ()
     data, starts, lengths = names[2:].buffers()

@@ -114,9 +114,9 @@ def test_only_the_columns_that_are_used_are_read(tmp_path: Path) -> None:
 
 def test_limits_from_a_job_file(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("id,x\na,1\nb,2\n", encoding="utf-8")
-    assert PartySection(name="a", file="t.csv", id="id").load(tmp_path).rows == 2
+    assert PartySection(name="a", file="t.csv", id="id").load_table(tmp_path).rows == 2
     with pytest.raises(InputError, match="raise max_rows"):
-        PartySection(name="a", file="t.csv", id="id", max_rows=1).load(tmp_path)
+        PartySection(name="a", file="t.csv", id="id", max_rows=1).load_table(tmp_path)
     with pytest.raises(InputError, match="max_rows is 0"):
         TableLimits(max_rows=0)
 

@@ -106,7 +106,7 @@ def test_nobody_else_can_open_the_file_and_nothing_is_left(tmp_path: Path, monke
         reserve(file, offset, size)
 
     monkeypatch.setattr(os, "posix_fallocate", watched)
-    array = Storage(above=0, folder=str(tmp_path)).empty((100, 3), np.float32)
+    array = Storage(above=0, folder=str(tmp_path)).allocate((100, 3), np.float32)
     array[:] = 7
     assert (stat.S_IMODE(held[0].st_mode), held[0].st_nlink) == (0o600, 0)
     assert held[0].st_dev == tmp_path.stat().st_dev
@@ -120,7 +120,7 @@ def test_a_full_disk_is_said_before_anything_is_written(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(InputError, match=r"no room for 1,200 bytes.*No space left.*spill_folder"):
-        Storage(above=0, folder=str(tmp_path)).empty((100, 3), np.float32)
+        Storage(above=0, folder=str(tmp_path)).allocate((100, 3), np.float32)
     with pytest.raises(InputError, match="spill_above is -1"):
         Storage(above=-1)
 

@@ -11,7 +11,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, QuantileTransformer, RobustScaler, StandardScaler
 
 from securevfl.data import Categories, ColumnPreparation, FeatureEncoder, PartyTable, Preparation
-from securevfl.data.prepare.dates import parse_dates, parts_of
+from securevfl.data.prepare.dates import date_parts, parse_dates
 from securevfl.data.prepare.numbers import decimal_marks, parse_numbers
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.run.store import read_tree, write_tree
@@ -72,11 +72,11 @@ def test_every_kind_is_found_and_becomes_finite_numbers(messy: dict[str, Any]) -
         "street": "categories",
     }
     assert [line.column for line in encoder.lines if not line.width] == ["always", "never"]
-    assert x.shape == (ROWS, len(encoder.names)) == (ROWS, sum(line.width for line in encoder.lines))
+    assert x.shape == (ROWS, len(encoder.column_names)) == (ROWS, sum(line.width for line in encoder.lines))
     assert np.isfinite(x).all()
-    assert encoder.names[:3] == ["age", "age missing", "spent"]
+    assert encoder.column_names[:3] == ["age", "age missing", "spent"]
     np.testing.assert_array_equal(x[:, 1], np.isnan(messy["age"]))
-    assert [name for name in encoder.names if name.startswith("born")] == [
+    assert [name for name in encoder.column_names if name.startswith("born")] == [
         *("born days", "born year", "born month sin", "born month cos", "born weekday sin", "born weekday cos"),
         "born missing",
     ]
@@ -132,7 +132,7 @@ def test_scales_are_those_of_scikit_learn() -> None:
         encoder, x = fit({"x": filled}, scale="none", impute=how, missing="impute")
         theirs = SimpleImputer(strategy=how).fit(filled[TRAIN].reshape(-1, 1)).transform(filled.reshape(-1, 1))
         np.testing.assert_allclose(x, np.clip(theirs, -5, 5), rtol=1e-6)
-        assert encoder.names == ["x"]
+        assert encoder.column_names == ["x"]
 
 
 def test_auto_ranks_skewed_and_heavy_tailed_columns_alone() -> None:
@@ -154,23 +154,23 @@ def test_rare_and_new_levels_are_one_column_as_in_scikit_learn() -> None:
     theirs = OneHotEncoder(min_frequency=9, handle_unknown="infrequent_if_exist", sparse_output=False)
     theirs.fit(town[TRAIN].reshape(-1, 1))
     np.testing.assert_array_equal(x, theirs.transform(town.reshape(-1, 1)))
-    assert encoder.names[-1] == "town=(other)"
+    assert encoder.column_names[-1] == "town=(other)"
     assert (x[350:, -1] == 1).all()
 
 
 def test_many_levels_become_few_numbers_and_frequencies_rise_with_counts() -> None:
     street = np.array([f"s{int(v)}" for v in RNG.exponential(80, ROWS)])
     encoder, x = fit({"street": street}, categorical="frequency")
-    assert encoder.names == ["street frequency"]
+    assert encoder.column_names == ["street frequency"]
     counts = np.array([(street[TRAIN] == name).sum() for name in street])
     order = np.argsort(counts, kind="stable")
     assert (np.diff(x[order, 0]) >= 0).all()
     assert (x[counts == 0] < x[counts == 1].min()).all()  # unknown is rarer than seen once
-    assert len(fit({"street": street}, levels=8)[0].names) == 9  # 7 levels, the others, the frequency
+    assert len(fit({"street": street}, levels=8)[0].column_names) == 9  # 7 levels, the others, the frequency
     rare, x = fit({"street": street}, rare=50)  # no level is frequent: their frequency is left
-    assert rare.names == ["street frequency"]
+    assert rare.column_names == ["street frequency"]
     identifiers, _ = fit({"name": np.array([f"n{i}" for i in range(ROWS)]), "x": np.arange(ROWS) * 1.0})
-    assert identifiers.names == ["x"]
+    assert identifiers.column_names == ["x"]
     assert "an identifier, or free text" in identifiers.lines[0].how
     hashed, x = fit({"street": street}, categorical="hash", buckets=16)
     assert (x.sum(axis=1) == 1).all()
@@ -183,9 +183,9 @@ def test_many_levels_become_few_numbers_and_frequencies_rise_with_counts() -> No
 def test_a_missing_category_is_a_level_or_the_most_frequent_one() -> None:
     kind = np.array(["a", "a", "b", "", None] * 80, dtype=object)
     encoder, x = fit({"kind": kind})
-    assert encoder.names == ["kind=(missing)", "kind=a", "kind=b"]
+    assert encoder.column_names == ["kind=(missing)", "kind=a", "kind=b"]
     assert x[3].tolist() == x[4].tolist() == [1, 0, 0]
-    assert fit({"kind": kind}, missing="impute")[0].names == ["kind=a", "kind=b"]
+    assert fit({"kind": kind}, missing="impute")[0].column_names == ["kind=a", "kind=b"]
 
 
 def test_all_problems_of_a_table_are_told_at_once() -> None:
@@ -272,7 +272,7 @@ def test_dates_of_several_forms() -> None:
     assert parse_dates(["02.01.70", "2. 1. 1970"], "dotted").tolist() == [1, 1]
     assert parse_dates(["1/2/1970"], "dmy").tolist() == [31]
     assert parse_dates(["1/2/1970"], "mdy").tolist() == [1]
-    found = parts_of(np.array([19782.25, -1.0, np.nan]))
+    found = date_parts(np.array([19782.25, -1.0, np.nan]))
     assert [found[name][0] for name in ("year", "month", "weekday", "hour")] == [2024, 2, 3, 6]
     assert [found[name][1] for name in ("year", "month", "weekday", "hour")] == [1969, 12, 2, 0]
 
@@ -313,7 +313,7 @@ def test_trees_get_numbers_as_they_are_and_codes(messy: dict[str, Any], tmp_path
     encoder = FeatureEncoder.fit(whole, TRAIN, view="coded")
     x = encoder.transform(whole)
     assert x.dtype == np.float64
-    at = {name: i for i, name in enumerate(encoder.names)}
+    at = {name: i for i, name in enumerate(encoder.column_names)}
     assert list(at) == [
         *("age", "spent", "amount", "member", "since days", "since year", "since month", "since weekday"),
         *("born days", "born year", "born month", "born weekday", "town", "street"),
@@ -327,14 +327,14 @@ def test_trees_get_numbers_as_they_are_and_codes(messy: dict[str, Any], tmp_path
     counts = [int((messy["town"][TRAIN] == town).sum()) for town in messy["town"][TRAIN]]
     order = np.argsort(x[TRAIN, at["town"]], kind="stable")
     assert (np.diff(np.array(counts)[order][:200]) <= 0).all()  # the most frequent level has code 0
-    codes = dict(zip(encoder.names, encoder.codes, strict=True))
+    codes = dict(zip(encoder.column_names, encoder.code_counts, strict=True))
     assert [codes[name] for name in ("age", "born year")] == [0, 0]
     for name in ("town", "street"):
         assert 0 <= x[:, at[name]].min() <= x[:, at[name]].max() < codes[name] <= 255
     write_tree(tmp_path / "part", encoder.state())
     again = FeatureEncoder.from_state(read_tree(tmp_path / "part"))  # type: ignore[arg-type]
     np.testing.assert_array_equal(again.transform(whole), x)
-    assert again.codes == encoder.codes
+    assert again.code_counts == encoder.code_counts
     new = table(**(messy | {"town": np.full(ROWS, "never seen"), "street": np.full(ROWS, "")}))
     assert (again.transform(new)[:, at["town"]] == codes["town"] - 1).all()
     assert np.isnan(again.transform(new)[:, at["street"]]).all()
@@ -360,7 +360,7 @@ def test_trees_get_tables_without_a_preparation_too() -> None:
     np.testing.assert_array_equal(x[:, :6], images.reshape(ROWS, 6)[[5, 2]])
     assert x[:, 6].tolist() == [1, 2]
     np.testing.assert_array_equal(x[:, 7], np.asarray(whole.columns["x"])[[5, 2]])
-    assert encoder.codes == [0] * 6 + [4, 0]
+    assert encoder.code_counts == [0] * 6 + [4, 0]
 
 
 def test_a_model_without_preparation_takes_no_gaps() -> None:
@@ -381,7 +381,7 @@ def test_blocks_stay_blocks_and_categories_may_be_numbers() -> None:
         preparation=Preparation(),
     )
     encoder = FeatureEncoder.fit(whole, TRAIN)
-    assert encoder.names == [
+    assert encoder.column_names == [
         *(f"block[{i}]" for i in range(3)),
         "code",
         "code missing",

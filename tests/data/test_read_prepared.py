@@ -125,7 +125,7 @@ def test_a_check_lists_all_that_preparation_would_stop_at(tmp_path: Path) -> Non
     lines = [f'i{i},"{i},5",{i % 12 + 1}/{i % 11 + 1}/2020,{i}' for i in range(40)]
     lines[7] = "i7,seven,1/1/2020,inf"
     (tmp_path / "a.csv").write_text("\n".join(["id,a,b,c", *lines]), encoding="utf-8")
-    use = ColumnUse.of(id="id", label=None, features=None, categorical=(), classes=None, prepare="auto")
+    use = ColumnUse.from_arguments(id="id", label=None, features=None, categorical=(), classes=None, prepare="auto")
     found = "\n".join(table_mistakes(tmp_path / "a.csv", use))
     assert "column 'a' contains numbers with a decimal comma, and 'seven'" in found
     assert "column 'b' contains dates" in found

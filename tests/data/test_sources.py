@@ -24,7 +24,7 @@ from hypothesis.extra import numpy as hnp
 
 from securevfl.data import Parties, datasets
 from securevfl.data.images import cut_images
-from securevfl.data.sources import cifar10, find, idx, image_set, npz
+from securevfl.data.sources import find_file, image_set, read_cifar10, read_idx, read_npz
 from securevfl.data.table import TEST, TRAIN, VALID
 from securevfl.data.views import fate, handwritten, parkinson
 from securevfl.errors import InputError
@@ -94,7 +94,7 @@ def test_idx_files_are_what_was_written(tmp_path_factory: pytest.TempPathFactory
     content = _idx_bytes(array)
     file = tmp_path_factory.getbasetemp() / ("written.gz" if gz else "written")
     file.write_bytes(gzip.compress(content) if gz else content)
-    np.testing.assert_array_equal(idx(file), array)
+    np.testing.assert_array_equal(read_idx(file), array)
 
 
 MEBI = 1 << 20
@@ -119,7 +119,7 @@ MEBI = 1 << 20
 def test_idx_files_that_lie_are_refused(tmp_path: Path, content: bytes, match: str, end: str) -> None:
     file = _write(tmp_path / f"x{end}", gzip.compress(content) if end else content)
     with pytest.raises(InputError, match=match):
-        idx(file)
+        read_idx(file)
 
 
 def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
@@ -127,12 +127,12 @@ def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
     middle = whole[:20] + bytes(byte ^ 255 for byte in whole[20:40]) + whole[40:]
     for content in (b"not gzip", whole[:-12], middle):
         with pytest.raises(InputError, match="cannot be read"):
-            idx(_write(tmp_path / "x.gz", content))
+            read_idx(_write(tmp_path / "x.gz", content))
     with pytest.raises(InputError, match="cannot be read"):
-        idx(tmp_path)
+        read_idx(tmp_path)
     bomb = gzip.compress(b"\0\0\x08\1\0\0\0\4" + bytes(8 * MEBI))
     with pytest.raises(InputError, match="4 bytes, but contains more"):
-        idx(_write(tmp_path / "x.gz", bomb))
+        read_idx(_write(tmp_path / "x.gz", bomb))
 
 
 def _npy(header: str, content: bytes = b"", version: bytes = b"\1\0") -> bytes:
@@ -198,7 +198,7 @@ GOOD = _npy(HEADER % "(3,)", b"abc")
 def test_npz_files_that_lie_are_refused(tmp_path: Path, content: bytes, match: str, end: str) -> None:
     file = _write(tmp_path / f"x{end}", lzma.compress(content) if end == ".npz.xz" else content)
     with pytest.raises(InputError, match=match):
-        npz(file, ["a"])
+        read_npz(file, ["a"])
 
 
 def test_objects_are_refused_before_anything_of_them_is_run(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_objects_are_refused_before_anything_of_them_is_run(tmp_path: Path) -> N
 
     file = _write(tmp_path / "x.npz", _npz_bytes(a=np.array([Trap()], dtype=object)))
     with pytest.raises(InputError, match="Python objects"):
-        npz(file, ["a"])
+        read_npz(file, ["a"])
     assert not (tmp_path / "sprung").exists()
 
 
@@ -223,7 +223,7 @@ def test_npz_arrays_are_what_was_written(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "x.npz", **arrays)
     (tmp_path / "x.npz.xz").write_bytes(lzma.compress((tmp_path / "x.npz").read_bytes()))
     for name in ("x.npz", "x.npz.xz"):
-        for found, written in zip(npz(tmp_path / name, list(arrays)), arrays.values(), strict=True):
+        for found, written in zip(read_npz(tmp_path / name, list(arrays)), arrays.values(), strict=True):
             assert found.dtype == written.dtype
             np.testing.assert_array_equal(found, written)
 
@@ -233,15 +233,15 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest
     np.savez_compressed(stream, a=np.zeros(MEBI, np.uint8), b=np.zeros(MEBI, np.uint8))
     plain, packed = _write(tmp_path / "x.npz", stream.getvalue()), tmp_path / "x.npz.xz"
     packed.write_bytes(lzma.compress(_npz_bytes(a=np.zeros(2 * MEBI, np.uint8))))
-    assert len(npz(plain, ["a"])[0]) == MEBI
+    assert len(read_npz(plain, ["a"])[0]) == MEBI
     monkeypatch.setattr("securevfl.data.sources._LIMIT", MEBI + 1000)
     with pytest.raises(InputError, match=r"unpacks to 2,097,\d+ bytes; at most 1,049,576 are read"):
-        npz(plain, ["a", "b"])
+        read_npz(plain, ["a", "b"])
     with pytest.raises(InputError, match="unpacks to more than 1,049,576 bytes"):
-        npz(packed, ["a"])
+        read_npz(packed, ["a"])
     large = _write(tmp_path / "data_batch_1.bin", bytes(2 * MEBI))
     with pytest.raises(InputError, match="has 2,097,152 bytes; at most 1,049,576 are read"):
-        cifar10(large)
+        read_cifar10(large)
 
 
 def test_xz_files_are_whole_and_modest(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_xz_files_are_whole_and_modest(tmp_path: Path) -> None:
         (hungry, "Memory usage limit exceeded"),
     ):
         with pytest.raises(InputError, match=match):
-            npz(_write(tmp_path / "x.npz.xz", wrong), ["a"])
+            read_npz(_write(tmp_path / "x.npz.xz", wrong), ["a"])
 
 
 def _with_checksum(header: bytes) -> bytes:
@@ -274,10 +274,10 @@ def test_a_changed_byte_gives_an_error_or_an_array(
     folder = tmp_path_factory.getbasetemp()
     array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     for name, content, read in (
-        ("m.npz", _npz_bytes(a=array), lambda file: npz(file, ["a"])),
-        ("m.npz.xz", lzma.compress(_npz_bytes(a=array)), lambda file: npz(file, ["a"])),
-        ("m", _idx_bytes(array), idx),
-        ("m.gz", gzip.compress(_idx_bytes(array)), idx),
+        ("m.npz", _npz_bytes(a=array), lambda file: read_npz(file, ["a"])),
+        ("m.npz.xz", lzma.compress(_npz_bytes(a=array)), lambda file: read_npz(file, ["a"])),
+        ("m", _idx_bytes(array), read_idx),
+        ("m.gz", gzip.compress(_idx_bytes(array)), read_idx),
     ):
         at, value = data.draw(st.integers(0, len(content) - 1)), data.draw(st.integers(0, 255))
         (folder / name).write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
@@ -292,7 +292,7 @@ def test_path_comes_before_the_variable_and_the_variable_before_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def found(path: str | None = None) -> Path:
-        return find("it", ("one", "two"), path, "Get it.")
+        return find_file("it", ("one", "two"), path, "Get it.")
 
     with pytest.raises(InputError, match=r"it is not here: none of one, two in data\. Get it\. Then name its folder"):
         found()
@@ -418,7 +418,7 @@ def test_cifar_comes_in_batches_of_planes(tmp_path: Path) -> None:
     folder = _write_cifar(tmp_path / "data/cifar-10-batches-bin", arrays)
     order = np.concatenate([np.arange(100)[i::5] for i in range(5)])
     for path in (None, folder, folder / "data_batch_2.bin", tmp_path / "data"):
-        found = cifar10(path)
+        found = read_cifar10(path)
         for one, two in zip(found, (x[order], y[order], x_test, y_test), strict=True):
             np.testing.assert_array_equal(one, two)
     np.savez(tmp_path / "data/cifar10.npz", **dict(zip(ARRAYS, found, strict=True)))
@@ -441,10 +441,10 @@ def test_cifar_batches_of_another_size_are_refused(tmp_path: Path, size: int, ma
     folder = _write_cifar(tmp_path / "b", _images(100, 20, (32, 32, 3)))
     _write(folder / "data_batch_4.bin", bytes(size))
     with pytest.raises(InputError, match=match):
-        cifar10(folder)
+        read_cifar10(folder)
     (folder / "data_batch_4.bin").unlink()
     with pytest.raises(InputError, match=r"data_batch_4\.bin cannot be read: No such file"):
-        cifar10(folder)
+        read_cifar10(folder)
 
 
 @pytest.mark.parametrize(

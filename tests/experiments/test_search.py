@@ -20,7 +20,7 @@ from securevfl.data.table import TEST, VALID
 from securevfl.experiments import pool as pool_module
 from securevfl.experiments import search_trial
 from securevfl.experiments.privacy_cost import Cost
-from securevfl.experiments.search_budget import SearchBudget, released
+from securevfl.experiments.search_budget import SearchBudget, total_released
 from securevfl.experiments.search_study import make_study, spent_by
 from securevfl.experiments.search_trial import with_one_split
 from securevfl.privacy.accountant import GaussianRelease, epsilon_rdp
@@ -210,14 +210,14 @@ def test_a_winner_s_run_that_broke_off_or_was_deleted_counts_when_it_runs_again(
 
 def test_what_broke_off_counts_as_planned() -> None:
     """A pruned trial may have released all that it planned; composing less would call a search cheaper than it was."""
-    gone = released([], [{"features": Cost(4.0, 1e-5)}] * 2)
+    gone = total_released([], [{"features": Cost(4.0, 1e-5)}] * 2)
     assert gone["features"] == Cost(8.0, 2e-5)
     one = {"shop": [{"sigma": 2.0, "rate": 1.0, "times": 3, "protects": ["features"], "delta": 1e-5}]}
-    alone = released([one], [])["features"].epsilon
-    both = released([one, one], [])["features"].epsilon
+    alone = total_released([one], [])["features"].epsilon
+    both = total_released([one, one], [])["features"].epsilon
     assert alone < both < 2 * alone  # the accountant composes
     other = {"bank": [{"epsilon": 1.0, "classes": 2, "times": 1, "protects": ["labels"], "delta": 1e-5}]}
-    assert released([one, other], [])["features"].epsilon == alone
+    assert total_released([one, other], [])["features"].epsilon == alone
     assert SearchBudget(math.inf).allows({}, [{"features": Cost(math.inf, 1e-5)}])
     with pytest.raises(sv.InputError, match="positive ε"):
         SearchBudget(0.0)

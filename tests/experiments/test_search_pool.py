@@ -21,7 +21,7 @@ from securevfl.experiments.search_budget import SearchBudget
 from securevfl.experiments.search_loop import run_trials
 from securevfl.experiments.search_pool import _OnPool, _Order, check_pruner, trial_task
 from securevfl.experiments.search_study import make_study, spent_by
-from securevfl.experiments.search_trial import Asked, Outcome, with_one_split
+from securevfl.experiments.search_trial import Outcome, SearchRequest, with_one_split
 from securevfl.experiments.table_store import store_tables
 from securevfl.run.roster import Roster
 from securevfl.run.simulation import Aligned
@@ -90,7 +90,7 @@ def test_a_task_is_the_trial_in_plain_values(parties: sv.Parties, job: sv.Job, t
         protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=4.0))) if noisy else "plain",
         policies={"shop": sv.Policy(min_intersection=10)},
     )
-    assert sv.Job.of(one.describe()) == one
+    assert sv.Job.from_values(one.describe()) == one
     order = msgspec.msgpack.encode(_Order(number=7, job=one.describe(), metric="auc", repeats=2, tables="", once=noisy))
     with pytest.raises(sv.InputError, match="a worker does not see"):
         trial_task(order, str(tmp_path / "tables.safetensors"), "")
@@ -115,12 +115,12 @@ def test_a_study_of_ones_own_hears_epochs_in_the_end(parties: sv.Parties, job: s
     runs = _OnPool(Workers(LocalPool()), asked_of(one, marked, aligned), None)
     ended: Future[bytes] = Future()
     ended.set_result(msgspec.msgpack.encode(Outcome([0.5], [{}], [(1, 0.4), (2, 0.5)], pruned=False)))
-    assert runs.read(study.ask(), ended).values == [0.5]
+    assert runs.read_outcome(study.ask(), ended).values == [0.5]
     assert study.trials[0].intermediate_values == {1: 0.4, 2: 0.5}
 
 
-def asked_of(job: sv.Job, parties: sv.Parties, aligned: Aligned, budget: float | None = None) -> Asked:
-    return Asked(
+def asked_of(job: sv.Job, parties: sv.Parties, aligned: Aligned, budget: float | None = None) -> SearchRequest:
+    return SearchRequest(
         job=job,
         parties=parties,
         aligned=aligned,
@@ -136,7 +136,7 @@ class Played:
     """Runs that end as they are told to: trial → its value, or what ended it."""
 
     def __init__(self, places: int, end: Callable[[int], Any]) -> None:
-        self.places, self._end = places, end
+        self.slots, self._end = places, end
         self.going: set[int] = set()
         self.most = 0
 

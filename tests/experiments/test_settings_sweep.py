@@ -327,7 +327,7 @@ def test_the_command_searches_a_job_file(job_file: Path, capsys: pytest.CaptureF
     assert 0.001 <= sections["algorithm"]["lr"] <= 0.1
     assert sections["job"]["epochs"] in (1, 2)
     assert sections["job"]["scale"] in ("standard", "robust")
-    assert sv.Job.of({**sections["job"], "algorithm": {"name": "splitnn", **sections["algorithm"]}})
+    assert sv.Job.from_values({**sections["job"], "algorithm": {"name": "splitnn", **sections["algorithm"]}})
     for wrong in ("epochs", "epochs=1..b", "epochs=1..3:exp", "epochs=3..1"):
         with pytest.raises(SystemExit) as ended:
             main(["search", str(job_file), "--space", wrong])

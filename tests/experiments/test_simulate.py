@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from securevfl_crypto import generate_keypair
-from support.helpers import parties, ready_keys
+from support.helpers import make_parties, ready_keys
 
 import securevfl as sv
 from securevfl.algorithms import splitnn
@@ -49,7 +49,7 @@ def test_every_protection_trains_and_its_ledgers_verify(
     protection: sv.Plain | sv.Paillier, bottom: tuple[int, ...], tmp_path: Path
 ) -> None:
     job = PLAIN.replace(protection=protection, algorithm=PLAIN.algorithm.replace(bottom=bottom), epochs=2)
-    result = sv.simulate(job, parties(rows=80))
+    result = sv.simulate(job, make_parties(rows=80))
     run = result.record.runs[0]
     assert len(run.epochs) == 2
     assert all(np.isfinite(epoch.train_loss) for epoch in run.epochs)
@@ -89,7 +89,7 @@ def test_the_bytes_that_are_counted_are_those_that_the_codec_writes(
 
     monkeypatch.setattr(MemoryChannel, "send", writes)
     job = PLAIN.replace(protection=protection, algorithm=PLAIN.algorithm.replace(bottom=(3,)), epochs=1)
-    record = sv.simulate(job, parties(rows=60)).record
+    record = sv.simulate(job, make_parties(rows=60)).record
     links = [*record.alignment.links, *record.runs[0].links]
     assert seen == sum(link.bytes for link in links)
 
@@ -98,7 +98,7 @@ def test_the_bytes_that_are_counted_are_those_that_the_codec_writes(
 @pytest.mark.parametrize("bottom", [(), (3,)], ids=["identity", "trainable"])
 def test_a_gpu_trains_the_same_model(bottom: tuple[int, ...]) -> None:
     job = PLAIN.replace(algorithm=PLAIN.algorithm.replace(bottom=bottom))
-    cpu, gpu = (sv.simulate(job.replace(device=device), parties()) for device in ("cpu", "cuda"))
+    cpu, gpu = (sv.simulate(job.replace(device=device), make_parties()) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(cpu.scores["plain"], gpu.scores["plain"], atol=1e-3)
 
 
@@ -106,7 +106,7 @@ def test_a_gpu_trains_the_same_model(bottom: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("bottom", [(), (4,)], ids=["identity", "trainable"])
 def test_it_learns_what_one_party_cannot(classes: int, bottom: tuple[int, ...]) -> None:
     job = PLAIN.replace(epochs=12, algorithm=PLAIN.algorithm.replace(bottom=bottom, hidden=8, cut_lr=1.0))
-    result = sv.simulate(job, parties(rows=900, classes=classes), baselines=("alone", "pooled"))
+    result = sv.simulate(job, make_parties(rows=900, classes=classes), baselines=("alone", "pooled"))
     auc = {run.key: run.test["auc"] for run in result.record.runs}
     assert auc["plain"] > auc["alone"] + 0.08
     assert auc["plain"] > 0.85
@@ -114,7 +114,7 @@ def test_it_learns_what_one_party_cannot(classes: int, bottom: tuple[int, ...]) 
 
 
 def test_two_runs_with_one_seed_are_bit_identical_and_another_seed_differs() -> None:
-    people = parties()
+    people = make_parties()
     one, two, other = (
         sv.simulate(PLAIN.replace(seed=seed, algorithm=PLAIN.algorithm.replace(bottom=(3,))), people)
         for seed in (5, 5, 6)
@@ -134,7 +134,7 @@ def test_two_runs_with_one_seed_are_bit_identical_and_another_seed_differs() -> 
 @pytest.mark.parametrize("bottom", [(), (3,)], ids=["identity", "trainable"])
 def test_sealed_training_equals_plain_training_in_the_same_integers(passive: int, bottom: tuple[int, ...]) -> None:
     job = PLAIN.replace(epochs=2, algorithm=PLAIN.algorithm.replace(bottom=bottom))
-    people = parties(passive=passive, rows=60, width=2)
+    people = make_parties(passive=passive, rows=60, width=2)
     result = sv.compare(
         {
             "exact": job.replace(protection=sv.Plain(fixed_point=True)),
@@ -151,8 +151,8 @@ def test_sealed_training_equals_plain_training_in_the_same_integers(passive: int
 
 def test_a_real_key_end_to_end() -> None:
     job = PLAIN.replace(epochs=1, protection=sv.Paillier(bits=2048))
-    people = parties(rows=40)
-    begun = {name: PartySecret.fresh() for name in people}
+    people = make_parties(rows=40)
+    begun = {name: PartySecret.generate() for name in people}
     result = sv.simulate(job, people, secrets=begun)
     exact = sv.simulate(job.replace(protection=sv.Plain(fixed_point=True)), people, secrets=begun)
     assert np.array_equal(result.scores["paillier"], exact.scores["plain"])
@@ -162,27 +162,27 @@ def test_a_real_key_end_to_end() -> None:
 
 
 def test_the_receipt_of_a_plain_run_says_what_was_readable() -> None:
-    text = sv.simulate(PLAIN.replace(epochs=1), parties()).receipt(width=160)
+    text = sv.simulate(PLAIN.replace(epochs=1), make_parties()).receipt(width=160)
     assert "activations at the cut" in text
     assert "in the clear" in text
 
 
 def test_early_stopping_keeps_the_best_epochs_model() -> None:
     job = PLAIN.replace(epochs=40, patience=2, algorithm=PLAIN.algorithm.replace(lr=0.2))
-    result = sv.simulate(job, parties(rows=200))
+    result = sv.simulate(job, make_parties(rows=200))
     run = result.run("plain")
     assert len(run.epochs) == run.best_epoch + 2 < 40
     assert run.stopped == "no gain on validation rows for 2 epochs"
     best = max(epoch.valid["auc"] for epoch in run.epochs)
     assert run.epochs[run.best_epoch - 1].valid["auc"] == best
     # training for exactly as long as the best epoch gives the same model
-    again = sv.simulate(job.replace(epochs=run.best_epoch, patience=None), parties(rows=200))
+    again = sv.simulate(job.replace(epochs=run.best_epoch, patience=None), make_parties(rows=200))
     assert np.array_equal(again.scores["plain"], result.scores["plain"])
 
 
 def test_differential_privacy_is_counted_as_it_happened() -> None:
     dp = sv.DP(features=sv.Gaussian(epsilon=3.0, delta=1e-6, clip=2.0), labels=sv.Gaussian(epsilon=3.0, delta=1e-6))
-    fixed = sv.simulate(PLAIN.replace(protection=sv.Plain(dp=dp)), parties()).run("plain-dp")
+    fixed = sv.simulate(PLAIN.replace(protection=sv.Plain(dp=dp)), make_parties()).run("plain-dp")
     by_party = {(line.party, line.what): line for line in fixed.epsilon}
     assert set(by_party) == {("bank", "gradients"), ("shop1", "activations"), ("shop2", "activations")}
     assert by_party["shop1", "activations"].releases == 1  # the features do not change: noise is drawn once
@@ -191,7 +191,7 @@ def test_differential_privacy_is_counted_as_it_happened() -> None:
         assert 2.9 < line.epsilon_rdp <= 3.0
         assert line.epsilon_prv <= line.epsilon_rdp
     moving = PLAIN.replace(protection=sv.Plain(dp=dp), algorithm=PLAIN.algorithm.replace(bottom=(3,)))
-    trained = sv.simulate(moving, parties()).run("plain-dp")
+    trained = sv.simulate(moving, make_parties()).run("plain-dp")
     assert {line.releases for line in trained.epsilon} == {4}
 
 
@@ -203,7 +203,7 @@ def test_labels_reach_the_model_only_through_the_noised_release(monkeypatch: pyt
     monkeypatch.setattr(
         RowRelease, "_add_noise", lambda self, values, *more: original(self, values, *more).map(torch.ones_like)
     )
-    people = parties(rows=80)
+    people = make_parties(rows=80)
     true = sv.simulate(job, people)
     bank = people["bank"]
     assert bank.label is not None
@@ -238,32 +238,32 @@ def test_trainable_bottoms_with_noise_carry_a_note() -> None:
         epochs=1,
         protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=50.0), labels=sv.Gaussian(epsilon=50.0))),
     )
-    assert sv.simulate(job, parties()).run("plain-dp").notes == []
+    assert sv.simulate(job, make_parties()).run("plain-dp").notes == []
     deep = job.replace(algorithm=job.algorithm.replace(bottom=(3,)))
-    assert "through the bottoms' weights" in sv.simulate(deep, parties()).run("plain-dp").notes[0]
+    assert "through the bottoms' weights" in sv.simulate(deep, make_parties()).run("plain-dp").notes[0]
 
 
 def test_a_budget_over_the_partys_bound_is_refused_before_training() -> None:
     dp = sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=8.0), labels=sv.Gaussian(epsilon=8.0)))
     job = PLAIN.replace(protection=dp, policies={"shop1": sv.Policy(max_epsilon=2.0)})
     with pytest.raises(sv.PolicyError, match=r"spends ε = 8; the policy allows 2"):
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
 
 
 def test_a_partys_own_policy_is_a_floor() -> None:
     job = PLAIN.replace(policies={"shop2": sv.Policy(sealed=True)})
     with pytest.raises(sv.PolicyError, match="demands them sealed") as caught:
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
     assert "raised at party 'shop2'" in "".join(caught.value.__notes__)
     with pytest.raises(sv.UnknownNameError, match="did you mean 'shop2'"):
-        sv.simulate(PLAIN.replace(policies={"shop22": sv.Policy()}), parties())
+        sv.simulate(PLAIN.replace(policies={"shop22": sv.Policy()}), make_parties())
     few = PLAIN.replace(policies={"bank": sv.Policy(min_intersection=10_000)})
     with pytest.raises(sv.PolicyError, match="the policy demands at least 10000"):
-        sv.simulate(few, parties())
+        sv.simulate(few, make_parties())
 
 
 def test_rows_that_were_not_verified_are_not_trained_on() -> None:
-    people = parties()
+    people = make_parties()
     aligned = align_parties(people, PLAIN)
     forged = replace(aligned.parties["shop1"], verified_by=("bank",))
     with pytest.raises(sv.AlignmentError, match="not verified with shop2"):
@@ -286,7 +286,7 @@ def test_when_a_party_fails_the_run_ends_with_its_cause(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(role, "train_batch", breaks)
     with pytest.raises(sv.PartyFailed, match=f"party '{failing}' failed: OSError: disk full") as caught:
-        sv.simulate(PLAIN, parties())
+        sv.simulate(PLAIN, make_parties())
     assert isinstance(caught.value.__cause__, OSError)
 
 
@@ -298,13 +298,13 @@ def test_a_protection_that_does_not_act_is_an_error(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sv.Paillier, "active_cut", lambda self, site, spec: plain.active_cut(site, spec))
     monkeypatch.setattr(sv.Paillier, "passive_cut", lambda self, site, spec: plain.passive_cut(site, spec))
     with pytest.raises(sv.ProtocolError, match="which nothing in the job declares; nothing was sent"):
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
     monkeypatch.setattr(sv.Paillier, "exchanges", lambda self, use, passive: plain.exchanges(use, passive))
     with pytest.raises(sv.PolicyError, match="demands them sealed"):
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
     monkeypatch.setattr(sv.Paillier, "policy", lambda self: Policy())
     with pytest.raises(sv.ProtectionInactive, match="that their receiver can read"):
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
 
 
 def test_a_weaker_key_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +315,7 @@ def test_a_weaker_key_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Paillier, "generate_key", lambda self: weak)
     job = PLAIN.replace(epochs=1, protection=sv.Paillier(bits=2048))
     with pytest.raises(sv.PolicyError, match=r"768 bits.*nothing was encrypted"):
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
 
 
 def test_noise_that_was_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,14 +324,14 @@ def test_noise_that_was_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         splitnn.Passive, "activations", lambda self, rows, *, train: self.half.bottom(self.features(rows))
     )
     with pytest.raises(sv.PolicyError, match="contains activations without noise"):
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
     monkeypatch.setattr(sv.Plain, "policy", lambda self: Policy())
     with pytest.raises(sv.ProtectionInactive, match="nothing was released through it"):
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
 
 
 def test_sealing_a_party_that_is_alone_is_an_error() -> None:
-    alone = sv.Parties.of(parties()["bank"])
+    alone = sv.Parties.of(make_parties()["bank"])
     with pytest.raises(sv.ProtectionInactive, match="nothing to seal"):
         sv.simulate(PLAIN.replace(protection=sv.Paillier(bits=2048)), alone)
 
@@ -339,12 +339,12 @@ def test_sealing_a_party_that_is_alone_is_an_error() -> None:
 def test_diverging_training_is_an_error_with_a_cure() -> None:
     wild = PLAIN.replace(algorithm=PLAIN.algorithm.replace(lr=100.0, cut_lr=100.0), epochs=30)
     with pytest.raises(sv.RangeError, match="lower the learning rates"):
-        sv.simulate(wild.replace(protection=sv.Plain(fixed_point=True)), parties())
+        sv.simulate(wild.replace(protection=sv.Plain(fixed_point=True)), make_parties())
 
 
 def test_it_runs_where_an_event_loop_runs_already() -> None:
     async def notebook() -> sv.Result:
-        return sv.simulate(PLAIN.replace(epochs=1), parties())
+        return sv.simulate(PLAIN.replace(epochs=1), make_parties())
 
     assert asyncio.run(notebook()).run("plain").epochs
 
@@ -367,7 +367,7 @@ def test_the_observer_hears_every_step() -> None:
             self.heard.append((epoch, sorted(valid)))
 
     spy = Spy()
-    sv.simulate(PLAIN.replace(epochs=1), parties(rows=60), observer=spy)
+    sv.simulate(PLAIN.replace(epochs=1), make_parties(rows=60), observer=spy)
     assert spy.heard[:2] == ["alignment by PSI", "alignment"]
     assert [h for h in spy.heard if isinstance(h, tuple) and len(h) == 3][-1] == (1, 3, 3)
     assert (1, ["accuracy", "auc", "ks", "log_loss"]) in spy.heard
@@ -419,15 +419,15 @@ def test_names_stand_for_defaults() -> None:
 
 def test_comparisons_are_of_the_same_rows() -> None:
     with pytest.raises(sv.InputError, match="differ in seed"):
-        sv.compare({"a": PLAIN, "b": PLAIN.replace(seed=9)}, parties())
+        sv.compare({"a": PLAIN, "b": PLAIN.replace(seed=9)}, make_parties())
     with pytest.raises(sv.UnknownNameError, match="did you mean 'pooled'"):
-        sv.simulate(PLAIN, parties(), baselines=("poled",))
+        sv.simulate(PLAIN, make_parties(), baselines=("poled",))
     with pytest.raises(sv.InputError, match="cannot be the key"):
-        sv.compare({"alone": PLAIN}, parties())
+        sv.compare({"alone": PLAIN}, make_parties())
     with pytest.raises(sv.InputError, match="no job"):
-        sv.compare({}, parties())
+        sv.compare({}, make_parties())
     with pytest.raises(sv.UnknownNameError, match="unknown run"):
-        sv.simulate(PLAIN.replace(epochs=1), parties()).run("paillier")
+        sv.simulate(PLAIN.replace(epochs=1), make_parties()).run("paillier")
 
 
 def test_the_digest_of_a_job_covers_what_is_agreed_and_nothing_else() -> None:
@@ -449,5 +449,5 @@ def test_parties_that_an_algorithm_cannot_serve_are_refused_before_anything_is_s
             raise AssertionError(f"{name} began")
 
     with pytest.raises(sv.InputError, match="for one active and 1 passive party; there are 2") as refused:
-        sv.simulate(PLAIN.replace(algorithm=sv.FedCVT()), parties(passive=2), observer=Listens())
+        sv.simulate(PLAIN.replace(algorithm=sv.FedCVT()), make_parties(passive=2), observer=Listens())
     assert refused.value.ledgers == ()

@@ -33,7 +33,7 @@ class _Heard(sv.Observer):
         self.splits: dict[str, object] = {}
         self.tables: dict[str, object] = {}
 
-    def numbered(self, party: str, owner: str, rows: object) -> None:
+    def rows_numbered(self, party: str, owner: str, rows: object) -> None:
         self.splits[party] = rows.split
         self.tables[party] = rows
 
@@ -248,7 +248,7 @@ def test_a_check_tells_every_mistake_in_the_columns_of_the_label_owner(tmp_path)
     (tmp_path / "a.csv").write_text("id,x,y,w,t\n" + "\n".join(f"{i},{i},high,{-i},soon" for i in range(9)))
     uses = {"id": "id", "label": "y", "features": ("x",), "categorical": (), "classes": None}
     found = table_mistakes(
-        tmp_path / "a.csv", ColumnUse.of(**uses, target="number", weight="w", time="t", group="firm")
+        tmp_path / "a.csv", ColumnUse.from_arguments(**uses, target="number", weight="w", time="t", group="firm")
     )
     for words in (
         "'y' contains 'high' in row 1",
@@ -262,4 +262,4 @@ def test_a_check_tells_every_mistake_in_the_columns_of_the_label_owner(tmp_path)
         ({"target": "number", "classes": (1, 2)}, "classes are given"),
     ):
         with pytest.raises(sv.InputError, match=words):
-            ColumnUse.of(**uses | options)
+            ColumnUse.from_arguments(**uses | options)

@@ -97,9 +97,9 @@ def _messages() -> list[bytes]:
 @cache
 def _run() -> Path:
     """The folder of a small finished run: metrics and signed ledgers."""
-    from securevfl.testing.parties import parties
+    from securevfl.testing.parties import make_parties
 
-    found = sv.simulate(sv.Job(protection=sv.Plain(), epochs=1, algorithm=sv.SplitNN(hidden=4)), parties(rows=60))
+    found = sv.simulate(sv.Job(protection=sv.Plain(), epochs=1, algorithm=sv.SplitNN(hidden=4)), make_parties(rows=60))
     folder = _folder() / "run"
     found.report(folder)
     return folder
@@ -107,7 +107,7 @@ def _run() -> Path:
 
 def _ledger() -> tuple[list[bytes], Callable[[bytes], object]]:
     def read(path: Path) -> object:
-        chains, flaws = ledger.chains_of(ledger.read(path), path.name)
+        chains, flaws = ledger.chains_of(ledger.read_lines(path), path.name)
         ledger.raise_flaws(flaws)
         return chains
 

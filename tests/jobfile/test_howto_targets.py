@@ -25,7 +25,11 @@ def test_the_code_runs_and_prints_what_the_page_says(capsys) -> None:
 
 def test_the_job_file_is_one() -> None:
     (text,) = _blocks("toml")
-    sections = JobSections.of(tomllib.loads(text))
-    job = sections.build()
+    sections = JobSections.from_values(tomllib.loads(text))
+    job = sections.build_job()
     assert (job.task, job.loss, job.split_by, sections.folds) == ("regression", "poisson", "time", 5)
-    assert sections.party[0].with_task(job.task).use.roles == {"label": "claims", "weight": "exposure", "time": "month"}
+    assert sections.party[0].with_task(job.task).column_use.role_columns == {
+        "label": "claims",
+        "weight": "exposure",
+        "time": "month",
+    }

@@ -30,9 +30,9 @@ def test_a_key_is_its_owner_s_alone_whatever_the_umask_is(tmp_path: Path) -> Non
     assert _mode(tmp_path / "keys") == 0o700
     assert _mode(tmp_path / "keys/bank.key") == 0o600
     assert _mode(tmp_path / "keys/bank.pub") == 0o644
-    assert read_private_key(tmp_path / "keys/bank.key").public == key.public
-    assert read_public_keys(tmp_path / "keys") == {"bank": key.public}
-    assert read_keys(tmp_path / "keys", ["bank"])["bank"].public == key.public
+    assert read_private_key(tmp_path / "keys/bank.key").public_key == key.public_key
+    assert read_public_keys(tmp_path / "keys") == {"bank": key.public_key}
+    assert read_keys(tmp_path / "keys", ["bank"])["bank"].public_key == key.public_key
 
 
 def test_none_is_overwritten(tmp_path: Path) -> None:

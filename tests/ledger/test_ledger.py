@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from securevfl.errors import AuditError, InputError
 from securevfl.ledger import decode_line, hash_of
-from securevfl.privacy import Ledger, read, verify
+from securevfl.privacy import Ledger, read_lines, verify_chains
 from securevfl.transport import Guard, Kind, Message
 
 MESSAGES = [
@@ -41,11 +41,11 @@ def _write(path: Path, *ledgers: Ledger) -> Path:
 
 
 def _verify(path: Path) -> int:
-    return len(verify(read(path), path.name))
+    return len(verify_chains(read_lines(path), path.name))
 
 
 def test_whole_ledgers_verify_and_keep_their_content(tmp_path: Path) -> None:
-    chains = verify(read(_write(tmp_path / "l.jsonl", *_pair())))
+    chains = verify_chains(read_lines(_write(tmp_path / "l.jsonl", *_pair())))
     assert [chain.party for chain in chains] == ["bank", "shop"]
     entry = chains[1].entries[1]
     assert (entry.way, entry.kind, entry.shapes, entry.bytes) == ("sent", Kind.CIPHERTEXT, {"c": [2, 8]}, 101)
@@ -79,7 +79,7 @@ def test_any_changed_field_is_found(data: st.DataObject) -> None:
         line[field] = "received" if field == "way" and old == "sent" else "sent" if field == "way" else "metric"
     lines[number] = json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode()
     with pytest.raises(AuditError):
-        verify(_parsed(lines))
+        verify_chains(_parsed(lines))
 
 
 def _parsed(lines: list[bytes]) -> list[tuple[int, object]]:
@@ -120,7 +120,7 @@ def test_two_ends_that_tell_different_stories_are_found(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
-        list(read(tmp_path / "none.jsonl"))
+        list(read_lines(tmp_path / "none.jsonl"))
 
 
 def test_a_line_forged_with_its_own_hash_breaks_the_chain_behind_it(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_line_forged_with_its_own_hash_breaks_the_chain_behind_it(tmp_path: Pa
     forged = msgspec.structs.replace(lines[1], bytes=1)
     lines[1] = msgspec.structs.replace(forged, hash=hash_of(forged))
     with pytest.raises(AuditError, match="does not follow the line before it"):
-        verify(enumerate(lines, 1))
+        verify_chains(enumerate(lines, 1))
 
 
 SPENT = {"what": "activations", "epsilon": 7.5, "delta": 1e-5, "times": 3}
@@ -138,15 +138,15 @@ SPENT = {"what": "activations", "epsilon": 7.5, "delta": 1e-5, "times": 3}
 
 def _noted() -> Ledger:
     bank = _pair()[0]
-    bank.note("epsilon", SPENT)
-    bank.note("remark", "as agreed")
+    bank.record_note("epsilon", SPENT)
+    bank.record_note("remark", "as agreed")
     bank.record("sent", "shop", MESSAGES[0], 7)
     bank.close()
     return bank
 
 
 def test_notes_stand_in_the_chain_and_come_back(tmp_path: Path) -> None:
-    chain = verify(read(_write(tmp_path / "l.jsonl", _noted())))[0]
+    chain = verify_chains(read_lines(_write(tmp_path / "l.jsonl", _noted())))[0]
     assert [(note.note, note.values) for note in chain.notes] == [("epsilon", SPENT), ("remark", {"text": "as agreed"})]
     assert len(chain.entries) == 4  # notes are no messages
 
@@ -172,15 +172,15 @@ def test_a_changed_note_is_found(tmp_path: Path, damage: Callable[[str], str]) -
 
 def test_numbers_that_json_lacks_are_noted_as_texts(tmp_path: Path) -> None:
     ledger = Ledger("bank", run="r", job="00")
-    ledger.note("epsilon", {"epsilon": float("inf"), "delta": float("nan")})
-    chain = verify(read(_write(tmp_path / "l.jsonl", ledger)))[0]
+    ledger.record_note("epsilon", {"epsilon": float("inf"), "delta": float("nan")})
+    chain = verify_chains(read_lines(_write(tmp_path / "l.jsonl", ledger)))[0]
     assert chain.notes[0].values == {"epsilon": "inf", "delta": "nan"}
 
 
 def test_nothing_is_noted_after_the_end() -> None:
     ledger = _noted()
     with pytest.raises(AuditError, match="is closed; add note 'late'"):
-        ledger.note("late", "x")
+        ledger.record_note("late", "x")
 
 
 # One chain as version 0.1 wrote it, without keys.

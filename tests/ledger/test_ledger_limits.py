@@ -59,7 +59,7 @@ def test_nesting_is_refused_and_not_followed() -> None:
 def test_a_line_that_is_too_long_ends_reading(tmp_path: Path) -> None:
     file = tmp_path / "bank.jsonl"
     file.write_bytes(OPENING + b"\n" + b"x" * (3 * LINE_BYTES) + b"\n" + OPENING + b"\n")
-    found = list(reading.read(file))
+    found = list(reading.read_lines(file))
     assert [number for number, _ in found] == [1, 2]
     flaw = found[1][1]
     assert isinstance(flaw, Flaw)
@@ -71,7 +71,7 @@ def test_the_number_of_lines_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(reading, "MOST_LINES", 3)
     file = tmp_path / "bank.jsonl"
     file.write_bytes((OPENING + b"\n") * 3)
-    assert len(list(reading.read(file))) == 3
+    assert len(list(reading.read_lines(file))) == 3
     file.write_bytes((OPENING + b"\n") * 4)
     with pytest.raises(AuditError, match=r"bank.jsonl:4: more than 3 lines, the limit of a ledger"):
-        list(reading.read(file))
+        list(reading.read_lines(file))

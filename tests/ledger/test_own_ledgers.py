@@ -11,7 +11,7 @@ import pytest
 from securevfl.auditing.audit import audit
 from securevfl.auditing.tables import summarise_audit
 from securevfl.errors import AuditError
-from securevfl.privacy import Ledger, OwnLedgers, PrivateKey, read
+from securevfl.privacy import Ledger, OwnLedgers, PrivateKey, read_lines
 from securevfl.transport import Kind, Message
 
 NAMES = ("bank", "shop")
@@ -34,7 +34,7 @@ class Party:
         self.ledger._file.close()
 
     def begin(self, attempt: int) -> Ledger:
-        opened = self.own.attempt(attempt, f"{attempt:02}" * 16, epoch=attempt - 1)
+        opened = self.own.attempt_opener(attempt, f"{attempt:02}" * 16, epoch=attempt - 1)
         self.ledger = opened.open(
             self.name, run=f"train {attempt}", job="ab", role="active" if self.name == "bank" else "passive"
         )
@@ -106,12 +106,12 @@ def test_an_attempt_that_broke_off_is_told_of(folder: Path) -> None:
 def test_a_process_that_goes_on(folder: Path) -> None:
     again = OwnLedgers("bank", KEYS["bank"], folder / "bank.jsonl")
     assert again.dropped == 0
-    words = [word.head for _, line in read(folder / "shop.jsonl") for word in getattr(line, "words", {}).values()]
+    words = [word.head for _, line in read_lines(folder / "shop.jsonl") for word in getattr(line, "words", {}).values()]
     assert len(words) == 2
     assert all(again.has_signed(head) for head in words)
     assert not again.has_signed("00")
     with pytest.raises(AuditError, match="already records attempt 2"):
-        again.attempt(2, "02" * 16)
+        again.attempt_opener(2, "02" * 16)
     with pytest.raises(AuditError, match="signed with"):
         OwnLedgers("bank", KEYS["shop"], folder / "bank.jsonl")
     path = folder / "bank.jsonl"
@@ -122,7 +122,7 @@ def test_a_process_that_goes_on(folder: Path) -> None:
 
 def test_an_older_copy_does_not_know_the_word_that_was_given(folder: Path) -> None:
     path = folder / "bank.jsonl"
-    word = next(line.words["bank"].head for _, line in read(folder / "shop.jsonl") if hasattr(line, "words"))
+    word = next(line.words["bank"].head for _, line in read_lines(folder / "shop.jsonl") if hasattr(line, "words"))
     lines = path.read_bytes().splitlines(keepends=True)
     marked = next(i for i, line in enumerate(lines) if b'"line":"mark"' in line)
     path.write_bytes(b"".join(lines[:marked]))
@@ -205,14 +205,14 @@ def test_the_ledger_of_a_process_that_trains_for_days_is_not_in_memory(tmp_path:
     first, kept = one.ledger, []
     for value in range(50):
         say(one, other, value)
-        kept.append(first.last)
+        kept.append(first.last_line)
     end(one, other)
     meet(one, other, 2)
     say(other, one, 1.0)
     assert first._lines is None
     assert [line for line in first.lines if line in kept] == kept
-    assert (first.messages, len(first.entries), len(first.lines)) == (52, 52, first.length)
-    assert first.lines[-1] == first.last
+    assert (first.message_count, len(first.entries), len(first.lines)) == (52, 52, first.length)
+    assert first.lines[-1] == first.last_line
     assert [entry.way for entry in one.ledger.entries] == ["received"]
     assert first.to_jsonl() + one.ledger.to_jsonl() == one.path.read_bytes()
     end(one, other)

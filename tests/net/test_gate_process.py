@@ -64,22 +64,22 @@ def play(tmp_path: Path) -> Play:
 
 
 async def _of(mesh: NetworkMesh, kind: type[T]) -> T:
-    while not isinstance(event := await mesh.next(), kind):
+    while not isinstance(event := await mesh.next_event(), kind):
         pass
     return event
 
 
 async def _begun(loopback: Loopback, view: bytes = bytes(7) + b"one......") -> tuple[Channel, Channel]:
     meshes = loopback.meshes
-    channels = {name: mesh.begin(view) for name, mesh in meshes.items()}
+    channels = {name: mesh.begin_view(view) for name, mesh in meshes.items()}
     for mesh in meshes.values():
         for peer in mesh.peers:
-            await mesh.note(peer, b"ready" + view)
+            await mesh.send_note(peer, b"ready" + view)
     for mesh in meshes.values():
         for _ in mesh.peers:
             while (await _of(mesh, NoteReceived)).payload != b"ready" + view:
                 pass
-        mesh.open()
+        mesh.open_view()
     return channels["a"]["b"], channels["b"]["a"]
 
 
@@ -117,7 +117,7 @@ def test_a_peer_that_was_started_anew_is_another_incarnation(play: Play) -> None
         await _two(loopback)
         a, _ = await _begun(loopback)
         reader = asyncio.create_task(a.receive())
-        loopback.meshes["b"].kill()
+        loopback.meshes["b"].kill_gate()
         assert (await _of(loopback.meshes["a"], Disconnected)).peer == "b"
         assert not reader.done()
         b = await loopback.one("b")
@@ -125,7 +125,7 @@ def test_a_peer_that_was_started_anew_is_another_incarnation(play: Play) -> None
         up = await _of(loopback.meshes["a"], Connected)
         assert (up.incarnation, up.resumed) == (b.incarnation, False)
         await a.send(_message(1, 10))  # of a view that is void: it waits, and no one gets it
-        loopback.meshes["a"].park("'b' was restarted")
+        loopback.meshes["a"].park_view("'b' was restarted")
         with pytest.raises(Parked):
             await reader
         ours, theirs = await _begun(loopback, b"two" + bytes(13))
@@ -145,18 +145,18 @@ def test_a_program_without_a_gate_and_a_gate_without_a_program_end(play: Play, f
         mesh = loopback.meshes["a"]
         if first == "write":
             mesh._loop.remove_reader(mesh._sock)
-        os.kill(mesh.gate, signal.SIGKILL)
+        os.kill(mesh.gate_pid, signal.SIGKILL)
         if first == "write":
-            await until(lambda: not _runs(mesh.gate))
+            await until(lambda: not _runs(mesh.gate_pid))
             await a.send(_message(1, 10))
         with pytest.raises(PeerEnded, match="gate of 'a' ended"):
             await a.receive()
         with pytest.raises(ProtocolError, match="gate of 'a' ended"):
-            await mesh.next()
+            await mesh.next_event()
         with pytest.raises(ProtocolError, match="gate of 'a' ended"):
-            mesh.begin(bytes(15) + b"z")
-        gate = loopback.meshes["b"].gate
-        loopback.meshes["b"]._lost("as if the program had died")  # the socket closes, nothing is said
+            mesh.begin_view(bytes(15) + b"z")
+        gate = loopback.meshes["b"].gate_pid
+        loopback.meshes["b"]._lose_gate("as if the program had died")  # the socket closes, nothing is said
         await until(lambda: not _runs(gate))
 
     play(work)
@@ -205,9 +205,9 @@ def test_memory_is_bounded_where_a_peer_is_frozen(play: Play) -> None:
         timing = Timing(first=0.02, most=0.2, ping=0.2, silent=1.0)
         await _two(loopback, timing=timing)
         a, b = await _begun(loopback)
-        mesh, gate = loopback.meshes["a"], loopback.meshes["b"].gate
+        mesh, gate = loopback.meshes["a"], loopback.meshes["b"].gate_pid
         os.kill(gate, signal.SIGSTOP)
-        before = _resident(mesh.gate)
+        before = _resident(mesh.gate_pid)
 
         async def write() -> None:
             for i in range(64):
@@ -217,7 +217,7 @@ def test_memory_is_bounded_where_a_peer_is_frozen(play: Play) -> None:
         down = await _of(mesh, Disconnected)
         assert "nothing came" in down.why
         assert not writer.done()
-        assert _resident(mesh.gate) - before < 16 * MB
+        assert _resident(mesh.gate_pid) - before < 16 * MB
         os.kill(gate, signal.SIGCONT)
         for i in range(64):
             assert (await b.receive())[0].meta["i"] == i
@@ -243,11 +243,11 @@ def test_connections_are_replaced_before_they_age_and_nobody_notices(play: Play)
 
         await asyncio.gather(write(a), read(b), write(b), read(a))
         mesh = loopback.meshes["b"]
-        await until(lambda: mesh.links()["a"].connections >= 3)
+        await until(lambda: mesh.link_states()["a"].connections >= 3)
         for mesh in loopback.meshes.values():
-            await mesh.note(mesh.peers[0], b"last")
+            await mesh.send_note(mesh.peers[0], b"last")
         for mesh in loopback.meshes.values():
-            while not isinstance(event := await mesh.next(), NoteReceived):
+            while not isinstance(event := await mesh.next_event(), NoteReceived):
                 assert isinstance(event, Connected)
                 assert event.resumed
 
@@ -261,14 +261,14 @@ def test_the_reason_of_an_abort_passes_bulk(play: Play) -> None:
         await a.send(_message(0, 8 * MB))
         task = asyncio.create_task(a.send(_message(1)))
         await asyncio.sleep(0)
-        await loopback.meshes["a"].abort("the table changed")
+        await loopback.meshes["a"].abort_job("the table changed")
         with pytest.raises(ProtocolError, match="'a' ended the job: the table changed"):
             await task
         assert await _of(loopback.meshes["b"], JobAborted) == JobAborted("a", "the table changed")
         with pytest.raises(PeerEnded, match="'a' ended the job for all: the table changed"):
             await b.receive()
         with pytest.raises(ProtocolError, match="ended the job"):
-            loopback.meshes["a"].begin(bytes(15) + b"z")
+            loopback.meshes["a"].begin_view(bytes(15) + b"z")
 
     play(work)
 
@@ -322,10 +322,10 @@ def test_a_new_certificate_takes_over_in_mid_job(play: Play) -> None:
     async def work(loopback: Loopback) -> None:
         world, signer = loopback.world, PrivateKey.generate()
         await loopback.start("a", limits=SMALL)
-        loopback.meshes.pop("a").kill()
+        loopback.meshes.pop("a").kill_gate()
         loopback.identities["b"] = world.own("b")
         loopback.book = lambda me: PeerBook(
-            me, loopback.pins(me), agreement=AGREEMENT, signers={"b": signer.public} if me == "a" else {}
+            me, loopback.pins(me), agreement=AGREEMENT, signers={"b": signer.public_key} if me == "a" else {}
         )
         for name in "ab":
             await loopback.one(name)
@@ -335,7 +335,7 @@ def test_a_new_certificate_takes_over_in_mid_job(play: Play) -> None:
         new = world.own("b", file="b.1")
         endorsement = Endorsement("b", 1, AGREEMENT, new.certificate).signed(signer)
         writer = asyncio.create_task(a.send(_message(1, 8 * MB)))
-        loopback.meshes["b"].renew(endorsement)
+        loopback.meshes["b"].renew_certificate(endorsement)
         assert await _of(loopback.meshes["a"], CertificateReplaced) == CertificateReplaced("b", new.fingerprint)
         assert (await b.receive())[0].what == "m1"
         await writer
@@ -379,7 +379,7 @@ def test_programs_that_wait_for_each_other_for_ever_are_told_both_steps(play: Pl
                 while True:
                     await end.send(_message(0, 50_000))
             except ProtocolError as error:  # as a party does: so the other one learns of it, told itself or not
-                await loopback.meshes[name].abort(str(error))
+                await loopback.meshes[name].abort_job(str(error))
                 raise
 
         ends = await _begun(loopback)

@@ -50,18 +50,18 @@ class Two:
 
     async def up(self) -> None:
         for mesh in self.meshes.values():
-            while not isinstance(event := await mesh.next(), Connected):
+            while not isinstance(event := await mesh.next_event(), Connected):
                 assert not isinstance(event, ConnectionRefused), event
 
     async def exchange(self, number: int, between: Callable[[], object] = bool) -> None:
         """Messages of 4 MB both ways at once, in a view of their own."""
-        ends = [mesh.begin(bytes([number]) * 16)[mesh.peers[0]] for mesh in self.meshes.values()]
+        ends = [mesh.begin_view(bytes([number]) * 16)[mesh.peers[0]] for mesh in self.meshes.values()]
         for mesh in self.meshes.values():
-            await mesh.note(mesh.peers[0], b"begun")
+            await mesh.send_note(mesh.peers[0], b"begun")
         for mesh in self.meshes.values():
-            while not isinstance(await mesh.next(), NoteReceived):
+            while not isinstance(await mesh.next_event(), NoteReceived):
                 pass
-            mesh.open()
+            mesh.open_view()
         data = np.arange(1 << 20, dtype=np.float32)
         sent = Message(Kind.STATISTIC, "bulk", {"a": data}, {})
         sending = [asyncio.create_task(end.send(sent)) for end in ends]
@@ -83,7 +83,7 @@ def play(tmp_path: Path) -> Play:
                 await asyncio.wait_for(work(two), PATIENCE)
             finally:
                 for mesh in two.meshes.values():
-                    mesh.kill()
+                    mesh.kill_gate()
 
         asyncio.run(main())
 
@@ -139,7 +139,7 @@ def test_a_relay_that_refuses_the_token_is_told_with_its_reason(play: Play) -> N
 
         async def work(two: Two) -> None:
             mesh = await two.start("bank", Route(running.address, rendezvous=MEETING.hex(), token="77" * 32))
-            while not isinstance(event := await mesh.next(), ConnectionRefused):
+            while not isinstance(event := await mesh.next_event(), ConnectionRefused):
                 pass
             assert (event.peer, event.code) == ("shop", "relay")
             assert "unknown token or wrong proof" in event.words
@@ -152,7 +152,7 @@ def test_a_proxy_that_wants_a_password_is_told_with_its_reason(play: Play) -> No
 
         async def work(two: Two) -> None:
             mesh = await two.start("bank", Route(LOCAL, proxy=where))
-            while not isinstance(event := await mesh.next(), ConnectionRefused):
+            while not isinstance(event := await mesh.next_event(), ConnectionRefused):
                 pass
             assert (event.peer, event.code) == ("shop", "proxy")
             assert "it requires a user and password" in event.words
@@ -166,7 +166,7 @@ def test_a_peer_that_is_not_at_the_relay_yet_is_no_refusal(play: Play) -> None:
         async def work(two: Two) -> None:
             bank = await two.start("bank", _route(running, "bank"))
             end = time.monotonic() + PATIENCE
-            while "did not arrive in time" not in bank.links()["shop"].why:
+            while "did not arrive in time" not in bank.link_states()["shop"].why:
                 assert time.monotonic() < end
                 await asyncio.sleep(0.02)
             assert not bank._events

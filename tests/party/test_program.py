@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.helpers import low_overlap_parties, parties
+from support.helpers import low_overlap_parties, make_parties
 
 import securevfl as sv
 from securevfl.data import Parties, PartyTable
@@ -34,7 +34,7 @@ def together(job: Job, people: Parties, *, window: int = 1 << 25) -> Any:
 
 @pytest.mark.parametrize("passive", [1, 2])
 def test_whole_programs_over_memory_are_the_simulation(passive: int) -> None:
-    people = parties(passive=passive)
+    people = make_parties(passive=passive)
     found, sites = together(PLAIN, people)
     result = sv.simulate(PLAIN, people)
     assert np.array_equal(found["bank"].scores, result.scores["plain"])
@@ -98,13 +98,13 @@ def test_a_passive_party_checks_what_it_is_told(
 
     monkeypatch.setattr(Link, "send", lies)
     with pytest.raises(ProtocolError, match=match):
-        together(PLAIN, parties(passive=1))
+        together(PLAIN, make_parties(passive=1))
 
 
 def test_a_party_that_refuses_says_so_and_all_end() -> None:
     job = PLAIN.replace(policies={"shop2": Policy(sealed=True)})
     with pytest.raises(PolicyError, match="'shop2' refuses the job") as caught:
-        together(job, parties(passive=2))
+        together(job, make_parties(passive=2))
     sent = {entry.what for ledger in caught.value.ledgers for entry in ledger.entries}
     assert sent <= {"party/consent", "refused"}
 
@@ -112,7 +112,7 @@ def test_a_party_that_refuses_says_so_and_all_end() -> None:
 def test_labels_of_others_rows_need_a_book_and_only_alignment_tells() -> None:
     job = PLAIN.replace(algorithm=sv.AllLabels(hidden=4))
     with pytest.raises(InputError, match="no label book"):
-        together(job, parties(passive=1))
+        together(job, make_parties(passive=1))
 
 
 def test_no_program_sees_another_partys_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,14 +132,14 @@ def test_no_program_sees_another_partys_table(monkeypatch: pytest.MonkeyPatch) -
         return original(self, name)
 
     monkeypatch.setattr(PartyTable, "__getattribute__", watched)
-    people = parties(passive=2)
+    people = make_parties(passive=2)
     together(PLAIN, people)
     own = {task: names for task, names in touched.items() if task in people}
     assert own == {name: {name} for name in people}
 
 
 def test_it_returns_what_training_returns() -> None:
-    found, _ = together(PLAIN, parties(passive=1))
+    found, _ = together(PLAIN, make_parties(passive=1))
     assert isinstance(found["shop1"], Trained)
     assert found["shop1"].model["classes"] == 2
 
@@ -160,7 +160,7 @@ def test_a_prediction_plans_the_releases_that_training_planned(steps: int | None
     dp = sv.DP(features=sv.Gaussian(epsilon=8, noise_multiplier=3.0))
     policy = {"shop1": Policy(max_epsilon=8.0)}
     job = PLAIN.replace(protection=sv.Plain(dp=dp), steps=steps, policies=policy)
-    people = parties(passive=1)
+    people = make_parties(passive=1)
     result = sv.simulate(job, people)
     spent = result.record.runs[0].epsilon[0]
     prediction = sv.predict(result.model(), people)

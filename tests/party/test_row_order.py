@@ -101,7 +101,7 @@ def test_the_order_is_the_party_s_own_and_stays() -> None:
     site = next(role.site for role in roles if role.site.name == "shop1")
     none = np.arange(0)
     mine = _unaligned_rows(site, table, alignment, none)
-    other = _unaligned_rows(replace(site, secret=PartySecret.fresh()), table, alignment, none)
+    other = _unaligned_rows(replace(site, secret=PartySecret.generate()), table, alignment, none)
     assert not np.array_equal(mine, other)
     assert np.array_equal(np.sort(mine), np.sort(other))
     assert set(mine.tolist()).isdisjoint(alignment.rows.tolist())

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.helpers import parties
+from support.helpers import make_parties
 from support.small_algorithms import KINDS, SETTINGS, make
 from typer.testing import CliRunner
 
@@ -24,7 +24,7 @@ TWO, THREE = ["shop"], ["network", "retailer"]
 
 
 def _two() -> sv.Parties:
-    found = parties(rows=160)
+    found = make_parties(rows=160)
     return sv.Parties.of(found["bank"], next(table for name, table in found.items() if name != "bank"))
 
 
@@ -53,7 +53,7 @@ def test_what_nobody_asked_for_reads_nothing(name: str, passive: list[str]) -> N
         assert with_default_protection(job.replace(accept_leak=True), ["bank"], passive).protection == sv.Plain()
         return
     card = job_card(found, ["bank"], passive)
-    assert card is None or card.worst != "reads it"
+    assert card is None or card.worst_standing != "reads it"
     assert not isinstance(found.protection, Unnamed)
 
 
@@ -70,7 +70,7 @@ def test_the_refusal_says_who_reads_what_and_how_to_go_on() -> None:
 def test_a_leak_that_is_accepted_runs_in_the_clear_and_the_card_says_so() -> None:
     result = sv.simulate(sv.Job(algorithm=sv.SplitNN(**SMALL), epochs=1, accept_leak=True), _two())
     assert result.record.runs[0].protection == "plain"
-    assert result.card.worst == "reads it"
+    assert result.card.worst_standing == "reads it"
 
 
 def test_a_job_whose_protection_nobody_settled_trains_with_nobody() -> None:

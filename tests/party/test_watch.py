@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.party_context import PartyContext
@@ -76,7 +76,7 @@ def test_a_party_that_hangs_is_named_by_those_who_wait_for_it(
 ) -> None:
     _at(monkeypatch, party, step, _hang)
     with pytest.raises(sv.ProtocolError, match=rf"has waited .* s for '{party}' \('cut/\w+'\), which showed no sign"):
-        sv.simulate(JOB, parties(rows=60))
+        sv.simulate(JOB, make_parties(rows=60))
     assert all(site.links[peer]._channel._out.closed for site in sites[-1].values() for peer in site.links)
 
 
@@ -92,14 +92,14 @@ def test_a_lost_message_is_told_apart_from_a_silent_party(sites: list[Any], monk
 
     monkeypatch.setattr(MemoryChannel, "send", drops)
     with pytest.raises(sv.ProtocolError, match=r"which itself waits for .*reports \d+ messages sent.*; a message was"):
-        sv.simulate(JOB, parties(passive=1, rows=60))
+        sv.simulate(JOB, make_parties(passive=1, rows=60))
 
 
 @pytest.mark.parametrize("party", ["bank", "shop2"])
 def test_a_cancelled_task_ends_the_run(party: str, sites: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     _at(monkeypatch, party, "cut/forward" if party == "bank" else "cut/backward", _cancelled)
     with pytest.raises(sv.PartyFailed, match=f"party '{party}' failed: CancelledError") as caught:
-        sv.simulate(JOB, parties(rows=60))
+        sv.simulate(JOB, make_parties(rows=60))
     assert {ledger.party for ledger in caught.value.ledgers} == {"bank", "shop1", "shop2"}
     assert all(site.links[peer]._channel._out.closed for site in sites[-1].values() for peer in site.links)
 
@@ -109,7 +109,7 @@ def test_a_party_that_computes_for_long_is_not_called_silent(sites: list[Any], m
         time.sleep(1.5)  # noqa: ASYNC251 - as a long step does
 
     _at(monkeypatch, "shop1", "cut/backward", computes)
-    sv.simulate(JOB, parties(rows=60))
+    sv.simulate(JOB, make_parties(rows=60))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -127,7 +127,7 @@ def test_numbers_that_are_not_finite_are_their_senders(
 
     monkeypatch.setattr(Link, "hand_over", hands_over)
     with pytest.raises(sv.ProtocolError, match=rf"'{sender}' sent numbers that are not finite to .*'{step}'"):
-        sv.simulate(JOB, parties(rows=60))
+        sv.simulate(JOB, make_parties(rows=60))
 
 
 def test_large_numbers_whose_sum_overflows_are_finite() -> None:

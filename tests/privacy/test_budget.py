@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.helpers import low_overlap_parties, parties
+from support.helpers import low_overlap_parties, make_parties
 
 import securevfl as sv
 from securevfl.errors import InputError, PolicyError
@@ -25,7 +25,7 @@ ALLOWED = max(t for t in range(1, 30) if epsilon_rdp(GaussianRelease(3.0, t), 1e
 
 
 def _ran(job: sv.Job, people: sv.Parties | None = None) -> RunOutcome:
-    people = people or parties()
+    people = people or make_parties()
     return run_parties(job, people, join_parties(people, job), run="run")
 
 

@@ -38,8 +38,8 @@ def test_the_code_of_the_page_runs_and_says_what_it_shows(tmp_path: Path) -> Non
 
 def test_the_files_of_the_page_are_right() -> None:
     algorithm, job = (tomllib.loads(block) for block in blocks("toml"))
-    assert sv.SplitNN.of(algorithm["algorithm"]).bottom == sv.Frozen(64, "fourier")
-    assert JobTerms.of(job["job"]).valid_rows == 200
+    assert sv.SplitNN.from_values(algorithm["algorithm"]).bottom == sv.Frozen(64, "fourier")
+    assert JobTerms.from_values(job["job"]).valid_rows == 200
 
 
 def test_the_page_names_the_algorithms_that_take_it() -> None:
@@ -48,7 +48,7 @@ def test_the_page_names_the_algorithms_that_take_it() -> None:
         kind = find_algorithm(name)
         if "bottom" in kind.__struct_fields__:
             with contextlib.suppress(sv.InputError):
-                kind.of({"bottom": {"width": 8}})
+                kind.from_values({"bottom": {"width": 8}})
                 taken.add(name)
     (listed,) = re.findall(r"take frozen bottoms: (.*?)\. Others", TEXT, re.DOTALL)
     assert set(re.findall(r"`(\w+)`", listed)) == taken - {"local"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.helpers import low_overlap_parties, parties
+from support.helpers import low_overlap_parties, make_parties
 
 import securevfl as sv
 from securevfl.algorithms import LaserVFL, PartyDropout
@@ -18,13 +18,13 @@ from securevfl.privacy import DisclosureBook, NoteLine, OpenedValues, allowed_va
 from securevfl.training import Algorithm, Plan, Split
 
 SMALL = {"hidden": 2, "top": (4,), "lr": 0.02, "bottom": {"width": 6}}
-PEOPLE = parties(rows=80)  # 3 columns each
+PEOPLE = make_parties(rows=80)  # 3 columns each
 NAMES = ("ann", "bob", "eve")
 
 
 def job(kind: type[Algorithm] = sv.SplitNN, *, max_looks: float | None = None, **terms: object) -> sv.Job:
     policies = {} if max_looks is None else {"shop1": sv.Policy(max_looks=max_looks)}
-    algorithm = kind.of({k: v for k, v in SMALL.items() if k in kind.__struct_fields__})
+    algorithm = kind.from_values({k: v for k, v in SMALL.items() if k in kind.__struct_fields__})
     return sv.Job(
         algorithm=algorithm, policies=policies, **({"protection": sv.Plain(), "epochs": 3, "batch_size": 16} | terms)
     )
@@ -168,7 +168,7 @@ def test_a_plan_beyond_the_budget_is_refused_before_anything_is_sent() -> None:
     class Listens(Observer):
         listening = True
 
-        def heard(self, party, peer, way, message) -> None:  # type: ignore[no-untyped-def]
+        def message_passed(self, party, peer, way, message) -> None:  # type: ignore[no-untyped-def]
             said.append(message.what)
 
     with pytest.raises(PolicyError, match=r"plans 6 values .* 3 columns max_looks = 1 allows 3: fewer epochs"):
@@ -199,7 +199,7 @@ def test_algorithms_that_do_not_count_are_refused_where_there_is_a_budget() -> N
     with pytest.raises(PolicyError, match="does not count the values it opens"):
         sv.simulate(
             sv.Job(protection=sv.Plain(), algorithm=sv.FedCVT(), policies=policies, epochs=3),
-            parties(passive=1, rows=80),
+            make_parties(passive=1, rows=80),
         )
 
 

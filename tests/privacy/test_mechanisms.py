@@ -98,17 +98,19 @@ def test_a_job_file_names_the_mechanism() -> None:
     mechanism = "randomised_response"
     epsilon = 1.0
     """
-    dp = DP.of(tomllib.loads(text)["dp"], "protection.dp")
+    dp = DP.from_values(tomllib.loads(text)["dp"], "protection.dp")
     assert dp == DP(features=JointNoise(weight_bound=5.0), labels=RandomisedResponse(epsilon=1.0))
-    assert DP.of(dp.describe()) == dp
-    assert DP.of({"model": {"epsilon": 4}}) == DP(model=Gaussian(epsilon=4.0))  # nothing else is possible there
+    assert DP.from_values(dp.describe()) == dp
+    assert DP.from_values({"model": {"epsilon": 4}}) == DP(
+        model=Gaussian(epsilon=4.0)
+    )  # nothing else is possible there
     with pytest.raises(InputError, match=r"protection.dp.labels.mechanism is 'gausian'; did you mean 'gaussian'"):
-        DP.of({"labels": {"mechanism": "gausian"}}, "protection.dp")
+        DP.from_values({"labels": {"mechanism": "gausian"}}, "protection.dp")
     with pytest.raises(InputError, match=r"protection.dp.labels has no mechanism; add mechanism = one of 'gaussian'"):
-        DP.of({"labels": {"epsilon": 3}}, "protection.dp")
+        DP.from_values({"labels": {"epsilon": 3}}, "protection.dp")
     with pytest.raises(InputError, match=r"protection.dp.features has no 'epsilom'; did you mean 'epsilon'"):
-        DP.of({"features": {"mechanism": "gaussian", "epsilom": 3}}, "protection.dp")
+        DP.from_values({"features": {"mechanism": "gaussian", "epsilom": 3}}, "protection.dp")
     with pytest.raises(InputError, match=r"protection.dp has no 'epsilon'"):
-        DP.of({"epsilon": 4.0}, "protection.dp")
+        DP.from_values({"epsilon": 4.0}, "protection.dp")
     with pytest.raises(InputError, match="did you mean 'features'"):
         DP(feature=Gaussian())

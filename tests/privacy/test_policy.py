@@ -166,7 +166,7 @@ def test_whatever_passes_is_what_the_rules_allow(
             "none": True,
             "paillier": guard.bits >= max(policy.min_key_bits, 3072 if policy.min_security > 112 else 0),
             "masked": guard.bits >= 40,
-        }.get(guard.cipher, guard.security >= policy.min_security)
+        }.get(guard.cipher, guard.security_bits >= policy.min_security)
         return (
             guard.cipher != "x"
             and strong
@@ -231,13 +231,13 @@ def test_what_is_remembered_stays_small() -> None:
 )
 def test_bits_of_security_are_derived(guard: Guard, bits: int) -> None:
     """Paillier: NIST SP 800-57 part 1 rev. 5, table 2."""
-    assert guard.security == bits
+    assert guard.security_bits == bits
 
 
 def test_labels_name_the_scheme() -> None:
-    assert BFV.label == "BFV 218 bits, key k"
-    assert CKKS.label == "CKKS 218 bits, key k"
-    assert PAILLIER.label == "Paillier 2048 bits, key k"
+    assert BFV.description == "BFV 218 bits, key k"
+    assert CKKS.description == "CKKS 218 bits, key k"
+    assert PAILLIER.description == "Paillier 2048 bits, key k"
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_names_in_a_policy_are_known_ones() -> None:
 def test_a_policy_is_a_configuration() -> None:
     policy = Policy(sealed=True, noised=frozenset({Kind.GRADIENT}), protections=frozenset({"bfv"}), max_epsilon=2)
     policy.check_message(Message(Kind.CONTROL, "x"), "b")  # what it remembers is no part of it
-    assert Policy.of(json.loads(json.dumps(policy.describe()))) == policy
+    assert Policy.from_values(json.loads(json.dumps(policy.describe()))) == policy
     with pytest.raises(InputError, match="has 2 mistakes"):
         Policy(min_security=1000, min_masking=-1)
 

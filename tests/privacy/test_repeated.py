@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import kstest
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.privacy import RowRelease, strip_noise_mark
@@ -84,7 +84,7 @@ def test_a_key_of_another_length_is_refused() -> None:
     ids=["identity", "trainable", "fedcvt"],
 )
 def test_predicting_again_gives_the_same_answer(algorithm: sv.Algorithm, tmp_path: Path) -> None:
-    people = parties(passive=1, rows=100)
+    people = make_parties(passive=1, rows=100)
     noise = sv.DP(features=sv.Gaussian(epsilon=20.0))
     job = sv.Job(algorithm=algorithm, protection=sv.Plain(dp=noise), epochs=1, batch_size=32)
     aligned = join_parties(people, job)
@@ -103,7 +103,7 @@ def test_predicting_again_gives_the_same_answer(algorithm: sv.Algorithm, tmp_pat
 
 
 def test_a_damaged_secret_is_an_error_of_the_user() -> None:
-    people = parties(passive=1, rows=60)
+    people = make_parties(passive=1, rows=60)
     job = sv.Job(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian())), epochs=1, batch_size=32)
     aligned = join_parties(people, job)
     model = sv.simulate(job, people, aligned=aligned).model()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from opacus.accountants import RDPAccountant
-from support.helpers import low_overlap_parties, parties, ready_keys
+from support.helpers import low_overlap_parties, make_parties, ready_keys
 
 import securevfl as sv
 from securevfl.algorithms.splitnn import Active
@@ -40,7 +40,7 @@ def test_totals_of_each_party_are_in_the_record_and_the_report() -> None:
         batch_size=32,
         seed=1,
     )
-    result = sv.simulate(job, parties(), baselines=())
+    result = sv.simulate(job, make_parties(), baselines=())
     run = result.record.runs[-1]
     assert [(t.party, t.protects) for t in run.epsilon_totals] == [
         ("bank", "labels"),
@@ -104,7 +104,7 @@ def test_another_loss_gets_the_noise_that_its_epsilon_needs(
     monkeypatch.setattr(RowRelease, "__call__", watched)
     dp = sv.DP(labels=sv.Gaussian(epsilon=9.0, clip=0.75))
     job = sv.Job(algorithm=kind(hidden=4, top=()), protection=sv.Plain(dp=dp), epochs=4, batch_size=64, seed=1)
-    people = parties(rows=600)
+    people = make_parties(rows=600)
     ran = run_parties(job, people, join_parties(people, job), run="run")
     assert planned == {sensitivity}
     lines = map(json.loads, ran.ledgers["bank"].to_jsonl().splitlines())
@@ -123,7 +123,7 @@ def test_another_loss_gets_the_noise_that_its_epsilon_needs(
 def test_a_run_with_noise_on_z_counts_every_use_and_says_on_what_it_depends(bottom: tuple[int, ...]) -> None:
     dp = sv.DP(features=sv.JointNoise(epsilon=30.0, weight_bound=20.0))
     job = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), bottom=bottom), protection=sv.Plain(dp=dp), epochs=3, seed=1)
-    run = sv.simulate(job, parties(), baselines=()).record.runs[-1]
+    run = sv.simulate(job, make_parties(), baselines=()).record.runs[-1]
     assert [(e.party, e.what, e.releases) for e in run.epsilon] == [("shop1", "z", 3), ("shop2", "z", 3)]
     assert all(29 < e.epsilon_rdp <= 30 for e in run.epsilon)
     assert any("below the declared 20:" in note for note in run.notes)
@@ -139,14 +139,14 @@ def test_a_passive_party_that_does_not_keep_to_the_bound_ends_the_run(monkeypatc
     dp = sv.DP(features=sv.JointNoise(epsilon=30.0, weight_bound=2.0))
     job = sv.Job(algorithm=sv.SplitNN(hidden=4, top=()), protection=sv.Plain(dp=dp), epochs=3, seed=1)
     with pytest.raises(RangeError, match="weight_bound"):
-        sv.simulate(job, parties(), baselines=())
+        sv.simulate(job, make_parties(), baselines=())
 
 
 def test_a_bound_below_what_rounding_moves_is_refused() -> None:
     dp = sv.DP(features=sv.JointNoise(epsilon=30.0, weight_bound=1e-7))
     job = sv.Job(algorithm=sv.SplitNN(hidden=4, top=()), protection=sv.Plain(dp=dp), epochs=3, seed=1)
     with pytest.raises(sv.InputError, match="declare a larger bound"):
-        sv.simulate(job, parties(), baselines=())
+        sv.simulate(job, make_parties(), baselines=())
 
 
 def test_sealed_and_plain_share_the_noise_in_their_own_ways(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_sealed_and_plain_share_the_noise_in_their_own_ways(monkeypatch: pytest.
     dp = sv.DP(features=sv.JointNoise(epsilon=30.0, weight_bound=20.0))
     for protection in (sv.Plain(dp=dp), sv.Plain(dp=dp, fixed_point=True), sv.Paillier(bits=2048, dp=dp)):
         job = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), protection=protection, epochs=1, steps=1, seed=1)
-        run = sv.simulate(job, parties(rows=60), baselines=()).record.runs[-1]
+        run = sv.simulate(job, make_parties(rows=60), baselines=()).record.runs[-1]
         assert run.epsilon_totals[0].protects == "features"
     assert seen == [1, 1, 1, 1, 2, 2]
 
@@ -175,7 +175,7 @@ JOB = sv.Job(algorithm=sv.SplitNN(hidden=6, top=()), protection=sv.Plain(dp=RESP
 
 
 def test_training_sees_drawn_labels_only_and_scoring_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    people = parties(rows=400)
+    people = make_parties(rows=400)
     exact = {}
     original = ActiveRole.plan_and_build
 
@@ -212,7 +212,7 @@ def test_algorithms_that_use_labels_in_other_ways_train_on_drawn_ones_too(algori
 
 
 def test_a_run_that_goes_on_keeps_the_labels_that_were_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    people = parties(rows=200)
+    people = make_parties(rows=200)
     used = []
     original = ActiveProgram.prepare_training
 
@@ -232,7 +232,7 @@ def test_a_run_that_goes_on_keeps_the_labels_that_were_drawn(tmp_path: Path, mon
 def test_a_policy_bounds_the_price_of_labels() -> None:
     job = JOB.replace(policies={"bank": sv.Policy(max_epsilon=1.0)})
     with pytest.raises(PolicyError, match="as planned spends ε = 2"):
-        sv.simulate(job, parties(), baselines=())
+        sv.simulate(job, make_parties(), baselines=())
 
 
 # DP-SGD

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
-from support.helpers import low_overlap_parties, parties
+from support.helpers import low_overlap_parties, make_parties
 
 import securevfl as sv
 from securevfl.cut.leakage import OTHERS_VIEW
@@ -139,7 +139,7 @@ def test_the_file_has_every_view_that_declarations_ask_for(monkeypatch: pytest.M
         for bottom in ((), (4,)):
             for protection in (sv.Plain(), sv.BFV()):
                 try:
-                    algorithm = find_algorithm(name).of({"bottom": bottom})
+                    algorithm = find_algorithm(name).from_values({"bottom": bottom})
                     algorithm.check_protection(protection)
                 except sv.errors.SecureVFLError:
                     continue
@@ -216,7 +216,7 @@ def test_no_plan_makes_more_looks_than_it_says(name: str, bottom: tuple[int, ...
     noise, steps = sv.Gaussian(noise_multiplier=50.0), 3 if bottom else None
     for dp in (sv.DP(features=noise, labels=noise), sv.DP(features=noise)):
         try:
-            algorithm = find_algorithm(name).of({"bottom": bottom} | CHEAP.get(name, {}))
+            algorithm = find_algorithm(name).from_values({"bottom": bottom} | CHEAP.get(name, {}))
             epochs = max(2, algorithm.least_epochs)
             job = sv.Job(algorithm=algorithm, protection=sv.Plain(dp=dp), epochs=epochs, batch_size=16, steps=steps)
             break
@@ -238,7 +238,7 @@ def test_no_plan_makes_more_looks_than_it_says(name: str, bottom: tuple[int, ...
 def test_the_report_says_what_the_plan_permits() -> None:
     dp = sv.DP(labels=sv.Gaussian(noise_multiplier=3.0))
     job = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), protection=sv.Plain(dp=dp), epochs=4, batch_size=64)
-    run = sv.simulate(job, parties(), baselines=()).record.runs[-1]
+    run = sv.simulate(job, make_parties(), baselines=()).record.runs[-1]
     (line,) = [line for line in run.learned if "labels ranked" in line.learns]
     spent = epsilon_rdp(GaussianRelease(3.0, 4), 1e-5)
     bound = math.ceil(100 * auc_of_mu(2 / 3)) / 100

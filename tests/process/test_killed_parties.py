@@ -18,7 +18,7 @@ from securevfl.process.launch import read_start
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
 from securevfl.testing.company import Company, create_company
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="parties run as processes on Unix alone")
 
@@ -38,7 +38,7 @@ class Dies(Observer):
 
 
 def _take_part(company: Company, name: str, dies: int) -> None:
-    read_start(company.file, name).run(wait=PATIENCE, hearers=[Dies(dies)])
+    read_start(company.agreement_file, name).run(wait=PATIENCE, hearers=[Dies(dies)])
 
 
 def _start(company: Company, name: str, *, dies: int = 0) -> BaseProcess:
@@ -54,7 +54,7 @@ def _start(company: Company, name: str, *, dies: int = 0) -> BaseProcess:
     ids=["plain, a passive party", "fixed point, the active party"],
 )
 def test_a_party_that_is_killed_in_mid_epoch_goes_on(protection: sv.Plain, killed: str, tmp_path: Path) -> None:
-    people = parties(passive=2, rows=120)
+    people = make_parties(passive=2, rows=120)
     job = sv.Job(algorithm=sv.SplitNN(hidden=4, bottom=[3]), protection=protection, epochs=3, batch_size=16, seed=3)
     company = create_company(tmp_path, people, job)
     secrets = {name: PartySecret.from_seed(7, name) for name in company.names}
@@ -82,7 +82,7 @@ def test_a_party_that_is_killed_in_mid_epoch_goes_on(protection: sv.Plain, kille
         assert tree_digest(kept) == tree_digest(model_part(job, name, simulated.parts[name]))
         shutil.copy(company.state_folder(name) / "ledgers" / f"{name}.jsonl", ledgers)
     audit = sv.audit(ledgers)
-    assert audit.complete
+    assert audit.is_complete
     assert not audit.incomplete
     assert [(chain.party, chain.attempt) for chain in audit.chains if chain.broke_off] == [(killed, 1)]
     assert len({chain.attempt for chain in audit.chains if chain.attempt}) == 2

@@ -20,7 +20,7 @@ import pytest
 import torch
 from prometheus_client.parser import text_string_to_metric_families
 from securevfl_net.link_state import LinkState
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.process.log_fields import EVENTS, FIELDS, LogFields
@@ -51,7 +51,7 @@ def test_a_line_holds_what_is_listed_and_nothing_else(log: EventLog, tmp_path: P
             LogNews(log).report_event(event, f"{event}: {MARK}", **marked)
             log.write(event, MARK, peers=[MARK, "shop"], rows=[4711.0], value=np.float32(4711), seconds=float("nan"))
         LogNews(log).report_event("waits", MARK, shop=MARK, **{MARK: MARK})
-        log.error(sv.InputError(f"identifier {MARK!r} stands there twice"), 2)
+        log.write_error(sv.InputError(f"identifier {MARK!r} stands there twice"), 2)
         LogObserver(log).phase(MARK)
         logging.getLogger("uvicorn.error").warning("GET /predict?id=%s", MARK)
         try:
@@ -90,7 +90,7 @@ def test_what_is_listed_is_written(log: EventLog, tmp_path: Path) -> None:
 @pytest.mark.parametrize("dp", [None, sv.DP(features=sv.Gaussian(epsilon=8.0))])
 def test_no_value_of_a_job_reaches_its_logs_and_metrics(tmp_path: Path, dp: sv.DP | None) -> None:
     """Marked identifiers and features: a whole job, with all that logs and metrics hear of it, and its failure."""
-    people = parties(rows=120)
+    people = make_parties(rows=120)
     marked = {
         name: replace(
             table,
@@ -111,7 +111,7 @@ def test_no_value_of_a_job_reaches_its_logs_and_metrics(tmp_path: Path, dp: sv.D
         table = tables[names[0]]
         with pytest.raises(sv.InputError, match=MARK) as failed:
             sv.Parties.of(replace(table, ids=np.array([table.ids[0]] * len(table.ids), dtype=object)))
-        EventLog(LogFields(names[0], names)).error(failed.value, 2)
+        EventLog(LogFields(names[0], names)).write_error(failed.value, 2)
     lines = _lines(tmp_path / "log.jsonl")
     assert sum(line["event"] == "epoch" for line in lines) == 2 * len(names)
     assert MARK not in (tmp_path / "log.jsonl").read_text(encoding="utf-8")
@@ -136,7 +136,7 @@ def test_metrics_are_what_prometheus_reads() -> None:
     metrics.links_changed(
         {"shop": LinkState(connected=True, connections=3, sent=10, received=20, round_trip=0.25, silent=1.5)}
     )
-    metrics.spent("bank", {"activations": 2.5})
+    metrics.epsilon_spent("bank", {"activations": 2.5})
     metrics.report_event("attempt", "", attempt=1)
     metrics.report_event("refused", "", peer="shop", code="revoked")
     metrics.report_event("refused", "", peer="", code=MARK)

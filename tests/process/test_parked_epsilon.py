@@ -18,7 +18,7 @@ from securevfl.process.launch import read_start
 from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
 from securevfl.testing.company import Company, create_company
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 from securevfl.transport import MemoryHub
 
 EPOCHS = 3
@@ -36,9 +36,9 @@ class Dying(Observer):
 
 
 def _attending(company: Company, name: str, state: StateFolder, *hearers: Observer) -> JobProcess:
-    start = read_start(company.file, name)
+    start = read_start(company.agreement_file, name)
     own = Agreement(company.agreement.proposal, {name: company.agreement.approvals[name]})
-    key, table = start.own.signing_key(), start.own.table()
+    key, table = start.own.signing_key(), start.own.read_table()
     return JobProcess(state, own, name, key, table, policy=start.own.policy, hearers=hearers)
 
 
@@ -64,7 +64,7 @@ def test_what_was_released_before_it_parked_counts(dies: str, tmp_path: Path, mo
     job = sv.Job(
         algorithm=sv.SplitNN(hidden=4, bottom=[3]), protection=sv.Plain(dp=dp), epochs=EPOCHS, batch_size=12, seed=3
     )
-    company = create_company(tmp_path, parties(passive=2, rows=80), job)
+    company = create_company(tmp_path, make_parties(passive=2, rows=80), job)
     made: dict[tuple[str, int], int] = {}
     call = RowRelease.__call__
 

@@ -15,7 +15,7 @@ from securevfl.report import Record
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
 from securevfl.testing.company import Company, create_company
-from securevfl.testing.parties import label_owners, low_overlap_parties, parties
+from securevfl.testing.parties import low_overlap_parties, make_label_owners, make_parties
 
 
 def _secrets(company: Company) -> dict[str, PartySecret]:
@@ -57,18 +57,18 @@ def _collected(company: Company) -> sv.auditing.Audit:  # type: ignore[name-defi
 @pytest.mark.parametrize("protection", [sv.Plain(), sv.BFV()], ids=lambda p: p.name)
 def test_parties_with_gates_train_what_a_simulation_trains(protection: Protection, tmp_path: Path) -> None:
     job = sv.Job(algorithm=sv.SplitNN(hidden=4), protection=protection, epochs=2, batch_size=32, seed=3)
-    company = create_company(tmp_path, parties(passive=2, rows=120), job)
+    company = create_company(tmp_path, make_parties(passive=2, rows=120), job)
     company.store_secrets(_secrets(company))
     company.over_network()
     _compare(company, job)
     audit = _collected(company)
-    assert audit.complete
+    assert audit.is_complete
     assert not audit.incomplete
 
 
 def test_several_label_owners_and_a_coordinator(tmp_path: Path) -> None:
     job = sv.Job(protection=sv.Plain(), algorithm=sv.MultiVFL(hidden=4), epochs=2, batch_size=16, seed=3)
-    company = create_company(tmp_path, label_owners(2, 2, 40), job)
+    company = create_company(tmp_path, make_label_owners(2, 2, 40), job)
     company.store_secrets(_secrets(company))
     company.over_memory()
     _compare(company, job)
@@ -89,15 +89,15 @@ def test_a_fold_and_a_label_book_come_from_files(tmp_path: Path) -> None:
     table = (tmp_path / "bank.csv").read_text().replace(",2\n", ",3\n")
     (tmp_path / "bank.csv").write_text(table)
     with pytest.raises(sv.InputError, match="is the fold; give each row 0"):
-        read_party_file(tmp_path / "bank.toml").table()
+        read_party_file(tmp_path / "bank.toml").read_table()
 
 
 def test_who_is_done_starts_again_for_nothing(tmp_path: Path) -> None:
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1, batch_size=64, seed=3)
-    company = create_company(tmp_path, parties(passive=1, rows=60), job)
+    company = create_company(tmp_path, make_parties(passive=1, rows=60), job)
     company.over_memory()
     from securevfl.process.launch import read_start
 
     before = (company.state_folder("bank") / "ledgers" / "bank.jsonl").read_bytes()
-    assert read_start(company.file, "bank").run() is None
+    assert read_start(company.agreement_file, "bank").run() is None
     assert (company.state_folder("bank") / "ledgers" / "bank.jsonl").read_bytes() == before

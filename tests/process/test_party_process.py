@@ -19,7 +19,7 @@ from securevfl.process.status import read_status
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
 from securevfl.testing.company import Company, create_company
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 
 
 class _Ends(Observer):
@@ -37,7 +37,7 @@ class _Ends(Observer):
 
 def test_a_party_that_is_ended_by_sigterm_goes_on(tmp_path: Path) -> None:
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=12, batch_size=16, seed=3)
-    company = create_company(tmp_path, parties(passive=2, rows=120), job)
+    company = create_company(tmp_path, make_parties(passive=2, rows=120), job)
     secrets = {name: PartySecret.from_seed(7, name) for name in company.people}
     company.store_secrets(secrets)
     processes: list[asyncio.subprocess.Process] = []

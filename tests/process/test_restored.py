@@ -12,19 +12,19 @@ from securevfl.agreement import Agreement
 from securevfl.errors import PeerRefused
 from securevfl.party.attempts import Restored
 from securevfl.party.reports import Report
-from securevfl.privacy import read
+from securevfl.privacy import read_lines
 from securevfl.process.attempt_store import StoredAttempts
 from securevfl.process.launch import read_start
 from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
 from securevfl.testing.company import Company, create_company
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 
 
 @pytest.fixture(scope="module")
 def company(tmp_path_factory: pytest.TempPathFactory) -> Company:
     """Two parties that trained three epochs."""
-    people = parties(passive=1, rows=80)
+    people = make_parties(passive=1, rows=80)
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=3, batch_size=16, seed=3)
     made = create_company(tmp_path_factory.mktemp("company"), people, job)
     made.over_memory()
@@ -33,13 +33,13 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Company:
 
 def _words(path: Path) -> list[tuple[str, str]]:
     """Peer and head of each word that a party wrote down in mid-run."""
-    return [(name, word.head) for _, line in read(path) for name, word in getattr(line, "words", {}).items()]
+    return [(name, word.head) for _, line in read_lines(path) for name, word in getattr(line, "words", {}).items()]
 
 
 def _attending(company: Company, name: str, state: StateFolder) -> JobProcess:
-    start = read_start(company.file, name)
+    start = read_start(company.agreement_file, name)
     own = Agreement(company.agreement.proposal, {name: company.agreement.approvals[name]})
-    return JobProcess(state, own, name, start.own.signing_key(), start.own.table(), policy=start.own.policy)
+    return JobProcess(state, own, name, start.own.signing_key(), start.own.read_table(), policy=start.own.policy)
 
 
 def _reports(company: Company, folder: Path, name: str) -> tuple[StoredAttempts, dict[str, Report]]:

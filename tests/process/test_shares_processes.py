@@ -34,7 +34,7 @@ from securevfl.process.launch import read_start
 from securevfl.report import Record
 from securevfl.run.store import read_tree
 from securevfl.testing.company import Company, create_company
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="parties run as processes on Unix alone")
 
@@ -80,7 +80,7 @@ def _take_part(folder: Path, words: list[str]) -> None:
 
 
 def _take_part_in(company: Company, name: str, dies: int) -> None:
-    read_start(company.file, name).run(wait=PATIENCE, hearers=[Dies(dies)])
+    read_start(company.agreement_file, name).run(wait=PATIENCE, hearers=[Dies(dies)])
 
 
 def _together(start: Callable[[str, int], BaseProcess], names: tuple[str, ...], killed: str = "") -> None:
@@ -111,7 +111,7 @@ def _together(start: Callable[[str, int], BaseProcess], names: tuple[str, ...], 
 def _set_up(root: Path) -> None:
     """Each one's folder, table, keys, certificate, party file and card, and the cards at the bank."""
     ports = {name: _port() for name in NAMES}
-    for place, table in zip(NAMES, parties(passive=2, rows=120).values(), strict=True):
+    for place, table in zip(NAMES, make_parties(passive=2, rows=120).values(), strict=True):
         folder = root / place
         folder.mkdir()
         label = [] if table.label is None else ["late"]
@@ -153,7 +153,7 @@ def _entries(state: Path, name: str, what: str) -> list[dict[str, Any]]:
 
 def _is_resumed_under_fresh_keys(states: dict[str, Path], killed: str, folder: Path) -> None:
     audit = sv.audit(_collected(states, folder))
-    assert audit.complete
+    assert audit.is_complete
     assert not audit.incomplete
     assert [chain.party for chain in audit.chains if chain.broke_off] == [killed]
     for name, state in states.items():
@@ -195,7 +195,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert f"What follows is true only if {ASSUMED}. By signing" in said[signing]
     assert ASSUMED in " ".join(section[1].split())
     states = {name: tmp_path / name / "state" for name in NAMES}
-    assert sv.audit(_collected(states, tmp_path / "collected")).complete
+    assert sv.audit(_collected(states, tmp_path / "collected")).is_complete
     assert len(_entries(states["bank"], "bank", "shares/open metrics")) > 0
     with (tmp_path / "bank" / "scores.csv").open() as file:
         scored = {row["id"] for row in csv.DictReader(file)}
@@ -216,7 +216,7 @@ def _weights(one: Any, other: Any) -> dict[str, np.ndarray]:
 def test_a_computing_party_without_data_is_killed(tmp_path: Path) -> None:
     protection = sv.Shares(computing=("bank", "shop1", "notary"))
     job = sv.Job(algorithm=sv.SplitNN(hidden=4), protection=protection, epochs=2, batch_size=32, keep="last", seed=3)
-    company = create_company(tmp_path / "real", parties(passive=1, rows=120), job)
+    company = create_company(tmp_path / "real", make_parties(passive=1, rows=120), job)
     secrets = {name: PartySecret.from_seed(7, name) for name in company.people}
     company.store_secrets(secrets)
 

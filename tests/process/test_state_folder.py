@@ -19,37 +19,37 @@ AGREEMENT = "ab" * 32
 
 def _filled(path: Path) -> None:
     with StateFolder.lock(path, party="bank", agreement=AGREEMENT) as state:
-        state.started()
-        state.secret(PartySecret.fresh())
-        state.ready("00" * 16, 0, 1)
-        state.use(1.5)
+        state.count_start()
+        state.keep_secret(PartySecret.generate())
+        state.store_ready("00" * 16, 0, 1)
+        state.add_seconds(1.5)
         one = Alignment(rows=np.array([3, 1, 2]), digest="d", verified_by=("shop",), pairwise={"shop": 3})
         state.store_alignment(StoredAlignment(digest="e", table="t", alignments={"bank": one}))
 
 
 def test_what_is_kept_is_there_again(tmp_path: Path) -> None:
-    secret = PartySecret.fresh()
+    secret = PartySecret.generate()
     with StateFolder.lock(tmp_path / "s", party="bank", agreement=AGREEMENT) as state:
-        first = state.started()
-        assert state.secret(secret) == secret
-        assert state.ready("00" * 16, 0, 1) == 1
-        assert state.begun("00" * 16) == 1
-        state.use(1.5)
-        state.use(2.0)
+        first = state.count_start()
+        assert state.keep_secret(secret) == secret
+        assert state.store_ready("00" * 16, 0, 1) == 1
+        assert state.store_begun("00" * 16) == 1
+        state.add_seconds(1.5)
+        state.add_seconds(2.0)
         labelled = {"shop": np.array([0, 5])}
         one = Alignment(
             rows=np.array([3, 1, 2]), digest="d", verified_by=("shop",), pairwise={"shop": 3}, labelled=labelled
         )
         state.store_alignment(StoredAlignment(digest="e", table="t", alignments={"bank": one}))
     with StateFolder.lock(tmp_path / "s", party="bank", agreement=AGREEMENT) as state:
-        second = state.started()
+        second = state.count_start()
         assert (first[0], second[0]) == (1, 2)
         assert first[1] != second[1]
-        assert state.secret(PartySecret.fresh()) == secret
-        assert state.ready("11" * 16, 4, 3) == 2
+        assert state.keep_secret(PartySecret.generate()) == secret
+        assert state.store_ready("11" * 16, 4, 3) == 2
         assert [(a.number, a.start, a.begun) for a in state.attempts] == [(1, 0, True), (3, 4, False)]
-        assert state.used == 3.5
-        kept = state.alignment()
+        assert state.seconds_used == 3.5
+        kept = state.read_alignment()
         assert kept is not None
         assert (kept.digest, kept.table) == ("e", "t")
         found = kept.alignments["bank"]
@@ -58,7 +58,7 @@ def test_what_is_kept_is_there_again(tmp_path: Path) -> None:
         assert found.labelled["shop"].tolist() == [0, 5]
         assert (found.verified_by, found.pairwise, found.digest) == (("shop",), {"shop": 3}, "d")
         state.forget_alignment()
-        assert state.alignment() is None
+        assert state.read_alignment() is None
 
 
 def test_nobody_else_reads_it(tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_each_torn_or_changed_byte_is_found(tmp_path: Path, name: str) -> None:
     def read() -> object:
         with StateFolder.lock(tmp_path, party="bank", agreement=AGREEMENT) as state:
             if name == "incarnation.json":
-                return state.started()
-            kept = state.alignment()
+                return state.count_start()
+            kept = state.read_alignment()
             rows = None if kept is None else kept.alignments["bank"].rows.tolist()
-            return (state.attempts, state.used, state.secret(PartySecret.fresh()).text, rows)
+            return (state.attempts, state.seconds_used, state.keep_secret(PartySecret.generate()).to_hex, rows)
 
     before = read()
     (tmp_path / name).write_bytes(whole)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.helpers import parties
+from support.helpers import make_parties
 from support.small_algorithms import KINDS, SETTINGS, SEVERAL, make
 from typer.testing import CliRunner
 
@@ -86,7 +86,7 @@ def test_features_and_labels_stand_apart_and_bear_what_was_measured() -> None:
     assert noisy is not None
     assert [noisy.cell("network", "bank", of).standing for of in ("features", "labels")] == ["reads it", "bounded"]
     assert plain.cell("network", "retailer").standing == plain.cell("network", "bank").standing == "reads it"
-    assert (sealed.counts()["reads it"], plain.counts()["reads it"]) == (2, 8)
+    assert (sealed.standing_counts()["reads it"], plain.standing_counts()["reads it"]) == (2, 8)
 
 
 @pytest.mark.parametrize(("epsilon", "standing"), [(0.5, "bounded"), (8.0, "bounded"), (30.0, "reads it")])
@@ -147,7 +147,7 @@ def test_on_shares_the_result_tells_and_nothing_is_found_beyond_it() -> None:
     """Both are visible: what attacks got from final predictions, and from everything else."""
     card = job_card(Job(protection=sv.Shares()), ["bank"], PASSIVE)
     assert card is not None
-    assert card.counts() == {"reads it": 0, "bounded": 2, "nothing found": 6}
+    assert card.standing_counts() == {"reads it": 0, "bounded": 2, "nothing found": 6}
     cell = card.cell("bank", "network")
     assert cell.says == "from final predictions, one value a row or class; beyond them nothing found"
     told, rest = load_measured()[PREDICTED], load_measured()[MASKED]
@@ -221,7 +221,7 @@ def test_many_parties_of_a_role_share_a_row_and_their_worst() -> None:
 @pytest.fixture(scope="module")
 def result() -> sv.Result:
     job = Job(algorithm=sv.SplitNN(hidden=4), protection=sv.Plain(), epochs=1, batch_size=64)
-    return sv.simulate(job, parties(rows=200), name="a <b>bold</b> name")
+    return sv.simulate(job, make_parties(rows=200), name="a <b>bold</b> name")
 
 
 def test_the_page_opens_with_the_card_and_no_cell_is_told_by_colour_alone(result: sv.Result) -> None:
@@ -278,7 +278,9 @@ def test_what_has_to_hold_besides_stands_below() -> None:
 
 
 def test_a_party_alone_has_no_card() -> None:
-    lone = sv.simulate(Job(epochs=1, batch_size=64, protection=sv.Plain()), sv.Parties.of(parties(rows=120)["bank"]))
+    lone = sv.simulate(
+        Job(epochs=1, batch_size=64, protection=sv.Plain()), sv.Parties.of(make_parties(rows=120)["bank"])
+    )
     assert not lone.cards
     with pytest.raises(sv.InputError, match="no run had two parties"):
         _ = lone.card

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.cli import main
 from securevfl.report import Record, render_report, render_text
-from securevfl.report.chart import Chart, Curve, chart_svg
+from securevfl.report.chart import Chart, ChartCurve, chart_svg
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
 from securevfl.report.quality import choosing_metric, make_pictures, make_price_picture
 from securevfl.report.runs_page import group_alike_runs, render_runs, write_runs
@@ -28,7 +28,7 @@ EVIL = '"><script>alert(1)</script>'
 
 @pytest.fixture(scope="module")
 def binary() -> Record:
-    people = parties(rows=200)
+    people = make_parties(rows=200)
     people = sv.Parties.of(replace(people["bank"], label_name="subscribes", classes=("no", "yes")), *people.passive)
     job = sv.Job(protection=sv.Plain(), epochs=2, batch_size=64)
     return sv.simulate(job, people, baselines=("alone",), title="Who subscribes?").record
@@ -36,7 +36,7 @@ def binary() -> Record:
 
 @pytest.fixture(scope="module")
 def number() -> Record:
-    people = parties(rows=200)
+    people = make_parties(rows=200)
     amounts = np.random.default_rng(0).normal(size=people["bank"].rows)
     people = sv.Parties.of(replace(people["bank"], label=amounts, label_name="claim", classes=()), *people.passive)
     return sv.simulate(sv.Job(protection=sv.Plain(), task="regression", epochs=2, batch_size=64), people).record
@@ -163,7 +163,7 @@ def test_quality_against_epsilon_needs_two_of_them(binary: Record) -> None:
 
 
 def test_a_chart_of_one_value_has_room_around_it() -> None:
-    svg = chart_svg(Chart(curves=[Curve(points=[(1.0, 5.0), (2.0, 5.0)])], x="epoch", y="AUC", label="flat"))
+    svg = chart_svg(Chart(curves=[ChartCurve(points=[(1.0, 5.0), (2.0, 5.0)])], x="epoch", y="AUC", label="flat"))
     assert "nan" not in svg
     ET.fromstring(svg)  # noqa: S314 - made by ourselves
 

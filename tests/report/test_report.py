@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.report import (
@@ -35,20 +35,20 @@ def record() -> Record:
         "paillier": job.replace(protection=sv.Plain(fixed_point=True)),
         "dp": job.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian()))),
     }
-    return sv.compare(jobs, parties(rows=200), title="A <b>bold</b> & hostile title", command="make it").record
+    return sv.compare(jobs, make_parties(rows=200), title="A <b>bold</b> & hostile title", command="make it").record
 
 
 @pytest.fixture(scope="module")
 def lone() -> Record:
     return sv.simulate(
-        sv.Job(protection=sv.Plain(), epochs=1, batch_size=64), sv.Parties.of(parties(rows=200)["bank"])
+        sv.Job(protection=sv.Plain(), epochs=1, batch_size=64), sv.Parties.of(make_parties(rows=200)["bank"])
     ).record
 
 
 @pytest.fixture(scope="module")
 def classes() -> Record:
     return sv.simulate(
-        sv.Job(protection=sv.Plain(), epochs=2, batch_size=64), parties(rows=300, classes=4), baselines=("alone",)
+        sv.Job(protection=sv.Plain(), epochs=2, batch_size=64), make_parties(rows=300, classes=4), baselines=("alone",)
     ).record
 
 
@@ -209,7 +209,7 @@ def test_the_page_and_the_terminal_say_whose_key_signed_what_and_who_cross_signe
 def test_a_peer_that_lacks_a_word_in_one_run_has_not_cross_signed() -> None:
     from securevfl.run.recording import ledger_records
 
-    result = sv.simulate(sv.Job(protection=sv.Plain(), epochs=1, batch_size=64), parties(rows=100))
+    result = sv.simulate(sv.Job(protection=sv.Plain(), epochs=1, batch_size=64), make_parties(rows=100))
     closing = result.ledgers["plain"]["shop1"].lines[-1]
     words = {name: word for name, word in closing.words.items() if name != "bank"}
     result.ledgers["plain"]["shop1"].lines[-1] = msgspec.structs.replace(closing, words=words)

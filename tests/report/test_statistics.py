@@ -13,7 +13,15 @@ from scipy import stats
 
 from securevfl.errors import InputError
 from securevfl.report import CellFigures, Claim, SweepRecord, list_verdicts
-from securevfl.report.statistics import LEVEL, Paired, holm, judge, paired, power, visible
+from securevfl.report.statistics import (
+    LEVEL,
+    Paired,
+    adjust_p_values,
+    compute_power,
+    judge_family,
+    run_paired_test,
+    visible_distance,
+)
 
 PAGES = 400
 _SLACK = 3  # standard deviations of a binomial count
@@ -44,7 +52,9 @@ def _two_errors(differences: list[float]) -> bool:
 
 
 def _decided(differences: list[list[float]]) -> bool:
-    return any(line.verdict != "undecided" for line in judge([paired(sample) for sample in differences]))
+    return any(
+        line.verdict != "undecided" for line in judge_family([run_paired_test(sample) for sample in differences])
+    )
 
 
 def _old(differences: list[list[float]]) -> bool:
@@ -110,7 +120,7 @@ def test_t_is_that_of_scipy() -> None:
     rng = np.random.default_rng(0)
     for n in (2, 3, 5, 10, 40):
         a, b = rng.normal(0.9, 0.02, size=(2, n))
-        ours = paired((a - b).tolist(), 0.004)
+        ours = run_paired_test((a - b).tolist(), 0.004)
         theirs = stats.ttest_rel(a - 0.004, b)
         interval = stats.ttest_rel(a, b).confidence_interval(0.95)
         assert ours.p == pytest.approx(theirs.pvalue, rel=1e-9)
@@ -129,9 +139,9 @@ def test_holm_is_the_closure_of_bonferroni() -> None:
     for n in (0, 1, 2, 3, 7):
         for _ in range(5):
             ps = [Fraction(int(number), 1000) for number in rng.integers(0, 200, size=n)]
-            assert holm([float(p) for p in ps]) == pytest.approx([float(p) for p in _closed_holm(ps)])
+            assert adjust_p_values([float(p) for p in ps]) == pytest.approx([float(p) for p in _closed_holm(ps)])
     # Holm (1979) by hand: 0.01 · 4, 0.013 · 3 (no less than before), 0.014 · 2, 0.19
-    assert holm([0.19, 0.01, 0.014, 0.013]) == pytest.approx([0.19, 0.04, 0.04, 0.04])
+    assert adjust_p_values([0.19, 0.01, 0.014, 0.013]) == pytest.approx([0.19, 0.04, 0.04, 0.04])
 
 
 def test_power_is_that_of_simulation_and_of_the_noncentral_t() -> None:
@@ -139,66 +149,68 @@ def test_power_is_that_of_simulation_and_of_the_noncentral_t() -> None:
     samples = rng.normal(0.012, 0.01, size=(20_000, 5))
     t = samples.mean(axis=1) / (samples.std(axis=1, ddof=1) / math.sqrt(5))
     seen = float((np.abs(t) > stats.t.ppf(1 - 0.01 / 2, 4)).mean())
-    assert power(5, 0.01, 0.012, level=0.01) == pytest.approx(seen, abs=0.011)
+    assert compute_power(5, 0.01, 0.012, level=0.01) == pytest.approx(seen, abs=0.011)
     other = stats.nct(4, 1.2 * math.sqrt(5))
     bound = stats.t.ppf(0.995, 4)
-    assert power(5, 0.01, 0.012, level=0.01) == pytest.approx(other.sf(bound) + other.cdf(-bound), rel=1e-6)
-    assert power(5, 0.01, 0.0, level=0.01) == pytest.approx(0.01)
-    assert power(5, 0.01, visible(5, 0.01, level=0.003), level=0.003) == pytest.approx(0.8)
-    assert visible(5, 0.02) == pytest.approx(2 * visible(5, 0.01))
+    assert compute_power(5, 0.01, 0.012, level=0.01) == pytest.approx(other.sf(bound) + other.cdf(-bound), rel=1e-6)
+    assert compute_power(5, 0.01, 0.0, level=0.01) == pytest.approx(0.01)
+    assert compute_power(5, 0.01, visible_distance(5, 0.01, level=0.003), level=0.003) == pytest.approx(0.8)
+    assert visible_distance(5, 0.02) == pytest.approx(2 * visible_distance(5, 0.01))
 
 
 def test_what_an_undecided_test_could_have_seen() -> None:
-    clear = [paired([0.2, 0.21, 0.19, 0.2, 0.205])] * 3
-    vague = [paired([0.01, -0.01, 0.02, -0.02, 0.0])] * 2
-    lines = judge([*clear, *vague])
+    clear = [run_paired_test([0.2, 0.21, 0.19, 0.2, 0.205])] * 3
+    vague = [run_paired_test([0.01, -0.01, 0.02, -0.02, 0.0])] * 2
+    lines = judge_family([*clear, *vague])
     assert [line.verdict for line in lines] == ["holds"] * 3 + ["undecided"] * 2
-    assert lines[-1].seen == pytest.approx(visible(5, stdev([0.01, -0.01, 0.02, -0.02, 0.0]), level=0.05 / 2))
-    assert (lines[-1].seen or 0) > visible(5, 0.0158)
+    assert lines[-1].seen == pytest.approx(visible_distance(5, stdev([0.01, -0.01, 0.02, -0.02, 0.0]), level=0.05 / 2))
+    assert (lines[-1].seen or 0) > visible_distance(5, 0.0158)
 
 
 def test_effect_sizes_are_corrected_for_few_seeds() -> None:
     differences = [0.02, 0.04, 0.06, 0.04, 0.04]
-    found = paired(differences).effect
+    found = run_paired_test(differences).effect
     assert found == pytest.approx(fmean(differences) / stdev(differences) * (1 - 3 / 15))
-    assert paired([0.1, 0.2]).effect is None
+    assert run_paired_test([0.1, 0.2]).effect is None
 
 
 @pytest.mark.parametrize("few", [1, 2, 3, 4])
 def test_fewer_than_five_seeds_decide_nothing_and_burden_nobody(few: int) -> None:
     clear = [0.2, 0.21, 0.19, 0.2, 0.205]
-    lines = judge([paired(clear[:few]), paired(clear)])
+    lines = judge_family([run_paired_test(clear[:few]), run_paired_test(clear)])
     assert [line.verdict for line in lines] == ["undecided", "holds"]
     assert lines[0].adjusted is None
-    assert lines[1].adjusted == paired(clear).p
+    assert lines[1].adjusted == run_paired_test(clear).p
 
 
 def test_equal_differences_say_nothing_of_chance() -> None:
     for value in (0.0, 0.0025, -0.3):
-        sample = paired([value] * 5)
+        sample = run_paired_test([value] * 5)
         assert (sample.p, sample.effect) == (1.0, None)
-        assert judge([sample])[0].verdict == "undecided"
-        assert judge([sample])[0].seen is None
+        assert judge_family([sample])[0].verdict == "undecided"
+        assert judge_family([sample])[0].seen is None
 
 
 def test_margins_move_the_null_hypothesis() -> None:
     """Non-inferiority is a claim with a negative margin: 0.3 points behind, no more than a point."""
     behind = [-0.001, -0.005, -0.003, -0.004, -0.002]
-    words = {margin: judge([paired(behind, margin)])[0].verdict for margin in (-0.01, -0.003, 0.0)}
+    words = {margin: judge_family([run_paired_test(behind, margin)])[0].verdict for margin in (-0.01, -0.003, 0.0)}
     assert words == {-0.01: "holds", -0.003: "undecided", 0.0: "does not hold"}
 
 
 def test_what_is_no_sample_is_refused() -> None:
     with pytest.raises(InputError, match="expected one or more finite numbers"):
-        paired([])
+        run_paired_test([])
     with pytest.raises(InputError, match="expected one or more finite numbers"):
-        paired([0.1, math.nan])
+        run_paired_test([0.1, math.nan])
     for n, deviation, level in ((1, 0.1, 0.05), (5, 0.0, 0.05), (5, 0.1, 0.0)):
         with pytest.raises(InputError, match="it needs two or more"):
-            power(n, deviation, 0.1, level=level)
+            compute_power(n, deviation, 0.1, level=level)
     with pytest.raises(InputError, match=r"the power is 0\.01"):
-        visible(5, 0.1, chance=0.01)
+        visible_distance(5, 0.1, chance=0.01)
 
 
 def test_one_seed_has_a_mean_and_nothing_else() -> None:
-    assert paired([0.1]) == Paired(n=1, margin=0.0, mean=0.1, deviation=None, low=None, high=None, p=None, effect=None)
+    assert run_paired_test([0.1]) == Paired(
+        n=1, margin=0.0, mean=0.1, deviation=None, low=None, high=None, p=None, effect=None
+    )

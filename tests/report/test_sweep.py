@@ -30,7 +30,7 @@ from securevfl.report import (
 )
 from securevfl.report.svg_shapes import spread_apart
 from securevfl.report.sweep_plots import _Axis, draw_quality, method_styles
-from securevfl.report.sweep_record import tick
+from securevfl.report.sweep_record import format_tick
 
 NAMES = [f"method {letter}" for letter in "ABCDEFGHIJKLMNOP"]
 
@@ -139,7 +139,7 @@ def test_a_single_verdict_is_a_t_test(better: list[float], worse: list[float], m
     (line,) = list_verdicts(record)
     assert (line.data, line.x, line.n, line.verdict) == ("mnist", 0.2, 5, verdict)
     assert abs(line.difference or 0) == pytest.approx(0.04)
-    assert line.half == pytest.approx(2.776 * math.sqrt(0.00025 / 5), rel=1e-3)
+    assert line.half_width == pytest.approx(2.776 * math.sqrt(0.00025 / 5), rel=1e-3)
 
 
 def test_other_claims_of_the_page_make_a_verdict_harder() -> None:
@@ -160,7 +160,7 @@ def test_equal_methods_and_few_seeds_are_undecided() -> None:
     four = _record([*_cells("RISA", [0.9, 0.91, 0.9, 0.9]), *_cells("SplitNN", [0.1] * 4)], claims=[_claim()])
     single = _record([*_cells("RISA", [0.9]), *_cells("SplitNN", [0.1])], claims=[_claim()])
     assert [list_verdicts(record)[0].verdict for record in (equal, exact, four, single)] == ["undecided"] * 4
-    assert list_verdicts(single)[0].half is None
+    assert list_verdicts(single)[0].half_width is None
     assert "+80.0" in render_text(verdict_table(single))
     assert "80.0 ±" not in render_text(verdict_table(single))
 
@@ -177,7 +177,7 @@ def test_only_seeds_that_both_ran_are_compared() -> None:
     (line,) = list_verdicts(_record(cells, claims=[_claim()]))
     assert (line.n, line.verdict) == (2, "undecided")
     assert line.difference == pytest.approx((0.3 + 0.25) / 2)
-    assert line.half == pytest.approx(12.706 * 0.025, rel=1e-3)  # t(1) at 97.5 %, deviation 0.05/√2, over √2
+    assert line.half_width == pytest.approx(12.706 * 0.025, rel=1e-3)  # t(1) at 97.5 %, deviation 0.05/√2, over √2
 
 
 def test_rows_without_the_partner_are_compared_and_shown() -> None:
@@ -288,7 +288,7 @@ def test_tables_fit_a_common_terminal(large: SweepRecord) -> None:
 )
 def test_positions_are_shown_with_their_unit(unit: str, x: float, shown: str) -> None:
     record = _record([_cell("RISA", 0.5, x=x)], axis_unit=unit, ticks={"1.0": "1niid"})
-    assert tick(record, x) == shown
+    assert format_tick(record, x) == shown
     assert shown in render_text(sweep_table(record, "mnist"))
     assert f">{shown}<" in (draw_quality(record, "mnist") or "")
 
@@ -395,7 +395,7 @@ def test_labels_keep_their_distance_and_stay_inside() -> None:
     ],
 )
 def test_the_axis_is_logarithmic_beyond_tenfold(xs: list[float], unit: str, log: bool, ranks: bool) -> None:
-    axis = _Axis.of(_record([], axis_unit=unit), xs)
+    axis = _Axis.from_record(_record([], axis_unit=unit), xs)
     assert (axis.log, axis.ranks) == (log, ranks)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.privacy import Journal
@@ -34,7 +34,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that broke off in epoch 3: every party has a checkpoint of 1 and 2."""
     folder = tmp_path_factory.mktemp("checkpoints")
     with pytest.raises(sv.PartyFailed):
-        sv.simulate(JOB, parties(rows=60), checkpoints=folder, observer=Fails(3))
+        sv.simulate(JOB, make_parties(rows=60), checkpoints=folder, observer=Fails(3))
     return folder
 
 
@@ -45,7 +45,7 @@ def copied(broken: Path, tmp_path: Path) -> Path:
 
 
 def _resumed(folder: Path, people: sv.Parties | None = None) -> sv.Result:
-    return sv.simulate(JOB, people or parties(rows=60), checkpoints=folder.parent)
+    return sv.simulate(JOB, people or make_parties(rows=60), checkpoints=folder.parent)
 
 
 def test_a_folder_is_its_owners_alone(copied: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_folder_is_its_owners_alone(copied: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "zeros", "flipped"])
 def test_a_damaged_checkpoint_is_passed_over_and_named(damage: str, copied: Path) -> None:
-    whole = sv.simulate(JOB, parties(rows=60))
+    whole = sv.simulate(JOB, make_parties(rows=60))
     path = copied / "shop1.epoch-2.safetensors"
     data = path.read_bytes()
     half = len(data) // 2
@@ -106,8 +106,11 @@ def test_what_would_make_epsilon_wrong_is_refused(name: str, copied: Path) -> No
 @pytest.mark.parametrize(
     ("people", "words"),
     [
-        (lambda: parties(rows=60, seed=9), r"written with another table of 'bank' \(SHA-256 \w+…; this one has \w+…"),
-        (lambda: parties(rows=70), "written with another table of 'bank'"),
+        (
+            lambda: make_parties(rows=60, seed=9),
+            r"written with another table of 'bank' \(SHA-256 \w+…; this one has \w+…",
+        ),
+        (lambda: make_parties(rows=70), "written with another table of 'bank'"),
     ],
     ids=["other values", "more rows"],
 )
@@ -122,7 +125,7 @@ def test_two_runs_do_not_share_a_folder(copied: Path) -> None:
             _resumed(copied)
 
     with pytest.raises(sv.InputError, match=r"in use by process \d+: a run keeps its checkpoints there"):
-        sv.simulate(JOB, parties(rows=60), checkpoints=copied.parent, observer=Again())
+        sv.simulate(JOB, make_parties(rows=60), checkpoints=copied.parent, observer=Again())
 
 
 @pytest.fixture
@@ -158,7 +161,7 @@ def test_epsilon_is_never_less_than_what_was_released(
     kills: int, at: int, true_releases: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
     """A party dies as it saves an epoch that the others have saved; with one party ahead, and before any checkpoint."""
-    people = parties(rows=60)
+    people = make_parties(rows=60)
     joined = join_parties(people, NOISY)
 
     def attempt(dies: bool) -> RunOutcome:
@@ -184,7 +187,7 @@ def test_epsilon_is_never_less_than_what_was_released(
 
 def _attempt(folders: Path, dies: int | None, starts: dict[str, int] | None = None) -> RunOutcome:
     """A run in which each party has a folder of its own, as in a deployment."""
-    people = parties(rows=60)
+    people = make_parties(rows=60)
     keeping: dict[str, FolderKeeper] = {}
     for name in people:
         (folders / name).mkdir(parents=True, exist_ok=True)
@@ -229,7 +232,7 @@ def test_one_folder_of_all_parties_that_lacks_one_partys_files_is_refused_before
 ) -> None:
     def attempt(after: int | None) -> sv.Result:
         watching = None if after is None else Fails(after)
-        return sv.simulate(NOISY, parties(rows=60), checkpoints=tmp_path, observer=watching)
+        return sv.simulate(NOISY, make_parties(rows=60), checkpoints=tmp_path, observer=watching)
 
     with pytest.raises(sv.PartyFailed):
         attempt(1)

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl import cli
@@ -59,8 +59,8 @@ def test_a_killed_run_leaves_ledgers_that_are_whole_up_to_its_last_line(
     found = sv.audit(run)  # what verifies: hashes, signatures, and that both ends tell the same
     steps = {chain.party: {entry.what for entry in chain.entries} for chain in found.chains if chain.run == "plain"}
     assert {"cut/forward", "cut/backward"} <= steps["clinic"] & steps["lab"]
-    assert found.complete
-    cut = [chain for chain in found.chains if not chain.closed]
+    assert found.is_complete
+    cut = [chain for chain in found.chains if not chain.is_closed]
     assert [(chain.party, chain.run) for chain in cut] == [("clinic", "plain"), ("lab", "plain")]
     ways = {
         (chain.party, way): [entry.digest for entry in chain.entries if entry.way == way]
@@ -95,7 +95,7 @@ def test_a_message_is_on_the_disk_before_it_leaves(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(MemoryChannel, "send", checked)
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
-    result = sv.simulate(job, parties(rows=60), ledgers=tmp_path)
+    result = sv.simulate(job, make_parties(rows=60), ledgers=tmp_path)
     assert left.total() == sum(
         entry.way == "sent" for run in result.ledgers.values() for ledger in run.values() for entry in ledger.entries
     )
@@ -114,7 +114,7 @@ def test_a_failed_run_s_ledger_tells_what_was_released_until_then(tmp_path: Path
         algorithm=sv.SplitNN(hidden=2, top=()), epochs=4, batch_size=64, protection=sv.Plain(dp=noise)
     )  # 4 epochs are planned, 2 begin
     with pytest.raises(sv.PartyFailed):
-        sv.simulate(job, parties(rows=60), observer=Breaks(), ledgers=tmp_path / "ledgers")
+        sv.simulate(job, make_parties(rows=60), observer=Breaks(), ledgers=tmp_path / "ledgers")
     found = {line.party: line for line in sv.audit(tmp_path).epsilons if line.run == "plain-dp"}
     assert found.keys() == {"bank", "shop1", "shop2"}
     assert all(0 < line.epsilon < 6 for line in found.values())

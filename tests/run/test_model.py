@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.helpers import parties, ready_keys
+from support.helpers import make_parties, ready_keys
 
 import securevfl as sv
 from securevfl.data import datasets
 from securevfl.party_context import PartySecret
-from securevfl.privacy import read, verify
+from securevfl.privacy import read_lines, verify_chains
 from securevfl.run.checkpoint import FolderKeeper, make_keepers
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(4,)), epochs=4, batch_size=32)
@@ -62,8 +62,8 @@ def test_so_does_one_in_exact_integers(
 ) -> None:
     ready_keys(monkeypatch)
     job = JOB.replace(protection=protection, epochs=2, algorithm=JOB.algorithm.replace(bottom=(3,)))
-    people, key = parties(passive=2, rows=60), protection.name
-    begun = {name: PartySecret.fresh() for name in people}
+    people, key = make_parties(passive=2, rows=60), protection.name
+    begun = {name: PartySecret.generate() for name in people}
     whole = sv.simulate(job, people, secrets=begun)
     with pytest.raises(sv.PartyFailed):
         sv.simulate(job, people, checkpoints=tmp_path, observer=Fails(2), secrets=begun)
@@ -72,14 +72,14 @@ def test_so_does_one_in_exact_integers(
 
 
 def test_checkpoints_of_another_job_are_refused(tmp_path: Path) -> None:
-    people = parties()
+    people = make_parties()
     sv.simulate(JOB, people, checkpoints=tmp_path)
     with pytest.raises(sv.InputError, match="another job or party"):
         sv.simulate(JOB.replace(seed=5), people, checkpoints=tmp_path)
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
-    people = parties()
+    people = make_parties()
     first = sv.simulate(JOB, people, checkpoints=tmp_path)
     seen: list[int] = []
 
@@ -138,9 +138,9 @@ def test_a_saved_model_predicts_what_the_run_scored(algorithm: sv.SplitNN, tmp_p
 
 
 def test_new_rows_without_labels() -> None:
-    people = parties(rows=400)
+    people = make_parties(rows=400)
     result = sv.simulate(JOB.replace(epochs=25, algorithm=sv.SplitNN(hidden=8, top=(8,), lr=0.03)), people)
-    fresh = parties(rows=90, seed=3)
+    fresh = make_parties(rows=90, seed=3)
     unlabelled = [replace(fresh["bank"], label=None, classes=()), *fresh.passive]
     found = sv.predict(result.model(), sv.Parties.of(*unlabelled, active="bank"))
     truth = dict(zip(fresh["bank"].ids, fresh["bank"].label.tolist(), strict=True))  # type: ignore[union-attr]
@@ -152,17 +152,17 @@ def test_new_rows_without_labels() -> None:
 
 
 def test_predicting_with_other_parties_or_columns_is_an_error() -> None:
-    result = sv.simulate(JOB.replace(epochs=1), parties())
+    result = sv.simulate(JOB.replace(epochs=1), make_parties())
     with pytest.raises(sv.InputError, match="the model belongs to bank, shop1, shop2"):
-        sv.predict(result.model(), parties(passive=1))
+        sv.predict(result.model(), make_parties(passive=1))
     with pytest.raises(sv.UnknownNameError, match=r"column of '(bank|shop1|shop2)'"):
-        sv.predict(result.model(), parties(width=2))
+        sv.predict(result.model(), make_parties(width=2))
 
 
 def test_a_model_of_another_job_or_none_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(sv.InputError, match="contains no model"):
         sv.Model.load(tmp_path, JOB)
-    sv.simulate(JOB.replace(epochs=1), parties()).model().save(tmp_path)
+    sv.simulate(JOB.replace(epochs=1), make_parties()).model().save(tmp_path)
     with pytest.raises(sv.InputError, match="trained by another job"):
         sv.Model.load(tmp_path, JOB)
     (tmp_path / "bank.model.safetensors").write_bytes(b"no model")
@@ -190,7 +190,7 @@ def test_what_a_broken_epoch_released_is_counted(
     bottom: tuple[int, ...], dp: sv.DP, whole: int, resumed: int, tmp_path: Path
 ) -> None:
     job = JOB.replace(algorithm=sv.SplitNN(hidden=4, top=(), bottom=bottom), protection=sv.Plain(dp=dp), epochs=3)
-    people = parties()
+    people = make_parties()
     assert {e.releases for e in sv.simulate(job, people).run("plain-dp").epsilon} == {whole}
     with pytest.raises(sv.PartyFailed, match="the lights went out"):
         sv.simulate(job, people, checkpoints=tmp_path, observer=Fails(2))
@@ -201,7 +201,7 @@ def test_what_a_broken_epoch_released_is_counted(
 
 def test_each_break_counts_and_a_policy_can_refuse_to_go_on(tmp_path: Path) -> None:
     algorithm = sv.SplitNN(hidden=4, top=(), bottom=(3,))
-    job, people = JOB.replace(algorithm=algorithm, protection=sv.Plain(dp=NOISY), epochs=3), parties()
+    job, people = JOB.replace(algorithm=algorithm, protection=sv.Plain(dp=NOISY), epochs=3), make_parties()
     for _ in range(2):
         with pytest.raises(sv.PartyFailed):
             sv.simulate(job, people, checkpoints=tmp_path, observer=Fails(2))
@@ -216,7 +216,7 @@ def test_each_break_counts_and_a_policy_can_refuse_to_go_on(tmp_path: Path) -> N
 @pytest.mark.parametrize("dp", [NOISY, AT_Z], ids=["once", "z"])
 def test_each_prediction_is_one_more_release_and_the_ledger_says_so(dp: sv.DP, tmp_path: Path) -> None:
     job = JOB.replace(algorithm=sv.SplitNN(hidden=4, top=()), protection=sv.Plain(dp=dp), epochs=2)
-    people = parties()
+    people = make_parties()
     result = sv.simulate(job, people)
     spent = result.run("plain-dp").epsilon[0]
     found = [sv.predict(result.model(), people) for _ in range(2)]
@@ -225,7 +225,7 @@ def test_each_prediction_is_one_more_release_and_the_ledger_says_so(dp: sv.DP, t
     for one in found:
         for name, ledger in one.ledgers.items():
             (tmp_path / "ledger.jsonl").write_bytes(ledger.to_jsonl())
-            (chain,) = verify(read(tmp_path / "ledger.jsonl"))
+            (chain,) = verify_chains(read_lines(tmp_path / "ledger.jsonl"))
             notes = [note.values for note in chain.notes if note.note == "epsilon"]
             assert [note["times"] for note in notes] == ([] if name == "bank" else [1])
             for note in notes:

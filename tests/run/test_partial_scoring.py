@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from support.helpers import parties
+from support.helpers import make_parties
 from typer.testing import CliRunner
 
 import securevfl as sv
@@ -50,7 +50,7 @@ ANY, LOCAL, ALL = Zeros(**SMALL), sv.Local(**SMALL), sv.SplitNN(**SMALL)
 @cache
 def _model(algorithm: sv.SplitNN, protection: Protection = PLAIN, passive: int = 2) -> tuple[sv.Model, sv.Parties]:
     """A model of a bank and shops, and the tables that it was trained on."""
-    job, people = _job(algorithm, protection=protection), parties(passive, rows=100)
+    job, people = _job(algorithm, protection=protection), make_parties(passive, rows=100)
     secrets = {name: PartySecret.from_seed(5, name) for name in people}
     ran = run_parties(job, people, join_parties(people, job), run="test", secrets=secrets)
     return sv.Model(job=job, parts={name: trained.model for name, trained in ran.trained.items()}), people
@@ -58,7 +58,7 @@ def _model(algorithm: sv.SplitNN, protection: Protection = PLAIN, passive: int =
 
 def _tables(**rows: range) -> sv.Parties:
     """New tables of the same columns, with these people each; the bank's has no labels."""
-    whole, tables = parties(len(rows) - 1, rows=60, seed=3), []
+    whole, tables = make_parties(len(rows) - 1, rows=60, seed=3), []
     for name, chosen in rows.items():
         place = {person: row for row, person in enumerate(whole[name].ids)}
         wanted = [place[person] for number in chosen if (person := f"p{number:04d}") in place]
@@ -134,12 +134,12 @@ def test_the_active_party_scores_the_others_in_silence() -> None:
     assert (common.parties, alone.parties) == (("bank", "shop1", "shop2"), ("bank",))
     assert common.messages > 0
     ledger = alone.ledgers["predict alone"]["bank"]
-    assert (alone.messages, ledger.messages, list(ledger.entries)) == (0, 0, [])
-    assert ledger.closed
+    assert (alone.messages, ledger.message_count, list(ledger.entries)) == (0, 0, [])
+    assert ledger.is_closed
     single = sv.predict(model, sv.Parties.of(new["bank"], active="bank"))
     assert (single.ids, set(single.used)) == (tuple(new["bank"].ids), {("bank",)})
     assert all(
-        ledger.messages == 0 for step in single.steps for one in step.ledgers.values() for ledger in one.values()
+        ledger.message_count == 0 for step in single.steps for one in step.ledgers.values() for ledger in one.values()
     )
 
 
@@ -173,7 +173,7 @@ def test_an_algorithm_that_speaks_while_it_scores_alone_is_caught() -> None:
 
 def test_training_scores_the_test_rows_alone_as_a_prediction_does() -> None:
     for algorithm in (ANY, LOCAL, sv.ZeroImputation(**SMALL)):
-        job, people = _job(algorithm), parties(rows=100)
+        job, people = _job(algorithm), make_parties(rows=100)
         aligned = join_parties(people, job)
         ran = run_parties(job, people, aligned, run="test")
         trained = ran.trained["bank"]
@@ -187,7 +187,7 @@ def test_training_scores_the_test_rows_alone_as_a_prediction_does() -> None:
 
 def test_scores_of_validation_rows_are_those_of_the_kept_epoch() -> None:
     """Without another message: with patience, later epochs were scored after it."""
-    people = parties(rows=200)
+    people = make_parties(rows=200)
     found = {}
     for keep in ("best", "last"):
         job = _job(sv.SplitNN(hidden=4, lr=0.2), keep=keep).replace(epochs=6)
@@ -196,7 +196,7 @@ def test_scores_of_validation_rows_are_those_of_the_kept_epoch() -> None:
         chosen = trained.epochs[trained.best_epoch - 1].valid
         labels = people["bank"].label[join_parties(people, job).parties["bank"].rows[ran.split.valid]]  # type: ignore[index]
         assert chosen["accuracy"] == float((trained.valid_scores.argmax(axis=1) == labels).mean())
-        found[keep] = trained.best_epoch, sum(ledger.messages for ledger in ran.ledgers.values())
+        found[keep] = trained.best_epoch, sum(ledger.message_count for ledger in ran.ledgers.values())
     assert found["last"][0] == 6 > found["best"][0]
     assert found["last"][1] == found["best"][1]
 
@@ -215,7 +215,7 @@ def test_few_validation_rows_choose_no_epoch() -> None:
 
 
 def test_a_run_that_keeps_the_last_epoch_goes_on_after_a_break(tmp_path: Path) -> None:
-    job, people = _job(ALL, keep="last").replace(epochs=3), parties(rows=100)
+    job, people = _job(ALL, keep="last").replace(epochs=3), make_parties(rows=100)
     whole = sv.simulate(job, people)
     with pytest.raises(sv.PartyFailed, match="the lights went out"):
         sv.simulate(job, people, checkpoints=tmp_path, observer=_Dark())
@@ -275,7 +275,7 @@ def test_a_set_with_too_few_rows_leaves_them_to_smaller_ones() -> None:
 
 
 def test_the_command_line_scores_everyone(tmp_path: Path) -> None:
-    people = parties(rows=80)
+    people = make_parties(rows=80)
     sections = []
     for name, table in people.items():
         columns: dict[str, list[Any]] = {

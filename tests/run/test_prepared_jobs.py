@@ -112,7 +112,7 @@ def test_a_part_is_served_from_a_table_without_what_was_dropped(folder: Path, re
     job = read_job(folder / "job.toml").job
     lines = (folder / "shop.csv").read_text(encoding="utf-8").splitlines()
     (tmp_path / "new.csv").write_text("\n".join(line.removesuffix(",").removesuffix(",note") for line in lines[:9]))
-    section = PartyDataSection.of(
+    section = PartyDataSection.from_values(
         {"file": "new.csv", "id": "id", "prepare": {"columns": {"branch": {"kind": "category"}}}}
     )
 
@@ -159,12 +159,13 @@ def test_an_algorithm_for_trees_gets_coded_columns(folder: Path, monkeypatch: py
     """In training and when it predicts: by the class attribute `view`, and from the stored part."""
     table = read_job(folder / "job.toml").parties["shop"]
     monkeypatch.setattr(sv.SplitNN, "view", "coded")
-    encoder = encode_features(table, np.arange(200), sv.Job(protection=sv.Plain()), PartySecret.fresh())
+    encoder = encode_features(table, np.arange(200), sv.Job(protection=sv.Plain()), PartySecret.generate())
     assert (encoder.view, FeatureEncoder.from_state(encoder.state()).view) == ("coded", "coded")
     columns = coded_columns(encoder)
     assert columns["encoded"][:2] == ("spent", "branch")
     assert columns["codes"][0] == 0 < columns["codes"][1]
     monkeypatch.undo()
     assert (
-        coded_columns(encode_features(table, np.arange(200), sv.Job(protection=sv.Plain()), PartySecret.fresh())) == {}
+        coded_columns(encode_features(table, np.arange(200), sv.Job(protection=sv.Plain()), PartySecret.generate()))
+        == {}
     )

@@ -13,14 +13,14 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pytest
-from support.helpers import low_overlap_parties, parties, ready_keys
+from support.helpers import low_overlap_parties, make_parties, ready_keys
 
 import securevfl as sv
 from securevfl.algorithms import splitnn
 from securevfl.data import PartyTable, hold_out
-from securevfl.ledger import Chain
+from securevfl.ledger import LedgerChain
 from securevfl.party_context import PartyContext, PartySecret
-from securevfl.privacy import Ledger, verify
+from securevfl.privacy import Ledger, verify_chains
 from securevfl.run import in_memory as together
 from securevfl.run import simulated_parties as simulated
 from securevfl.run import simulation
@@ -55,13 +55,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, PartyContext]]:
     return found
 
 
-def _chains(ledgers: Any) -> dict[str, Chain]:
-    return {c.party: c for c in verify(enumerate((line for ledger in ledgers for line in ledger.lines), 1))}
+def _chains(ledgers: Any) -> dict[str, LedgerChain]:
+    return {c.party: c for c in verify_chains(enumerate((line for ledger in ledgers for line in ledger.lines), 1))}
 
 
 def _owners() -> sv.Parties:
     """Two label owners and a passive party; the first one's rows are marked."""
-    people = parties(passive=1)
+    people = make_parties(passive=1)
     bank = people["bank"]
     bank = replace(bank, fold=hold_out(len(bank.ids), valid=0.2, test=0.2, seed=0))
     return sv.Parties.of(bank, replace(bank, name="lender"), people["shop1"])
@@ -113,7 +113,7 @@ def test_an_undeclared_message_does_not_leave() -> None:
     with pytest.raises(
         sv.ProtocolError, match=r"about to send statistic 'gossip/mean' to 'bank'.*nothing was sent"
     ) as caught:
-        sv.simulate(job, parties(passive=1))
+        sv.simulate(job, make_parties(passive=1))
     assert "raised at party 'shop1'" in "".join(caught.value.__notes__)
     assert not any(entry.what == "gossip/mean" for ledger in caught.value.ledgers for entry in ledger.entries)
 
@@ -139,7 +139,7 @@ def test_an_undeclared_message_of_a_lax_peer_is_not_taken(
 
     monkeypatch.setattr(simulated, "build_context", lax)
     with pytest.raises(sv.ProtocolError, match=words) as caught:
-        sv.simulate(PLAIN.replace(algorithm=algorithm), parties(passive=1))
+        sv.simulate(PLAIN.replace(algorithm=algorithm), make_parties(passive=1))
     assert "raised at party 'bank'" in "".join(caught.value.__notes__)
     took = [entry for entry in _ledger(caught.value, "bank").entries if entry.what == "gossip/mean"]
     assert [entry.way for entry in took] == ["received"]  # it is written down before it is refused
@@ -152,7 +152,7 @@ def _ledger(error: sv.SecureVFLError, party: str) -> Ledger:
 
 def test_what_is_declared_between_others_is_not_declared_here(made: list[dict[str, PartyContext]]) -> None:
     """A passive party may send activations to the active one, not to another passive one."""
-    sv.simulate(PLAIN.replace(epochs=1), parties())
+    sv.simulate(PLAIN.replace(epochs=1), make_parties())
     link = made[-1]["shop1"].links["shop2"]
     with pytest.raises(sv.ProtocolError, match="'shop1' was about to send activation 'cut/forward' to 'shop2'"):
         asyncio.run(link.send(Kind.ACTIVATION, "cut/forward", z=np.zeros((1, 4), np.float32)))
@@ -205,8 +205,8 @@ def test_a_window_of_one_message_changes_nothing(name: str, monkeypatch: pytest.
     elif job.algorithm.uses_others:
         people = low_overlap_parties(1, rows=160, width=2)
     else:
-        people = parties(passive=2, rows=80)
-    alike = {name: PartySecret.fresh() for name in people}
+        people = make_parties(passive=2, rows=80)
+    alike = {name: PartySecret.generate() for name in people}
     reference = sv.simulate(job, people, secrets=alike)
     hubs: list[MemoryHub] = []
 
@@ -254,7 +254,7 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("owners", [1, 2])
 def test_each_program_of_a_simulation_sees_its_own_table(owners: int, touched: dict[str, set[str]]) -> None:
-    people = parties(passive=2) if owners == 1 else _owners()
+    people = make_parties(passive=2) if owners == 1 else _owners()
     job = PLAIN if owners == 1 else PLAIN.replace(algorithm=sv.MultiVFL(hidden=4, top=()), epochs=1)
     assert touched == {}
     sv.simulate(job, people)
@@ -262,7 +262,7 @@ def test_each_program_of_a_simulation_sees_its_own_table(owners: int, touched: d
 
 
 def test_each_program_of_a_prediction_sees_its_own_table(touched: dict[str, set[str]]) -> None:
-    people = parties(passive=2)
+    people = make_parties(passive=2)
     model = sv.simulate(PLAIN, people).model()
     touched.clear()
     sv.predict(model, people)
@@ -298,27 +298,31 @@ def test_the_functions_of_a_party_are_given_its_own_table(monkeypatch: pytest.Mo
 
 
 def _twins() -> sv.Parties:
-    people = parties(passive=1)
+    people = make_parties(passive=1)
     return sv.Parties.of(people["bank"], replace(people["bank"], name="lender"), people["shop1"])
 
 
 def _reserved(passive: int = 1) -> sv.Parties:
-    people = parties(passive=passive)
+    people = make_parties(passive=passive)
     return sv.Parties.of(people["bank"], replace(people["shop1"], name="coordinator"))
 
 
 MISTAKES: dict[str, tuple[sv.Job, Callable[[], sv.Parties], str]] = {
     "a policy of nobody": (
         PLAIN.replace(policies={"shop22": sv.Policy(sealed=True)}),
-        parties,
+        make_parties,
         "unknown party with a policy 'shop22'; did you mean 'shop2'",
     ),
-    "too many parties": (PLAIN.replace(algorithm=sv.FedCVT()), parties, r"there are 2 passive ones \(shop1, shop2\)"),
+    "too many parties": (
+        PLAIN.replace(algorithm=sv.FedCVT()),
+        make_parties,
+        r"there are 2 passive ones \(shop1, shop2\)",
+    ),
     "several label owners": (PLAIN, _twins, "SplitNN has one label owner, and bank, lender own labels: use an"),
     "the coordinator's name": (PLAIN, _reserved, "a party is called 'coordinator', which is the name of the one"),
     "too few epochs": (
         PLAIN.replace(algorithm=sv.FedDA(first=5)),
-        lambda: parties(passive=1),
+        lambda: make_parties(passive=1),
         "gets to its last stage in epoch .* the job has 2 epochs: give it more",
     ),
 }
@@ -355,7 +359,7 @@ def test_a_users_mistake_ends_every_way_into_a_run_before_anything_is_sent(
 
 def test_baselines_run_beside_the_policies_of_others() -> None:
     job = PLAIN.replace(policies={"shop1": sv.Policy(min_intersection=20), "bank": sv.Policy(min_intersection=20)})
-    found = sv.simulate(job, parties(), baselines=("alone", "pooled"))
+    found = sv.simulate(job, make_parties(), baselines=("alone", "pooled"))
     assert [run.key for run in found.record.runs] == ["alone", "pooled", "plain"]
 
 
@@ -363,7 +367,7 @@ def test_a_job_that_all_refuse_names_one_party_and_its_rule() -> None:
     strict = sv.Policy(sealed=True)
     job = PLAIN.replace(policies=dict.fromkeys(("bank", "shop1", "shop2"), strict))
     with pytest.raises(sv.PolicyError, match=r"^'bank' refuses the job: activations and gradients would") as caught:
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
     chains = _chains(caught.value.ledgers)
     assert all(chain.outcome.startswith("failed: PolicyError: 'bank' refuses the job") for chain in chains.values())
 
@@ -383,7 +387,7 @@ class _Breaks(sv.Observer):
 
 def test_every_ledger_tells_how_its_party_ended() -> None:
     with pytest.raises(sv.PartyFailed, match="party 'bank' failed: OSError: disk full") as caught:
-        sv.simulate(PLAIN, parties(), observer=_Breaks(OSError("disk full")))
+        sv.simulate(PLAIN, make_parties(), observer=_Breaks(OSError("disk full")))
     assert caught.value.party == "bank"
     assert isinstance(caught.value.__cause__, OSError)
     chains = _chains(caught.value.ledgers)  # each party's last one
@@ -396,7 +400,7 @@ def test_every_ledger_tells_how_its_party_ended() -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)], ids=["interrupt", "exit"])
 def test_an_interrupt_is_no_failure_of_a_party(error: BaseException, made: list[dict[str, PartyContext]]) -> None:
     with pytest.raises(type(error)):
-        sv.simulate(PLAIN, parties(), observer=_Breaks(error))
+        sv.simulate(PLAIN, make_parties(), observer=_Breaks(error))
     outcomes = {name: chain.outcome for name, chain in _chains(s.ledger for s in made[-1].values()).items()}
     assert outcomes["bank"].startswith(f"failed: {type(error).__name__}")
     assert outcomes["shop1"] == outcomes["shop2"] == "cancelled: another party failed, or the run was interrupted"
@@ -417,7 +421,7 @@ def test_ctrl_c_ends_a_run_soon_and_its_ledgers_say_so(notebook: bool, made: lis
     observer, job = Presses(), PLAIN.replace(epochs=400)
 
     def script() -> None:
-        sv.simulate(job, parties(), observer=observer)
+        sv.simulate(job, make_parties(), observer=observer)
 
     async def cell() -> None:
         script()

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.helpers import low_overlap_parties, parties, ready_keys
+from support.helpers import low_overlap_parties, make_parties, ready_keys
 
 import securevfl as sv
 from securevfl.data import LabelBook, hold_out
 from securevfl.errors import PolicyError
 from securevfl.party import rule_against, terms_of_job
 from securevfl.party_context import PartyContext
-from securevfl.privacy import REFUSED, Clock, Ledger, Link, Policy, raise_refusal, verify
+from securevfl.privacy import REFUSED, Clock, Ledger, Link, Policy, raise_refusal, verify_chains
 from securevfl.run import simulation
 from securevfl.run.simulation import align_parties, consent_parties, join_parties, run_parties
 from securevfl.transport import Kind, MemoryChannel, Message, memory_pair
@@ -176,7 +176,7 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
 def test_a_refused_job_sends_its_refusal_and_nothing_else(job: sv.Job, words: str, crossed: list[Message]) -> None:
     (name,) = job.policies
     with pytest.raises(PolicyError) as caught:
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
     assert words in str(caught.value)
     assert str(caught.value).startswith(f"{name!r} refuses the job: ")
     one, other = (str(message.meta["rule"]) for message in _only_refusals(crossed, 2))
@@ -218,7 +218,7 @@ ACCEPTED: dict[str, sv.Job] = {
 
 @pytest.mark.parametrize("job", ACCEPTED.values(), ids=ACCEPTED)
 def test_a_job_that_meets_all_policies_is_not_refused(job: sv.Job, crossed: list[Message]) -> None:
-    consent_parties([job], parties())
+    consent_parties([job], make_parties())
     assert {message.what for message in crossed} == {"party/consent", "ledger/head"}
     assert len(crossed) == 12  # each of three tells two that it takes part, and signs for two how it ended
     _only_refusals(crossed, 0)
@@ -259,7 +259,7 @@ def test_what_is_held_against_policies_before_a_run_is_never_more_than_its_plan(
 
 
 def test_every_way_into_a_run_asks_first(crossed: list[Message]) -> None:
-    people, job = parties(), plain(shop2=Policy(sealed=True))
+    people, job = make_parties(), plain(shop2=Policy(sealed=True))
     aligned = join_parties(people, job)
     model = sv.Model(job=job, parts={name: {} for name in people})
     ways: list[Callable[[], object]] = [
@@ -279,12 +279,12 @@ def test_every_way_into_a_run_asks_first(crossed: list[Message]) -> None:
 def test_a_later_job_of_a_comparison_is_refused_before_the_first_one_runs(crossed: list[Message]) -> None:
     jobs = {"first": plain(), "second": plain(shop1=Policy(sealed=True))}
     with pytest.raises(PolicyError, match="'shop1' refuses the job"):
-        sv.compare(jobs, parties())
+        sv.compare(jobs, make_parties())
     _only_refusals(crossed, 2)
 
 
 def test_several_label_owners_are_asked_before_the_first_federation_aligns(crossed: list[Message]) -> None:
-    people = parties(passive=1)
+    people = make_parties(passive=1)
     bank = people["bank"]
     two = sv.Parties.of(bank, replace(bank, name="lender"), people["shop1"])
     job = sv.Job(protection=sv.Plain(), algorithm=sv.MultiVFL(), policies={"lender": Policy(sealed=True)})
@@ -294,7 +294,7 @@ def test_several_label_owners_are_asked_before_the_first_federation_aligns(cross
 
 
 def test_a_label_book_that_shows_pairwise_intersections_is_refused(crossed: list[Message]) -> None:
-    people = parties()
+    people = make_parties()
     book = LabelBook(("k1", "k2"), np.array([0, 1]))
     shown = sv.Parties.of(replace(people["bank"], book=book), people["shop1"], people["shop2"])
     job = plain(shop2=Policy(pairwise_intersections=False))
@@ -307,11 +307,11 @@ def test_a_label_book_that_shows_pairwise_intersections_is_refused(crossed: list
 def test_all_ledgers_tell_of_the_refusal_and_how_each_party_ended(crossed: list[Message]) -> None:
     job = plain(shop1=Policy(sealed=True), shop2=Policy(max_epsilon=1.0))
     with pytest.raises(PolicyError) as caught:
-        sv.simulate(job, parties())
+        sv.simulate(job, make_parties())
     assert "raised at party 'shop1'" in "".join(caught.value.__notes__)
     _only_refusals(crossed, 4)
     lines = [line for ledger in caught.value.ledgers for line in ledger.lines]
-    chains = {chain.party: chain for chain in verify(enumerate(lines, 1))}
+    chains = {chain.party: chain for chain in verify_chains(enumerate(lines, 1))}
     assert {entry.what for chain in chains.values() for entry in chain.entries} == {"party/consent", REFUSED}
     assert "refuses the job: activations " in chains["bank"].outcome  # whichever refusal it read first
     assert chains["bank"].outcome.startswith("failed: PolicyError: 'shop")
@@ -321,7 +321,7 @@ def test_all_ledgers_tell_of_the_refusal_and_how_each_party_ended(crossed: list[
 def test_a_scheme_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch, crossed: list[Message]) -> None:
     monkeypatch.setattr(sv.Paillier, "name", "rot13")
     with pytest.raises(PolicyError, match="the policy does not know protection 'rot13'"):
-        sv.simulate(sealed(), parties())
+        sv.simulate(sealed(), make_parties())
     _only_refusals(crossed, 2)  # the label owner's: it speaks first, and whoever hears it ends
     for name in ("bank", "shop1", "shop2"):
         rule = rule_against(sealed(), name, active="bank", passive=["shop1", "shop2"])
@@ -377,7 +377,7 @@ def test_no_party_sends_a_kind_that_its_terms_do_not_name(
     job: sv.Job, passive: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready_keys(monkeypatch)
-    found = sv.simulate(job, low_overlap_parties() if isinstance(job.algorithm, sv.FedCVT) else parties(passive))
+    found = sv.simulate(job, low_overlap_parties() if isinstance(job.algorithm, sv.FedCVT) else make_parties(passive))
     names = [f"shop{number + 1}" for number in range(passive)]
     for name in ("bank", *names):
         promised = terms_of_job(job, name, active="bank", passive=names).sends
@@ -387,7 +387,7 @@ def test_no_party_sends_a_kind_that_its_terms_do_not_name(
 
 @pytest.mark.parametrize("aggregation", ["masked", "ckks"])
 def test_no_label_owner_sends_a_kind_that_its_terms_do_not_name(aggregation: str) -> None:
-    people = parties(passive=1)
+    people = make_parties(passive=1)
     bank = people["bank"]
     bank = replace(bank, fold=hold_out(len(bank.ids), valid=0.2, test=0.2, seed=0))
     two = sv.Parties.of(bank, replace(bank, name="lender"), people["shop1"])
@@ -410,7 +410,7 @@ def test_without_consent_alignment_would_have_begun(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(simulation, "consent_party", agrees)
     with pytest.raises(PolicyError, match="demands them sealed"):
-        run_parties(plain(shop1=Policy(sealed=True)), parties(), align_parties(parties(), plain()), run="x")
+        run_parties(plain(shop1=Policy(sealed=True)), make_parties(), align_parties(make_parties(), plain()), run="x")
     assert {"psi/hello", "psi/blinded"} <= {message.what for message in crossed}
 
 

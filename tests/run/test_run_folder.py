@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from securevfl_net import durable
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.report import Record
@@ -24,7 +24,7 @@ JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=()), epoc
 
 @cache
 def result() -> sv.Result:
-    return sv.simulate(JOB, parties(rows=60))
+    return sv.simulate(JOB, make_parties(rows=60))
 
 
 def _names(folder: Path) -> list[str]:
@@ -155,7 +155,7 @@ def test_ledgers_of_every_failure_stay(tmp_path: Path) -> None:
 
     for name in ("failed", "failed-2"):
         with pytest.raises(sv.PartyFailed) as caught, RunFolder.lock(tmp_path / "run"):
-            sv.simulate(JOB, parties(rows=60), observer=Breaks())
+            sv.simulate(JOB, make_parties(rows=60), observer=Breaks())
         assert f"what left before is in {tmp_path / 'run' / name / 'ledgers'}" in caught.value.__notes__
     assert _names(tmp_path / "run") == ["failed", "failed-2"]
     assert {chain.party for chain in sv.audit(tmp_path / "run" / "failed-2").chains} == {"bank", "shop1", "shop2"}
@@ -164,7 +164,7 @@ def test_ledgers_of_every_failure_stay(tmp_path: Path) -> None:
 def test_a_failure_keeps_ledgers_that_its_error_does_not_carry(tmp_path: Path) -> None:
     def run() -> None:
         with RunFolder.lock(tmp_path) as folder:
-            sv.simulate(JOB, parties(rows=60), ledgers=folder.ledgers)
+            sv.simulate(JOB, make_parties(rows=60), ledgers=folder.ledgers)
             raise sv.InputError("after the run")
 
     with pytest.raises(sv.InputError) as caught:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.helpers import aligned, low_overlap_parties, parties
+from support.helpers import aligned, low_overlap_parties, make_parties
 
 import securevfl as sv
 from securevfl.party_context import PartySecret
@@ -74,7 +74,9 @@ CELLS = [
 @pytest.mark.parametrize(("name", "protection"), CELLS, ids=lambda one: getattr(one, "name", one))
 def test_it_goes_on_inside_an_epoch(name: str, protection: Any, tmp_path: Path) -> None:
     job = _job(name, protection)
-    people = low_overlap_parties(1, rows=80, width=2) if name == "entity_augmentation" else parties(passive=1, rows=80)
+    people = (
+        low_overlap_parties(1, rows=80, width=2) if name == "entity_augmentation" else make_parties(passive=1, rows=80)
+    )
     first = _keepers(tmp_path, job, people)
     whole = _run(job, people, first)
     without = _run(job, people, None)
@@ -109,7 +111,7 @@ def test_releases_after_a_checkpoint_inside_an_epoch_count(
 ) -> None:
     """The run goes on from the place before that of the last checkpoint: what was released between counts twice."""
     dp = sv.DP(features=sv.Gaussian(epsilon=30.0))
-    job, people = _job("splitnn", sv.Plain(dp=dp)), parties(passive=1, rows=80)
+    job, people = _job("splitnn", sv.Plain(dp=dp)), make_parties(passive=1, rows=80)
     made: dict[int, int] = {}
     call = RowRelease.__call__
 

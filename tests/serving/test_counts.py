@@ -69,7 +69,7 @@ def test_the_days_counts_are_those_of_a_list(
                 expected = "scores_per_record"
             elif new and any(released[name] >= releases for name in names):
                 expected = "epsilon_per_record"
-            found = mine.refusal(names, [new] * len(names), float)
+            found = mine.find_refusal(names, [new] * len(names), float)
             assert rule(found) == expected
             if found is None:
                 mine.count(names, [new] * len(names))
@@ -82,18 +82,18 @@ def test_the_days_counts_are_those_of_a_list(
 def test_a_minutes_rows_and_what_never_passes(tmp_path: Path) -> None:
     clock = [MIDNIGHT]
     mine = counts(tmp_path, ServingPolicy(rows_per_minute=3, min_batch=2, max_batch=3, epsilon_per_record=1.0), clock)
-    assert rule(mine.refusal(PEOPLE[:1], [True], float)) == "min_batch"
-    assert rule(mine.refusal(PEOPLE, [True] * 4, float)) == "max_batch"
-    assert rule(mine.refusal(PEOPLE[:2], [True] * 2, lambda times: math.inf)) == "no_noise"
+    assert rule(mine.find_refusal(PEOPLE[:1], [True], float)) == "min_batch"
+    assert rule(mine.find_refusal(PEOPLE, [True] * 4, float)) == "max_batch"
+    assert rule(mine.find_refusal(PEOPLE[:2], [True] * 2, lambda times: math.inf)) == "no_noise"
     mine.count(PEOPLE[:2], [True] * 2)
     clock[0] += 20
-    found = mine.refusal(PEOPLE[2:], [True] * 2, float)
+    found = mine.find_refusal(PEOPLE[2:], [True] * 2, float)
     assert found is not None
     assert (found.rule, found.is_temporary, found.wait) == ("rows_per_minute", True, 40)
     again = counts(tmp_path, mine.policy, clock)
-    assert rule(again.refusal(PEOPLE[2:], [True] * 2, float)) == "rows_per_minute", "a restart reset the minute"
+    assert rule(again.find_refusal(PEOPLE[2:], [True] * 2, float)) == "rows_per_minute", "a restart reset the minute"
     clock[0] += 40
-    assert again.refusal(PEOPLE[2:], [True] * 2, float) is None
+    assert again.find_refusal(PEOPLE[2:], [True] * 2, float) is None
 
 
 def test_a_clock_that_is_put_back_gives_no_second_day(tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_a_clock_that_is_put_back_gives_no_second_day(tmp_path: Path) -> None:
     mine = counts(tmp_path, ServingPolicy(scores_per_record=1), clock)
     mine.count(PEOPLE[:1], [False])
     clock[0] -= DAY
-    assert rule(mine.refusal(PEOPLE[:1], [False], float)) == "scores_per_record"
+    assert rule(mine.find_refusal(PEOPLE[:1], [False], float)) == "scores_per_record"
     again = counts(tmp_path, mine.policy, clock)
-    assert rule(again.refusal(PEOPLE[:1], [False], float)) == "scores_per_record"
+    assert rule(again.find_refusal(PEOPLE[:1], [False], float)) == "scores_per_record"
 
 
 def test_the_file_names_nobody_and_a_torn_line_is_cut_off(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_the_file_names_nobody_and_a_torn_line_is_cut_off(tmp_path: Path) -> Non
     with file.open("ab") as torn:
         torn.write(b'{"time": 1728000')
     again = counts(tmp_path, mine.policy, clock)
-    assert rule(again.refusal(PEOPLE[:1], [False], float)) == "scores_per_record"
+    assert rule(again.find_refusal(PEOPLE[:1], [False], float)) == "scores_per_record"
     again.count(PEOPLE[2:3], [False])
     assert all(json.loads(line) for line in file.read_bytes().splitlines())
     file.write_bytes(b"nonsense\n" + file.read_bytes())
@@ -189,14 +189,14 @@ def test_tokens_open_what_their_file_says_and_nothing_else(made: list[tuple[str,
         content = path.read_text()
         for token, (client, scopes, days) in zip(tokens, made, strict=True):
             assert token not in content
-            found = file.client(token)
+            found = file.find_client(token)
             assert (found is None) == (days < 0)
             if found is not None:
                 assert (found.name, set(found.scopes)) == (client, scopes)
-            assert file.client(token + "x") is None
-            assert file.client(token[:-1]) is None
-            assert file.certificate(token.encode()) is None, "a token is no certificate"
-        assert file.client(guess) is None
+            assert file.find_client(token + "x") is None
+            assert file.find_client(token[:-1]) is None
+            assert file.find_certificate_client(token.encode()) is None, "a token is no certificate"
+        assert file.find_client(guess) is None
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -204,16 +204,16 @@ def test_a_token_that_is_taken_out_stops_at_once(tmp_path: Path) -> None:
     path = tmp_path / "tokens.toml"
     first, second = make_token(path, "one"), make_token(path, "two")
     file = TokenFile(path)
-    assert file.client(first) is not None
-    assert file.client(second) is not None
+    assert file.find_client(first) is not None
+    assert file.find_client(second) is not None
     sections = path.read_text().split("[[token]]")
     path.write_text("[[token]]" + sections[2])
-    assert file.client(first) is None
-    assert file.client(second) is not None
+    assert file.find_client(first) is None
+    assert file.find_client(second) is not None
     path.chmod(0o622)
     path.write_text("[[token]]" + sections[2] + "\n")
     with pytest.raises(InputError, match="can be written by others"):
-        file.client(second)
+        file.find_client(second)
 
 
 @pytest.mark.parametrize(
@@ -240,14 +240,14 @@ def test_a_shelf_serves_no_other_part_than_the_one_that_was_agreed(
     """A part that was replaced on the disk after all had agreed is found by its digest, and the record stays."""
     shelf = ModelShelf(tmp_path, "bank", JOB)
     part = plain["bank"]
-    shelf.put(part)
-    good = ModelRecord.of(part.run, {"bank": part.digest, "shop1": "0" * 64})
+    shelf.put_part(part)
+    good = ModelRecord.from_parts(part.run, {"bank": part.digest, "shop1": "0" * 64})
     shelf.commit(good)
-    wrong = ModelRecord.of(part.run, {"bank": "1" * 64, "shop1": "0" * 64})
+    wrong = ModelRecord.from_parts(part.run, {"bank": "1" * 64, "shop1": "0" * 64})
     with pytest.raises(InputError, match="but the committed model names"):
         shelf.commit(wrong)
     assert ModelShelf(tmp_path, "bank", JOB).committed == good
     with pytest.raises(InputError, match="no part of run"):
-        shelf.part("0" * 64)
+        shelf.read_part("0" * 64)
     with pytest.raises(InputError, match="names no run"):
-        shelf.part("../bank")
+        shelf.read_part("../bank")

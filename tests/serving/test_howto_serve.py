@@ -66,7 +66,7 @@ def test_the_page_does_what_it_shows(
         assert not ended.value.code
         tokens.append(capsys.readouterr().out.strip())
     file = TokenFile("tokens.toml")
-    assert [sorted(client.scopes) for token in tokens if (client := file.client(token))] == [
+    assert [sorted(client.scopes) for token in tokens if (client := file.find_client(token))] == [
         ["score"],
         ["admin", "status"],
     ]

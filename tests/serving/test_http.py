@@ -29,7 +29,7 @@ from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.process_tasks import serve_http
 from securevfl.serving.scoring import ScoringRouter
 from securevfl.serving.settings import read_serving_file
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 
 Parts = Mapping[str, ModelPart]
 
@@ -69,7 +69,7 @@ async def asked(
 def test_a_customer_a_batch_and_what_is_served(tmp_path: Path, plain: Parts) -> None:
     async def main() -> None:
         async with asked(tmp_path, plain) as client:
-            common = sorted(client.running.bank.common)
+            common = sorted(client.running.bank.common_customers)
             one = await client.score(common[0])
             assert one.status_code == 200
             content = one.json()
@@ -129,7 +129,7 @@ def test_what_is_wrong_is_said(
 def test_a_party_that_is_away_is_named(tmp_path: Path, plain: Parts) -> None:
     async def main() -> None:
         async with asked(tmp_path, plain) as client:
-            name = min(client.running.bank.common)
+            name = min(client.running.bank.common_customers)
             client.running.crash("shop2")
             found = await client.score(name)
             assert found.status_code == 503
@@ -150,7 +150,7 @@ def test_a_serving_policys_rule_reaches_the_client(tmp_path: Path, plain: Parts)
 
     async def main() -> None:
         async with asked(tmp_path, plain, policies=policies) as client:
-            one, two, three = sorted(client.running.bank.common)[:3]
+            one, two, three = sorted(client.running.bank.common_customers)[:3]
             assert (await client.score(one)).status_code == 200
             again = await client.score(one)
             assert again.status_code == 429
@@ -171,7 +171,7 @@ def test_limits_of_clients_and_customers(tmp_path: Path, plain: Parts) -> None:
 
     async def main() -> None:
         async with asked(tmp_path, plain, limits=limits) as client:
-            one, two = sorted(client.running.bank.common)[:2]
+            one, two = sorted(client.running.bank.common_customers)[:2]
             assert [(await client.score(one)).status_code for _ in range(2)] == [200, 200]
             often = await client.score(one)
             assert (often.status_code, often.json()["rule"]) == (429, "customer")
@@ -196,7 +196,7 @@ def test_tokens_and_certificates_say_who_may_do_what(tmp_path: Path, plain: Part
 
     async def main() -> None:
         async with asked(tmp_path / "state", plain, tokens=TokenFile(file)) as client:
-            name = min(client.running.bank.common)
+            name = min(client.running.bank.common_customers)
 
             async def ask(token: str) -> int:
                 return (await client.score(name, headers={"authorization": f"Bearer {token}"})).status_code
@@ -228,11 +228,11 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> ModelPart:
 
 
 def test_whom_nobody_else_knows_the_local_model_scores(tmp_path: Path, plain: Parts, local: ModelPart) -> None:
-    table = parties()["bank"]
+    table = make_parties()["bank"]
 
     async def main() -> None:
         async with asked(tmp_path / "with", plain, local=local) as client:
-            common = client.running.bank.common
+            common = client.running.bank.common_customers
             alone = next(name for name in table.ids if name not in common)
             found = (await client.score(alone)).json()
             assert (found["model"], found["digest"]) == ("local", local.digest)
@@ -256,7 +256,7 @@ def test_while_a_party_is_away_the_local_model_answers_where_the_bank_says_so(
     async def main() -> None:
         for away in (True, False):
             async with asked(tmp_path / str(away), plain, local=local, away=away) as client:
-                name = min(client.running.bank.common)
+                name = min(client.running.bank.common_customers)
                 assert (await client.score(name)).json()["model"] == "joint"
                 client.running.crash("shop1")
                 found = await client.score(name)
@@ -285,7 +285,7 @@ def test_neither_logs_nor_metrics_nor_files_name_a_customer(
 
     async def main() -> str:
         async with asked(tmp_path / "state", plain, policies=policies) as client:
-            names = sorted(client.running.bank.common)
+            names = sorted(client.running.bank.common_customers)
             for name in [*names[:3], names[0], names[0], "p9999"]:
                 await client.score(name)
             await client.http.post("/v1/scores", json={"customers": names[:5]})
@@ -305,7 +305,7 @@ def test_neither_logs_nor_metrics_nor_files_name_a_customer(
     assert "securevfl_requests_total" in shown
     written = b"".join(path.read_bytes() for path in sorted((tmp_path / "state").rglob("*")) if path.is_file())
     assert b"scored" in written
-    people = {name for table in parties().values() for name in table.ids}
+    people = {name for table in make_parties().values() for name in table.ids}
     for name in people | {"p9999"}:
         assert name not in shown
         assert name not in caplog.text
@@ -351,7 +351,7 @@ def test_clients_show_certificates_over_tls(tmp_path: Path, plain: Parts) -> Non
             serve_http(running.bank, read_serving_file(tmp_path / "serving.toml")) as (url, _),
         ):
             assert url.startswith("https://")
-            question = {"customer": min(running.bank.common)}
+            question = {"customer": min(running.bank.common_customers)}
             for name, status in (("teller", 200), ("other", 401)):
                 async with httpx.AsyncClient(verify=contexts[name]) as client:
                     assert (await client.post(f"{url}/v1/score", json=question)).status_code == status
@@ -363,13 +363,13 @@ def test_clients_show_certificates_over_tls(tmp_path: Path, plain: Parts) -> Non
 
 
 def test_the_index_and_models_are_managed(tmp_path: Path, plain: Parts) -> None:
-    more = trained(tmp_path / "second", JOB, parties(seed=3))
+    more = trained(tmp_path / "second", JOB, make_parties(seed=3))
 
     async def main() -> None:
         async with asked(tmp_path / "state", plain) as client:
             bank = client.running.bank
             rows = (await client.http.post("/v1/index/refresh", json={})).json()["rows"]
-            assert rows == len(bank.common)
+            assert rows == len(bank.common_customers)
             before, run = bank.digest, more["bank"].run
             missing = await client.http.post("/v1/models/activate", json={"run": run})
             assert missing.status_code == 409

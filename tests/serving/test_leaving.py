@@ -20,10 +20,10 @@ LAST = 12 << 20
 class Speaker(SessionServer):
     """Says its last word, and is done before it has left."""
 
-    def alignment(self) -> str:
+    def alignment_mark(self) -> str:
         return ""
 
-    async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
+    async def serve_session(self, view: View, channels: Mapping[str, Channel]) -> None:
         self.over = True
         await channels["b"].send(Message(Kind.STATISTIC, "last", {"a": np.zeros(LAST, np.uint8)}, {}))
 
@@ -35,10 +35,10 @@ class Listener(SessionServer):
         super().__init__(mesh)
         self.heard = 0
 
-    def alignment(self) -> str:
+    def alignment_mark(self) -> str:
         return ""
 
-    async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
+    async def serve_session(self, view: View, channels: Mapping[str, Channel]) -> None:
         self.over = True
         await asyncio.sleep(1.0)
         message, _ = await channels["a"].receive()

@@ -74,15 +74,15 @@ def test_the_active_party_links_and_serves(tmp_path: Path) -> None:
             tasks = [await held.enter_async_context(one.running()) for one in made.values()]
             bank = made["bank"].server
             assert isinstance(bank, ServeActive)
-            await until(lambda: bank.ready or bool(bank.problem) or any(task.done() for task in tasks))
-            assert bank.ready, (bank.status(), tasks)
+            await until(lambda: bank.is_ready or bool(bank.problem) or any(task.done() for task in tasks))
+            assert bank.is_ready, (bank.status(), tasks)
             url, _ = await held.enter_async_context(serve_http(bank, made["bank"].file))
             async with httpx.AsyncClient() as client:
-                for name in sorted(set(bank.common) & set(expected))[:8]:
+                for name in sorted(set(bank.common_customers) & set(expected))[:8]:
                     question, key = {"customer": name}, {"authorization": f"Bearer {token}"}
                     found = (await client.post(f"{url}/v1/score", json=question, headers=key)).json()
                     right.append(np.allclose(found["probabilities"], expected[name], atol=1e-6))
-            served.extend(bank.common)
+            served.extend(bank.common_customers)
 
     asyncio.run(main())
     assert len(served) > 0.7 * len(files.people[0])

@@ -22,7 +22,7 @@ from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServeActive, make_token
 from securevfl.serving.process import ServingProcess, run_server
 from securevfl.serving.process_tasks import predict_all, serve_http
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 
 NAMES = ("bank", "shop1", "shop2")
 Parts = Mapping[str, ModelPart]
@@ -58,7 +58,7 @@ async def start(where: Companies, held: AsyncExitStack, *, once: bool = False) -
 def companies(
     folder: Path, parts: Parts, serving: ServingTerms | None, people: Parties | None = None, job: str = JOB_FILE
 ) -> Companies:
-    where = Companies(folder, people or parties(), job, serving)
+    where = Companies(folder, people or make_parties(), job, serving)
     where.write_models({name: part.tree for name, part in parts.items()})
     return where
 
@@ -71,7 +71,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
 
 def expected(parts: Parts) -> dict[str, np.ndarray]:
     model = sv.Model(job=JOB, parts={name: part.tree for name, part in parts.items()})
-    found = sv.predict(model, parties())
+    found = sv.predict(model, make_parties())
     return dict(zip(found.ids, found.probabilities, strict=True))
 
 
@@ -89,11 +89,11 @@ def test_three_parties_serve_over_tls(tmp_path: Path, parts: Parts) -> None:
             tasks = [await held.enter_async_context(process.running()) for process in processes.values()]
             bank = processes["bank"].server
             assert isinstance(bank, ServeActive)
-            await until(lambda: bank.ready or bool(bank.problem) or any(task.done() for task in tasks))
-            assert bank.ready, (bank.status(), tasks)
+            await until(lambda: bank.is_ready or bool(bank.problem) or any(task.done() for task in tasks))
+            assert bank.is_ready, (bank.status(), tasks)
             url, metrics = await held.enter_async_context(serve_http(bank, processes["bank"].file))
             async with httpx.AsyncClient() as client:
-                name = min(bank.common)
+                name = min(bank.common_customers)
                 question, key = {"customer": name}, {"authorization": f"Bearer {token}"}
                 assert (await client.post(f"{url}/v1/score", json=question)).status_code == 401
                 found = await client.post(f"{url}/v1/score", json=question, headers=key)
@@ -133,7 +133,7 @@ def test_three_parties_predict_over_tls(tmp_path: Path, parts: Parts) -> None:
 
 
 def test_a_number_is_predicted_over_tls(tmp_path: Path) -> None:
-    whole = parties()
+    whole = make_parties()
     bank = whole["bank"]
     amounts = 10_000 + 1000 * np.array(list(bank.columns.values())).sum(axis=0)
     people = Parties.of(replace(bank, label=amounts, label_name="label", classes=()), *whole.passive)

@@ -52,7 +52,7 @@ def test_a_noisy_answer_is_given_again(tmp_path: Path, noisy: Noisy, asked: list
     async def main() -> None:
         at = ready(tmp_path, parts, job=job)
         async with served(at) as running:
-            bank, name = running.bank, min(running.bank.common)
+            bank, name = running.bank, min(running.bank.common_customers)
             first = scores_of(await bank.scores([name]))
             for _ in range(3):
                 assert np.array_equal(scores_of(await bank.scores([name])), first)
@@ -78,7 +78,7 @@ def test_epsilon_of_a_day_is_bounded_at_the_passive_party(
 
     async def main() -> None:
         async with served(ready(tmp_path, parts, policies, job)) as running:
-            bank, name = running.bank, min(running.bank.common)
+            bank, name = running.bank, min(running.bank.common_customers)
             scores_of(await bank.scores([name]))
             live = bank._live
             assert live is not None
@@ -108,7 +108,7 @@ def test_epsilon_without_noise_is_refused(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with served(ready(tmp_path, parts, policies)) as running:
-            (found,) = await running.bank.scores([min(running.bank.common)])
+            (found,) = await running.bank.scores([min(running.bank.common_customers)])
             assert isinstance(found, Refusal)
             assert (found.party, found.rule, found.is_temporary) == ("shop2", "no_noise", False)
 
@@ -122,13 +122,13 @@ def test_a_padded_batch_is_the_same_for_whoever_is_in_it(tmp_path: Path, asked: 
         async with served(ready(tmp_path, parts), Batching(padded=16)) as running:
             bank = running.bank
             seen = {}
-            for name in sorted(bank.common):
+            for name in sorted(bank.common_customers):
                 asked.clear()
                 scores_of(await bank.scores([name]))
                 (seen[name],) = asked
             asked.clear()
-            scores_of(await bank.scores(sorted(bank.common)))
-            assert len(asked) == -(-len(bank.common) // 16)
+            scores_of(await bank.scores(sorted(bank.common_customers)))
+            assert len(asked) == -(-len(bank.common_customers) // 16)
             return seen
 
     seen = asyncio.run(main())

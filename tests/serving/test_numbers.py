@@ -24,7 +24,7 @@ from securevfl.serving.http import application
 from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.process_tasks import predict_all
 from securevfl.serving.scoring import ScoringRouter
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 
 Parts = Mapping[str, ModelPart]
 
@@ -35,7 +35,7 @@ ZERO = SEALED.replace(protection=sv.Plain(), algorithm=sv.ZeroImputation(hidden=
 
 def people() -> Parties:
     """The parties of all tests of serving; the bank's target is an amount, 7,000 and more."""
-    found = parties()
+    found = make_parties()
     bank = found["bank"]
     amounts = 10_000 + 1000 * np.array(list(bank.columns.values())).sum(axis=0)
     assert amounts.min() > 3000

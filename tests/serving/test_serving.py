@@ -27,14 +27,14 @@ from securevfl.serving import (
     Unavailable,
 )
 from securevfl.serving.process_tasks import predict_all
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 
 Parts = Mapping[str, ModelPart]
 
 
 def predicted(parts: Parts, job: sv.Job = JOB) -> dict[str, np.ndarray]:
     model = sv.Model(job=job, parts={name: part.tree for name, part in parts.items()})
-    found = sv.predict(model, parties())
+    found = sv.predict(model, make_parties())
     return dict(zip(found.ids, found.probabilities, strict=True))
 
 
@@ -44,7 +44,7 @@ def test_scores_are_those_of_a_prediction(tmp_path: Path, plain: Parts) -> None:
 
     async def main() -> np.ndarray:
         async with served(ready(tmp_path, plain)) as running:
-            assert running.bank.common == set(expected)
+            assert running.bank.common_customers == set(expected)
             one = await running.bank.scores(ids[:1])
             many = await asyncio.gather(*(running.bank.scores([name]) for name in ids))
             return scores_of([*one, *(found for (found,) in many)])
@@ -71,17 +71,17 @@ def test_sealed_scores_are_those_of_a_prediction(tmp_path: Path, protection: Pro
 def test_a_passive_party_that_dies_is_named_and_comes_back(tmp_path: Path, plain: Parts) -> None:
     async def main() -> None:
         async with served(ready(tmp_path, plain), Batching(grace=0.05)) as running:
-            name = min(running.bank.common)
+            name = min(running.bank.common_customers)
             before = scores_of(await running.bank.scores([name]))
-            mark = running.bank.alignment()
+            mark = running.bank.alignment_mark()
             running.crash("shop2")
             with pytest.raises(Unavailable, match="shop2") as caught:
                 await running.bank.scores([name])
             assert caught.value.parties == ("shop2",)
-            assert not running.bank.ready
+            assert not running.bank.is_ready
             await running.again("shop2")
             assert np.allclose(scores_of(await running.bank.scores([name])), before, atol=1e-6)
-            assert running.bank.alignment() == mark, "the stored index was not used again"
+            assert running.bank.alignment_mark() == mark, "the stored index was not used again"
 
     asyncio.run(main())
 
@@ -99,7 +99,7 @@ def test_a_request_in_flight_hears_of_a_party_that_died(
 
     async def main() -> None:
         async with served(ready(tmp_path, plain), Batching(grace=0.05)) as running:
-            name = min(running.bank.common)
+            name = min(running.bank.common_customers)
             with monkeypatch.context() as patched:
                 patched.setattr(ServePassive, "_decide_batch", never)
                 asked = asyncio.ensure_future(running.bank.scores([name]))
@@ -116,7 +116,7 @@ def test_a_request_in_flight_hears_of_a_party_that_died(
 def test_the_active_party_is_started_anew(tmp_path: Path, plain: Parts) -> None:
     async def main() -> None:
         async with served(ready(tmp_path, plain)) as running:
-            name = min(running.bank.common)
+            name = min(running.bank.common_customers)
             before = scores_of(await running.bank.scores([name]))
             running.crash("bank")
             await running.again("bank")
@@ -132,7 +132,7 @@ def test_each_party_refuses_by_its_own_policy(tmp_path: Path, plain: Parts) -> N
 
     async def main() -> None:
         async with served(ready(tmp_path, plain, policies)) as running:
-            bank, (one, two, three) = running.bank, sorted(running.bank.common)[:3]
+            bank, (one, two, three) = running.bank, sorted(running.bank.common_customers)[:3]
             (alone,) = await bank.scores([one])
             assert isinstance(alone, Refusal)
             assert (alone.party, alone.rule, alone.is_temporary) == ("shop2", "min_batch", False)
@@ -154,14 +154,14 @@ def test_each_party_refuses_by_its_own_policy(tmp_path: Path, plain: Parts) -> N
 
 
 def test_a_new_model_is_served_once_all_have_it(tmp_path: Path, plain: Parts) -> None:
-    more = trained(tmp_path / "second", JOB, parties(seed=3))
+    more = trained(tmp_path / "second", JOB, make_parties(seed=3))
     run = more["bank"].run
     old = predicted(plain)
 
     async def main() -> None:
         at = ready(tmp_path, plain)
         async with served(at) as running:
-            bank, name = running.bank, min(running.bank.common)
+            bank, name = running.bank, min(running.bank.common_customers)
             first = bank.digest
             put(at["bank"], more["bank"])
             put(at["shop1"], more["shop1"])
@@ -188,7 +188,7 @@ def test_a_crash_between_the_phases_leaves_one_model(
     tmp_path: Path, plain: Parts, who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever dies after the active party's record was written comes back to what it says."""
-    more = trained(tmp_path / "second", JOB, parties(seed=3))
+    more = trained(tmp_path / "second", JOB, make_parties(seed=3))
     run = more["bank"].run
     reached = asyncio.Event()
     original = ModelShelf.commit
@@ -213,7 +213,7 @@ def test_a_crash_between_the_phases_leaves_one_model(
             await running.again(who)
             models = [server.shelf.committed for server in running.servers.values()]
             assert {model.run for model in models if model is not None} == {run}
-            name = min(running.bank.common)
+            name = min(running.bank.common_customers)
             found = scores_of(await running.bank.scores([name]))
             assert np.allclose(found, predicted(more)[name], atol=1e-6)
 
@@ -222,19 +222,19 @@ def test_a_crash_between_the_phases_leaves_one_model(
 
 def test_parts_of_different_runs_are_never_served_together(tmp_path: Path, plain: Parts) -> None:
     """The same job, trained twice: each party's own part is whole, and together they are no model."""
-    more = trained(tmp_path / "second", JOB, parties(seed=3))
+    more = trained(tmp_path / "second", JOB, make_parties(seed=3))
     mixed = dict(plain) | {"shop1": more["shop1"]}
 
     async def main() -> None:
         async with served(ready(tmp_path, mixed)) as running:
             assert "shop1" in running.bank.problem
-            assert not running.bank.ready
+            assert not running.bank.is_ready
 
     asyncio.run(main())
 
 
 def test_a_refresh_aligns_new_tables(tmp_path: Path, plain: Parts) -> None:
-    tables = unlabelled(parties())
+    tables = unlabelled(make_parties())
     at = places(tmp_path, {name: (lambda name=name: tables[name]) for name in tables})  # type: ignore[misc]
     for name, place in at.items():
         put(place, plain[name])
@@ -242,18 +242,18 @@ def test_a_refresh_aligns_new_tables(tmp_path: Path, plain: Parts) -> None:
     async def main() -> None:
         async with served(at) as running:
             bank = running.bank
-            gone = min(bank.common)
-            size = len(bank.common)
+            gone = min(bank.common_customers)
+            size = len(bank.common_customers)
             tables["shop1"] = _without(tables["shop1"], gone)
             assert await bank.refresh() == size - 1
-            assert gone not in bank.common
-            scores_of(await bank.scores(sorted(bank.common)[:2]))
+            assert gone not in bank.common_customers
+            scores_of(await bank.scores(sorted(bank.common_customers)[:2]))
             good = tables["shop2"]
             tables["shop2"] = replace(good, ids=[f"other-{i}" for i in range(good.rows)])
             with pytest.raises(ModelMismatch, match="the old ones stay"):
                 await bank.refresh()
-            assert len(bank.common) == size - 1
-            scores_of(await bank.scores(sorted(bank.common)[:2]))
+            assert len(bank.common_customers) == size - 1
+            scores_of(await bank.scores(sorted(bank.common_customers)[:2]))
 
     asyncio.run(main())
 
@@ -264,7 +264,7 @@ def _without(table: PartyTable, name: str) -> PartyTable:
 
 def test_processes_score_the_rows_of_the_active_party_too(tmp_path: Path, plain: Parts) -> None:
     """After the common rows, by the bank alone; an algorithm that is not fit refuses before anybody is asked."""
-    people = parties()
+    people = make_parties()
     job = JOB.replace(algorithm=sv.ZeroImputation(hidden=4, top=(4,), bottom=(3,)))
     parts = trained(tmp_path / "model", job)
     model = sv.Model(job=job, parts={name: part.tree for name, part in parts.items()})
@@ -295,7 +295,7 @@ def test_a_budget_of_looks_holds_over_servers(tmp_path: Path, plain: Parts) -> N
 
     async def scored(times: int) -> None:
         async with served(ready(tmp_path, plain, job=job)) as running:
-            one, other = sorted(running.bank.common)[:2]
+            one, other = sorted(running.bank.common_customers)[:2]
             for _ in range(times):
                 await running.bank.scores([one])
             (refused,) = await running.bank.scores([one])

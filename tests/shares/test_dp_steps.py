@@ -14,7 +14,7 @@ import torch
 from scipy import stats
 from securevfl_crypto.replicated import Clear, Computing, Product, Share, run_three
 from securevfl_crypto.ring import decode_words, encode_words
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.attacks.epsilon import bound_epsilon
@@ -77,7 +77,7 @@ def _job(protection: sv.Shares | None = None, algorithm: sv.Algorithm | None = N
 
 @pytest.fixture(scope="module")
 def people() -> Parties:
-    return parties(2, 120)
+    return make_parties(2, 120)
 
 
 @pytest.fixture(scope="module")
@@ -286,7 +286,7 @@ def test_every_party_reports_what_the_accountant_says(ran: Result, people: Parti
 
 
 def test_a_coordinator_without_data_adds_its_noise_too() -> None:
-    people = parties(1, 90)
+    people = make_parties(1, 90)
     names = (people.active.name, people.passive[0].name, "helper")
     run = sv.simulate(_job(sv.Shares(computing=names, dp=DP)), people).record.runs[-1]
     assert any(note.startswith("'helper' added its own noise to each of") for note in run.notes)

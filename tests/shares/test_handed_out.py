@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from securevfl_crypto.ring import decode_words
-from support.helpers import parties
+from support.helpers import make_parties
 from support.servers import PATIENCE, put, scores_of, unlabelled
 
 import securevfl as sv
@@ -34,7 +34,7 @@ def _job(protection: sv.Shares, algorithm: sv.Algorithm | None = None) -> sv.Job
 
 @pytest.fixture(scope="module")
 def two() -> Parties:
-    return parties(1, 90)
+    return make_parties(1, 90)
 
 
 def _with_notary(two: Parties) -> sv.Shares:
@@ -113,7 +113,7 @@ NAMES = ("bank", "shop1", "shop2", "shop3")
 
 @pytest.fixture(scope="module")
 def four() -> Parties:
-    return parties(3, 90)
+    return make_parties(3, 90)
 
 
 @pytest.fixture(scope="module")
@@ -285,9 +285,9 @@ def test_servers_of_two_parties_and_a_notary_score_together(two: Parties, tmp_pa
         tasks = [asyncio.ensure_future(one.run()) for one in (bank, *others)]
         try:
             async with asyncio.timeout(PATIENCE):
-                await bank.begun()
+                await bank.wait_for_session()
                 assert not bank.problem
-                names = tuple(sorted(bank.common))
+                names = tuple(sorted(bank.common_customers))
                 found = scores_of(await bank.scores(names))
                 await bank.finish()
                 await asyncio.gather(*tasks)

@@ -16,7 +16,7 @@ import pytest
 from securevfl_crypto.replicated import Opening
 from securevfl_crypto.replicated.computing import Computing
 from securevfl_crypto.ring import Stream
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.data import Parties
@@ -33,7 +33,7 @@ EPOCHS = 3
 
 @pytest.fixture(scope="module")
 def people() -> Parties:
-    return parties(2, 90)
+    return make_parties(2, 90)
 
 
 def _job(**more: Any) -> sv.Job:
@@ -95,7 +95,7 @@ class _Inputs(sv.Observer):
     def __init__(self) -> None:
         self.seeds: list[bytes] = []
 
-    def heard(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
+    def message_passed(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
         if message.what == "shares/input":
             arrays = [np.asarray(array) for array in message.arrays.values()]
             self.seeds += [array.tobytes() for array in arrays if array.dtype == np.uint8]

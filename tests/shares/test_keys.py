@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from securevfl_crypto.ring import Exchange
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.data import Parties
@@ -23,7 +23,7 @@ _Meddles = Callable[[Message], Message]
 
 @pytest.fixture(scope="module")
 def people() -> Parties:
-    return parties(2, 90)
+    return make_parties(2, 90)
 
 
 def _own_key(message: Message) -> Message:
@@ -75,7 +75,7 @@ def test_keys_that_are_replaced_on_the_way_are_refused(
 
 def test_a_party_that_introduces_itself_with_another_key_than_the_agreements_is_refused() -> None:
     bank, shop, other = (PrivateKey.generate() for _ in range(3))
-    ledger = Ledger("bank", run="train", job="00", key=bank, pins={"shop": shop.public.hex})
+    ledger = Ledger("bank", run="train", job="00", key=bank, pins={"shop": shop.public_key.hex})
 
     def said(key: PrivateKey) -> dict[str, tuple[str, dict[str, Any]]]:
         theirs = Ledger("shop", run="train", job="00", key=key)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from securevfl_crypto.replicated import Clear, Computing, run_three
 from securevfl_crypto.ring import decode_words, encode_words
-from support.helpers import parties
+from support.helpers import make_parties
 from torch.nn import functional
 
 import securevfl as sv
@@ -136,7 +136,7 @@ def test_units_of_a_shared_number_are_those_in_which_delta_is_what_clips() -> No
 
 
 def _people(rows: int = 200, passive: int = 2) -> Parties:
-    people = parties(passive, rows)
+    people = make_parties(passive, rows)
     every = {name: dict(zip(table.ids, sum(table.columns.values()), strict=True)) for name, table in people.items()}
     bank = people.active
     amounts = [1000 + 50 * sum(every[name].get(one, 0.0) for name in people) for one in bank.ids]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from securevfl_crypto.replicated import Dealt, Share, deal_shares
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
@@ -45,7 +45,7 @@ def _job(protection: sv.Shares | None = None, algorithm: sv.Algorithm | None = N
 
 @pytest.fixture(scope="module")
 def people() -> Parties:
-    return parties(2, 120)
+    return make_parties(2, 120)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_label_books_and_links_that_hold_one_message_at_a_time(algorithm: type[s
 
 
 def test_a_coordinator_without_data_computes_where_two_parties_have_some() -> None:
-    people = parties(1, 90)
+    people = make_parties(1, 90)
     active, passive = people.active.name, people.passive[0].name
     with pytest.raises(sv.InputError, match="add a coordinator without data"):
         sv.simulate(_job(), people)
@@ -120,7 +120,7 @@ def test_a_coordinator_without_data_computes_where_two_parties_have_some() -> No
 
 
 def test_a_fourth_party_deals_its_rows_and_computes_nothing() -> None:
-    people = parties(3, 90)
+    people = make_parties(3, 90)
     names = [people.active.name, *(table.name for table in people.passive)]
     found = sv.simulate(_job(sv.Shares(computing=(names[0], names[2], names[3]))), people)
     (ledgers,) = [found for key, found in found.ledgers.items() if key != "alignment"]
@@ -184,7 +184,7 @@ class _Stops(sv.Observer):
 
 @pytest.mark.parametrize("coordinated", [False, True])
 def test_a_run_goes_on_from_checkpoints_under_fresh_keys(tmp_path: Path, coordinated: bool) -> None:
-    people = parties(1 if coordinated else 2, 90)
+    people = make_parties(1 if coordinated else 2, 90)
     names = (people.active.name, people.passive[0].name, "helper")
     job = _job(sv.Shares(computing=names) if coordinated else sv.Shares()).replace(epochs=3)
     with pytest.raises(sv.PartyFailed):
@@ -271,7 +271,7 @@ def test_a_policy_names_whom_a_party_trusts_to_compute(people: Parties) -> None:
 
 
 def test_three_classes_train_by_softmax() -> None:
-    people = parties(2, 150, classes=3)
+    people = make_parties(2, 150, classes=3)
     run = sv.simulate(_job(), people).record.runs[-1]
     assert set(run.epochs[-1].valid) == {"accuracy", "log_loss"}
     assert np.isfinite(run.test["log_loss"])
@@ -343,7 +343,7 @@ class _OwnLoss(SplitNN):
 
 def test_a_loss_that_shares_would_ignore_is_refused() -> None:
     with pytest.raises(sv.InputError, match="_OwnLossActive overrides build_loss, which training on shares"):
-        sv.simulate(_job().replace(algorithm=_OwnLoss(hidden=4)), parties(2, 120))
+        sv.simulate(_job().replace(algorithm=_OwnLoss(hidden=4)), make_parties(2, 120))
 
 
 class _OwnSetupActive(Active):
@@ -392,4 +392,4 @@ def test_a_hook_that_shares_would_ignore_is_refused(
 
     monkeypatch.setattr(SplitNN, side, made)
     with pytest.raises(sv.InputError, match=f"{role.__name__} overrides {hook}, which training on shares never calls"):
-        sv.simulate(_job(), parties(2, 120))
+        sv.simulate(_job(), make_parties(2, 120))

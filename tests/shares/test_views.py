@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from securevfl_crypto.replicated import Dealt
-from support.helpers import aligned, parties
+from support.helpers import aligned, make_parties
 
 import securevfl as sv
 from securevfl.data import Parties
@@ -32,14 +32,14 @@ class Ears(sv.Observer):
         self.batches: dict[str, list[np.ndarray]] = defaultdict(list)
         self.tables: dict[str, Any] = {}
 
-    def heard(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
+    def message_passed(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
         if way == "received" and message.what.startswith("shares/"):
             self.received[party].append((peer, message))
 
-    def batch(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
+    def batch_begun(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
         self.batches[party].append(np.array(rows))
 
-    def numbered(self, party: str, owner: str, rows: Any) -> None:
+    def rows_numbered(self, party: str, owner: str, rows: Any) -> None:
         self.tables[party] = rows
 
     def words(self, party: str, step: str) -> np.ndarray:
@@ -63,7 +63,7 @@ class Ears(sv.Observer):
 
 def _people(change: Literal["", "signs", "constant"] = "") -> Parties:
     """A bank, two that compute with it and a fourth; the same rows and shapes, with other numbers in them."""
-    people = parties(3, ROWS)
+    people = make_parties(3, ROWS)
     if not change:
         return people
     tables = []

@@ -34,7 +34,7 @@ def card(name: str, **changes: Any) -> PartyCard:
     values: dict[str, Any] = {
         "name": name,
         "role": "active" if TABLES[name].label else "passive",
-        "signing_key": KEYS[name].public.hex,
+        "signing_key": KEYS[name].public_key.hex,
         "certificates": (CERTIFICATES[name],),
         "table": TABLES[name],
     }
@@ -46,7 +46,7 @@ def proposal(*names: str, job: Mapping[str, Any] | None = None, **changes: Any) 
         "id": secrets.token_hex(16),
         "purpose": "score credit",
         "limits": AgreedLimits(expires=ENDS),
-        "versions": Versions.installed(),
+        "versions": Versions.read_installed(),
         "job": JobTerms(**(job or {})),
         "algorithm": sv.SplitNN(),
         "protection": sv.Plain(),
@@ -57,7 +57,7 @@ def proposal(*names: str, job: Mapping[str, Any] | None = None, **changes: Any) 
 
 def agreed(made: Proposal) -> Agreement:
     found = Agreement(made)
-    for name in made.names:
+    for name in made.party_names:
         found = found.with_approval(Approval.sign(made, name, KEYS[name]))
     return found
 

@@ -108,7 +108,7 @@ class Silent(Broken):
 class Talkative(Active):
     async def setup(self) -> None:
         await super().setup()
-        for link in self.site.others:
+        for link in self.site.other_links:
             await link.send(Kind.CONTROL, "broken/hello")
 
 
@@ -136,7 +136,7 @@ class Promising(Broken):
 class Shouting(Active):
     async def setup(self) -> None:
         await super().setup()
-        for link in self.site.others:
+        for link in self.site.other_links:
             for _ in range(3):
                 await link.send(Kind.CONTROL, "broken/shout")
             for _ in range(3):

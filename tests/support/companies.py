@@ -11,9 +11,9 @@ from securevfl_net.identity.making import Key, self_signed
 
 from securevfl.agreement import (
     ServingTerms,
-    approve,
+    approve_proposal,
     make_party_card,
-    propose,
+    propose_job,
     read_agreement,
     read_party_file,
     write_approval,
@@ -55,7 +55,7 @@ class Companies:
             self.party_file(name, {})
         files = {name: read_party_file(folder / name / "party.toml") for name in self.names}
         (folder / "job.toml").write_text(job, encoding="utf-8")
-        self.proposal = propose(
+        self.proposal = propose_job(
             folder / "job.toml",
             [make_party_card(file) for file in files.values()],
             purpose="a trial",
@@ -63,9 +63,9 @@ class Companies:
             now=now,
             serving=serving,
         )
-        self.agreement.write_bytes(self.proposal.raw)
+        self.agreement.write_bytes(self.proposal.signed_bytes)
         for file in files.values():
-            write_approval(self.agreement, approve(self.proposal, file, now))
+            write_approval(self.agreement, approve_proposal(self.proposal, file, now))
 
     def party_file(self, name: str, dials: Mapping[str, str], listen: str = "127.0.0.1:0") -> Path:
         """Write a party's file.

@@ -142,6 +142,6 @@ class Loopback:
 
     async def close(self) -> None:
         for mesh in self.meshes.values():
-            mesh.kill()
+            mesh.kill_gate()
         for wire in self.wires.values():
             await wire.close()

@@ -15,7 +15,7 @@ import securevfl as sv
 from securevfl.data import Parties, PartyTable
 from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving import Batching, ModelShelf, ServeActive, ServePassive, ServingContext, ServingPolicy
-from securevfl.testing.parties import parties
+from securevfl.testing.parties import make_parties
 from securevfl.transport import MemoryHub
 
 JOB = sv.Job(
@@ -33,7 +33,7 @@ def unlabelled(people: Parties) -> dict[str, PartyTable]:
 
 def trained(folder: Path, job: sv.Job = JOB, people: Parties | None = None) -> dict[str, ModelPart]:
     """Each party's part of a model, read from its own file alone."""
-    people = people or parties()
+    people = people or make_parties()
     sv.simulate(job, people).model().save(folder)
     return {name: ModelPart.load(folder / f"{name}{PART}", name, job) for name in people}
 
@@ -64,7 +64,7 @@ class Served:
         before = [server.sessions for server in others]
         self.start(name)
         await until(lambda: all(server.sessions > count for server, count in zip(others, before, strict=True)))
-        await until(lambda: self.bank.ready)
+        await until(lambda: self.bank.is_ready)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -107,7 +107,7 @@ def ready(
     now: Callable[[], float] = lambda: 1.8e9,
 ) -> dict[str, ServingContext]:
     """Where each party serves, with its part of a model on its shelf."""
-    tables = unlabelled(people or parties())
+    tables = unlabelled(people or make_parties())
     loads: dict[str, Callable[[], PartyTable]] = {name: partial(_same, table) for name, table in tables.items()}
     at = places(folder, loads, job, policies, now)
     for name, place in at.items():
@@ -121,7 +121,7 @@ def _same(table: PartyTable) -> PartyTable:
 
 def put(place: ServingContext, part: ModelPart) -> None:
     """What a party's operator does with a new part."""
-    ModelShelf(place.folder / "models", place.name, place.job).put(part)
+    ModelShelf(place.folder / "models", place.name, place.job).put_part(part)
 
 
 @asynccontextmanager
@@ -146,7 +146,9 @@ async def served(
         start(name)
     running = Served(hub, servers, tasks, start)
     try:
-        await until(lambda: running.bank.ready or bool(running.bank.problem) or any(t.done() for t in tasks.values()))
+        await until(
+            lambda: running.bank.is_ready or bool(running.bank.problem) or any(t.done() for t in tasks.values())
+        )
         for task in tasks.values():
             if task.done():
                 await task

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.helpers import parties
+from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.run.simulation import join_parties, run_parties
@@ -77,7 +77,7 @@ def test_rows_that_say_nothing_give_no_temperature() -> None:
 
 
 def test_predict_applies_what_the_active_party_fitted_and_no_message_is_more() -> None:
-    people = parties(rows=600)
+    people = make_parties(rows=600)
     job = sv.Job(
         protection=sv.Plain(),
         algorithm=sv.ZeroImputation(hidden=16, bottom=(16,), lr=0.05),
@@ -112,7 +112,7 @@ def test_predict_applies_what_the_active_party_fitted_and_no_message_is_more() -
 
 
 def test_the_report_says_how_sure_scores_are() -> None:
-    people = parties(rows=600)
+    people = make_parties(rows=600)
     job = sv.Job(protection=sv.Plain(), algorithm=sv.Local(hidden=8, lr=0.05), epochs=2, batch_size=64)
     run = sv.simulate(job, people).run("plain")
     assert set(run.calibration) == {"whole", "alone"}
@@ -123,7 +123,7 @@ def test_the_report_says_how_sure_scores_are() -> None:
 
 
 def test_labels_that_were_drawn_and_models_with_noise_get_none() -> None:
-    people = parties(rows=600)
+    people = make_parties(rows=600)
     noise = sv.Gaussian(epsilon=8.0, clip=1.0)
     for algorithm, dp in (
         (sv.SplitNN(hidden=4), sv.DP(labels=sv.RandomisedResponse(epsilon=2.0))),

@@ -265,11 +265,11 @@ class _Spy(sv.Observer):
         self.rows = np.empty(0, dtype=np.int64)
         self.seen: dict[int, float] = {}
 
-    def batch(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
+    def batch_begun(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
         if party == "shop":
             self.rows = rows if epoch == 1 else self.rows[:0]
 
-    def heard(self, party: str, peer: str, way: str, message: object) -> None:
+    def message_passed(self, party: str, peer: str, way: str, message: object) -> None:
         gradient = message.arrays.get("gradient")
         values = None if gradient is None else np.asarray(gradient)
         if way == "received" and values is not None and values.dtype.kind == "f":

@@ -108,15 +108,15 @@ def test_memory_channels_pass_tensors_by_reference() -> None:
 def test_a_full_window_makes_the_sender_wait_and_reading_lets_it_go_on() -> None:
     async def main() -> None:
         a, b = memory_pair(window=1)
-        assert a.ready
+        assert a.can_send
         await a.send(_message(0))
-        assert not a.ready
+        assert not a.can_send
         writers = [asyncio.create_task(a.send(_message(i))) for i in (1, 2)]
         await asyncio.sleep(0.01)
         assert not any(writer.done() for writer in writers)
         assert [(await b.receive())[0].what for _ in range(3)] == ["m0", "m1", "m2"]
         await asyncio.gather(*writers)
-        assert a.ready
+        assert a.can_send
 
     asyncio.run(main())
 
@@ -126,7 +126,7 @@ def test_a_message_larger_than_the_window_passes() -> None:
         a, b = memory_pair(window=100)
         await a.send(Message(Kind.STATISTIC, "small", {"a": np.zeros(1)}))
         await a.send(Message(Kind.STATISTIC, "large", {"a": np.zeros(10_000)}))
-        assert not a.ready
+        assert not a.can_send
         assert [(await b.receive())[0].what for _ in range(2)] == ["small", "large"]
 
     asyncio.run(main())

@@ -26,12 +26,12 @@ from securevfl.transport import Guard
     ],
 )
 def test_security_of_sizes(cipher: str, bits: int, security: int) -> None:
-    assert Guard(cipher, bits, "k").security == security
+    assert Guard(cipher, bits, "k").security_bits == security
 
 
 @pytest.mark.parametrize("scheme", [crypto.BFV(), crypto.CKKS()], ids=lambda scheme: scheme.name)
 def test_every_modulus_of_the_schemes_is_rated_as_the_schemes_rate_it(scheme: crypto.BFV | crypto.CKKS) -> None:
     """Also counted with the special prime, which nothing here is encrypted under."""
     for chain in scheme.chains:
-        assert Guard(scheme.name, chain.data_bits, "k").security == 128
-        assert Guard(scheme.name, sum(chain.sizes), "k").security == 128
+        assert Guard(scheme.name, chain.data_bits, "k").security_bits == 128
+        assert Guard(scheme.name, sum(chain.sizes), "k").security_bits == 128

@@ -37,13 +37,13 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _events(mesh: MemoryMesh, count: int) -> list[MeshEvent]:
-    return [await mesh.next() for _ in range(count)]
+    return [await mesh.next_event() for _ in range(count)]
 
 
 def _begun(hub: MemoryHub, view: bytes = VIEW) -> dict[str, Any]:
-    channels = {name: hub[name].begin(view) for name in hub}
+    channels = {name: hub[name].begin_view(view) for name in hub}
     for name in hub:
-        hub[name].open()
+        hub[name].open_view()
     return channels
 
 
@@ -54,7 +54,7 @@ def test_all_are_connected_at_first_and_write_notes_in_order() -> None:
         assert hub["c"].peers == ("a", "b")
         assert await _events(hub["b"], 2) == [Connected(p, hub[p].incarnation, False) for p in "ac"]
         for word in (b"one", b"two"):
-            await hub["a"].note("b", word)
+            await hub["a"].send_note("b", word)
         assert await _events(hub["b"], 2) == [NoteReceived("a", b"one"), NoteReceived("a", b"two")]
 
     _run(main())
@@ -63,12 +63,12 @@ def test_all_are_connected_at_first_and_write_notes_in_order() -> None:
 def test_what_is_sent_before_open_waits_for_it() -> None:
     async def main() -> None:
         hub = MemoryHub("ab")
-        ours, theirs = hub["a"].begin(VIEW)["b"], hub["b"].begin(VIEW)["a"]
+        ours, theirs = hub["a"].begin_view(VIEW)["b"], hub["b"].begin_view(VIEW)["a"]
         await ours.send(_message(1))
         reader = asyncio.create_task(theirs.receive())
         await asyncio.sleep(0)
         assert not reader.done()
-        hub["a"].open()
+        hub["a"].open_view()
         assert (await reader)[0].what == "m1"
 
     _run(main())
@@ -77,8 +77,8 @@ def test_what_is_sent_before_open_waits_for_it() -> None:
 def test_a_view_that_the_peer_never_began_is_refused_on_both_sides() -> None:
     async def main() -> None:
         hub = MemoryHub("ab")
-        hub["a"].begin(VIEW)
-        hub["a"].open()
+        hub["a"].begin_view(VIEW)
+        hub["a"].open_view()
         for me, peer in ("ab", "ba"):
             _, event = await _events(hub[me], 2)
             assert isinstance(event, ConnectionRefused)
@@ -93,14 +93,14 @@ def test_a_cut_link_goes_on_where_it_was() -> None:
         channels = _begun(hub)
         hub.cut("a", "b")
         await channels["a"]["b"].send(_message(1))
-        await hub["a"].note("b", b"lost")
+        await hub["a"].send_note("b", b"lost")
         reader = asyncio.create_task(channels["b"]["a"].receive())
         await asyncio.sleep(0)
         assert not reader.done()
-        assert not hub["a"].links()["b"].connected
+        assert not hub["a"].link_states()["b"].connected
         hub.mend("a", "b")
         assert (await reader)[0].what == "m1"
-        assert hub["a"].links()["b"].connections == 2
+        assert hub["a"].link_states()["b"].connections == 2
         up = hub["a"].incarnation
         assert await _events(hub["b"], 3) == [
             Connected("a", up, False),
@@ -122,7 +122,7 @@ def test_a_crash_is_silent_and_a_new_start_has_another_incarnation() -> None:
         with pytest.raises(PeerEnded, match="crashed"):
             await waits[0]
         with pytest.raises(ProtocolError, match="crashed"):
-            await hub["a"].note("b", b"")
+            await hub["a"].send_note("b", b"")
         assert not waits[1].done()
         with pytest.raises(InputError, match="runs already"):
             hub.start("b")
@@ -132,7 +132,7 @@ def test_a_crash_is_silent_and_a_new_start_has_another_incarnation() -> None:
             Disconnected("a", "the connection broke"),
             Connected("a", after, False),
         ]
-        hub["b"].park("'a' restarted")
+        hub["b"].park_view("'a' restarted")
         with pytest.raises(Parked, match="restarted"):
             await waits[1]
         channels = _begun(hub, NEXT)
@@ -147,22 +147,22 @@ def test_messages_of_a_parked_view_never_arrive_in_the_next() -> None:
         hub = MemoryHub("ab", window=100)
         old = _begun(hub)
         await old["a"]["b"].send(_message(1))
-        hub["b"].park("gone")
-        new = hub["b"].begin(NEXT)
+        hub["b"].park_view("gone")
+        new = hub["b"].begin_view(NEXT)
         late = [asyncio.create_task(old["a"]["b"].send(_message(i))) for i in (2, 3)]
         await asyncio.sleep(0)
-        hub["a"].begin(NEXT)
+        hub["a"].begin_view(NEXT)
         for task in late:
             with pytest.raises(Parked):
                 await task
         for name in hub:
-            hub[name].open()
+            hub[name].open_view()
         reader = asyncio.create_task(new["a"].receive())
         await asyncio.sleep(0)
         assert not reader.done()
         reader.cancel()
         with pytest.raises(InputError, match="no earlier view had"):
-            hub["a"].begin(VIEW)
+            hub["a"].begin_view(VIEW)
         assert len(hub.pipes) == 2
 
     _run(main())
@@ -174,7 +174,7 @@ def test_an_abort_reaches_peers_and_ends_their_channels() -> None:
         channels = _begun(hub)
         waits = asyncio.create_task(channels["b"]["c"].receive())
         await asyncio.sleep(0)
-        await hub["a"].abort("the table changed")
+        await hub["a"].abort_job("the table changed")
         with pytest.raises(PeerEnded, match="'a' ended the job for all: the table changed"):
             await waits
         assert (await _events(hub["b"], 3))[2] == JobAborted("a", "the table changed")
@@ -193,7 +193,7 @@ def test_who_closes_is_read_to_the_end() -> None:
             await channels["b"]["a"].receive()
         assert (await _events(hub["b"], 2))[1] == PeerLeft("a")
         with pytest.raises(ProtocolError, match="was closed"):
-            hub["a"].begin(NEXT)
+            hub["a"].begin_view(NEXT)
 
     _run(main())
 
@@ -208,13 +208,13 @@ def test_notes_and_views_have_bounds() -> None:
     async def main() -> None:
         a = MemoryHub("ab")["a"]
         with pytest.raises(InputError, match="at most 65536"):
-            await a.note("b", bytes(65537))
+            await a.send_note("b", bytes(65537))
         with pytest.raises(InputError, match="no peer 'x'"):
-            await a.note("x", b"")
+            await a.send_note("x", b"")
         with pytest.raises(InputError, match="16 bytes"):
-            a.begin(b"short")
+            a.begin_view(b"short")
         with pytest.raises(InputError, match="no view"):
-            a.open()
+            a.open_view()
 
     _run(main())
 

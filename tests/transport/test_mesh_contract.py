@@ -55,10 +55,10 @@ class Field:
     async def begin(self) -> dict[str, Mapping[str, Channel]]:
         """All begin, then all open, as parties do that said to each other that they are ready."""
         view = self.view()
-        self.channels = {name: mesh.begin(view) for name, mesh in self.meshes.items()}
+        self.channels = {name: mesh.begin_view(view) for name, mesh in self.meshes.items()}
         await self.settled()
         for mesh in self.meshes.values():
-            mesh.open()
+            mesh.open_view()
         return self.channels
 
     async def pair(self) -> tuple[Channel, Channel]:
@@ -69,17 +69,17 @@ class Field:
         """Every party has heard of what every other one did before: a note from each to each came."""
         for name, mesh in self.meshes.items():
             for peer in mesh.peers:
-                await mesh.note(peer, b"settle" + name.encode())
+                await mesh.send_note(peer, b"settle" + name.encode())
         for mesh in self.meshes.values():
             missing = {b"settle" + peer.encode() for peer in mesh.peers}
             while missing:
-                event = await mesh.next()
+                event = await mesh.next_event()
                 if isinstance(event, NoteReceived):
                     missing.discard(event.payload)
 
 
 async def _until(mesh: Mesh, kind: type[MeshEvent]) -> Any:
-    while not isinstance(event := await mesh.next(), kind):
+    while not isinstance(event := await mesh.next_event(), kind):
         pass
     return event
 
@@ -175,11 +175,11 @@ def test_a_message_far_larger_than_the_window_passes(field_: Field) -> None:
         large = Message(Kind.STATISTIC, "large", {"a": np.arange(8 << 20)})  # 64 MB
         await a.send(_message(0))
         await a.send(large)
-        assert not a.ready
+        assert not a.can_send
         assert (await b.receive())[0].what == "m0"
         got, _ = await b.receive()
         assert measure_message(got) == measure_message(large)
-        await until(lambda: a.ready)
+        await until(lambda: a.can_send)
 
     field_.run(work)
 
@@ -219,7 +219,7 @@ def test_a_full_window_makes_the_sender_wait_and_reading_lets_it_go_on(field_: F
 
         writer = asyncio.create_task(write())
         before = -1
-        while before < done or a.ready:
+        while before < done or a.can_send:
             before = done
             await asyncio.sleep(0.2)
         assert done <= 25, "10 MB were taken where nobody read, with windows of 512 KiB at both ends"
@@ -255,7 +255,7 @@ def test_a_sender_that_waits_learns_that_nobody_will_read(field_: Field) -> None
                 await a.send(_message(0, 300_000))
 
         writer = asyncio.create_task(write())
-        await until(lambda: not a.ready)
+        await until(lambda: not a.can_send)
         b.close()
         with pytest.raises(PeerEnded, match="will not read"):
             await writer
@@ -282,7 +282,7 @@ def test_beats_pass_and_the_last_one_counts(field_: Field) -> None:
         a, b = await field_.pair()
         assert b.last_beat.steps == 0
         for steps in (3, 4):
-            a.beat(Beat(steps=steps, sent=1, read=2, awaits="b", step="cut/back"))
+            a.send_beat(Beat(steps=steps, sent=1, read=2, awaits="b", step="cut/back"))
         await until(lambda: b.last_beat.steps == 4)
         beat = b.last_beat
         assert (beat.sent, beat.read, beat.awaits, beat.step) == (1, 2, "b", "cut/back")
@@ -296,16 +296,16 @@ def test_notes_pass_bulk_and_keep_their_order(field_: Field) -> None:
         for i in range(8):
             task = asyncio.create_task(a.send(_message(i, 400_000)))
         for i in range(50):
-            await field_.meshes["a"].note("b", b"%d" % i)
+            await field_.meshes["a"].send_note("b", b"%d" % i)
         found = [(await _until(field_.meshes["b"], NoteReceived)).payload for _ in range(50)]
         assert found == [b"%d" % i for i in range(50)]
-        field_.meshes["a"].park("enough")
+        field_.meshes["a"].park_view("enough")
         with pytest.raises(Parked):
             await task
         with pytest.raises(InputError, match="at most 65536"):
-            await field_.meshes["a"].note("b", bytes(65537))
+            await field_.meshes["a"].send_note("b", bytes(65537))
         with pytest.raises(InputError, match="no peer"):
-            await field_.meshes["a"].note("z", b"")
+            await field_.meshes["a"].send_note("z", b"")
 
     field_.run(work)
 
@@ -313,13 +313,13 @@ def test_notes_pass_bulk_and_keep_their_order(field_: Field) -> None:
 def test_what_is_sent_before_open_waits_for_it(field_: Field) -> None:
     async def work() -> None:
         view = field_.view()
-        channels = {name: mesh.begin(view) for name, mesh in field_.meshes.items()}
+        channels = {name: mesh.begin_view(view) for name, mesh in field_.meshes.items()}
         await channels["a"]["b"].send(_message(1))
         await field_.settled()
         reader = asyncio.create_task(channels["b"]["a"].receive())
         await field_.settled()
         assert not reader.done()
-        field_.meshes["a"].open()
+        field_.meshes["a"].open_view()
         assert (await reader)[0].what == "m1"
 
     field_.run(work)
@@ -333,7 +333,7 @@ def test_a_parked_view_is_over_and_nothing_of_it_reaches_the_next(field_: Field)
         reader = asyncio.create_task(old["c"]["a"].receive())
         await asyncio.sleep(0)
         for mesh in field_.meshes.values():
-            mesh.park("'x' is gone")
+            mesh.park_view("'x' is gone")
         with pytest.raises(Parked, match="is gone"):
             await reader
         with pytest.raises(Parked, match="is gone"):
@@ -344,9 +344,9 @@ def test_a_parked_view_is_over_and_nothing_of_it_reaches_the_next(field_: Field)
         with pytest.raises(Parked):
             await old["b"]["a"].receive()
         with pytest.raises(InputError, match="16 bytes"):
-            field_.meshes["a"].begin(b"short")
+            field_.meshes["a"].begin_view(b"short")
         with pytest.raises(InputError, match="no earlier view had"):
-            field_.meshes["a"].begin(field_.views.to_bytes(8, "little") + bytes(8))
+            field_.meshes["a"].begin_view(field_.views.to_bytes(8, "little") + bytes(8))
 
     field_.run(work)
 
@@ -355,7 +355,7 @@ def test_cuts_are_not_noticed_by_channels(field_: Field) -> None:
     async def work() -> None:
         channels = await field_.begin()
         a, b = channels["a"]["b"], channels["b"]["a"]
-        before = field_.meshes["b"].links()["a"].connections
+        before = field_.meshes["b"].link_states()["a"].connections
 
         async def write(end: Channel) -> None:
             for i in range(200):
@@ -370,7 +370,7 @@ def test_cuts_are_not_noticed_by_channels(field_: Field) -> None:
                     await field_.cut("a", "b")
 
         await asyncio.gather(write(a), read(b), write(b), read(a))
-        await until(lambda: field_.meshes["b"].links()["a"].connections > before)
+        await until(lambda: field_.meshes["b"].link_states()["a"].connections > before)
         event = await _until(field_.meshes["a"], Disconnected)
         assert event.peer == "b"
         event = await _until(field_.meshes["a"], Connected)

@@ -41,13 +41,13 @@ def test_a_message_arrives_in_parts_of_any_size(message: Message, size: int) -> 
     parts = list(in_parts(encode_parts(message), size))
     assert all(sum(map(len, part)) == size for part in parts[:-1])
     for at, part in enumerate(parts):
-        found = assembler.message(memoryview(b"".join(part)), None if at else len(raw))
+        found = assembler.decode_part(memoryview(b"".join(part)), None if at else len(raw))
         assert (found is None) == (at < len(parts) - 1)
     assert found is not None
     back, length = found
     assert length == len(raw)
     assert encode_message(back) == raw
-    assert not assembler.missing
+    assert not assembler.missing_bytes
 
 
 def test_arrays_are_not_copied() -> None:
@@ -67,7 +67,7 @@ def test_a_message_in_many_parts_lies_in_one_buffer() -> None:
     total = sum(map(len, parts))
     tracemalloc.start()
     for at, part in enumerate(parts):
-        found = assembler.message(part, None if at else total)
+        found = assembler.decode_part(part, None if at else total)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found is not None
@@ -81,7 +81,7 @@ def test_a_message_in_many_parts_lies_in_one_buffer() -> None:
 
 def test_a_message_of_one_part_is_not_copied() -> None:
     raw = encode_message(Message(Kind.ACTIVATION, "z", {"a": np.arange(10.0)}))
-    whole = Assembler().add(memoryview(raw), len(raw))
+    whole = Assembler().add_part(memoryview(raw), len(raw))
     assert whole is not None
     assert whole.obj is raw
 
@@ -89,13 +89,13 @@ def test_a_message_of_one_part_is_not_copied() -> None:
 def test_parts_are_received_in_place() -> None:
     raw = encode_message(Message(Kind.ACTIVATION, "z", {"a": np.arange(10.0)}))
     assembler = Assembler()
-    assembler.begin(len(raw))
+    assembler.begin_message(len(raw))
     at = 0
-    while assembler.missing:
-        room = assembler.room()[:7]
+    while assembler.missing_bytes:
+        room = assembler.free_memory()[:7]
         room[:] = raw[at : at + len(room)]
         at += len(room)
-        whole = assembler.filled(len(room))
+        whole = assembler.count_filled(len(room))
     assert whole is not None
     assert decode_message(whole).what == "z"
 
@@ -106,8 +106,8 @@ def test_what_is_announced_is_checked_before_memory_is_taken() -> None:
     tracemalloc.start()
     for total, bound in (((1 << 20) + 1, None), (1 << 62, None), (100, 99), (0, None), (-1, None), (15, None)):
         with pytest.raises(WireError):
-            assembler.add(part, total, bound)
-        assembler.drop()
+            assembler.add_part(part, total, bound)
+        assembler.drop_message()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100_000
@@ -117,16 +117,16 @@ def test_parts_that_fit_no_message_are_refused() -> None:
     assembler = Assembler()
     part = memoryview(bytes(16))
     with pytest.raises(WireError, match="before the first part"):
-        assembler.add(part, None)
-    assert assembler.add(part, 30) is None
-    assert assembler.missing == 14
+        assembler.add_part(part, None)
+    assert assembler.add_part(part, 30) is None
+    assert assembler.missing_bytes == 14
     with pytest.raises(WireError, match="14 of the message are missing"):
-        assembler.add(part, None)
+        assembler.add_part(part, None)
     with pytest.raises(WireError, match="14 bytes of the one before are missing"):
-        assembler.add(part, 16)
+        assembler.add_part(part, 16)
     with pytest.raises(WireError, match="14 of the message are missing"):
-        assembler.filled(15)
-    assembler.drop()
-    assert assembler.add(part, 16) is part
+        assembler.count_filled(15)
+    assembler.drop_message()
+    assert assembler.add_part(part, 16) is part
     with pytest.raises(InputError, match="at least 1"):
         next(in_parts([part], 0))

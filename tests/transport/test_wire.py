@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from securevfl.errors import WireError
-from securevfl.transport import Guard, Kind, Message, MessageLimits, decode_message, encode_message, size
+from securevfl.transport import Guard, Kind, Message, MessageLimits, decode_message, encode_message, encoded_size
 
 DTYPES = ("bool", "uint8", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64")
 arrays = st.sampled_from(DTYPES).flatmap(
@@ -49,7 +49,7 @@ def test_what_is_decoded_is_what_was_encoded(message: Message) -> None:
 
 @given(messages)
 def test_size_is_the_length_of_the_bytes(message: Message) -> None:
-    assert size(message) == len(encode_message(message))
+    assert encoded_size(message) == len(encode_message(message))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool, torch.float16])
@@ -57,7 +57,7 @@ def test_size_is_the_length_of_the_bytes(message: Message) -> None:
 def test_tensors_are_counted_and_written_like_arrays(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     tensor = torch.ones(shape).to(dtype)
     message = Message(Kind.ACTIVATION, "z", {"z": tensor})
-    assert size(message) == len(encode_message(message))
+    assert encoded_size(message) == len(encode_message(message))
     np.testing.assert_array_equal(decode_message(encode_message(message)).arrays["z"], tensor.numpy())
 
 

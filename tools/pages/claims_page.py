@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.report import SweepRecord
-from securevfl.report.statistics import Judgement, Paired, judge, paired
-from securevfl.report.sweep_record import by_seed, datasets, positions, tick
+from securevfl.report.statistics import Judgement, Paired, judge_family, run_paired_test
+from securevfl.report.sweep_record import by_seed, dataset_names, format_tick, list_positions
 
 __all__ = ["CLAIMS", "PAGE", "blocks", "tests_of", "word", "written"]
 
@@ -40,17 +40,17 @@ def tests_of(claim: Mapping[str, Any], record: SweepRecord | None) -> list[Line]
     if record is None:
         return []
     seeds = by_seed(record, claim.get("rows", "common"))
-    several = "at" not in claim and len({x for data in datasets(record) for x in positions(record, data)}) > 1
+    several = "at" not in claim and len({x for data in dataset_names(record) for x in list_positions(record, data)}) > 1
     found = []
-    for data in datasets(record):
-        for x in positions(record, data):
+    for data in dataset_names(record):
+        for x in list_positions(record, data):
             if x not in claim.get("at", [x]):
                 continue
             better, worse = (seeds.get((data, claim[which], x), {}) for which in ("better", "worse"))
             pairs = [better[seed] - worse[seed] for seed in better if seed in worse]
             if pairs:
-                place = f"{data}, {tick(record, x)}" if several else data
-                found.append((place, paired(pairs, claim.get("margin", 0.0))))
+                place = f"{data}, {format_tick(record, x)}" if several else data
+                found.append((place, run_paired_test(pairs, claim.get("margin", 0.0))))
     return found
 
 
@@ -90,7 +90,7 @@ def blocks() -> dict[str, str]:
     """Paper → its table."""
     claims = tomllib.loads(CLAIMS.read_text("utf-8"))["claim"]
     lines = [tests_of(claim, _record(claim["sweep"])) if "sweep" in claim else [] for claim in claims]
-    judged = iter(judge([sample for tests in lines for _, sample in tests]))
+    judged = iter(judge_family([sample for tests in lines for _, sample in tests]))
     rows: dict[str, list[str]] = {}
     for claim, tests in zip(claims, lines, strict=True):
         found = [next(judged) for _ in tests]

@@ -67,11 +67,11 @@ def _rows() -> list[tuple[str, str, Algorithm]]:
         variants: dict[str, dict[str, str]] = {"": {}} | VARIANTS.get(name, {})
         for more, settings in variants.items():
             if "bottom" not in find_algorithm(name).__struct_fields__:
-                found.append((f"`{name}{more}`", "–", find_algorithm(name).of({**settings})))
+                found.append((f"`{name}{more}`", "–", find_algorithm(name).from_values({**settings})))
                 continue
             for kind, bottom in BOTTOMS.items():
                 try:
-                    algorithm = find_algorithm(name).of({"bottom": bottom, **settings})
+                    algorithm = find_algorithm(name).from_values({"bottom": bottom, **settings})
                 except SecureVFLError:
                     continue
                 found.append((f"`{name}{more}`", kind, algorithm))

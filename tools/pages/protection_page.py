@@ -36,7 +36,7 @@ NOISE: Mapping[str, Protection] = {
 def made(name: str) -> Algorithm:
     """The method with trainable bottoms, where it has any."""
     kind = find_algorithm(name)
-    return kind.of({"bottom": (4,)} if "bottom" in kind.__struct_fields__ else {})
+    return kind.from_values({"bottom": (4,)} if "bottom" in kind.__struct_fields__ else {})
 
 
 def accepted(name: str, protection: Protection) -> bool:

@@ -6,7 +6,7 @@ import statistics
 from itertools import pairwise
 
 from securevfl.report import CellFigures, SweepRecord
-from securevfl.report.sweep_record import methods, positions
+from securevfl.report.sweep_record import list_positions, method_names
 
 __all__ = ["SHARE", "first_at", "history", "roughness"]
 
@@ -28,10 +28,10 @@ def roughness(history: list[float]) -> float:
 
 def history(record: SweepRecord, data: str) -> str:
     """One row a method at the last position: mean over the seeds after some epochs, and epochs to a common level."""
-    x = positions(record, data)[-1]
+    x = list_positions(record, data)[-1]
     runs: dict[str, list[CellFigures]] = {
         name: [c for c in record.cells if (c.data, c.method, c.x) == (data, name, x) and c.history]
-        for name in methods(record, data)
+        for name in method_names(record, data)
     }
     runs = {name: cells for name, cells in runs.items() if cells}
     if not runs:

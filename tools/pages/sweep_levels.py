@@ -14,8 +14,8 @@ from functools import cached_property
 from statistics import fmean, median
 
 from securevfl.report import SweepRecord
-from securevfl.report.statistics import FEWEST, LEVEL, Judgement, Paired, judge, paired
-from securevfl.report.sweep_record import Rows, by_seed, datasets, methods, positions
+from securevfl.report.statistics import FEWEST, LEVEL, Judgement, Paired, judge_family, run_paired_test
+from securevfl.report.sweep_record import Rows, by_seed, dataset_names, list_positions, method_names
 from securevfl.report.sweep_verdicts import tests_of
 
 __all__ = ["ALONE", "MARGIN", "OTHER_LABELS", "OURS", "Levels", "Line", "Place", "Tally"]
@@ -119,9 +119,9 @@ class Levels:
         found = []
         for rows in ("common", "alone"):
             seeds = by_seed(self.record, rows)
-            for data in datasets(self.record):
-                for x in positions(self.record, data):
-                    at = {m: seeds[data, m, x] for m in methods(self.record, data) if (data, m, x) in seeds}
+            for data in dataset_names(self.record):
+                for x in list_positions(self.record, data):
+                    at = {m: seeds[data, m, x] for m in method_names(self.record, data) if (data, m, x) in seeds}
                     found += _samples(Place(data, x, rows), at)
         return found
 
@@ -130,7 +130,7 @@ class Levels:
         """What the tests say: of the lines, sample by sample, and of the record's claims."""
         lines = [sample for *_, samples in self._compared for sample in samples.values()]
         claims = [[sample for *_, sample in tests_of(self.record, claim)] for claim in self.record.claims]
-        said = iter(judge([*lines, *(sample for tests in claims for sample in tests)]))
+        said = iter(judge_family([*lines, *(sample for tests in claims for sample in tests)]))
         return [next(said) for _ in lines], [[next(said) for _ in tests] for tests in claims]
 
     @property
@@ -188,9 +188,9 @@ def _samples(place: Place, at: dict[str, dict[int, float]]) -> Sequence[tuple[Pl
         pairs = _by_seed(full.get(method, {}), full[ALONE])
         if len(pairs) < FEWEST:
             continue
-        samples = {"alone": paired(pairs), "margin": paired(pairs, -MARGIN)}
+        samples = {"alone": run_paired_test(pairs), "margin": run_paired_test(pairs, -MARGIN)}
         if method != first:
-            samples["first"] = paired(_by_seed(full[method], full[first]))
+            samples["first"] = run_paired_test(_by_seed(full[method], full[first]))
         found.append((place, first, method, samples))
     return found
 

@@ -20,7 +20,7 @@ from sweep_history import history
 from sweep_levels import Levels
 
 from securevfl.report import SweepRecord
-from securevfl.report.sweep_record import datasets, positions
+from securevfl.report.sweep_record import dataset_names, list_positions
 
 __all__ = ["KINDS", "PICTURE", "pages", "written"]
 
@@ -47,14 +47,14 @@ KINDS: dict[str, Callable[[Levels, str], str]] = {
 
 
 def _means(record: SweepRecord, data: str) -> str:
-    if not data and record.cells and all(len(positions(record, name)) == 1 for name in datasets(record)):
+    if not data and record.cells and all(len(list_positions(record, name)) == 1 for name in dataset_names(record)):
         return tables.across(record)
     return _each(record, data, lambda name: tables.means(record, name))
 
 
 def _each(record: SweepRecord, data: str, table: Callable[[str], str]) -> str:
     """Of one data set, or of each with its name above."""
-    return table(data) if data else "\n\n".join(f"**{name}**\n\n{table(name)}" for name in datasets(record))
+    return table(data) if data else "\n\n".join(f"**{name}**\n\n{table(name)}" for name in dataset_names(record))
 
 
 @cache

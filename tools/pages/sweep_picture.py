@@ -11,8 +11,8 @@ from sweep_levels import ALONE
 
 from securevfl.report import SweepRecord
 from securevfl.report.chart import LIGHT
-from securevfl.report.statistics import Paired, paired
-from securevfl.report.sweep_record import by_seed, datasets, methods, positions, tick
+from securevfl.report.statistics import Paired, run_paired_test
+from securevfl.report.sweep_record import by_seed, dataset_names, format_tick, list_positions, method_names
 
 __all__ = ["differences", "digest", "draw"]
 
@@ -27,13 +27,13 @@ def differences(record: SweepRecord) -> dict[str, dict[str, dict[float, Paired]]
     """Data set → method → position → paired differences from the active party alone."""
     seeds = by_seed(record)
     found: dict[str, dict[str, dict[float, Paired]]] = {}
-    for data in datasets(record):
-        for method in methods(record, data):
-            for x in positions(record, data):
+    for data in dataset_names(record):
+        for method in method_names(record, data):
+            for x in list_positions(record, data):
                 one, other = (seeds.get((data, name, x), {}) for name in (method, ALONE))
                 pairs = [one[seed] - other[seed] for seed in one if seed in other]
                 if method != ALONE and pairs:
-                    found.setdefault(data, {}).setdefault(method, {})[x] = paired(pairs)
+                    found.setdefault(data, {}).setdefault(method, {})[x] = run_paired_test(pairs)
     return found
 
 
@@ -72,14 +72,14 @@ def draw(record: SweepRecord, path: Path) -> None:
     from matplotlib.lines import Line2D
 
     found = differences(record)
-    names = [name for name in methods(record) if name != ALONE]
+    names = [name for name in method_names(record) if name != ALONE]
     columns = min(_COLUMNS, len(found)) or 1
     lines = -(-len(found) // columns) or 1
     figure = Figure(figsize=(2.2 + 2.6 * columns, lines * (0.9 + 0.23 * len(names))), layout="constrained")
     grid = figure.subplots(lines, columns, sharey=True, squeeze=False)
     for axes in grid.flat[len(found) :]:
         axes.set_visible(False)
-    xs = sorted({x for data in found for x in positions(record, data)})
+    xs = sorted({x for data in found for x in list_positions(record, data)})
     for axes, (data, rows) in zip(grid.flat, found.items(), strict=False):
         _panel(axes, rows, names, xs)  # of all panels: a position has one colour
         axes.set_title(data, loc="left", color=INK, fontsize=9)
@@ -98,6 +98,11 @@ def draw(record: SweepRecord, path: Path) -> None:
     )
     handles = [Line2D([], [], color=_COLOURS[k % len(_COLOURS)], marker="o", ms=4, lw=1.1) for k in range(len(xs))]
     figure.legend(
-        handles, [tick(record, x) for x in xs], loc="outside upper right", ncols=len(xs), frameon=False, fontsize=8.5
+        handles,
+        [format_tick(record, x) for x in xs],
+        loc="outside upper right",
+        ncols=len(xs),
+        frameon=False,
+        fontsize=8.5,
     )
     figure.savefig(path, dpi=110, metadata={"Description": digest(record)})

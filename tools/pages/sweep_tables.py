@@ -9,7 +9,14 @@ from sweep_levels import ALONE, OTHER_LABELS, OURS, Levels, Line
 from securevfl.report import SweepRecord
 from securevfl.report.statistics import Judgement, Paired
 from securevfl.report.sweep import counts_text, failures_text, find_best, mean_text
-from securevfl.report.sweep_record import Rows, datasets, methods, positions, summarise_cells, tick
+from securevfl.report.sweep_record import (
+    Rows,
+    dataset_names,
+    format_tick,
+    list_positions,
+    method_names,
+    summarise_cells,
+)
 
 __all__ = ["across", "claims", "failed", "labelled", "levels", "means", "papers", "run", "tallies"]
 
@@ -43,43 +50,43 @@ def means(record: SweepRecord, data: str, rows: Rows = "common") -> str:
         return f"*No run of {data} yet.*"
     at = {(entry.method, entry.x): entry for entry in entries}
     best = find_best([entry for entry in entries if entry.method not in OTHER_LABELS])
-    names = [name for name in methods(record, data) if any(entry.method == name for entry in entries)]
-    xs = positions(record, data)
+    names = [name for name in method_names(record, data) if any(entry.method == name for entry in entries)]
+    xs = list_positions(record, data)
     lines = []
     for name in sorted(names, key=lambda name: name in OTHER_LABELS):
         shown = [mean_text(at.get((name, x))) for x in xs]
         bold = [f"**{text}**" if (name, x) in best else text for x, text in zip(xs, shown, strict=True)]
         lines.append([f"*{name}*" if name in OTHER_LABELS else name, *bold])
-    return _table(["", *(tick(record, x) for x in xs)], lines)
+    return _table(["", *(format_tick(record, x) for x in xs)], lines)
 
 
 def across(record: SweepRecord, rows: Rows = "common") -> str:
     """One row a method, one column a data set, of a sweep with one position for each."""
     entries = summarise_cells(record, rows)
     at = {(entry.data, entry.method): entry for entry in entries}
-    best = {data: find_best([entry for entry in entries if entry.data == data]) for data in datasets(record)}
+    best = {data: find_best([entry for entry in entries if entry.data == data]) for data in dataset_names(record)}
     lines = []
-    for name in methods(record):
-        found = [(at.get((data, name)), best[data]) for data in datasets(record)]
+    for name in method_names(record):
+        found = [(at.get((data, name)), best[data]) for data in dataset_names(record)]
         texts = [mean_text(entry) for entry, _ in found]
         firsts = [entry is not None and (name, entry.x) in top for entry, top in found]
         lines.append([name, *(f"**{text}**" if first else text for text, first in zip(texts, firsts, strict=True))])
-    places = [f"{data}, {tick(record, positions(record, data)[0])}" for data in datasets(record)]
+    places = [f"{data}, {format_tick(record, list_positions(record, data)[0])}" for data in dataset_names(record)]
     return _table(["", *places], lines)
 
 
 def labelled(record: SweepRecord) -> str:
     """Rows that self-training labelled and dropped, of the methods that label."""
     rows = []
-    for data in datasets(record):
-        for name in methods(record, data):
-            counts = [counts_text(record, data, name, x) for x in positions(record, data)]
+    for data in dataset_names(record):
+        for name in method_names(record, data):
+            counts = [counts_text(record, data, name, x) for x in list_positions(record, data)]
             if any(counts):
                 rows.append([data, name, *(count or "–" for count in counts)])
-    xs = sorted({x for data in datasets(record) for x in positions(record, data)})
+    xs = sorted({x for data in dataset_names(record) for x in list_positions(record, data)})
     if not rows:
         return "*No method of this sweep counts labelled rows.*"
-    return _table(["data", "method", *(tick(record, x) for x in xs)], rows)
+    return _table(["data", "method", *(format_tick(record, x) for x in xs)], rows)
 
 
 def _against_first(line: Line | None) -> str:
@@ -105,7 +112,7 @@ def levels(found: Levels, data: str) -> str:
     for place in dict.fromkeys(line.place for line in lines):
         here = {line.method: line for line in lines if line.place == place}
         first = next(iter(here.values())).first
-        where = [tick(found.record, place.x), _ROWS[place.rows], first]
+        where = [format_tick(found.record, place.x), _ROWS[place.rows], first]
         against = [_against_first(here.get(name)) for name in OURS] + [_against_alone(here.get(name)) for name in OURS]
         rows.append([*where, *against])
     if not rows:
@@ -138,7 +145,7 @@ def tallies(found: Levels) -> str:
 def claims(found: Levels) -> str:
     """One row a claim, a column a data set: differences by position with their verdicts, in the page's family."""
     record = found.record
-    names = datasets(record)
+    names = dataset_names(record)
     rows = []
     for claim, tests in zip(record.claims, found.claims(), strict=True):
         at: dict[str, list[str]] = {}
@@ -161,7 +168,7 @@ def papers(record: SweepRecord) -> str:
         [
             f.data,
             f.method,
-            tick(record, f.x),
+            format_tick(record, f.x),
             mean_text(ours.get((f.data, f.method, f.x))),
             f"{100 * f.value:.1f}",
             f.source,

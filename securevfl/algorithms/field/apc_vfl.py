@@ -218,7 +218,7 @@ class _Active(_EncodingRole, ActiveRole):
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            self.site.observer.batch(self.site.name, self.site.active, epoch, self.table.split.train)
+            self.site.observer.batch_begun(self.site.name, self.site.active, epoch, self.table.split.train)
             theirs = [await self.receive_codes(name) for name in self.site.passive]
             with seed_torch(self.seed("codes")):
                 self.train_student(self.joint_codes(theirs) if theirs else None)
@@ -302,7 +302,7 @@ class _Passive(_EncodingRole, PassiveRole):
         with seed_torch(self.seed("model")):
             self.encoder = self.build_encoder()
         if self.site.observer.listening:
-            self.site.observer.built(self.site.name, self.site.active, self.encoder)
+            self.site.observer.network_built(self.site.name, self.site.active, self.encoder)
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch > 1:
@@ -310,7 +310,7 @@ class _Passive(_EncodingRole, PassiveRole):
         with seed_torch(self.seed("codes")):
             self.train_autoencoder(self.encoder)
         aligned = self.table.split.train
-        self.site.observer.batch(self.site.name, self.site.active, epoch, aligned)
+        self.site.observer.batch_begun(self.site.name, self.site.active, epoch, aligned)
         with torch.no_grad():
             codes = self.noise(self.encoder(self.features(aligned)), aligned)
         cut_off = map_noised(codes, torch.Tensor.detach)

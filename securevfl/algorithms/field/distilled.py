@@ -200,7 +200,7 @@ class _Active(_DistilledRole, Active):
             teacher = ActiveHalf(architecture, cut, spec, passive, self.features.row_shape, self.task.outputs)
         await teacher.setup()
         for batch in self.steps_of(number, rows):
-            self.site.observer.batch(self.site.name, self.site.active, 1, batch)
+            self.site.observer.batch_begun(self.site.name, self.site.active, 1, batch)
             logits = await teacher.forward(teacher.bottom(self.features(batch)), train=True)
             targets = self.labels(batch)
             noised = self.label_noise.noised_gradient(logits, targets, batch)
@@ -210,7 +210,7 @@ class _Active(_DistilledRole, Active):
             else:
                 await teacher.backward(logits, noised)
         for part in split_chunks(fold, self.plan.eval_rows):
-            self.site.observer.batch(self.site.name, self.site.active, 0, part)
+            self.site.observer.batch_begun(self.site.name, self.site.active, 0, part)
             with torch.no_grad():
                 a = teacher.bottom(self.features(part))
             said = await teacher.forward(a, train=False)
@@ -268,10 +268,10 @@ class _Passive(_DistilledRole, Passive):
             self.half = PassiveHalf(architecture, self.site, spec, self.protection, self.features.row_shape, own)
         await self.half.setup()
         for batch in self.steps_of(number, rows):
-            self.site.observer.batch(self.site.name, self.site.active, 1, batch)
+            self.site.observer.batch_begun(self.site.name, self.site.active, 1, batch)
             await Passive.train_batch(self, batch)
         for part in split_chunks(fold, self.plan.eval_rows):
-            self.site.observer.batch(self.site.name, self.site.active, 0, part)
+            self.site.observer.batch_begun(self.site.name, self.site.active, 0, part)
             await Passive.answer(self, part)
 
     async def train_batch(self, rows: np.ndarray) -> None: ...

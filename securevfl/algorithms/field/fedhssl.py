@@ -313,7 +313,7 @@ class _Pretraining(Role):
         own = self.features(np.concatenate([table.split.train, table.rows_only_at(self.site.name)]))
         for number in range(config.rounds):
             for rows in epoch_batches(table.split.train, self.batch_rows, config.cross_steps, seed=seed, epoch=number):
-                self.site.observer.batch(self.site.name, self.site.active, 1, rows)
+                self.site.observer.batch_begun(self.site.name, self.site.active, 1, rows)
                 z = across.projector(encoders.cross(self.features(rows)))
                 theirs = await self.swap_projections(z, rows)
                 if theirs:

@@ -263,7 +263,7 @@ class _Passive(_Party, PassiveRole):
         self.build_bottom()
         self.build_networks()
         if self.site.observer.listening:
-            self.site.observer.built(self.site.name, self.site.active, self.bottom)
+            self.site.observer.network_built(self.site.name, self.site.active, self.bottom)
 
     async def setup(self) -> None:
         await super().setup()
@@ -285,7 +285,7 @@ class _Passive(_Party, PassiveRole):
             message.arrays["gradient"], tuple(strip_noise_mark(u).shape), self.upstream.peer, self.plan.device
         )
         if self.site.observer.listening:
-            self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
+            self.site.observer.values_opened(self.site.name, self.site.active, "gradient", gradient, train=True)
         self.networks.step(strip_noise_mark(u), gradient)
 
     async def answer(self, rows: np.ndarray) -> None:

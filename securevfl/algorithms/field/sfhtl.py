@@ -260,7 +260,7 @@ class _Active(_Party, ActiveRole):
             self.tally.assess_held_out(self.classify_view(self.seen[name][valid]), self.labels(valid).cpu().numpy())
         self.chosen = np.concatenate(found)
         told = {name: self.table.known_to(name, self.chosen) for name in self.site.passive}
-        await fan_out(self.site.others, lambda link: link.send(Kind.CONTROL, "sfhtl/rows", rows=told[link.peer]))
+        await fan_out(self.site.other_links, lambda link: link.send(Kind.CONTROL, "sfhtl/rows", rows=told[link.peer]))
 
     def classify_view(self, view: torch.Tensor) -> np.ndarray:
         """Probabilities (n, classes) by the classifier of one party's view, (n, d)."""
@@ -353,7 +353,7 @@ class _Passive(_Party, PassiveRole):
         self.noise = FeatureNoise(self)
         self.build_networks()
         if self.site.observer.listening:
-            self.site.observer.built(self.site.name, self.site.active, self.bottom)
+            self.site.observer.network_built(self.site.name, self.site.active, self.bottom)
 
     async def setup(self) -> None:
         await super().setup()
@@ -386,7 +386,7 @@ class _Passive(_Party, PassiveRole):
             shape = tuple(strip_noise_mark(e).shape)
             gradient = read_tensor(message.arrays["gradient"], shape, self.upstream.peer, self.plan.device)
             if self.site.observer.listening:
-                self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
+                self.site.observer.values_opened(self.site.name, self.site.active, "gradient", gradient, train=True)
             loss = loss + (strip_noise_mark(e) * gradient).sum()
         if loss.requires_grad:
             self.networks.step(loss)

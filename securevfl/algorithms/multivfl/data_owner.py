@@ -138,7 +138,7 @@ class DataOwner(Program):
         if not self.site.keeper.is_due(epoch):
             return
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
-        where = {"epoch": epoch, "epochs": self.first.role.plan.epochs, "stop": stop, "secret": self.site.secret.text}
+        where = {"epoch": epoch, "epochs": self.first.role.plan.epochs, "stop": stop, "secret": self.site.secret.to_hex}
         self.site.keeper.save(epoch, where | {"kept": kept, "copies": self._copies_state(), "readings": readings})
 
     def resume(self) -> State | None:

@@ -109,7 +109,7 @@ class _CardRole(Role):
     def column_names(self) -> list[str]:
         """Names of the encoded columns."""
         encoder = self.table.encoder
-        return [f"column {j + 1}" for j in range(len(self.cuts))] if encoder is None else encoder.names
+        return [f"column {j + 1}" for j in range(len(self.cuts))] if encoder is None else encoder.column_names
 
     def make_card(self, weights: np.ndarray, bias: float | None) -> None:
         """Points of this party's bins.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from securevfl.data.prepare.dates import parts_of
+from securevfl.data.prepare.dates import date_parts
 from securevfl.data.prepare.kinds import Reader
 
 __all__ = ["CODES", "CodedDate", "CodedLevels", "CodedNumber", "fit_codes"]
@@ -31,12 +31,12 @@ class CodedNumber:
         """Numbers that a row becomes."""
         return 1
 
-    def names(self, column: str) -> list[str]:
+    def encoded_names(self, column: str) -> list[str]:
         """Names of these numbers."""
         return [column]
 
     def encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
-        """Numbers of what `Reader.numbers` gives, (n,), into `out`, (n, 1)."""
+        """Numbers of what `Reader.read_numbers` gives, (n,), into `out`, (n, 1)."""
         out[:, 0] = numbers
 
 
@@ -59,14 +59,14 @@ class CodedDate:
         """Numbers that a row becomes."""
         return 1 + len(self.parts)
 
-    def names(self, column: str) -> list[str]:
+    def encoded_names(self, column: str) -> list[str]:
         """Names of these numbers."""
         return [f"{column} days", *(f"{column} {part}" for part in self.parts)]
 
     def encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
-        """Numbers of what `Reader.numbers` gives, (n,), into `out`, (n, width)."""
+        """Numbers of what `Reader.read_numbers` gives, (n,), into `out`, (n, width)."""
         out[:, 0] = numbers - self.reference
-        found = parts_of(numbers)
+        found = date_parts(numbers)
         for at, part in enumerate(self.parts, start=1):
             out[:, at] = found[part]
 
@@ -87,15 +87,15 @@ class CodedLevels:
         return 1
 
     @property
-    def codes(self) -> int:
+    def code_count(self) -> int:
         """Number of codes."""
         return len(self.levels) + 1
 
-    def names(self, column: str) -> list[str]:
+    def encoded_names(self, column: str) -> list[str]:
         """Names of these numbers."""
         return [column]
 
-    def of(self, words: Sequence[str]) -> np.ndarray:
+    def encode_levels(self, words: Sequence[str]) -> np.ndarray:
         """Return the codes of levels, (n, 1) float32."""
         place = {level: i for i, level in enumerate(self.levels)} | {"": np.nan}
         return np.array([[place.get(word, len(self.levels))] for word in words], dtype=np.float32).reshape(-1, 1)

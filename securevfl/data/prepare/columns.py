@@ -9,7 +9,7 @@ import numpy as np
 
 from securevfl.data.categories import Categories, Column
 from securevfl.data.prepare.coded import CodedDate, CodedLevels, CodedNumber
-from securevfl.data.prepare.dates import parts_of
+from securevfl.data.prepare.dates import date_parts
 from securevfl.data.prepare.kinds import Reader, as_categories, explain_unreadable
 from securevfl.data.prepare.levels import Levels
 from securevfl.data.prepare.scaling import Linear, Scores
@@ -43,12 +43,12 @@ class PreparedNumber:
         """Numbers that a row becomes."""
         return 1 + self.indicator
 
-    def names(self, column: str) -> list[str]:
+    def encoded_names(self, column: str) -> list[str]:
         """Names of these numbers."""
         return [column, f"{column} missing"] if self.indicator else [column]
 
     def encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
-        """Numbers of what `Reader.numbers` gives, (n,), into `out`, (n, width)."""
+        """Numbers of what `Reader.read_numbers` gives, (n,), into `out`, (n, width)."""
         missing = np.isnan(numbers)
         if missing.any():
             numbers = np.where(missing, self.fill, numbers)
@@ -84,16 +84,16 @@ class PreparedDate:
         """Numbers that a row becomes."""
         return 1 + (self.year is not None) + 2 * len(self.cycles) + self.indicator
 
-    def names(self, column: str) -> list[str]:
+    def encoded_names(self, column: str) -> list[str]:
         """Names of these numbers."""
         found = [f"{column} days"] + ([f"{column} year"] if self.year is not None else [])
         found += [f"{column} {cycle} {part}" for cycle in self.cycles for part in ("sin", "cos")]
         return found + ([f"{column} missing"] if self.indicator else [])
 
     def encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
-        """Numbers of what `Reader.numbers` gives, (n,), into `out`, (n, width)."""
+        """Numbers of what `Reader.read_numbers` gives, (n,), into `out`, (n, width)."""
         missing = np.isnan(numbers)
-        parts = parts_of(np.where(missing, self.fill, numbers))
+        parts = date_parts(np.where(missing, self.fill, numbers))
         out[:, 0] = self.days(np.where(missing, self.fill, numbers) - self.reference)
         at = 1
         if self.year is not None:
@@ -124,9 +124,9 @@ class PreparedCategory:
         """Numbers that a row becomes."""
         return self.levels.width
 
-    def names(self, column: str) -> list[str]:
+    def encoded_names(self, column: str) -> list[str]:
         """Names of these numbers."""
-        return self.levels.names(column)
+        return self.levels.encoded_names(column)
 
 
 @dataclass(frozen=True)
@@ -144,17 +144,17 @@ class PreparedColumn:
         """Numbers that a row becomes."""
         return self.how.width
 
-    def names(self, column: str) -> list[str]:
+    def encoded_names(self, column: str) -> list[str]:
         """Names of these numbers."""
-        return self.how.names(column)
+        return self.how.encoded_names(column)
 
     @property
-    def codes(self) -> list[int]:
+    def code_counts(self) -> list[int]:
         """For each of these numbers, its number of codes; 0 if it is not a code."""
         coded = isinstance(self.how, PreparedCategory) and isinstance(self.how.levels, CodedLevels)
-        return [self.how.levels.codes] if coded else [0] * self.width  # type: ignore[union-attr]
+        return [self.how.levels.code_count] if coded else [0] * self.width  # type: ignore[union-attr]
 
-    def mistake(self, values: Column) -> str:
+    def explain_mistake(self, values: Column) -> str:
         """Explain why values cannot be encoded, in a sentence without the column's name; empty if they can."""
         if values.ndim != 1:
             return f"has values of shape {values.shape[1:]}, but had one value per row when the model was trained"
@@ -166,7 +166,7 @@ class PreparedColumn:
             return explain_unreadable(as_categories(values).words, self.how.reader)
         return ""
 
-    def encoder(self, values: Column) -> Writer:
+    def build_encoder(self, values: Column) -> Writer:
         """Return the function that encodes some rows of a column.
 
         Args:
@@ -179,19 +179,19 @@ class PreparedColumn:
                 out[...] = table[as_categories(part).codes]
 
             return looked_up
-        return self._encode
+        return self._encode_part
 
     def of_words(self, words: Sequence[str]) -> np.ndarray:
         """Encode texts, (n, width)."""
         if isinstance(self.how, PreparedCategory):
-            return self.how.levels.of(words)
+            return self.how.levels.encode_levels(words)
         found = np.empty((len(words), self.width))
-        self.how.encode(self.how.reader.words(words)[0], found)
+        self.how.encode(self.how.reader.read_texts(words)[0], found)
         return found
 
-    def _encode(self, part: Column, out: np.ndarray) -> None:
+    def _encode_part(self, part: Column, out: np.ndarray) -> None:
         if isinstance(self.how, PreparedCategory) or isinstance(part, Categories) or part.dtype.kind in "OUS":
             texts = as_categories(part)
             out[...] = self.of_words(texts.words)[texts.codes]
         else:
-            self.how.encode(self.how.reader.numbers(part), out)
+            self.how.encode(self.how.reader.read_numbers(part), out)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["ORDERS", "date_orders", "parse_dates", "parts_of"]
+__all__ = ["ORDERS", "date_orders", "date_parts", "parse_dates"]
 
 _TIME = (
     r"(?:[T ]\s*(?P<H>[0-9]{1,2}):(?P<M>[0-9]{2})(?::(?P<S>[0-9]{2})(?:[.,][0-9]{1,9})?)?\s*"
@@ -40,13 +40,13 @@ def parse_dates(words: Sequence[str], order: str) -> np.ndarray:
     if not len(parts) or parts.null_count == len(parts):
         return np.full(len(words), np.nan)
 
-    def whole(name: str) -> np.ndarray:
+    def read_field(name: str) -> np.ndarray:
         texts = parts.field(name)
         texts = pc.if_else(pc.and_(pc.is_valid(parts), pc.not_equal(texts, "")), texts, "0")
         found: np.ndarray = pc.cast(texts, pa.int64()).to_numpy(zero_copy_only=False)
         return found
 
-    year, month, day, hour, minute, second = (whole(name) for name in ("y", "m", "d", "H", "M", "S"))
+    year, month, day, hour, minute, second = (read_field(name) for name in ("y", "m", "d", "H", "M", "S"))
     short = pc.fill_null(pc.equal(pc.binary_length(parts.field("y")), 2), False).to_numpy(zero_copy_only=False)
     year = np.where(short, year + np.where(year < _PIVOT, 2000, 1900), year)
     right = pc.is_valid(parts).to_numpy(zero_copy_only=False)
@@ -55,7 +55,7 @@ def parse_dates(words: Sequence[str], order: str) -> np.ndarray:
     first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
     last = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
     right &= day <= last - first
-    days = first + day - 1 + (hour * 3600 + minute * 60 + second - _shift(parts)) / _DAY
+    days = first + day - 1 + (hour * 3600 + minute * 60 + second - _utc_offset(parts)) / _DAY
     return np.where(right, days, np.nan)
 
 
@@ -64,7 +64,7 @@ def date_orders(words: Sequence[str]) -> list[str]:
     return [order for order in ORDERS if not np.isnan(parse_dates(words, order)).any()]
 
 
-def parts_of(days: np.ndarray) -> dict[str, np.ndarray]:
+def date_parts(days: np.ndarray) -> dict[str, np.ndarray]:
     """Return year, month (1 to 12), weekday (0 is Monday) and hour of days since 1970-01-01; NaN stays NaN."""
     missing = np.isnan(days)
     whole = np.floor(np.where(missing, 0, days)).astype(np.int64)
@@ -78,7 +78,7 @@ def parts_of(days: np.ndarray) -> dict[str, np.ndarray]:
     return {name: np.where(missing, np.nan, values.astype(np.float64)) for name, values in found.items()}
 
 
-def _shift(parts: object) -> np.ndarray:
+def _utc_offset(parts: object) -> np.ndarray:
     """Return the seconds that a time is ahead of UTC."""
     zones = parts.field("Z").to_pylist()  # type: ignore[attr-defined]
     seconds = {None: 0, "": 0, "Z": 0}

@@ -10,7 +10,7 @@ import numpy as np
 from securevfl.data.categories import Categories, Column
 from securevfl.data.prepare.coded import CodedDate, CodedLevels, CodedNumber, fit_codes
 from securevfl.data.prepare.columns import PreparedCategory, PreparedColumn, PreparedDate, PreparedNumber
-from securevfl.data.prepare.dates import parts_of
+from securevfl.data.prepare.dates import date_parts
 from securevfl.data.prepare.kinds import Reader, as_categories, find_reader
 from securevfl.data.prepare.levels import Levels, fit_levels
 from securevfl.data.prepare.numbers import decimal_marks
@@ -65,11 +65,11 @@ class Fitted:
     lines: list[PreparedLine] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def dropped(self, column: str, holds: str, missing: float, why: str) -> None:
+    def record_dropped(self, column: str, holds: str, missing: float, why: str) -> None:
         """Record a dropped column."""
         self.lines.append(PreparedLine(column, holds, missing, f"dropped: {why}", 0))
 
-    def used(self, column: str, holds: str, missing: float, how: str, prepared: PreparedColumn) -> None:
+    def record_used(self, column: str, holds: str, missing: float, how: str, prepared: PreparedColumn) -> None:
         """Record a column that is used."""
         self.columns[column] = prepared
         self.lines.append(PreparedLine(column, holds, missing, how, prepared.width))
@@ -98,20 +98,20 @@ def fit_columns(
     sampled = rows
     if len(rows) > SAMPLED:
         sampled = np.sort(np.random.default_rng(0).choice(rows, SAMPLED, replace=False))
-    texts = {name: _counted(values, rows) for name, values in columns.items() if _is_text(values)}
-    readers = _readers(texts, categorical, preparation)
+    texts = {name: _count_texts(values, rows) for name, values in columns.items() if _is_text(values)}
+    readers = _find_readers(texts, categorical, preparation)
     for name, values in columns.items():
-        rules = preparation.rules(name)
+        rules = preparation.column_rules(name)
         if name in categorical and rules.kind == "auto":
             rules = rules.replace(kind="category")
         if name in texts:
             _fit_text(found, name, values, texts[name], sampled, rules, salt, readers[name])
         elif rules.kind == "category":
-            _fit_category(found, name, *_counted(values, rows), rules, salt)
+            _fit_category(found, name, *_count_texts(values, rows), rules, salt)
         else:
             kind = "date" if values.dtype.kind == "M" or rules.kind == "date" else "number"
             reader = Reader("flag" if rules.kind == "flag" else kind)
-            _fit_numbers(found, name, reader, reader.numbers(_taken(values, sampled)), rules)
+            _fit_numbers(found, name, reader, reader.read_numbers(_take_rows(values, sampled)), rules)
         release_memory(values)
     return found
 
@@ -120,28 +120,28 @@ def _is_text(values: Column) -> bool:
     return isinstance(values, Categories) or values.dtype.kind in _TEXT
 
 
-def _parts(values: Column, rows: np.ndarray) -> Iterator[Column]:
+def _iter_parts(values: Column, rows: np.ndarray) -> Iterator[Column]:
     for at in range(0, len(rows), _ROWS):
         yield values[rows[at : at + _ROWS]]
 
 
-def _taken(values: Column, rows: np.ndarray) -> np.ndarray:
-    return np.concatenate([np.asarray(part) for part in _parts(values, rows)])
+def _take_rows(values: Column, rows: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.asarray(part) for part in _iter_parts(values, rows)])
 
 
-def _counted(values: Column, rows: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+def _count_texts(values: Column, rows: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     """Return the different texts of rows, sorted, and the number of rows of each."""
     if not isinstance(values, Categories):
-        whole = as_categories(_taken(values, rows))
+        whole = as_categories(_take_rows(values, rows))
         return whole.words, np.bincount(whole.codes, minlength=len(whole.words))
     counts = np.zeros(len(values.words), dtype=np.int64)
-    for part in _parts(values, rows):
+    for part in _iter_parts(values, rows):
         counts += np.bincount(as_categories(part).codes, minlength=len(counts))
     there = np.flatnonzero(counts).tolist()
     return tuple(values.words[i] for i in there), counts[there]
 
 
-def _readers(
+def _find_readers(
     texts: Mapping[str, tuple[Sequence[str], np.ndarray]], categorical: frozenset[str], all_: Preparation
 ) -> dict[str, Reader | str | None]:
     """Choose the reader of each text column, see `find_reader`. A column with an ambiguous decimal mark uses the mark
@@ -151,7 +151,7 @@ def _readers(
     marks: set[str] = set()
     unsure = []
     for name, (words, rows) in texts.items():
-        rules = all_.rules(name)
+        rules = all_.column_rules(name)
         if name in categorical and rules.kind == "auto":
             found[name] = None
             continue
@@ -161,7 +161,7 @@ def _readers(
             marks |= told
             unsure += [] if told else [name]
     if len(marks) == 1:
-        found |= {name: find_reader(*texts[name], all_.rules(name), next(iter(marks))) for name in unsure}
+        found |= {name: find_reader(*texts[name], all_.column_rules(name), next(iter(marks))) for name in unsure}
     return found
 
 
@@ -181,11 +181,11 @@ def _fit_text(
     elif reader is None:
         _fit_category(found, name, *counted, rules, salt)
     else:
-        part = as_categories(values if isinstance(values, Categories) else _taken(values, sampled))
-        by_word, wrong = reader.words(part.words)
+        part = as_categories(values if isinstance(values, Categories) else _take_rows(values, sampled))
+        by_word, wrong = reader.read_texts(part.words)
         codes = part.codes
         if isinstance(values, Categories):
-            codes = np.concatenate([as_categories(one).codes for one in _parts(values, sampled)])
+            codes = np.concatenate([as_categories(one).codes for one in _iter_parts(values, sampled)])
         if wrong[codes].any():
             bad = next(part.words[i] for i in np.unique(codes).tolist() if wrong[i])
             found.problems.append(f"column {name!r} should contain {reader.kind}s, not {bad[:40]!r}: correct it")
@@ -198,7 +198,7 @@ def _fit_category(
 ) -> None:
     missing = float(rows[list(words).index("")] / rows.sum()) if "" in words else 0.0
     if missing and rules.missing == "refuse":
-        found.problems.append(f"column {name!r} {_refused(missing)}")
+        found.problems.append(f"column {name!r} {_explain_refusal(missing)}")
         return
     levels: Levels | CodedLevels | None
     if found.coded:
@@ -209,9 +209,9 @@ def _fit_category(
             words = [word for word in words if word]
         levels, how = fit_levels(words, rows, rules, salt)
     if levels is None:
-        found.dropped(name, "categories", missing, how)
+        found.record_dropped(name, "categories", missing, how)
     else:
-        found.used(name, "categories", missing, how, PreparedColumn(PreparedCategory(levels)))
+        found.record_used(name, "categories", missing, how, PreparedColumn(PreparedCategory(levels)))
 
 
 def _fit_numbers(found: Fitted, name: str, reader: Reader, numbers: np.ndarray, rules: ColumnRules) -> None:
@@ -221,41 +221,41 @@ def _fit_numbers(found: Fitted, name: str, reader: Reader, numbers: np.ndarray, 
     there = numbers[~gaps] if gaps.any() else numbers
     missing = 1.0 - len(there) / len(numbers)
     if not len(there):
-        found.dropped(name, holds, missing, "no training row has a value")
+        found.record_dropped(name, holds, missing, "no training row has a value")
     elif np.isinf(there).any():
         found.problems.append(f"column {name!r} contains infinite numbers: correct them, or leave them empty")
     elif missing and rules.missing == "refuse":
-        found.problems.append(f"column {name!r} {_refused(missing)}")
+        found.problems.append(f"column {name!r} {_explain_refusal(missing)}")
     elif there.min() == there.max() and not (missing and (rules.missing == "auto" or found.coded)):
-        found.dropped(name, holds, missing, "all training rows have the same value")
+        found.record_dropped(name, holds, missing, "all training rows have the same value")
     elif found.coded:
-        made, how = _coded(reader, there)
-        found.used(name, holds, missing, how, PreparedColumn(made))
+        made, how = _code_for_tree(reader, there)
+        found.record_used(name, holds, missing, how, PreparedColumn(made))
     else:
         indicator = bool(missing) and rules.missing == "auto"
-        fill, filled = _fill(there, rules, reader)
-        prepared = _date if reader.kind == "date" else _number
+        fill, filled = _choose_fill(there, rules, reader)
+        prepared = _prepare_date if reader.kind == "date" else _prepare_number
         one, how = prepared(reader, there, fill, indicator, rules)
         if missing:
             how += f"; gaps filled with {filled}"
             how += ", with an indicator" if indicator else ""
-        found.used(name, holds, missing, how, PreparedColumn(one))
+        found.record_used(name, holds, missing, how, PreparedColumn(one))
 
 
-def _coded(reader: Reader, there: np.ndarray) -> tuple[CodedNumber | CodedDate, str]:
+def _code_for_tree(reader: Reader, there: np.ndarray) -> tuple[CodedNumber | CodedDate, str]:
     """Encode numbers and dates for a tree."""
     if reader.kind != "date":
         return CodedNumber(reader), "as they are"
-    parts = parts_of(there)
+    parts = date_parts(there)
     differ = tuple(name for name, values in parts.items() if np.ptp(values) > 0)
     return CodedDate(reader, float(np.floor(there.min())), differ), ", ".join(["days", *differ])
 
 
-def _refused(missing: float) -> str:
+def _explain_refusal(missing: float) -> str:
     return f"lacks {missing:.1%} of its values, and missing='refuse': fill them in, or set missing='auto'"
 
 
-def _fill(there: np.ndarray, rules: ColumnRules, reader: Reader) -> tuple[float, str]:
+def _choose_fill(there: np.ndarray, rules: ColumnRules, reader: Reader) -> tuple[float, str]:
     """Return the replacement of a missing value and its description."""
     how = rules.impute
     if how == "auto":
@@ -268,17 +268,17 @@ def _fill(there: np.ndarray, rules: ColumnRules, reader: Reader) -> tuple[float,
     return float(distinct[counts.argmax()]), "the most frequent value"
 
 
-def _number(
+def _prepare_number(
     reader: Reader, there: np.ndarray, fill: float, indicator: bool, rules: ColumnRules
 ) -> tuple[PreparedNumber, str]:
     scaling = fit_scaling(there, rules.scale)
     return PreparedNumber(reader, scaling, fill, indicator), f"{scaling.kind} scale"
 
 
-def _date(
+def _prepare_date(
     reader: Reader, there: np.ndarray, fill: float, indicator: bool, rules: ColumnRules
 ) -> tuple[PreparedDate, str]:
-    parts, reference = parts_of(there), float(np.floor(there.min()))
+    parts, reference = date_parts(there), float(np.floor(there.min()))
     cycles = tuple(name for name in ("month", "weekday", "hour") if np.ptp(parts[name]) > 0)
     year = fit_scaling(parts["year"], "standard") if np.ptp(parts["year"]) > 0 else None
     days = fit_scaling(there - reference, rules.scale)

@@ -48,7 +48,7 @@ class Reader:
     kind: str
     form: str = ""
 
-    def numbers(self, values: np.ndarray) -> np.ndarray:
+    def read_numbers(self, values: np.ndarray) -> np.ndarray:
         """Convert numbers, booleans or `numpy.datetime64` to float64 (n,); NaN for missing values. Dates become days
         since 1970-01-01; a number in a date column is read as such days.
         """
@@ -58,9 +58,9 @@ class Reader:
         found: np.ndarray = values.astype(np.float64)
         return np.where(np.isnan(found), np.nan, (found != 0).astype(np.float64)) if self.kind == "flag" else found
 
-    def words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def read_texts(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Convert texts to numbers, (n,) float64, NaN for missing ones; also return the unreadable ones, (n,) bool."""
-        absent = _absent(words)
+        absent = _find_missing(words)
         if self.kind == "flag":
             plain = [word.strip().casefold() for word in words]
             found = np.array([1.0 if word in _TRUE else 0.0 if word in _FALSE else np.nan for word in plain])
@@ -103,24 +103,24 @@ def find_reader(words: Sequence[str], rows: np.ndarray, rules: ColumnRules, hint
     """
     if rules.kind == "category":
         return None
-    there = ~_absent(words)
+    there = ~_find_missing(words)
     texts, counts = list(words) if there.all() else [words[i] for i in np.flatnonzero(there).tolist()], rows[there]
     if not texts:
         return Reader("number", hint or ".")
     if rules.kind == "flag" or (rules.kind == "auto" and _is_pair(texts)):
         return Reader("flag")
     if rules.kind in ("auto", "number"):
-        found = _number(texts, counts, rules, hint)
+        found = _find_number_reader(texts, counts, rules, hint)
         if found is not None:
             return found
     if rules.kind in ("auto", "date"):
-        found = _date(texts, counts, rules)
+        found = _find_date_reader(texts, counts, rules)
         if found is not None:
             return found
     return None
 
 
-def _absent(words: Sequence[str]) -> np.ndarray:
+def _find_missing(words: Sequence[str]) -> np.ndarray:
     """Return which texts mean a missing number or date, (n,) bool."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -137,7 +137,7 @@ def _is_pair(texts: Sequence[str]) -> bool:
     return any(words <= {true, false} for true, false in _PAIRS)
 
 
-def _number(texts: list[str], counts: np.ndarray, rules: ColumnRules, hint: str) -> Reader | str | None:
+def _find_number_reader(texts: list[str], counts: np.ndarray, rules: ColumnRules, hint: str) -> Reader | str | None:
     step = -(-len(texts) // _LOOKED)
     marks = decimal_marks(texts[::step]) if rules.decimal == "auto" else {rules.decimal}
     readings = {mark: parse_numbers(texts, mark) for mark in (sorted(marks) or [hint or "."])}
@@ -150,7 +150,7 @@ def _number(texts: list[str], counts: np.ndarray, rules: ColumnRules, hint: str)
     best = max(shares, key=lambda mark: shares[mark])
     if rules.kind != "number" and shares[best] < _MOSTLY:
         return _both_ways(texts, counts, readings, "numbers with a decimal point and others with a decimal comma")
-    wrong = _some(texts, np.isnan(readings[best]))
+    wrong = _quote_first(texts, np.isnan(readings[best]))
     mark = "point" if best == "." else "comma"
     return (
         f"contains numbers with a decimal {mark}, and {wrong}: correct it, give decimal=…, or set "
@@ -158,7 +158,7 @@ def _number(texts: list[str], counts: np.ndarray, rules: ColumnRules, hint: str)
     )
 
 
-def _date(texts: list[str], counts: np.ndarray, rules: ColumnRules) -> Reader | str | None:
+def _find_date_reader(texts: list[str], counts: np.ndarray, rules: ColumnRules) -> Reader | str | None:
     orders = date_orders(texts)
     if orders:
         sure = next((order for order in orders if order in ("iso", "dotted")), None)
@@ -175,7 +175,7 @@ def _date(texts: list[str], counts: np.ndarray, rules: ColumnRules) -> Reader | 
     best = max(shares, key=lambda order: shares[order])
     if rules.kind != "date" and shares[best] < _MOSTLY:
         return _both_ways(texts, counts, readings, "dates that are written in several ways")
-    wrong = _some(texts, np.isnan(readings[best]))
+    wrong = _quote_first(texts, np.isnan(readings[best]))
     return f"contains dates, and {wrong}: correct it, or set kind='category' for it"
 
 
@@ -194,17 +194,17 @@ def _both_ways(texts: Sequence[str], counts: np.ndarray, readings: Mapping[str, 
 
 def explain_unreadable(words: Sequence[str], reader: Reader) -> str:
     """Explain why the reader cannot read texts, in a sentence without the column's name; empty if it can."""
-    _, wrong = reader.words(words)
+    _, wrong = reader.read_texts(words)
     if not wrong.any():
         return ""
     what = {"number": "numbers", "flag": "truth values", "date": "dates"}[reader.kind]
     return (
-        f"contained {what} when the model was trained, but now contains {_some(words, wrong)}: correct it or leave "
-        "it empty"
+        f"contained {what} when the model was trained, but now contains {_quote_first(words, wrong)}: correct it or "
+        "leave it empty"
     )
 
 
-def _some(texts: Sequence[str], wrong: np.ndarray) -> str:
+def _quote_first(texts: Sequence[str], wrong: np.ndarray) -> str:
     """Show the first faulty texts."""
     found = [repr(texts[i][:40]) for i in np.flatnonzero(wrong)[:_SHOWN].tolist()]
     more = int(wrong.sum()) - len(found)

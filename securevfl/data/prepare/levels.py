@@ -47,14 +47,14 @@ class Levels:
         """Numbers that a row becomes."""
         return len(self.onehot) + self.other + bool(self.counted) + self.buckets
 
-    def names(self, column: str) -> list[str]:
+    def encoded_names(self, column: str) -> list[str]:
         """Names of these numbers."""
         found = [f"{column}={level or MISSING}" for level in self.onehot]
         found += [f"{column}={OTHER}"] if self.other else []
         found += [f"{column} frequency"] if self.counted else []
         return found + [f"{column} bucket {i}" for i in range(self.buckets)]
 
-    def of(self, words: Sequence[str]) -> np.ndarray:
+    def encode_levels(self, words: Sequence[str]) -> np.ndarray:
         """Encode levels, (n, width) float32."""
         found = np.zeros((len(words), self.width), dtype=np.float32)
         rows = np.arange(len(words))
@@ -67,10 +67,10 @@ class Levels:
             shares = dict(zip(self.counted, self.frequency.tolist(), strict=True))
             found[:, len(self.onehot) + self.other] = [shares.get(word, self.unknown) for word in words]
         if self.buckets:
-            found[rows, [self._bucket(word) for word in words]] = 1
+            found[rows, [self._hash_bucket(word) for word in words]] = 1
         return found
 
-    def _bucket(self, word: str) -> int:
+    def _hash_bucket(self, word: str) -> int:
         digest = hashlib.blake2b(word.encode(), key=self.salt, digest_size=_DIGEST).digest()
         return int.from_bytes(digest, "little") % self.buckets
 

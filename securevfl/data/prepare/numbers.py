@@ -28,7 +28,7 @@ def decimal_marks(words: Sequence[str]) -> set[str]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    parts = _parts(words)
+    parts = _split_numbers(words)
     digits = parts.filter(pc.is_valid(parts)).field("digits") if len(parts) else pa.array([], pa.string())
     found = set()
     for mark, other in ((".", r","), (",", r"\.")):
@@ -55,7 +55,7 @@ def parse_numbers(words: Sequence[str], decimal: str) -> np.ndarray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    parts = _parts(words)
+    parts = _split_numbers(words)
     if not len(parts) or parts.null_count == len(parts):
         return np.full(len(words), np.nan)
     digits, at = parts.field("digits"), rf"\{decimal}"
@@ -73,14 +73,14 @@ def parse_numbers(words: Sequence[str], decimal: str) -> np.ndarray:
     numbers = pc.cast(pc.if_else(valid, plain, pa.scalar(None, pa.string())), pa.float64())
     values = np.array(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
     signs = [pc.is_in(parts.field(name), value_set=pa.array(["-", "−"])) for name in ("first", "second")]
-    negative = sum((_flags(sign).astype(np.int8) for sign in signs), _flags(brackets[0]).astype(np.int8))
+    negative = sum((_to_flags(sign).astype(np.int8) for sign in signs), _to_flags(brackets[0]).astype(np.int8))
     values = np.where(negative > 1, np.nan, np.where(negative == 1, -values, values))
     for unit, factor in _UNITS.items():
-        values = np.where(_flags(pc.equal(parts.field("unit"), unit)), values * factor, values)
+        values = np.where(_to_flags(pc.equal(parts.field("unit"), unit)), values * factor, values)
     return values
 
 
-def _parts(words: Sequence[str]) -> Any:
+def _split_numbers(words: Sequence[str]) -> Any:
     """Split texts that may be numbers into their parts; null for others."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -88,7 +88,7 @@ def _parts(words: Sequence[str]) -> Any:
     return pc.extract_regex(pc.utf8_trim_whitespace(pa.array(words, pa.string())), _WHOLE)
 
 
-def _flags(values: Any) -> np.ndarray:
+def _to_flags(values: Any) -> np.ndarray:
     import pyarrow.compute as pc
 
     found: np.ndarray = pc.fill_null(values, False).to_numpy(zero_copy_only=False)

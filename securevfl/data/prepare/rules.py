@@ -81,7 +81,7 @@ class ColumnPreparation(Config):
     dates: Dates | None = None
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "column"
 
 
@@ -105,7 +105,7 @@ class Preparation(ColumnRules):
     columns: Mapping[str, ColumnPreparation] = msgspec.field(default_factory=dict)
 
     @classmethod
-    def path(cls) -> str:
+    def section_path(cls) -> str:
         return "prepare"
 
     def problems(self) -> list[str]:
@@ -114,11 +114,11 @@ class Preparation(ColumnRules):
         )
 
     @property
-    def categories(self) -> frozenset[str]:
+    def category_columns(self) -> frozenset[str]:
         """Columns set to categories, whatever they look like."""
         return frozenset(column for column, own in self.columns.items() if own.kind == "category")
 
-    def rules(self, column: str) -> ColumnRules:
+    def column_rules(self, column: str) -> ColumnRules:
         """Return the rules of a column."""
         own = self.columns.get(column, ColumnPreparation())
         names = ColumnRules.__struct_fields__

@@ -85,54 +85,56 @@ def column_from_state(state: Mapping[str, Any]) -> PreparedColumn:
         raise ValueError(f"a prepared column has the kind {state['kind']!r:.40}; expected {KIND!r}")
     holds = state["holds"]
     if holds == "codes":
-        levels = _texts(state["levels"], CODES - 1)
+        levels = _read_texts(state["levels"], CODES - 1)
         if not levels or "" in levels:
             raise ValueError("a coded column has no levels, or one without a name")
         return PreparedColumn(PreparedCategory(CodedLevels(levels)))
     if holds == "coded":
-        return PreparedColumn(_coded(state))
+        return PreparedColumn(_read_coded(state))
     if holds == "category":
-        return PreparedColumn(PreparedCategory(_levels(state)))
+        return PreparedColumn(PreparedCategory(_read_levels(state)))
     if holds not in _FORMS or state["form"] not in _FORMS[holds]:
         raise ValueError(f"a prepared column contains {holds!r:.40}, written as {state['form']!r:.40}")
-    reader, fill, indicator = Reader(holds, state["form"]), _number(state["fill"]), _truth(state["indicator"])
-    scaling = _scaling(state["scaling"])
+    reader, fill, indicator = Reader(holds, state["form"]), _read_number(state["fill"]), _read_bool(state["indicator"])
+    scaling = _read_scaling(state["scaling"])
     if holds != "date":
         return PreparedColumn(PreparedNumber(reader, scaling, fill, indicator))
-    year = None if state["year"] is None else _scaling(state["year"])
+    year = None if state["year"] is None else _read_scaling(state["year"])
     if isinstance(year, Scores):
         raise ValueError("the year of a prepared column is scaled by ranks")
-    cycles = _texts(state["cycles"], len(_CYCLES))
+    cycles = _read_texts(state["cycles"], len(_CYCLES))
     if list(cycles) != [name for name in _CYCLES if name in cycles]:
         raise ValueError(f"a prepared column has the circles {cycles!r:.80}")
     if abs(fill) > 1e8:
         raise ValueError("a prepared column fills in a date that no calendar has")
-    return PreparedColumn(PreparedDate(reader, _number(state["reference"]), scaling, year, cycles, fill, indicator))
+    return PreparedColumn(
+        PreparedDate(reader, _read_number(state["reference"]), scaling, year, cycles, fill, indicator)
+    )
 
 
-def _coded(state: Mapping[str, Any]) -> CodedNumber | CodedDate:
+def _read_coded(state: Mapping[str, Any]) -> CodedNumber | CodedDate:
     of, form = state["of"], state["form"]
     if of not in _FORMS or form not in _FORMS[of]:
         raise ValueError(f"a coded column contains {of!r:.40}, written as {form!r:.40}")
     if of != "date":
         return CodedNumber(Reader(of, form))
-    parts = _texts(state["parts"], len(_PARTS))
+    parts = _read_texts(state["parts"], len(_PARTS))
     if list(parts) != [name for name in _PARTS if name in parts]:
         raise ValueError(f"a coded column has the parts {parts!r:.80}")
-    return CodedDate(Reader(of, form), _number(state["reference"]), parts)
+    return CodedDate(Reader(of, form), _read_number(state["reference"]), parts)
 
 
-def _levels(state: Mapping[str, Any]) -> Levels:
-    onehot, counted = _texts(state["onehot"], _MOST_WIDTH), _texts(state["counted"], _MOST_LEVELS)
-    frequency, buckets = _numbers(state["frequency"], len(counted)), state["buckets"]
+def _read_levels(state: Mapping[str, Any]) -> Levels:
+    onehot, counted = _read_texts(state["onehot"], _MOST_WIDTH), _read_texts(state["counted"], _MOST_LEVELS)
+    frequency, buckets = _read_numbers(state["frequency"], len(counted)), state["buckets"]
     if isinstance(buckets, bool) or not isinstance(buckets, int) or not 0 <= buckets < _MOST_WIDTH:
         raise ValueError(f"a prepared column has {buckets!r:.40} buckets")
     found = Levels(
         onehot=onehot,
-        other=_truth(state["other"]),
+        other=_read_bool(state["other"]),
         counted=counted,
         frequency=frequency,
-        unknown=_number(state["unknown"]),
+        unknown=_read_number(state["unknown"]),
         buckets=buckets,
         salt=bytes.fromhex(state["salt"]),
     )
@@ -147,43 +149,43 @@ def _scaling_state(scaling: Linear | Scores) -> dict[str, object]:
     return {"kind": scaling.kind, "values": np.array(scaling.values), "scores": np.array(scaling.scores)}
 
 
-def _scaling(state: Mapping[str, Any]) -> Linear | Scores:
+def _read_scaling(state: Mapping[str, Any]) -> Linear | Scores:
     if state["kind"] in ("standard", "robust", "none"):
-        spread = _number(state["spread"])
+        spread = _read_number(state["spread"])
         if spread < 0:
             raise ValueError(f"a prepared column has the spread {spread}")
-        return Linear(_number(state["centre"]), spread, state["kind"])
+        return Linear(_read_number(state["centre"]), spread, state["kind"])
     if state["kind"] != "quantile":
         raise ValueError(f"a prepared column is scaled by {state['kind']!r:.40}")
     count = len(state["values"])
     if not 1 <= count <= _MOST_KNOTS:
         raise ValueError(f"a prepared column has {count} knots; 1 to {_MOST_KNOTS} were expected")
-    values, scores = _numbers(state["values"], count), _numbers(state["scores"], count)
+    values, scores = _read_numbers(state["values"], count), _read_numbers(state["scores"], count)
     if (np.diff(values) <= 0).any() or (np.diff(scores) < 0).any():
         raise ValueError("the knots of a prepared column do not rise")
     return Scores(values, scores)
 
 
-def _number(value: object) -> float:
+def _read_number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"a prepared column contains {value!r:.40}; expected a finite number")
     return float(value)
 
 
-def _truth(value: object) -> bool:
+def _read_bool(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"a prepared column holds {value!r:.40}, where true or false was expected")
     return value
 
 
-def _numbers(values: Any, count: int) -> np.ndarray:
+def _read_numbers(values: Any, count: int) -> np.ndarray:
     found = np.asarray(values)
     if found.dtype.kind != "f" or found.shape != (count,) or not np.isfinite(found).all():
         raise ValueError(f"a prepared column holds {found.dtype} {found.shape}; {count} finite numbers were expected")
     return found.astype(np.float64)
 
 
-def _texts(values: Any, most: int) -> tuple[str, ...]:
+def _read_texts(values: Any, most: int) -> tuple[str, ...]:
     if not isinstance(values, Sequence) or isinstance(values, str) or len(values) > most:
         raise ValueError(f"a prepared column holds no list of at most {most} texts")
     if not all(isinstance(value, str) and len(value) <= _LONGEST for value in values) or len(set(values)) < len(values):

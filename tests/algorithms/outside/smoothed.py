@@ -78,7 +78,7 @@ class SmoothedActive(Active):
     async def setup(self) -> None:
         await super().setup()
         meta = {"smoothing": self.config.smoothing}
-        await fan_out(self.site.others, lambda link: link.send(Kind.CONTROL, "smoothed/labels", meta=meta))
+        await fan_out(self.site.other_links, lambda link: link.send(Kind.CONTROL, "smoothed/labels", meta=meta))
 
 
 class SmoothedPassive(Passive):

@@ -76,7 +76,7 @@ BREAKS = (
     Break(
         name="what one end sent is not compared with what the other received",
         file=_LEDGER + "comparing.py",
-        old="        if _story(mine) != _story(theirs):\n",
+        old="        if _message_fields(mine) != _message_fields(theirs):\n",
         new="        if False:\n",
         tests=_TAMPERING,
     ),

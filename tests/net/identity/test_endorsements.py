@@ -29,7 +29,7 @@ class Pair:
         self.banks = PeerBook("bank", {"shop": pinned(self.shop)})
 
     def book(self) -> PeerBook:
-        signers = {name: key.public for name, key in self.signing.items()}
+        signers = {name: key.public_key for name, key in self.signing.items()}
         return PeerBook("shop", {"bank": pinned(self.bank)}, agreement=JOB, signers=signers, store=self.store)
 
     def new(self, counter: int, *, party: str = "bank", job: bytes = JOB, key: str = "bank") -> tuple[Identity, bytes]:
@@ -75,7 +75,7 @@ def test_a_new_certificate_is_let_in_and_the_old_one_until_the_new_one_was_seen(
 
 
 def test_both_sides_rotate_at_once(pair: Pair) -> None:
-    signers = {name: key.public for name, key in pair.signing.items()}
+    signers = {name: key.public_key for name, key in pair.signing.items()}
     pair.banks = PeerBook("bank", {"shop": pinned(pair.shop)}, agreement=JOB, signers=signers)
     bank, from_bank = pair.new(1)
     shop, from_shop = pair.new(1, party="shop", key="shop")
@@ -124,7 +124,7 @@ def test_what_is_refused(pair: Pair, world: World) -> None:
 def test_a_certificate_of_another_party_cannot_be_endorsed(pair: Pair, world: World) -> None:
     """The bank's key vouches for the shop's certificate under its own name: one would pass for the other."""
     net = world.own("net")
-    signers = {"bank": pair.signing["bank"].public}
+    signers = {"bank": pair.signing["bank"].public_key}
     book = PeerBook("shop", {"bank": pinned(pair.bank), "net": pinned(net)}, agreement=JOB, signers=signers)
     forged = replace(Endorsement("bank", 1, JOB, net.certificate))
     content = forged._content()
@@ -168,7 +168,7 @@ def test_a_party_known_by_an_authority_gets_its_next_certificate_there(world: Wo
     ca = world.authority()
     bank = world.issued(ca, "bank")
     key = PrivateKey.generate()
-    book = PeerBook("shop", {"bank": by(ca)}, agreement=JOB, signers={"bank": key.public})
+    book = PeerBook("shop", {"bank": by(ca)}, agreement=JOB, signers={"bank": key.public_key})
     payload = Endorsement("bank", 1, JOB, world.own("bank", file="new").certificate).signed(key)
     _refused(book, payload, "identified by an authority")
     assert book.accepts(world.issued(ca, "bank", file="bank.1").certificate.der) == "bank"
@@ -176,7 +176,7 @@ def test_a_party_known_by_an_authority_gets_its_next_certificate_there(world: Wo
 
 
 def test_a_book_without_an_agreement_takes_no_endorsement(pair: Pair) -> None:
-    book = PeerBook("shop", {"bank": pinned(pair.bank)}, signers={"bank": pair.signing["bank"].public})
+    book = PeerBook("shop", {"bank": pinned(pair.bank)}, signers={"bank": pair.signing["bank"].public_key})
     _refused(book, pair.new(1)[1], "endorsed for agreement")
 
 

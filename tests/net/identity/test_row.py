@@ -74,10 +74,10 @@ def test_a_running_party_waits_until_all_peers_are_connected(world: World) -> No
     class Mesh:
         up = False
 
-        def links(self) -> Mapping[str, LinkState]:
+        def link_states(self) -> Mapping[str, LinkState]:
             return {"shop": LinkState(connected=True), "net": LinkState(connected=self.up)}
 
-        def renew(self, endorsement: bytes = b"") -> None:
+        def renew_certificate(self, endorsement: bytes = b"") -> None:
             said.append(endorsement)
 
     class Heard(RunEvents):

@@ -43,7 +43,7 @@ class FewShotClient(FewShotRole, PassiveRole):
         self.own = self.new_networks(self.bottom)
         self.parts["own"] = self.own
         if self.site.observer.listening:
-            self.site.observer.built(self.site.name, self.site.active, self.bottom)
+            self.site.observer.network_built(self.site.name, self.site.active, self.bottom)
 
     async def setup(self) -> None:
         await super().setup()
@@ -80,7 +80,7 @@ class FewShotClient(FewShotRole, PassiveRole):
         array = message.arrays["gradient"]
         gradient = read_tensor(array, (len(rows), self.width), self.upstream.peer, self.plan.device)
         if self.site.observer.listening:
-            self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
+            self.site.observer.values_opened(self.site.name, self.site.active, "gradient", gradient, train=True)
         seed = derive_seed(self.site.seed, "groups", self.site.name, shot)
         self.train_on_groups(rows, cluster_directions(gradient, self.table.classes, seed), shot)
 
@@ -122,7 +122,7 @@ class FewShotClient(FewShotRole, PassiveRole):
     async def upload_representations(self, shot: int, labelled: np.ndarray) -> None:
         """Send representations to train with."""
         rows = self.upload_rows(self.site.name, shot, labelled)
-        self.site.observer.batch(self.site.name, self.site.active, 1, rows)
+        self.site.observer.batch_begun(self.site.name, self.site.active, 1, rows)
         await self.hand_over("upload", rows, train=True)
 
     async def hand_over(self, step: str, rows: np.ndarray, *, train: bool) -> None:

@@ -102,7 +102,7 @@ class FewShotServer(FewShotRole, ActiveRole):
             self.chosen = np.concatenate([self.training_rows(1), *labelled.values()])
             told = {name: self.table.known_to(name, self.chosen) for name in self.site.passive}
             await fan_out(
-                self.site.others, lambda link: link.send(Kind.CONTROL, "few_shot_vfl/rows", rows=told[link.peer])
+                self.site.other_links, lambda link: link.send(Kind.CONTROL, "few_shot_vfl/rows", rows=told[link.peer])
             )
             await self.hand_back(2, labelled)
             await self.take_uploads(3, labelled)
