@@ -41,12 +41,12 @@ class Incarnation:
             )
 
     @classmethod
-    def after(cls, count: int) -> Incarnation:
+    def start_after(cls, count: int) -> Incarnation:
         """The start that follows `count` earlier ones; its nonce is fresh."""
         return cls(count + 1, secrets.token_bytes(NONCE))
 
     @classmethod
-    def read(cls, text: str) -> Incarnation:
+    def from_text(cls, text: str) -> Incarnation:
         """From its text form.
 
         Raises:

@@ -159,9 +159,9 @@ def ascii_column(column: Identifiers, rules: IdRules) -> Identifiers | None:
         return None
     if rules.numeric or (rules.squeeze and column.has_space()):
         return None
-    if rules.strip and any(_SPACE[edge].any() for edge in column.edges()):
+    if rules.strip and any(_SPACE[edge].any() for edge in column.edge_bytes()):
         return None
-    return column.lower() if rules.casefold else column
+    return column.to_lower() if rules.casefold else column
 
 
 def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
@@ -203,7 +203,7 @@ def _joined_columns(rows: Sequence[object], rules: IdRules) -> list[str]:
 
 
 def _one_column(raw: Sequence[object], rules: IdRules) -> list[str]:
-    texts = [_text(value, row) for row, value in enumerate(raw)]
+    texts = [_to_text(value, row) for row, value in enumerate(raw)]
     kinds = {isinstance(value, str) for value in raw}
     if len(kinds) > 1:
         row = next(i for i, value in enumerate(raw) if isinstance(value, str) != isinstance(raw[0], str))
@@ -235,7 +235,7 @@ def _require_column(ids: Iterable[object]) -> list[object]:
     return list(ids)
 
 
-def _text(value: object, row: int) -> str:
+def _to_text(value: object, row: int) -> str:
     if isinstance(value, str):
         return value
     if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):

@@ -73,7 +73,7 @@ class ByteStream:
             self.sock.settimeout(seconds)
             self.sock.sendall(data)
         except OSError as error:
-            raise self._lost(error, seconds) from None
+            raise self._explain_loss(error, seconds) from None
         self.traffic.sent += len(data)
 
     def send_last(self, data: bytes, *, within: float = _LAST) -> None:
@@ -99,7 +99,7 @@ class ByteStream:
             self.sock.settimeout(seconds)
             data = self.sock.recv(most)
         except OSError as error:
-            raise self._lost(error, seconds) from None
+            raise self._explain_loss(error, seconds) from None
         if not data:
             raise ConnectionLost(f"{self.peer!r} hung up in the middle of the run: look there")
         self.traffic.received += len(data)
@@ -134,7 +134,7 @@ class ByteStream:
         except _NOT_NOW:
             return 0
         except OSError as error:
-            raise self._lost(error) from None
+            raise self._explain_loss(error) from None
         self.traffic.sent += count
         return count
 
@@ -152,7 +152,7 @@ class ByteStream:
             except _NOT_NOW:
                 break
             except OSError as error:
-                raise self._lost(error) from None
+                raise self._explain_loss(error) from None
             if not data:
                 if not parts:
                     return b""
@@ -165,10 +165,10 @@ class ByteStream:
     def _seconds_left(self) -> float:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise _late(repr(self.peer), self._deadline)
+            raise _deadline_error(repr(self.peer), self._deadline)
         return min(self._timeout, left)
 
-    def _lost(self, error: OSError, seconds: float = 0.0) -> ConnectionLost:
+    def _explain_loss(self, error: OSError, seconds: float = 0.0) -> ConnectionLost:
         if isinstance(error, TimeoutError):
             self._seconds_left()  # the deadline's error, if that is over
             return ConnectionLost(
@@ -195,7 +195,7 @@ class ActivityTimer:
         """Seconds since the run began."""
         return time.monotonic() - self._begun
 
-    def check(self, moved: int, peers: Sequence[str]) -> None:
+    def check_bounds(self, moved: int, peers: Sequence[str]) -> None:
         """Compare the clock with both bounds.
 
         Args:
@@ -210,7 +210,7 @@ class ActivityTimer:
             self._last, self._counted = now, moved
         names = " and ".join(map(repr, peers))
         if now - self._begun > self._deadline:
-            raise _late(names, self._deadline)
+            raise _deadline_error(names, self._deadline)
         if now - self._last > self._timeout:
             raise ConnectionLost(
                 f"{names} {'was' if len(peers) == 1 else 'were'} silent for {self._timeout:g} s (fewer than {_LEAST} "
@@ -218,7 +218,7 @@ class ActivityTimer:
             )
 
 
-def _late(names: str, deadline: float) -> ConnectionLost:
+def _deadline_error(names: str, deadline: float) -> ConnectionLost:
     return ConnectionLost(
         f"the run with {names} was not done within {deadline:g} s, its overall deadline: raise --deadline, or look "
         "there"

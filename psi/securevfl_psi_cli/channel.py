@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from securevfl_net.dialers import Address, Direct
-from securevfl_net.identity import Handshake, Refusal, shake
+from securevfl_net.identity import Handshake, Refusal, run_handshake
 from securevfl_psi.errors import ConnectionLost, InputError
 
 from securevfl_psi_cli.credentials import Pins, explain_refusal, wrong_input
@@ -58,10 +58,10 @@ def is_local(address: Address) -> bool:
     Raises:
         InputError: nobody knows the host.
     """
-    return all(ipaddress.ip_address(where.split("%")[0]).is_loopback for where in _resolve(address))
+    return all(ipaddress.ip_address(where.split("%")[0]).is_loopback for where in _resolve_host(address))
 
 
-def _resolve(address: Address) -> list[str]:
+def _resolve_host(address: Address) -> list[str]:
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -77,7 +77,7 @@ def connect(address: Address, wait: float) -> socket.socket:
         InputError: an unknown host.
         ConnectionLost: nobody answers within `wait` seconds.
     """
-    _resolve(address)  # a wrong name is the option's mistake, and calling again does not mend it
+    _resolve_host(address)  # a wrong name is the option's mistake, and calling again does not mend it
     end = time.monotonic() + wait
     while True:
         try:
@@ -99,14 +99,14 @@ def secure_connection(sock: socket.socket, pins: Pins | None, *, timeout: float)
     with ExitStack() as stack:
         try:
             if pins is not None:
-                tls = pins.context(server=False).wrap_socket(sock, do_handshake_on_connect=False)
+                tls = pins.make_tls_context(server=False).wrap_socket(sock, do_handshake_on_connect=False)
                 sock = tls
         finally:
             stack.enter_context(hanging_up(sock))
         if pins is not None:
             tls.setblocking(False)
             try:
-                shake(tls, Handshake(tls, pins.book), timeout)
+                run_handshake(tls, Handshake(tls, pins.book), timeout)
             except Refusal as refusal:
                 raise explain_refusal(refusal, pins) from None
         sock.settimeout(timeout)

@@ -97,7 +97,7 @@ class FrameStream(ByteStream):
             ConnectionLost: the peer is gone, or silent for too long.
         """
         while not self.inbox:
-            self.decode_frames(self.receive(self._reader.missing) if only else self.receive())
+            self.decode_frames(self.receive(self._reader.missing_bytes) if only else self.receive())
         return self.inbox.popleft()
 
     def receive_frame(self, kind: Kind) -> bytes:

@@ -193,7 +193,7 @@ def test_a_pipe_is_read_once(tables: Path) -> None:
     writer.start()
     table = Table.read(pipe, "id")
     writer.join()
-    assert [table.fields(row) for row in range(2)] == [("ann",), ("bob",)]
+    assert [table.row_fields(row) for row in range(2)] == [("ann",), ("bob",)]
 
 
 def test_a_party_hears_of_cases_in_its_own_table(tables: Path) -> None:

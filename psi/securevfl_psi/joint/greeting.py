@@ -49,10 +49,10 @@ class Greeting:
 
     def to_bytes(self) -> bytes:
         """JSON."""
-        fields = self._agreed() | {"name": self.name, "nonce": self.nonce.hex(), "rows": self.rows}
+        fields = self._agreed_fields() | {"name": self.name, "nonce": self.nonce.hex(), "rows": self.rows}
         return json.dumps(fields, sort_keys=True).encode()
 
-    def _agreed(self) -> dict[str, object]:
+    def _agreed_fields(self) -> dict[str, object]:
         return {
             "plan": self.plan,
             "version": VERSION,

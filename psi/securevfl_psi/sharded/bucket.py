@@ -47,7 +47,7 @@ def bucket_hashes(ids: Identifiers, key: bytes, by: Engine | None = None) -> np.
     out = np.empty(len(ids), dtype=np.uint64)
     for start in range(0, len(ids), _PART):
         rows = np.arange(start, min(start + _PART, len(ids)))
-        for places, matrix in ids.matrices(rows):
+        for places, matrix in ids.iter_matrices(rows):
             digests = by.sha512(np.ascontiguousarray(matrix), prefix)
             out[start + places] = np.ascontiguousarray(digests[:, :8]).view(">u8")[:, 0]
     return out

@@ -19,17 +19,17 @@ from securevfl_psi.sharded.bucket import bucket_hashes, require_key
 
 from securevfl_psi_cli.shards.leading import Cut, Source
 from securevfl_psi_cli.shards.shard import sorted_shard
-from securevfl_psi_cli.shards.source import parquet_batches, parquet_files, rows_of, source_digest
+from securevfl_psi_cli.shards.source import parquet_batches, parquet_files, parquet_row_count, source_digest
 from securevfl_psi_cli.shards.state import RunState
 from securevfl_psi_cli.table import Missing
 
-__all__ = ["cut_source", "is_cut", "read_key", "sort_cut"]
+__all__ = ["cut_source", "is_cut", "read_shard_key", "sort_cut"]
 
 _FOLDER = re.compile(r"shard=([0-9]{1,5})")
 _KEY = re.compile(r"[0-9a-fA-F]{128}")
 
 
-def read_key(path: Path) -> bytes:
+def read_shard_key(path: Path) -> bytes:
     """The key of the bucket hash from a file of 128 hexadecimal digits.
 
     Raises:
@@ -79,7 +79,7 @@ def cut_source(path: Path, columns: Sequence[str], rules: IdRules, missing: Miss
                 "number that the table was cut into"
             )
         parts[shard].append((str(file), rows))
-        count = rows_of(file)
+        count = parquet_row_count(file)
         counts[shard] += count
         rows += count
     if not rows:
@@ -111,10 +111,10 @@ def sort_cut(folder: str, shard: int, text: str) -> bytes:
     """
     state = RunState(Path(folder))
     columns, missing, parts = json.loads(text)
-    return sorted_shard(state, shard, lambda: _read(state, shard, columns, Missing(missing), parts))
+    return sorted_shard(state, shard, lambda: _read_parts(state, shard, columns, Missing(missing), parts))
 
 
-def _read(
+def _read_parts(
     state: RunState, shard: int, columns: Sequence[str], missing: Missing, parts: Sequence[tuple[str, int]]
 ) -> tuple[np.ndarray, np.ndarray, Identifiers]:
     settings = state.settings

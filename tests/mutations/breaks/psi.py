@@ -52,7 +52,7 @@ BREAKS = (
     Break(
         name="any receipt is accepted",
         file=_PSI + "proofs.py",
-        old="if not hmac.compare_digest(self.receipt(lists), receipt):",
+        old="if not hmac.compare_digest(self.make_receipt(lists), receipt):",
         new="if False:",
         tests=("tests/psi/test_attacks.py", "tests/psi/test_hostile_peers.py", "tests/psi/test_endpoint.py"),
     ),
@@ -66,7 +66,7 @@ BREAKS = (
     Break(
         name="a comparison of results accepts every confirmation",
         file=_PSI + "cpace.py",
-        old="if not hmac.compare_digest(self._tag(self._theirs, self._peer), confirmation):",
+        old="if not hmac.compare_digest(self._compute_tag(self._theirs, self._peer), confirmation):",
         new="if False:",
         tests=("tests/psi/test_cpace.py",),
     ),
@@ -87,22 +87,22 @@ BREAKS = (
     Break(
         name="the generator of a comparison does not depend on the secret",
         file=_PSI + "cpace.py",
-        old="_framed(_DOMAIN, secret, *named, session)",
-        new="_framed(_DOMAIN, *named, session)",
+        old="_frame_parts(_DOMAIN, secret, *named, session)",
+        new="_frame_parts(_DOMAIN, *named, session)",
         tests=("tests/psi/test_cpace.py",),
     ),
     Break(
         name="the generator of a comparison does not depend on the session",
         file=_PSI + "cpace.py",
-        old="_framed(_DOMAIN, secret, *named, session)",
-        new="_framed(_DOMAIN, secret, *named)",
+        old="_frame_parts(_DOMAIN, secret, *named, session)",
+        new="_frame_parts(_DOMAIN, secret, *named)",
         tests=("tests/psi/test_cpace.py",),
     ),
     Break(
         name="a table of the multi-party protocol lacks the shares of zero",
         file=_PSI + "multiparty.py",
-        old="        values = _mask(outputs) ^ self._shares()\n",
-        new="        values = _mask(outputs)\n",
+        old="        values = _first_words(outputs) ^ self._compute_shares()\n",
+        new="        values = _first_words(outputs)\n",
         tests=("tests/psi/test_multiparty.py",),
     ),
     Break(
