@@ -201,6 +201,6 @@ def encode_identifier(text: str, row: int) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise IdentifierError(
-            f"the identifier in row {row}, {text[:40]!r}, holds a lone surrogate, so it is not Unicode text: "
+            f"the identifier in row {row}, {text[:40]!r}, contains a lone surrogate, so it is not Unicode text: "
             "read the column with its right encoding"
         ) from None

@@ -54,7 +54,7 @@ class IdRules:
         casefold: treat upper and lower case alike.
         squeeze: make one space of white space inside.
         numeric: write whole numbers one way: ``+0042`` and ``42.0`` are ``42``.
-        columns: how many columns make an identifier. From two on each row is a tuple of so many texts; each is
+        columns: how many columns make an identifier. From two on each row is a tuple of that many texts; each is
             normalised, and they are joined as netstrings without the comma, its length in bytes before each
             (``3:ann10:1970-01-01``), so that no two different rows are joined alike.
 
@@ -135,8 +135,8 @@ def _require_assigned(text: str, row: int) -> None:
     unknown = [char for char in text if unicodedata.category(char) == "Cn"]
     if unknown:
         raise IdentifierError(
-            f"the identifier in row {row} holds U+{ord(unknown[0]):04X}, which Unicode {unicodedata.unidata_version} "
-            "does not assign: another release might normalise it otherwise; remove it"
+            f"the identifier in row {row} contains U+{ord(unknown[0]):04X}, which Unicode "
+            f"{unicodedata.unidata_version} does not assign: another release might normalise it otherwise; remove it"
         )
 
 

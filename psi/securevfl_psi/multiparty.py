@@ -2,7 +2,7 @@
 
 Kolesnikov, Matania, Pinkas, Rosulek and Trieu (CCS 2017), their variant for the augmented semi-honest model, with
 unconditional zero-sharing, and with the programmable OPRF made of a Diffie–Hellman OPRF and an oblivious
-key-value store. Party i holds an OPRF key k_i and, for each pair, a seed r_ij that nobody else knows.
+key-value store. Party i has an OPRF key k_i and, for each pair, a seed r_ij known to nobody else.
 
     shares        s_i(x) = ⊕_{j ≠ i} AES_{r_ij}(digest(x)); over all parties they xor to zero
     party i       stores x → s_i(x) ⊕ F_{k_i}(x) for its own x, and sends the table

@@ -55,7 +55,7 @@ class RunStore(Protocol):
     """Stores named byte strings between runs: this party's publications, which are secret, and peers' filters."""
 
     def load(self, name: str) -> bytes | None:
-        """Return the stored bytes, or None if there are none."""
+        """Return the stored bytes, or None if nothing is stored."""
 
     def save(self, name: str, data: bytes) -> None:
         """Store bytes where only this party can read them."""

@@ -136,7 +136,7 @@ class Terms:
         if len(self.nonce) != 16:
             raise PSIError(f"a nonce of {len(self.nonce)} bytes; 16 are needed")
         if self.protocol == "unsafe_salted_hash" and len(self.salt) < 16:
-            raise PSIError(f"a salt of {len(self.salt)} bytes; unsafe_salted_hash needs at least 16 that both know")
+            raise PSIError(f"a salt of {len(self.salt)} bytes; unsafe_salted_hash needs a shared salt of at least 16")
         if self.protocol == "unsafe_salted_hash" and self.pad_to is not None:
             raise PSIError(f"pad_to={self.pad_to}: unsafe_salted_hash does not pad; leave it out")
 

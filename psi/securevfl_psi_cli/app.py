@@ -59,7 +59,7 @@ def _run_command(options: Options, *, listens: bool) -> None:
     with report_errors(watch) as err:
         watch.least = options.min_intersection
         if options.shard_key is not None and options.shards is None:
-            raise InputError("--shard-key without --shards: say how many shards, or 'auto'")
+            raise InputError("--shard-key without --shards: add --shards with a number or 'auto'")
         run = run_two_party if options.shards is None else run_sharded
         summary = run(options, watch, err, listens=listens)
         if options.json:
@@ -165,7 +165,7 @@ def _several(
     rows: Annotated[RowsShown, typer.Option(help="Row numbers and identifiers, or whole rows.")] = RowsShown.numbers,
     json: Json = False,
 ) -> None:
-    """Compare with two or more others at once: which rows do all hold? Each party runs this, all over mutual TLS."""
+    """Compare with two or more others at once: which rows do all have? Each party runs this, all over mutual TLS."""
     watch = Watch(least=min_intersection)
     with report_errors(watch) as err:
         others = parse_neighbours(name, cert, key, peer, peer_cert)

@@ -32,7 +32,7 @@ _EACH = 16  # most bytes of an item
 
 @dataclass(frozen=True, kw_only=True)
 class LookupSummary:
-    """What a client knows at the end.
+    """A client's result.
 
     Attributes:
         name, server: the parties.
@@ -131,7 +131,9 @@ def ask_server(
             if kept is not None:
                 _store_filter(kept, data)
         if filter_ is None or filter_.key_id.hex() != key_id or filter_.terms.server != server:
-            raise MalformedError(f"{server!r} has a filter that is not {server!r}'s, or of another key than it says")
+            raise MalformedError(
+                f"{server!r} has a filter that is not {server!r}'s, or of another key than it announced"
+            )
         client = _make_client(ids, filter_, rules)
         stream.send_frame(Kind.COUNT, len(ids).to_bytes(8, "big"))
         stream.send_rows(Kind.POINTS, client.blind_set())
@@ -175,7 +177,9 @@ def _load_filter(path: Path | None, most: int) -> Filter | None:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except PSIError as error:
-        raise InputError(f"{path} is no filter ({error}): name the file where filters are kept, or a new one") from None
+        raise InputError(
+            f"{path} is not a filter ({error}): name the file where filters are kept, or a new one"
+        ) from None
 
 
 def _store_filter(path: Path, data: bytes) -> None:

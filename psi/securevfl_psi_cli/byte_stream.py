@@ -106,7 +106,7 @@ class ByteStream:
         return data
 
     def receive_exactly(self, size: int, *, within: float | None = None) -> bytes:
-        """Wait for so many bytes. Memory is taken as they come.
+        """Wait for `size` bytes. Memory grows as they arrive.
 
         Args:
             size: bytes to return.

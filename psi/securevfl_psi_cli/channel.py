@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _AGAIN = 0.2  # seconds between two attempts to connect
-_LINGER = 2.0  # seconds in which a peer may take what was said last
+_LINGER = 2.0  # seconds in which a peer may take what was sent last
 
 
 def make_address(host: str, port: int) -> Address:
@@ -53,10 +53,10 @@ def parse_address(text: str, option: str) -> Address:
 
 
 def is_local(address: Address) -> bool:
-    """Whether nothing but this machine is reached.
+    """Whether the address is on this machine only.
 
     Raises:
-        InputError: nobody knows the host.
+        InputError: the host name cannot be resolved.
     """
     return all(ipaddress.ip_address(where.split("%")[0]).is_loopback for where in _resolve_host(address))
 
@@ -115,7 +115,7 @@ def secure_connection(sock: socket.socket, pins: Pins | None, *, timeout: float)
 
 @contextmanager
 def hanging_up(sock: socket.socket) -> Iterator[None]:
-    """Closes a connection at the end, after the peer could take what was said."""
+    """Close a connection at the end, once the peer had time to read what was sent."""
     try:
         yield
     finally:
@@ -123,8 +123,8 @@ def hanging_up(sock: socket.socket) -> Iterator[None]:
 
 
 def hang_up(sock: socket.socket) -> None:
-    """Says that nothing more comes, and takes what is under way: closing with bytes unread would discard, at the peer,
-    what was said last."""
+    """Signal the end, and read what is under way: closing with bytes unread would discard, at the peer,
+    what was sent last."""
     end = time.monotonic() + _LINGER
     try:
         sock.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""Two tables on one machine. Whoever runs it holds both sets, so nothing is hidden from anybody."""
+"""Two tables on one machine. Whoever runs it has both sets, so nothing is hidden from anybody."""
 
 from __future__ import annotations
 

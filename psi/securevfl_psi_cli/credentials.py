@@ -131,7 +131,7 @@ class Pins:
         return cls(first.identity, peers, files)
 
     def identify_peer(self, sock: socket.socket) -> str:
-        """Which peer is at the other end of a connection whose handshake is done; empty where there is no TLS."""
+        """Which peer is at the other end of a connection whose handshake is done; empty without TLS."""
         shown = sock.getpeercert(binary_form=True) if isinstance(sock, ssl.SSLSocket) else None
         return next((name for name, one in self.peers.items() if one.der == shown), "")
 

@@ -1,4 +1,4 @@
-"""`--field` and `--block` of the command `link`: texts that say what is compared, and which pairs."""
+"""`--field` and `--block` of the command `link`: what is compared, and which pairs."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class LinkPlan:
         name: of this party.
         linker: of the one that compares.
         names: of all, sorted.
-        context: what the run is for; all must say the same.
+        context: what the run is for; all must give the same.
         schema: what is compared; None at a linker without records.
         rules: blocks.
         witnesses: two sets of fields for an estimate of recall, or none.
@@ -142,6 +142,6 @@ def require_linker(plan: LinkPlan, accepted: bool) -> None:
         raise InputError(f"--linker {plan.linker!r}; it is this party or a --peer of it: {', '.join(plan.names)}")
     if plan.linker in plan.record_parties and not accepted:
         raise InputError(
-            f"--linker {plan.linker} has records of its own, and so the key: it could test any guess on the other "
+            f"--linker {plan.linker} has records too, and so the key: it could test any guess on the other "
             "party's records. Name a third party, or accept that with --the-linker-may-test-guesses"
         )

@@ -1,8 +1,8 @@
 """Linkage between processes: two parties with records, and who compares their encodings: a third one, or one of them.
 
 Each two parties have a connection. The two with records agree on a key over theirs, and send encodings to the linker.
-It gives each a random name for every linked row; both compare a hash of these names, so that a linker which tells
-the two different things is found.
+It gives each a random name for every linked row; both compare a hash of these names, which exposes a linker that sends
+the two different results.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Sent:
 
 @dataclass(frozen=True)
 class Compared:
-    """What the linker tells a party: a name of 16 bytes for each record, zeros where it is not linked, and figures."""
+    """What the linker sends a party: a name of 16 bytes for each record, zeros where it is not linked, and figures."""
 
     names: np.ndarray = field(repr=False)
     figures: Mapping[str, float]
@@ -79,7 +79,7 @@ def run_link(
         deadline: seconds for the run, and for every wait in it.
 
     Raises:
-        PSIError: whatever went wrong, after all others were told.
+        PSIError: whatever went wrong, after all others were informed.
     """
     started = time.perf_counter()
     streams = {
@@ -275,7 +275,7 @@ def _receive_links(stream: FrameStream, rows: int) -> Compared:
 
 
 def _require_same(stream: FrameStream, names: list[str], plan: LinkPlan) -> None:
-    """Both have the same names of rows: they are random, so their hash tells nothing."""
+    """Both have the same names of rows: they are random, so their hash reveals nothing."""
     if len(set(names)) < len(names):
         raise MalformedError(f"{plan.linker!r} gave two rows one name")
     digest = hashlib.sha256("\n".join(names).encode()).digest()

@@ -38,7 +38,7 @@ class _Caller:
         until: when it is given up, monotonic.
         handshake: in TLS; None over plain TCP.
         want: what its handshake waits for.
-        said: it began to speak, so looking again at once tells nothing.
+        said: it began to speak, so there is no point in looking again at once.
         refused: it may read why, and is noted already.
     """
 
@@ -210,7 +210,7 @@ class PeerListener:
         except OSError as error:
             raise ConnectionLost(f"the connection broke: {error.strerror or error}") from None
         if not begin:
-            raise ConnectionLost("it hung up before it said anything")
+            raise ConnectionLost("it hung up before it sent anything")
         if not MAGIC.startswith(begin):
             raise ConnectionLost("it does not speak this protocol: its bytes are no frame")
         caller.said = True

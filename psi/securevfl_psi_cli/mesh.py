@@ -62,7 +62,7 @@ def meet_all(
         stack: closes the connections at the end.
         wait: seconds until all must be there.
         timeout: seconds that a caller has to show who it is.
-        say: is told what happens.
+        say: called with each progress message.
 
     Raises:
         ConnectionLost, CertificateError: somebody is not there in time, or is another one than expected.

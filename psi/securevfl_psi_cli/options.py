@@ -1,4 +1,4 @@
-"""What `listen` and `connect` are told, checked before anything is sent."""
+"""The options of `listen` and `connect`, checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ class Options:
         except PSIError as error:
             raise InputError(str(error)) from None
         if self.out and self.protocol == "cardinality":
-            raise InputError("--out with --protocol cardinality: it tells how many rows are common, not which")
+            raise InputError("--out with --protocol cardinality: it reveals how many rows are common, not which")
         return given
 
 
@@ -287,7 +287,7 @@ def _read_content(path: Path) -> bytes:
 
 
 def _lasting_key(path: Path) -> LastingKey:
-    """The key in a file; a new one if there is no file."""
+    """The key in a file; a new one if the file does not exist."""
     if path.exists():
         return LastingKey.from_bytes(_read_content(path))
     made = LastingKey()

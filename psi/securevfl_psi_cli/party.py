@@ -38,7 +38,7 @@ _CALL_FOR = 30.0
 
 @dataclass
 class Watch:
-    """What is known while a run goes on.
+    """What is known during a run.
 
     Attributes:
         peer_rows: what the peer announced; None before both agreed on terms.
@@ -69,8 +69,8 @@ def run_two_party(options: Options, watch: Watch, console: Console, *, listens: 
 
     Args:
         options: of the command line.
-        watch: filled while the run goes on.
-        console: for what is said on the way.
+        watch: filled during the run.
+        console: for progress messages.
         listens: or calls.
 
     Raises:

@@ -38,7 +38,7 @@ __all__ = ["exit_code", "print_summary", "report_errors"]
 
 
 def _make_console(*, stderr: bool = False) -> Console:
-    """A console; wide where nobody looks (a file, a pipe) unless COLUMNS says otherwise."""
+    """A console; wide where nobody looks (a file, a pipe) unless COLUMNS is set."""
     console = Console(stderr=stderr)
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, width=120)
 

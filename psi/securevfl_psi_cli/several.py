@@ -1,4 +1,4 @@
-"""Three or more parties, each in its own process, that end with the rows all of them hold, in one order."""
+"""Three or more parties, each in its own process, that find the rows all of them have, in one order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JointSummary:
         rows: identifiers of this party.
         dropped: rows of its table without one.
         announced: party → rows that it announced; at the leader all, elsewhere the leader's alone.
-        common: rows that all hold.
+        common: rows that all have.
         run: names the run, the same at all parties.
         sent, received: bytes of messages, with all others together.
         seconds: from the connections to the end.
@@ -146,13 +146,13 @@ def run_several(
         others: the other parties.
         name, leader: this party and the one that compares.
         at: where this party listens.
-        context: what the run is for; all must say the same.
+        context: what the run is for; all must give the same.
         least: fewest common rows that are demanded.
         max_set_size: most rows that another party may announce.
         wait, timeout, deadline: seconds, see `meet_all` and `run_joint`.
         out: where the common rows go.
         shown: what is written of them.
-        console: for what is said on the way.
+        console: for progress messages.
 
     Raises:
         PSIError: whatever went wrong; where it can, before anything was sent.
@@ -215,5 +215,5 @@ def run_several(
 
 
 def _rank_row(context: str, ids: Identifiers, row: int) -> bytes:
-    """Puts rows into an order that says nothing about how a party sorts its table; the hash stays here."""
+    """Puts rows into an order that reveals nothing about how a party sorts its table; the hash stays here."""
     return hashlib.sha256(f"securevfl-psi several\n{context}\n{ids[row]}".encode()).digest()

@@ -1,4 +1,4 @@
-"""Rows that differ in how an identifier is written alone: said, so that nobody loses them without knowing."""
+"""Rows that differ in how an identifier is written alone: reported, so that nobody loses them unnoticed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def more_matches(a: Table, b: Table, rules: IdRules) -> list[str]:
 
 
 def case_hint(table: Table, rules: IdRules) -> str:
-    """What a party can see of its own table: identifiers in both cases, which do not match what the peer writes in
-    another one; empty where there is nothing to say."""
+    """What a party can see in its table: identifiers in both cases, which do not match what the peer writes in
+    another one; empty if there are none."""
     if rules.casefold:
         return ""
     capital = small = 0

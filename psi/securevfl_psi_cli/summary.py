@@ -1,4 +1,4 @@
-"""What a finished run tells its user: who learned what, what was moved, whether both agree."""
+"""The report on a finished run: who learned what, what was moved, whether both agree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RunSummary:
         role: this party's.
         protocol: which one was run.
         why: it was chosen, where that was left open.
-        learns: who was told.
+        learns: who learned the result.
         rows: identifiers of this party.
         dropped: rows of its table without one.
         announced: rows that the peer saw, with padding.

@@ -131,7 +131,7 @@ class Table:
         return (one,) if isinstance(one, str) else one
 
     def explain_error(self, error: IdentifierError, rules: IdRules) -> IdentifierError:
-        """An error about identifiers that are empty, too long or doubled, with the lines where they stand."""
+        """An error about identifiers that are empty, too long or doubled, with their lines."""
         found = self._find_mistakes(rules)
         return IdentifierError(f"{self.path}: {found}") if found else error
 
@@ -200,7 +200,7 @@ class Table:
 
 
 def _find_missing(parts: Sequence[str], missing: Missing) -> str | None:
-    """The first part that stands for nothing. An empty one is refused later, with those that are empty once they are
+    """The first part that means a missing value. An empty one is refused later, with those that are empty once they are
     normalised."""
     for part in parts:
         text = part.strip() if part.isascii() else _PLAIN.apply(part)
@@ -216,7 +216,7 @@ def _missing_message(path: Path, absent: Sequence[tuple[int, str]]) -> str:
     where = _name_lines([line for line, _ in absent], _row_noun(path))
     texts = ", ".join(repr(text) for text in sorted({text for _, text in absent}))
     return (
-        f"{path}: the identifier is missing ({texts}) in {where}; correct or drop these rows, or say --missing drop, "
+        f"{path}: the identifier is missing ({texts}) in {where}; correct or drop these rows, or use --missing drop, "
         "which leaves them out, or --missing keep, if that is somebody's identifier"
     )
 

@@ -73,7 +73,7 @@ def test_one_text_is_not_a_column() -> None:
         (["x" * 2000], "at most 1024"),
         (["é" * 513], "has 1026 bytes; at most 1024"),
         ([10**5000], "at most 1024 digits"),
-        (["a", "\ud800"], "row 1, '.ud800', holds a lone surrogate"),
+        (["a", "\ud800"], "row 1, '.ud800', contains a lone surrogate"),
     ],
 )
 def test_unusable_identifiers_are_named(ids: list[object], match: str) -> None:
@@ -146,7 +146,7 @@ def test_columns_are_normalised_as_texts_are(texts: list[str], flags: dict[str, 
 
 
 def test_code_points_that_unicode_does_not_assign_are_refused() -> None:
-    with pytest.raises(IdentifierError, match=r"row 1 holds U\+0378, which Unicode .* does not assign"):
+    with pytest.raises(IdentifierError, match=r"row 1 contains U\+0378, which Unicode .* does not assign"):
         normalise(["a", "b\u0378"], IdRules())
 
 

@@ -113,7 +113,7 @@ def test_rows_of_another_shard_are_refused(tmp_path: Path) -> None:
     (moved / "shard=1" / "part-0.parquet").rename(moved / "shard=2" / "part-7.parquet")
     one, _ = meet(tmp_path, moved, cut(tmp_path / "shop2", SHOP, 2), {})
     assert isinstance(one, ShardError)
-    assert "whose bucket hash says 1" in str(one)
+    assert "whose bucket hash is for shard 1" in str(one)
 
 
 def test_a_table_that_does_not_fit_is_refused_before_anybody_is_met(tmp_path: Path) -> None:

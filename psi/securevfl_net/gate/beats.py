@@ -29,8 +29,8 @@ def read_beat(body: bytes) -> tuple[Beat, bytes, float] | None:
             which it closed its end.
 
     Returns:
-        The beat, that view or nothing, and the seconds since the program said anything; None where the bytes are no
-        sign of life.
+        The beat, that view or nothing, and the seconds since the program's last sign of life; None if the bytes are
+        not a sign of life.
     """
     if len(body) < _SEEN.size:
         return None

@@ -92,7 +92,7 @@ class Identity:
 
     def find_newest(self, *, now: Callable[[], datetime] = utc_now) -> Identity:
         """Return the newest certificate of this party in the same folder, as written by `securevfl certs rotate`
-        (``bank.crt``, ``bank.1.crt``, ``bank.2.crt`` …); this one if there is no newer one.
+        (``bank.crt``, ``bank.1.crt``, ``bank.2.crt`` …); otherwise this one.
 
         Raises:
             InputError: the newest cannot be used.

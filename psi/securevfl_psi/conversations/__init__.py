@@ -1,4 +1,5 @@
-"""What each protocol sends and hears after the handshake, as scripts over frames. `endpoint` and drivers move them."""
+"""What each protocol sends and receives after the handshake, as scripts over frames; `endpoint` and drivers move
+them."""
 
 from securevfl_psi.conversations.base import Conversation, Make, Pseudonyms, Result
 from securevfl_psi.conversations.counting import Cardinality

@@ -89,7 +89,7 @@ class State:
         own: how many of them are of its table.
         held_out: rows of the table that are labelled for nobody.
         circle: what all parties agreed on.
-        sizes: peer → how many rows it announced, where it tells this party.
+        sizes: peer → how many rows it announced, if it announced that to this party.
         labelled_run: whether the active party has a label book.
         order: puts row numbers into the order that all use.
         allow: refuses too few common rows, by raising: their number, what was found with each peer, all sizes.

@@ -2,7 +2,7 @@
 
 Tokens of two kinds. `blocking_tokens` are made by the data parties from what they know (sound of a surname, year of
 birth), keyed; the linker sees which records share them, and so how frequent each is. `hamming_tokens` are made by the
-linker from the encodings, and tell it nothing that it does not have.
+linker from the encodings, and reveal nothing that it does not already have.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def blocking_tokens(
 
     Args:
         table: columns by name.
-        schema: says how the columns are normalised.
+        schema: how the columns are normalised.
         rules: of each rule, which fields' keys have to be equal together: ``{"surname": Soundex(), "born":
         Prefix(4)}``.
             A record without one of them has no token of that rule.
@@ -109,7 +109,7 @@ def blocking_tokens(
         context: as for `encode`.
 
     Returns:
-        (n, rules) uint64; 0 is no token.
+        (n, rules) uint64; 0 for no token.
 
     Raises:
         LinkageError: no rules, an unknown field, or what `encode` refuses.

@@ -59,7 +59,7 @@ class Decoys:
         return _scale_counts([bins(file.scores) for file in self.files], sizes)
 
     def count_alike(self, thresholds: np.ndarray) -> np.ndarray:
-        """The mean number of other records of its own file that a record resembles at least as much as each threshold.
+        """The mean number of other records in its file that a record resembles at least as much as each threshold.
 
         Args:
             thresholds: similarities, (k,). Below `least` the result is too small, since not all pairs are known.

@@ -34,7 +34,7 @@ class XorFold:
     encryptions", 2016).
 
     Stops: reading a q-gram's pattern of ones: a position shows the sum of two unrelated ones, and a set bit no longer
-    says that some token was there. Costs: some similarity, since a differing bit spoils its partner; least where fill
+    proves that some token was there. Costs: some similarity, since a differing bit spoils its partner; least where fill
     is low. Does not stop: re-identification of whole records whose encodings repeat.
     """
 

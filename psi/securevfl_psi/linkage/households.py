@@ -1,8 +1,8 @@
 """False pairs of one household: finds the refused ones, and estimates how many of the accepted pairs are such.
 
-Members of one household have similar records. A refused pair within a household says little about strangers: it exists
-because the household is in both files, where most members are linked to their own records. Counting such pairs as
-strangers would raise the threshold far too high. Leaving them out would ignore the harmful pairs: a husband in one
+Members of one household have similar records. A refused pair within a household is little evidence about strangers: it
+exists because the household is in both files, where most members are linked to their own records. Counting such pairs
+as strangers would raise the threshold far too high. Leaving them out would ignore the harmful pairs: a husband in one
 file, his wife in the other.
 
 A refused pair counts as one household if its record is more similar to the accepted partner of the other record, in the

@@ -26,7 +26,7 @@ def hkdf(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
 
 
 def derive_key(secret: bytes, *parts: str) -> bytes:
-    """A key of its own for every purpose: 32 bytes. Parts are framed by their lengths.
+    """A separate key for each purpose: 32 bytes. Parts are framed by their lengths.
 
     Raises:
         LinkageError: a secret shorter than `KEY_BYTES`.

@@ -71,7 +71,7 @@ def similar_pairs(
         a: one party's encodings.
         b: the other's, by the same schema, key and context.
         minimum: the least similarity.
-        limit: at most so many pairs are kept, those of the greatest similarity: the minimum is raised to the lowest
+        limit: how many pairs are kept at most, those of the greatest similarity: the minimum is raised to the lowest
         score
             with which the pairs fit. Default: 16 for each record, and no fewer than 2^16.
         blocks: tokens of the records of a and of b, (n, rules) uint64 each, from `blocking_tokens` or `hamming_tokens`:

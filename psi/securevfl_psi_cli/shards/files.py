@@ -7,10 +7,10 @@
 | 4, 8 | number of the shard, number of rows; little-endian like all that follows |
 | 32 | SHA-256 of all before it and of what follows |
 
-A shard goes on with its row numbers, int64 (n,), lengths in bytes, int32 (n,), and texts in UTF-8, one after the other,
-in ascending order of their bucket hashes. A result goes on with row numbers, int64 (k,), in the same order:
-it is the same, byte by byte, however often a shard is run. A digest goes on with the 32 bytes of the last session that
-ended; it is written after the result, so a shard with a digest is done.
+A shard continues with its row numbers, int64 (n,), lengths in bytes, int32 (n,), and texts in UTF-8, one after the
+other, in ascending order of their bucket hashes. A result continues with row numbers, int64 (k,), in the same order:
+it is the same, byte by byte, however often a shard is run. A digest continues with the 32 bytes of the last session
+that ended; it is written after the result, so a shard with a digest is done.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SHARD, _RESULT, _DONE = b"SVSHARDs", b"SVSHARDr", b"SVSHARDd"
 
 
 def write_pieces(path: Path, parts: Iterable[bytes | memoryview | np.ndarray]) -> None:
-    """A file under its name once all of it is on disk; there is no state between none and whole.
+    """Give a file its name once all of it is on disk: it is either missing or complete.
 
     Raises:
         ShardError: it cannot be written.
@@ -109,7 +109,7 @@ def read_shard(path: Path, tag: bytes, shard: int) -> tuple[np.ndarray, Identifi
     rows, lengths, data = body[: 8 * count].view("<i8"), body[8 * count : 12 * count].view("<i4"), body[12 * count :]
     ends = np.cumsum(lengths, dtype=np.int64)
     if len(lengths) != count or (count and int(ends[-1]) != len(data)):
-        raise ShardError(f"{path} does not hold the {count} rows that it announces: delete it, and run again")
+        raise ShardError(f"{path} does not contain the {count} rows that it announces: delete it, and run again")
     return rows, Identifiers(data, ends - lengths, lengths)
 
 
@@ -126,7 +126,7 @@ def read_result(path: Path, tag: bytes, shard: int) -> np.ndarray:
     """
     count, body = _read_file(path, _RESULT, tag, shard)
     if len(body) != 8 * count:
-        raise ShardError(f"{path} does not hold the {count} rows that it announces: delete it, and run again")
+        raise ShardError(f"{path} does not contain the {count} rows that it announces: delete it, and run again")
     return body.view("<i8")
 
 
@@ -143,5 +143,5 @@ def read_digest(path: Path, tag: bytes, shard: int) -> bytes:
     """
     digest = _read_file(path, _DONE, tag, shard)[1].tobytes()
     if len(digest) != _DIGEST:
-        raise ShardError(f"{path} holds {len(digest)} bytes, no digest: delete it, and run again")
+        raise ShardError(f"{path} has {len(digest)} bytes, which is not a digest: delete it, and run again")
     return digest

@@ -75,7 +75,7 @@ class Source:
 
 @dataclass(kw_only=True)
 class ShardedRun:
-    """What one party knows at the end.
+    """One party's result.
 
     Attributes:
         state: the files of the run.
@@ -84,7 +84,7 @@ class ShardedRun:
         why: it was chosen, where both left that open.
         peer_rows: that the peer announced.
         count: common rows; None where this party is not told.
-        verified: each shard's rows were proved, and both hold digests of the same sessions.
+        verified: each shard's rows were proved, and both have digests of the same sessions.
         digest: over the digests of all shards, 32 bytes, the same at both.
         resumed: shards that were done before.
         sessions: tasks that were run, more than shards where some were run again.
@@ -125,15 +125,15 @@ def lead_run(
         sock: connected with the peer's process.
         terms: what it brings and demands; its context begins with `SHARD_CONTEXT`.
         source: its identifiers.
-        folder: of the run; one that was cut off goes on from what is there. Workers have to reach it.
+        folder: of the run; an interrupted run continues from what is there. Workers have to reach it.
         pool: runs the shards.
         line: how workers reach the peer's.
         bits: how many of the bucket hash make a shard; None leaves it to the sizes or the peer.
         key: of the bucket hash, where both were given one; by default a fresh one.
-        say: told how far the run is.
+        say: called with each progress message.
 
     Raises:
-        PSIError: whatever went wrong; the same command again goes on from the shards that are done.
+        PSIError: whatever went wrong; the same command continues from the shards that are done.
     """
     # The caller sends first: a listener does not know yet whether the caller is the peer.
     link = ControlLink(sock, terms.peer, first=not line.listens, timeout=line.timeout)
@@ -290,7 +290,7 @@ def _sort_shards(state: RunState, source: Source, pool: Pool) -> None:
 def _run_shards(
     link: ControlLink, run: ShardedRun, pool: Pool, line: WorkerLine, lanes: int, say: Callable[[str], None]
 ) -> None:
-    """Rounds over the shards that are not done at both, until there are none, and the digests agree."""
+    """Rounds over the shards that are not done at both, until all are, and the digests agree."""
     state, stalled, before = run.state, 0, -1
     while True:
         mine = state.read_digests()
@@ -366,7 +366,7 @@ def _is_same_run(old: Settings, new: Settings) -> bool:
 def _require_number(said: dict[str, Any], what: str, least: int, most: int) -> int:
     value = said.get(what)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise MalformedError(f"the peer says {what} {str(value)[:40]!r}; {least} to {most} are possible")
+        raise MalformedError(f"the peer sent {what} {str(value)[:40]!r}; {least} to {most} are possible")
     return value
 
 

@@ -57,7 +57,7 @@ class ControlLink:
         # A record may follow at once: a peer that refuses the greeting sends its reason right behind its own.
         frame = self._stream.next_frame(only=True)
         if frame.kind == Kind.REFUSED:
-            raise PeerRefused("the peer ended the run before it began: does it run with --shards, too?")
+            raise PeerRefused("the peer ended the run before it began: does it run with --shards as well?")
         if frame.kind != Kind.HELLO:
             raise DisagreementError("the peer does not run in shards: give --shards at both")
         if not self._first:

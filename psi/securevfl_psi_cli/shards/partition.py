@@ -21,7 +21,7 @@ _MOST_ROWS = 1 << 18
 
 
 def part_path(folder: Path, shard: int) -> Path:
-    """Where the rows of a shard stand, as they came."""
+    """Where the rows of a shard are, as they came."""
     return folder / f"part-{shard:05d}"
 
 
@@ -35,7 +35,7 @@ def partition_rows(batches: Iterable[IdBatch], key: bytes, bits: int, folder: Pa
         batches: normalised identifiers.
         key: of the bucket hash.
         bits: of it that make a shard.
-        folder: for the parts; what it held is deleted.
+        folder: for the parts; its old content is deleted.
 
     Returns:
         Rows of each shard, int64 (2^bits,).

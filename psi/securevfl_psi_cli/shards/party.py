@@ -48,7 +48,7 @@ class ShardedSummary:
         shards: how many; 1 where the sets are small.
         shard_rows, peer_shard_rows: to which each is filled up.
         common: rows; None where this party is not told.
-        verified: every row was proved by the peer, and both hold the digest of the same sessions.
+        verified: every row was proved by the peer, and both have the digest of the same sessions.
         digest: over the sessions of all shards, the same at both.
         resumed: shards that were done by a run before.
         sent, received: bytes.

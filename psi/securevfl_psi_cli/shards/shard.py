@@ -102,7 +102,7 @@ def _refuse_doubled(suspects: np.ndarray, order: np.ndarray, rows: np.ndarray, i
 
 @dataclass(frozen=True, kw_only=True)
 class _ShardTerms(Terms):
-    """Terms of one shard: the peer announces what the plan says, neither more nor less.
+    """Terms of one shard: the peer announces as many rows as the plan has, neither more nor less.
 
     Attributes:
         due: rows that the peer announces.
@@ -115,7 +115,7 @@ class _ShardTerms(Terms):
     def accept_hello(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
         session, rows = super().accept_hello(hello, own_size)
         if rows != self.due:
-            raise SetSizeError(f"the peer announces {rows} rows of a shard; the plan of both says {self.due}")
+            raise SetSizeError(f"the peer announces {rows} rows of a shard; the agreed plan has {self.due}")
         self.seen.append(session)
         return session, rows
 
@@ -167,7 +167,7 @@ class ShardSession:
 
 
 def _session_digest(session: Session, shard: int, count: int | None) -> bytes:
-    """What both parties hold for a session that ended: it says which session, shard and number of common rows.
+    """What both parties keep for a session that ended: it says which session, shard and number of common rows.
 
     That the rows are the same is what proofs and receipt show within the session; no digest of identifiers leaves.
     """

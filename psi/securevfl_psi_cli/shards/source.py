@@ -1,4 +1,4 @@
-"""A table as batches of identifiers, from the beginning as often as it is needed: CSV, Parquet, or a folder of Parquet.
+"""Read a table (CSV, Parquet or a folder of Parquet) as batches of identifiers, any number of times.
 
 Row numbers count from 0 over all files of a folder, in the order of their names.
 """
@@ -32,7 +32,7 @@ def open_source(
     """The identifiers of a table.
 
     Args:
-        path: a file, or a folder of Parquet files (``.parquet``, ``.pq``; those in folders below count, too).
+        path: a file, or a folder of Parquet files (``.parquet``, ``.pq``; those in subfolders as well).
         columns: that make an identifier.
         delimiter: between fields of CSV.
         rules: how to normalise.
@@ -40,7 +40,7 @@ def open_source(
         max_bytes: most bytes of a CSV file, unpacked.
 
     Raises:
-        InputError: it cannot be read, or holds no rows.
+        InputError: it cannot be read, or has no rows.
     """
     files = parquet_files(path, missing) if path.is_dir() else _one_file(path, missing)
     rows = sum(_count_rows(file, delimiter, max_bytes) for file in files)
@@ -73,7 +73,7 @@ def source_digest(files: Sequence[Path], said: Sequence[str]) -> str:
 
 def _require_kept(missing: Missing) -> None:
     if missing is Missing.drop:
-        raise InputError("--missing drop with --shards: drop these rows first, or say --missing keep")
+        raise InputError("--missing drop with --shards: drop these rows first, or use --missing keep")
 
 
 def _one_file(path: Path, missing: Missing) -> list[Path]:
@@ -149,7 +149,7 @@ def _refuse_missing(path: Path, array: Any, first: int) -> None:
         raise IdentifierError(
             f"{path}: the identifier is missing ({array[int(found[0])].as_py()!r}) in row {first + int(found[0])}"
             + (f" and {len(found) - 1} more" if len(found) > 1 else "")
-            + "; correct or drop these rows, or say --missing keep, if that is somebody's identifier"
+            + "; correct or drop these rows, or use --missing keep, if that is somebody's identifier"
         )
 
 
@@ -168,7 +168,7 @@ def _csv_batches(
             absent = next((text for text in found if text and text.strip() in MISSING), None)
             if absent is not None:
                 raise IdentifierError(
-                    f"{path}: the identifier is missing ({absent!r}) in line {line}; correct or drop this row, or say "
+                    f"{path}: the identifier is missing ({absent!r}) in line {line}; correct or drop this row, or use "
                     "--missing keep, if that is somebody's identifier"
                 )
         part.append(found[0] if len(found) == 1 else found)

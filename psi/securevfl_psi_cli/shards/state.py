@@ -1,4 +1,4 @@
-"""The folder of a run: what both agreed on, shards, results. A run that was cut off goes on from it."""
+"""The folder of a run: what both agreed on, shards, results. An interrupted run continues from it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class RunState:
         settings: what was agreed on.
 
     Raises:
-        ShardError: the folder holds no run, or one of another version.
+        ShardError: the folder contains no run, or one of another version.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -121,10 +121,10 @@ class RunState:
         try:
             found = json.loads((folder / _SETTINGS).read_bytes())
             if found["version"] != _VERSION:
-                raise ShardError(f"{folder} holds a run of another version: delete it, and run again")
+                raise ShardError(f"{folder} contains a run of another version: delete it, and run again")
             self.settings = Settings(**found)
         except (OSError, ValueError, TypeError, KeyError):
-            raise ShardError(f"{folder} holds no run in shards: begin a new one") from None
+            raise ShardError(f"{folder} contains no sharded run: begin a new one") from None
 
     @classmethod
     def begin(cls, folder: Path, settings: Settings) -> RunState:
@@ -136,7 +136,7 @@ class RunState:
 
     @classmethod
     def find(cls, folder: Path) -> RunState | None:
-        """The run that a folder holds, if it holds one."""
+        """The run in a folder, or None."""
         try:
             return cls(folder)
         except ShardError:
@@ -172,7 +172,7 @@ class RunState:
         return out
 
     def read_results(self) -> Iterator[np.ndarray]:
-        """Common rows by shards, int64 (k,) each: one after the other they stand in ascending order of bucket hashes,
+        """Common rows by shards, int64 (k,) each: one after the other they are in ascending order of bucket hashes,
         which is the same order of identifiers at both parties.
 
         Raises:

@@ -1,6 +1,6 @@
 """One shard between two workers, each of one party: they find each other, and run its session.
 
-The caller says first which place the shard has in the list of those that are due, and of which run; the other side
+The caller first sends which place the shard has in the list of those that are due, and of which run; the other side
 answers whether that is the shard it is at. So two workers that lost step, because one was killed, fall into step again:
 whoever is behind leaves its shard for the next round. Which shard a session is about does not rest on that: its number
 and the run are in the session's context.

@@ -108,8 +108,8 @@ BREAKS = (
     Break(
         name="a table of the multi-party protocol may be asked for twice",
         file=_PSI + "multiparty.py",
-        old='        if self._own is not None:\n            raise PSIError("table',
-        new='        if False:\n            raise PSIError("table',
+        old='        if self._own is not None:\n            raise PSIError("encode_table',
+        new='        if False:\n            raise PSIError("encode_table',
         tests=("tests/psi/test_multiparty.py",),
     ),
     Break(
