@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from msgspec import Meta
 
-from securevfl_net.fields.several import Either, Named, RecordField, SequenceField
-from securevfl_net.fields.single import Accepts, Bounds, ChoiceField, Exact, NumberField, TextField, Whatever
+from securevfl_net.fields.several import AcceptsList, AcceptsTuple, Either, Named
+from securevfl_net.fields.single import Accepts, AcceptsChoice, AcceptsNumber, AcceptsText, Bounds, Exact, Whatever
 
 __all__ = ["compile_annotation"]
 
@@ -41,14 +41,14 @@ def compile_annotation(annotation: Any, nested: Nested) -> Accepts:
         annotation, *notes = get_args(annotation)
         metas += [note for note in notes if isinstance(note, Meta)]
     if annotation in (int, float):
-        return NumberField(annotation, _read_bounds(metas))
+        return AcceptsNumber(annotation, _read_bounds(metas))
     if annotation is str:
-        return TextField(_read_lengths(metas))
+        return AcceptsText(_read_lengths(metas))
     if annotation in _SIMPLE:
         return _SIMPLE[annotation]
     if get_origin(annotation) is None and isinstance(annotation, type):
         if issubclass(annotation, Enum):
-            return ChoiceField({member.value: member for member in annotation}, annotation)
+            return AcceptsChoice({member.value: member for member in annotation}, annotation)
         return nested([annotation]) or Exact(annotation, f"a {annotation.__name__}")
     return _compile_generic(annotation, _read_lengths(metas), nested)
 
@@ -87,13 +87,13 @@ def _compile_generic(annotation: Any, length: Bounds, nested: Nested) -> Accepts
     if origin in (Union, types.UnionType):
         found = _compile_union(parts, nested)
     elif origin is Literal:
-        found = ChoiceField({part: part for part in parts})
+        found = AcceptsChoice({part: part for part in parts})
     elif origin is tuple and not (len(parts) == 2 and parts[1] is ...):
-        found = RecordField([compile_annotation(part, nested) for part in parts])
+        found = AcceptsTuple([compile_annotation(part, nested) for part in parts])
     elif origin in (tuple, list, Sequence):
-        found = SequenceField(compile_annotation(parts[0], nested), tuple, length)
+        found = AcceptsList(compile_annotation(parts[0], nested), tuple, length)
     elif origin in (frozenset, set, Set):
-        found = SequenceField(compile_annotation(parts[0], nested), frozenset, length)
+        found = AcceptsList(compile_annotation(parts[0], nested), frozenset, length)
     elif origin in (dict, Mapping):
         found = Named(compile_annotation(parts[1], nested))
     else:

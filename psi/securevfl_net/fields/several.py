@@ -8,10 +8,10 @@ from typing import Any
 
 from securevfl_net.fields.single import Accepts, Bounds, Mistakes, format_value
 
-__all__ = ["Either", "Named", "RecordField", "SequenceField"]
+__all__ = ["AcceptsList", "AcceptsTuple", "Either", "Named"]
 
 
-class SequenceField:
+class AcceptsList:
     """A tuple of any length, or a set; accepts any sequence or set except a text."""
 
     def __init__(self, item: Accepts, build: Callable[[Iterable[Any]], object], length: Bounds) -> None:
@@ -39,7 +39,7 @@ class SequenceField:
         return self._build(items) if len(found) == before else value  # what is refused may not fit into a set
 
 
-class RecordField:
+class AcceptsTuple:
     """A tuple of fixed length with a kind per position."""
 
     def __init__(self, items: Sequence[Accepts]) -> None:

@@ -13,12 +13,12 @@ from typing import Protocol
 
 __all__ = [
     "Accepts",
+    "AcceptsChoice",
+    "AcceptsNumber",
+    "AcceptsText",
     "Bounds",
-    "ChoiceField",
     "Exact",
     "Mistakes",
-    "NumberField",
-    "TextField",
     "Whatever",
     "format_value",
     "suggest_nearest",
@@ -136,7 +136,7 @@ def _format_number(value: float | None) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
-class NumberField(Leaf):
+class AcceptsNumber(Leaf):
     """A whole number, or any finite number. Booleans are refused; numpy scalars become Python numbers."""
 
     def __init__(self, kind: type[int] | type[float], bounds: Bounds) -> None:
@@ -181,7 +181,7 @@ class Exact(Leaf):
         return value
 
 
-class TextField(Exact):
+class AcceptsText(Exact):
     """A text, with bounded length if the annotation sets bounds."""
 
     def __init__(self, length: Bounds) -> None:
@@ -195,7 +195,7 @@ class TextField(Exact):
         return value
 
 
-class ChoiceField(Leaf):
+class AcceptsChoice(Leaf):
     """One of the values of a `Literal`, or a member of an enumeration, also given by its value."""
 
     def __init__(self, members: Mapping[object, object], enumeration: type[Enum] | None = None) -> None:

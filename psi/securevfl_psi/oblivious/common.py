@@ -182,5 +182,5 @@ class TransferParty:
             part = table[start : start + _PART]
             part[:, :HASH_BYTES] = self._by.hash_rows(rows, ROW_BYTES, keys, _TOKEN)
             part[:, HASH_BYTES:] = self._by.hash_rows(rows, ROW_BYTES, keys, _RECEIPT)[:, : OUTPUT_BYTES - HASH_BYTES]
-        self.__dict__.pop("_hashed", None)  # 32 bytes an identifier that nothing reads again
+        self.__dict__.pop("_hashed_ids", None)  # 32 bytes an identifier that nothing reads again
         self._outputs = Outputs(table, self._session.dst)
